@@ -1,0 +1,195 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An Error is why a Call has no Result. Code says which kind of thing is wrong; only Code, RPC and Failure are ever
+// branched on. docs/errors.md is the table of how each is told to each kind of client.
+type Error struct {
+	// Code is the kind of error, as gRPC has it.
+	Code codes.Code
+	// Message says what went wrong. Clients see it if Public says so.
+	Message string
+	// RPC is the JSON-RPC error to answer with, if it is to be exactly that one.
+	RPC *pb.JsonRpcError
+	// Failure tells whether the call was executed, if it is not simply answered with an error.
+	Failure *pb.CallFailure
+	// Cause is what the error comes from, for logs. It may be nil.
+	Cause error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the error's cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Errorf returns an *Error. What an operand of %w says is part of the message.
+func Errorf(code codes.Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
+}
+
+// Failed returns an *Error that tells what became of a call.
+func Failed(code codes.Code, outcome pb.CallFailure_Outcome, reason, format string, args ...any) *Error {
+	e := Errorf(code, format, args...)
+	e.Failure = &pb.CallFailure{Outcome: outcome, Reason: reason}
+	return e
+}
+
+// AsError returns err as an *Error. What is not one becomes an internal error, except that the end of a context keeps its
+// meaning.
+func AsError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &Error{Code: codes.Canceled, Message: "the call was cancelled", Cause: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		e := Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "the call took too long")
+		e.Cause = err
+		return e
+	}
+	return &Error{Code: codes.Internal, Message: err.Error(), Cause: err}
+}
+
+// The JSON-RPC error codes that Errors turn into.
+const (
+	codeInvalidParams    = -32602
+	codeMethodNotFound   = -32601
+	codeInternal         = -32603
+	codeResourceNotFound = -32002
+	// CodeMissingCapability says that the client cannot do what the call needs (2026-07-28).
+	CodeMissingCapability = -32021
+)
+
+// jsonRPCCodes is the published table: the JSON-RPC code of each kind of error, and whether its text is for clients. A
+// kind that is not in it is -32603, and its text is withheld: it may tell of the inside.
+var jsonRPCCodes = map[codes.Code]struct {
+	code   int64
+	public bool
+}{
+	codes.InvalidArgument:    {codeInvalidParams, true},
+	codes.OutOfRange:         {codeInvalidParams, true},
+	codes.NotFound:           {codeInvalidParams, true},
+	codes.Unimplemented:      {codeMethodNotFound, true},
+	codes.FailedPrecondition: {codeInternal, true},
+	codes.PermissionDenied:   {codeInternal, true},
+	codes.Unauthenticated:    {codeInternal, true},
+	codes.ResourceExhausted:  {codeInternal, true},
+	codes.DeadlineExceeded:   {codeInternal, true},
+	codes.Canceled:           {codeInternal, true},
+}
+
+// Public reports whether the error's message is for clients. What the bridge itself says of a failed call is.
+func (e *Error) Public() bool {
+	return e.Failure != nil || e.RPC != nil || jsonRPCCodes[e.Code].public
+}
+
+// JSONRPC returns the error as a client of revision r that called m sees it. The data is JSON text, or nil.
+func (e *Error) JSONRPC(r Revision, m *Method) *pb.JsonRpcError {
+	if e.RPC != nil {
+		out := &pb.JsonRpcError{Code: e.RPC.Code, Message: e.RPC.Message, Data: e.RPC.Data}
+		if out.GetMessage() == "" {
+			out.Message = &e.Message
+		}
+		return out
+	}
+	row, ok := jsonRPCCodes[e.Code]
+	if !ok {
+		row.code = codeInternal
+	}
+	if e.Code == codes.NotFound && m == ReadResource {
+		row.code = r.ResourceNotFound()
+	}
+	message := e.Message
+	if !e.Public() {
+		message = "internal error; the bridge's log says more"
+	}
+	return &pb.JsonRpcError{Code: row.code, Message: &message, Data: e.failureData()}
+}
+
+var outcomeNames = map[pb.CallFailure_Outcome]string{
+	pb.CallFailure_OUTCOME_NOT_EXECUTED: "not_executed",
+	pb.CallFailure_OUTCOME_UNKNOWN:      "unknown",
+	pb.CallFailure_OUTCOME_EXECUTED:     "executed",
+}
+
+// failureData returns Failure as JSON text.
+func (e *Error) failureData() []byte {
+	f := e.Failure
+	if f == nil {
+		return nil
+	}
+	data := []byte(`{"reason":` + strconv.Quote(f.GetReason()) + `,"outcome":` + strconv.Quote(outcomeNames[f.GetOutcome()]))
+	if f.RetryAfterMs != nil {
+		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), f.GetRetryAfterMs(), 10)
+	}
+	return append(data, '}')
+}
+
+// FromJSONRPC returns the Error that an MCP server of revision r means by answering a call of m with rpc. The server's own
+// error is kept, so that a client of the bridge sees the same one.
+func FromJSONRPC(rpc *pb.JsonRpcError, r Revision, m *Method) *Error {
+	e := &Error{Code: codes.Unknown, Message: rpc.GetMessage(), RPC: rpc}
+	switch rpc.GetCode() {
+	case codeInvalidParams:
+		e.Code = codes.InvalidArgument
+	case codeMethodNotFound:
+		e.Code = codes.Unimplemented
+	case codeResourceNotFound:
+		e.Code = codes.NotFound
+	case CodeMissingCapability:
+		e.Code = codes.FailedPrecondition
+	}
+	// Whether a resource exists is told by a code that differs between revisions, so the exact one must not be kept.
+	if m == ReadResource && (e.Code == codes.NotFound || r.Modern() && e.Code == codes.InvalidArgument) {
+		e.Code, e.RPC = codes.NotFound, nil
+	}
+	return e
+}
+
+// GRPCStatus returns the error as a gRPC client sees it. It makes status.FromError understand an *Error.
+func (e *Error) GRPCStatus() *status.Status {
+	s := status.New(e.Code, e.Message)
+	var details []protoadapt.MessageV1
+	if e.RPC != nil {
+		details = append(details, protoadapt.MessageV1Of(e.RPC))
+	}
+	if e.Failure != nil {
+		details = append(details, protoadapt.MessageV1Of(e.Failure))
+	}
+	if e.Code == codes.OK || len(details) == 0 {
+		return s
+	}
+	withDetails, err := s.WithDetails(details...)
+	if err != nil {
+		return s // a detail that cannot be written must not hide the error
+	}
+	return withDetails
+}
+
+// FromStatus returns the Error that a backend means by a gRPC status other than OK.
+func FromStatus(s *status.Status) *Error {
+	e := &Error{Code: s.Code(), Message: s.Message(), Cause: s.Err()}
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *pb.JsonRpcError:
+			e.RPC = d
+		case *pb.CallFailure:
+			e.Failure = d
+		}
+	}
+	return e
+}
