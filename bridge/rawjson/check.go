@@ -1,0 +1,140 @@
+package rawjson
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// What a text may hold at most (reliability.md 2.4).
+const (
+	// MaxDepth is how deep objects and arrays may be nested.
+	MaxDepth = 256
+	// MaxMembers is how many members an object may have.
+	MaxMembers = 20_000
+	// MaxElements is how many elements an array may have.
+	MaxElements = 100_000
+)
+
+// An Error is why a text is refused.
+type Error struct {
+	// Offset is the byte of the text at which it is refused.
+	Offset int
+	// Reason is what is wrong there.
+	Reason string
+	// Limit says that the text may well be JSON, but that it is more than is taken.
+	Limit bool
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Reason) }
+
+// Check reports whether data is exactly one JSON value. It refuses what parsers disagree about, so that what passed means
+// the same to everybody: names that an object has twice, invalid UTF-8, lone surrogates, a byte order mark, anything
+// after the value. It also refuses what is over one of the limits. The error is an *Error.
+func Check(data []byte) error {
+	// A text with few brackets and commas cannot be over a limit; counting them costs next to nothing. The limits come
+	// first, so that no text makes the strict pass nest or remember more than that.
+	if bytes.Count(data, openBrace)+bytes.Count(data, openBracket) > MaxDepth || bytes.Count(data, comma) >= MaxMembers {
+		if err := checkLimits(data); err != nil {
+			return err
+		}
+	}
+	if jsontext.Value(data).IsValid() {
+		return nil
+	}
+	return explain(data)
+}
+
+var (
+	openBrace   = []byte("{")
+	openBracket = []byte("[")
+	comma       = []byte(",")
+)
+
+// checkLimits walks over text that may be anything at all. What it says is right for JSON; other text is refused later.
+func checkLimits(data []byte) error {
+	type level struct {
+		object bool
+		commas int
+	}
+	var levels [MaxDepth]level
+	depth := 0
+	for i := 0; i < len(data); {
+		switch c := data[i]; c {
+		case '"':
+			i = skipString(data, i)
+			continue
+		case '{', '[':
+			if depth == MaxDepth {
+				return &Error{i, fmt.Sprintf("nested deeper than %d", MaxDepth), true}
+			}
+			levels[depth] = level{object: c == '{'}
+			depth++
+		case '}', ']':
+			if depth > 0 {
+				depth--
+			}
+		case ',':
+			if depth == 0 {
+				break
+			}
+			l := &levels[depth-1]
+			l.commas++
+			if l.object && l.commas >= MaxMembers {
+				return &Error{i, fmt.Sprintf("an object of more than %d members", MaxMembers), true}
+			}
+			if !l.object && l.commas >= MaxElements {
+				return &Error{i, fmt.Sprintf("an array of more than %d elements", MaxElements), true}
+			}
+		}
+		i++
+	}
+	return nil
+}
+
+// explain returns why data, which is known to be invalid, is so. It reads data again, which only those pay who send
+// invalid text.
+func explain(data []byte) error {
+	d := jsontext.NewDecoder(bytes.NewReader(data))
+	err := d.SkipValue()
+	if err == nil {
+		end := d.InputOffset()
+		if _, err = d.ReadToken(); err == nil {
+			at := int(end) + len(data[end:]) - len(bytes.TrimLeft(data[end:], " \t\r\n"))
+			return &Error{Offset: at, Reason: "more text after the value"}
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &Error{Offset: len(data), Reason: "unexpected end of the text"}
+	}
+	var s *jsontext.SyntacticError
+	if !errors.As(err, &s) {
+		return &Error{Offset: int(d.InputOffset()), Reason: Shorten(err.Error())}
+	}
+	reason := strings.TrimPrefix(s.Err.Error(), "jsontext: ")
+	if errors.Is(s.Err, jsontext.ErrDuplicateName) {
+		reason = "duplicate name " + Shorten(fmt.Sprintf("%q", s.JSONPointer.LastToken()))
+	}
+	return &Error{Offset: int(s.ByteOffset), Reason: Shorten(reason)}
+}
+
+// maxShown is how much of somebody else's text goes into an error.
+const maxShown = 80
+
+// Shorten returns s, or its beginning and an ellipsis, for use in an error.
+func Shorten[T ~string | ~[]byte](s T) string {
+	if len(s) <= maxShown {
+		return strings.ToValidUTF8(string(s), "\uFFFD")
+	}
+	cut := maxShown
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strings.ToValidUTF8(string(s[:cut]), "\uFFFD") + "…"
+}

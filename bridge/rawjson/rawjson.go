@@ -1,0 +1,176 @@
+// Package rawjson handles JSON text that stays text: arguments, schemas, `_meta` and the like pass through the bridge as the
+// bytes they came in, with every digit and in the order of their author. Check is the one strict pass over a text that
+// comes from outside; everything else walks over text that passed it, and only promises not to crash on other text.
+package rawjson
+
+import (
+	"bytes"
+	"iter"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Members returns the members of an object: their names, unquoted, and their values. It returns none for anything else.
+// Values, and names without escapes, are slices of object.
+func Members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		i, ok := open(object, '{')
+		for ok {
+			var name, value []byte
+			if name, value, i, ok = member(object, i); !ok || !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// Elements returns the elements of an array, which are slices of it. It returns none for anything else.
+func Elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func(value []byte) bool) {
+		i, ok := open(array, '[')
+		for ok {
+			var value []byte
+			if value, i, ok = element(array, i); !ok || !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns the value of an object's member, or nil if there is none of that name.
+func Get(object []byte, name string) []byte {
+	for n, value := range Members(object) {
+		if string(n) == name {
+			return value
+		}
+	}
+	return nil
+}
+
+// String returns the value of a JSON string. It reports false for anything else.
+func String(raw []byte) (string, bool) {
+	raw = trim(raw)
+	if !isString(raw) {
+		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), true
+	}
+	s, err := jsontext.AppendUnquote(nil, raw)
+	return unsafe.String(unsafe.SliceData(s), len(s)), err == nil // nobody else has s
+}
+
+// Bytes returns the value of a JSON string, as String does: as a slice of raw where it has no escapes.
+func Bytes(raw []byte) ([]byte, bool) {
+	raw = trim(raw)
+	if !isString(raw) {
+		return nil, false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1 : len(raw)-1], true
+	}
+	s, err := jsontext.AppendUnquote(nil, raw)
+	return s, err == nil
+}
+
+// IsObject reports whether raw is an object.
+func IsObject(raw []byte) bool {
+	_, ok := open(raw, '{')
+	return ok
+}
+
+// IsArray reports whether raw is an array.
+func IsArray(raw []byte) bool {
+	_, ok := open(raw, '[')
+	return ok
+}
+
+// IsNull reports whether raw is `null`.
+func IsNull(raw []byte) bool { return string(trim(raw)) == "null" }
+
+// AppendString appends s as a JSON string. What is not UTF-8 in s is replaced.
+func AppendString(dst []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		dst, _ = jsontext.AppendQuote(dst, s) // the error only says that something is replaced
+		return dst
+	}
+	dst = append(dst, '"')
+	for {
+		n := plain(s)
+		dst = append(dst, s[:n]...)
+		if n == len(s) {
+			return append(dst, '"')
+		}
+		switch c := s[n]; c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, `\b`...)
+		case '\f':
+			dst = append(dst, `\f`...)
+		case '\n':
+			dst = append(dst, `\n`...)
+		case '\r':
+			dst = append(dst, `\r`...)
+		case '\t':
+			dst = append(dst, `\t`...)
+		default:
+			dst = append(dst, `\u00`...)
+			dst = append(dst, hex[c>>4], hex[c&15])
+		}
+		s = s[n+1:]
+	}
+}
+
+const hex = "0123456789abcdef"
+
+// plain returns how many of the first bytes of s stand for themselves in a JSON string.
+func plain(s string) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	// Eight bytes at a time. In each sum of differences, the high bit of a byte is set if the byte is what is looked for;
+	// a borrow can set it for a byte above such a one too, which only means that the loop ends.
+	for ; i+8 <= len(s); i += 8 {
+		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		quote, backslash := w^ones*'"', w^ones*'\\'
+		control := (w - ones*0x20) &^ w
+		if (control|(quote-ones)&^quote|(backslash-ones)&^backslash)&highs != 0 {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return i
+}
+
+// AppendChecked appends JSON text of a backend, if Check passes it, as text of a single line: a newline between its tokens
+// would end a line of stdio or of an SSE event. Otherwise not a byte is changed.
+func AppendChecked(dst, raw []byte) ([]byte, error) {
+	if err := Check(raw); err != nil {
+		return dst, err
+	}
+	return AppendLine(dst, raw), nil
+}
+
+// AppendLine appends JSON text that was checked as text of a single line.
+func AppendLine(dst, raw []byte) []byte {
+	raw = trim(raw)
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return append(dst, raw...)
+	}
+	// No string has a bare newline in it, and of two tokens with only space between them one is punctuation.
+	from := 0
+	for i, c := range raw {
+		if c == '\n' || c == '\r' {
+			dst = append(dst, raw[from:i]...)
+			from = i + 1
+		}
+	}
+	return append(dst, raw[from:]...)
+}

@@ -1,0 +1,170 @@
+package rawjson
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The functions here walk over text that was checked, so they look at no more of it than they must. On other text they
+// return sooner or later, and never read beyond its end.
+
+// open returns where the first member or element of raw may begin, if raw is the given kind of bracketed value.
+func open(raw []byte, bracket byte) (int, bool) {
+	i := skipSpace(raw, 0)
+	if i == len(raw) || raw[i] != bracket {
+		return 0, false
+	}
+	return i + 1, true
+}
+
+// member returns the member that begins at i or after it, and where it ends.
+func member(object []byte, i int) (name, value []byte, next int, ok bool) {
+	i = skipComma(object, i)
+	if i == len(object) || object[i] != '"' {
+		return nil, nil, i, false
+	}
+	end := skipString(object, i)
+	name, ok = unquote(object[i:end])
+	i = skipSpace(object, end)
+	if !ok || i == len(object) || object[i] != ':' {
+		return nil, nil, i, false
+	}
+	i = skipSpace(object, i+1)
+	end = skipValue(object, i)
+	return name, object[i:end:end], end, end > i
+}
+
+// element returns the element that begins at i or after it, and where it ends.
+func element(array []byte, i int) (value []byte, next int, ok bool) {
+	i = skipComma(array, i)
+	end := skipValue(array, i)
+	return array[i:end:end], end, end > i
+}
+
+// unquote returns the value of a string: a slice of it where it has no escapes.
+func unquote(quoted []byte) ([]byte, bool) {
+	if !isString(quoted) {
+		return nil, false
+	}
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1 : len(quoted)-1], true
+	}
+	s, err := jsontext.AppendUnquote([]byte{}, quoted)
+	return s, err == nil
+}
+
+// isString reports whether raw looks like a string.
+func isString(raw []byte) bool {
+	return len(raw) >= 2 && raw[0] == '"' && raw[len(raw)-1] == '"'
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && isSpace(b[i]) {
+		i++
+	}
+	return i
+}
+
+// skipComma skips white space, and one comma in it.
+func skipComma(b []byte, i int) int {
+	i = skipSpace(b, i)
+	if i < len(b) && b[i] == ',' {
+		i = skipSpace(b, i+1)
+	}
+	return i
+}
+
+// trim returns raw without the white space around it.
+func trim(raw []byte) []byte {
+	i, end := 0, len(raw)
+	for i < end && isSpace(raw[i]) {
+		i++
+	}
+	for i < end && isSpace(raw[end-1]) {
+		end--
+	}
+	return raw[i:end:end]
+}
+
+// skipValue returns the end of the value that begins at i, or i if none does.
+func skipValue(b []byte, i int) int {
+	if i >= len(b) {
+		return i
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		return skipBrackets(b, i)
+	}
+	for i < len(b) && class[b[i]] == 0 {
+		i++
+	}
+	return i
+}
+
+// skipBrackets returns the end of the object or array that begins at i.
+func skipBrackets(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		switch class[b[i]] {
+		case opens:
+			depth++
+		case closes:
+			if depth--; depth <= 0 {
+				return i + 1
+			}
+		case quotes:
+			i = skipString(b, i)
+			continue
+		}
+		i++
+	}
+	return i
+}
+
+// skipString returns the end of the string that begins at i.
+func skipString(b []byte, i int) int {
+	i++
+	// Most strings are short, and looking at a few bytes is faster than calling for help.
+	for near := min(i+16, len(b)); i < near; i++ {
+		switch b[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
+		}
+	}
+	for i < len(b) {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		// The quote ends the string unless it is escaped: by the last of an odd number of backslashes.
+		slashes := 0
+		for slashes < n && b[i+n-1-slashes] == '\\' {
+			slashes++
+		}
+		i += n + 1
+		if slashes%2 == 0 {
+			return i
+		}
+	}
+	return min(i, len(b))
+}
+
+// What a byte outside a string means to the walk. Zero is part of a number or a literal.
+const (
+	opens = iota + 1
+	closes
+	quotes
+	between
+)
+
+var class = [256]uint8{
+	'{': opens, '[': opens, '}': closes, ']': closes, '"': quotes,
+	',': between, ':': between, ' ': between, '\t': between, '\n': between, '\r': between,
+}
