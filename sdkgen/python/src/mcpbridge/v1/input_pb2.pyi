@@ -1,0 +1,247 @@
+from mcpbridge.v1 import common_pb2 as _common_pb2
+from mcpbridge.v1 import json_pb2 as _json_pb2
+from mcpbridge.v1 import tool_pb2 as _tool_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ElicitAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ELICIT_ACTION_UNSPECIFIED: _ClassVar[ElicitAction]
+    ELICIT_ACTION_ACCEPT: _ClassVar[ElicitAction]
+    ELICIT_ACTION_DECLINE: _ClassVar[ElicitAction]
+    ELICIT_ACTION_CANCEL: _ClassVar[ElicitAction]
+ELICIT_ACTION_UNSPECIFIED: ElicitAction
+ELICIT_ACTION_ACCEPT: ElicitAction
+ELICIT_ACTION_DECLINE: ElicitAction
+ELICIT_ACTION_CANCEL: ElicitAction
+
+class InputRequired(_message.Message):
+    __slots__ = ("requests", "state", "meta", "extra")
+    class RequestsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: InputRequest
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[InputRequest, _Mapping]] = ...) -> None: ...
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.MessageMap[str, InputRequest]
+    state: bytes
+    meta: bytes
+    extra: bytes
+    def __init__(self, requests: _Optional[_Mapping[str, InputRequest]] = ..., state: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class InputRequest(_message.Message):
+    __slots__ = ("elicit", "create_message", "list_roots")
+    ELICIT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LIST_ROOTS_FIELD_NUMBER: _ClassVar[int]
+    elicit: ElicitRequest
+    create_message: CreateMessageRequest
+    list_roots: ListRootsRequest
+    def __init__(self, elicit: _Optional[_Union[ElicitRequest, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageRequest, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsRequest, _Mapping]] = ...) -> None: ...
+
+class InputResponse(_message.Message):
+    __slots__ = ("elicit", "create_message", "list_roots", "error")
+    ELICIT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LIST_ROOTS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    elicit: ElicitResult
+    create_message: CreateMessageResult
+    list_roots: ListRootsResult
+    error: InputError
+    def __init__(self, elicit: _Optional[_Union[ElicitResult, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageResult, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsResult, _Mapping]] = ..., error: _Optional[_Union[InputError, _Mapping]] = ...) -> None: ...
+
+class InputError(_message.Message):
+    __slots__ = ("reason", "code", "message", "data")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[InputError.Reason]
+        REASON_UNSUPPORTED: _ClassVar[InputError.Reason]
+        REASON_NO_ANSWER: _ClassVar[InputError.Reason]
+        REASON_REFUSED: _ClassVar[InputError.Reason]
+    REASON_UNSPECIFIED: InputError.Reason
+    REASON_UNSUPPORTED: InputError.Reason
+    REASON_NO_ANSWER: InputError.Reason
+    REASON_REFUSED: InputError.Reason
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    reason: InputError.Reason
+    code: int
+    message: str
+    data: bytes
+    def __init__(self, reason: _Optional[_Union[InputError.Reason, str]] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ElicitRequest(_message.Message):
+    __slots__ = ("form", "url")
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    form: ElicitForm
+    url: ElicitUrl
+    def __init__(self, form: _Optional[_Union[ElicitForm, _Mapping]] = ..., url: _Optional[_Union[ElicitUrl, _Mapping]] = ...) -> None: ...
+
+class ElicitForm(_message.Message):
+    __slots__ = ("message", "requested_schema", "meta", "extra")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    message: str
+    requested_schema: bytes
+    meta: bytes
+    extra: bytes
+    def __init__(self, message: _Optional[str] = ..., requested_schema: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ElicitUrl(_message.Message):
+    __slots__ = ("message", "url", "elicitation_id", "meta", "extra")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    ELICITATION_ID_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    message: str
+    url: str
+    elicitation_id: str
+    meta: bytes
+    extra: bytes
+    def __init__(self, message: _Optional[str] = ..., url: _Optional[str] = ..., elicitation_id: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ElicitResult(_message.Message):
+    __slots__ = ("action", "content", "meta", "extra")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    action: ElicitAction
+    content: bytes
+    meta: bytes
+    extra: bytes
+    def __init__(self, action: _Optional[_Union[ElicitAction, str]] = ..., content: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListRootsRequest(_message.Message):
+    __slots__ = ("meta", "extra")
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    meta: bytes
+    extra: bytes
+    def __init__(self, meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListRootsResult(_message.Message):
+    __slots__ = ("roots", "meta", "extra")
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    roots: _containers.RepeatedCompositeFieldContainer[Root]
+    meta: bytes
+    extra: bytes
+    def __init__(self, roots: _Optional[_Iterable[_Union[Root, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class Root(_message.Message):
+    __slots__ = ("uri", "name", "meta", "extra")
+    URI_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    uri: str
+    name: str
+    meta: bytes
+    extra: bytes
+    def __init__(self, uri: _Optional[str] = ..., name: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CreateMessageRequest(_message.Message):
+    __slots__ = ("messages", "model_preferences", "system_prompt", "include_context", "temperature", "max_tokens", "stop_sequences", "metadata", "tools", "tool_choice", "meta", "extra")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MODEL_PREFERENCES_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STOP_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[SamplingMessage]
+    model_preferences: ModelPreferences
+    system_prompt: str
+    include_context: str
+    temperature: float
+    max_tokens: int
+    stop_sequences: _containers.RepeatedScalarFieldContainer[str]
+    metadata: bytes
+    tools: _containers.RepeatedCompositeFieldContainer[_tool_pb2.Tool]
+    tool_choice: ToolChoice
+    meta: bytes
+    extra: bytes
+    def __init__(self, messages: _Optional[_Iterable[_Union[SamplingMessage, _Mapping]]] = ..., model_preferences: _Optional[_Union[ModelPreferences, _Mapping]] = ..., system_prompt: _Optional[str] = ..., include_context: _Optional[str] = ..., temperature: _Optional[float] = ..., max_tokens: _Optional[int] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., metadata: _Optional[bytes] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class SamplingMessage(_message.Message):
+    __slots__ = ("role", "content", "meta", "extra")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    role: _common_pb2.Role
+    content: _containers.RepeatedCompositeFieldContainer[_common_pb2.ContentBlock]
+    meta: bytes
+    extra: bytes
+    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ModelPreferences(_message.Message):
+    __slots__ = ("hints", "cost_priority", "speed_priority", "intelligence_priority", "extra")
+    HINTS_FIELD_NUMBER: _ClassVar[int]
+    COST_PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SPEED_PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    INTELLIGENCE_PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    hints: _containers.RepeatedCompositeFieldContainer[ModelHint]
+    cost_priority: float
+    speed_priority: float
+    intelligence_priority: float
+    extra: bytes
+    def __init__(self, hints: _Optional[_Iterable[_Union[ModelHint, _Mapping]]] = ..., cost_priority: _Optional[float] = ..., speed_priority: _Optional[float] = ..., intelligence_priority: _Optional[float] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ModelHint(_message.Message):
+    __slots__ = ("name", "extra")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    extra: bytes
+    def __init__(self, name: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ToolChoice(_message.Message):
+    __slots__ = ("mode", "extra")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    extra: bytes
+    def __init__(self, mode: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CreateMessageResult(_message.Message):
+    __slots__ = ("role", "content", "model", "stop_reason", "meta", "extra")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    role: _common_pb2.Role
+    content: _containers.RepeatedCompositeFieldContainer[_common_pb2.ContentBlock]
+    model: str
+    stop_reason: str
+    meta: bytes
+    extra: bytes
+    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...

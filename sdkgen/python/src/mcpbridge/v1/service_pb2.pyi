@@ -1,0 +1,544 @@
+from mcpbridge.v1 import capability_pb2 as _capability_pb2
+from mcpbridge.v1 import common_pb2 as _common_pb2
+from mcpbridge.v1 import input_pb2 as _input_pb2
+from mcpbridge.v1 import json_pb2 as _json_pb2
+from mcpbridge.v1 import tool_pb2 as _tool_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class CallContext(_message.Message):
+    __slots__ = ("protocol_version", "client_info", "client_capabilities", "log_level", "progress_wanted", "meta", "principal", "headers")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_INFO_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_WANTED_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: str
+    client_info: _common_pb2.Implementation
+    client_capabilities: _capability_pb2.ClientCapabilities
+    log_level: _common_pb2.LogLevel
+    progress_wanted: bool
+    meta: bytes
+    principal: Principal
+    headers: _containers.ScalarMap[str, str]
+    def __init__(self, protocol_version: _Optional[str] = ..., client_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., client_capabilities: _Optional[_Union[_capability_pb2.ClientCapabilities, _Mapping]] = ..., log_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., progress_wanted: bool = ..., meta: _Optional[bytes] = ..., principal: _Optional[_Union[Principal, _Mapping]] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Principal(_message.Message):
+    __slots__ = ("subject", "issuer", "scopes", "claims")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    ISSUER_FIELD_NUMBER: _ClassVar[int]
+    SCOPES_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    issuer: str
+    scopes: _containers.RepeatedScalarFieldContainer[str]
+    claims: bytes
+    def __init__(self, subject: _Optional[str] = ..., issuer: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., claims: _Optional[bytes] = ...) -> None: ...
+
+class DiscoverRequest(_message.Message):
+    __slots__ = ("context", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class DiscoverResponse(_message.Message):
+    __slots__ = ("server_info", "capabilities", "instructions", "supported_versions", "ttl_ms", "cache_scope", "meta", "limits", "extra")
+    SERVER_INFO_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    server_info: _common_pb2.Implementation
+    capabilities: _capability_pb2.ServerCapabilities
+    instructions: str
+    supported_versions: _containers.RepeatedScalarFieldContainer[str]
+    ttl_ms: int
+    cache_scope: _common_pb2.CacheScope
+    meta: bytes
+    limits: BackendLimits
+    extra: bytes
+    def __init__(self, server_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., capabilities: _Optional[_Union[_capability_pb2.ServerCapabilities, _Mapping]] = ..., instructions: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., limits: _Optional[_Union[BackendLimits, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class BackendLimits(_message.Message):
+    __slots__ = ("max_concurrent_calls",)
+    MAX_CONCURRENT_CALLS_FIELD_NUMBER: _ClassVar[int]
+    max_concurrent_calls: int
+    def __init__(self, max_concurrent_calls: _Optional[int] = ...) -> None: ...
+
+class ListToolsRequest(_message.Message):
+    __slots__ = ("context", "cursor", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    cursor: str
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListToolsResponse(_message.Message):
+    __slots__ = ("tools", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    tools: _containers.RepeatedCompositeFieldContainer[_tool_pb2.Tool]
+    next_cursor: str
+    ttl_ms: int
+    cache_scope: _common_pb2.CacheScope
+    meta: bytes
+    extra: bytes
+    def __init__(self, tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CallToolRequest(_message.Message):
+    __slots__ = ("context", "name", "arguments", "input_responses", "state", "extra")
+    class InputResponsesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _input_pb2.InputResponse
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_input_pb2.InputResponse, _Mapping]] = ...) -> None: ...
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    name: str
+    arguments: bytes
+    input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
+    state: bytes
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[bytes] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CallToolResponse(_message.Message):
+    __slots__ = ("progress", "log", "result", "input_required")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    progress: _common_pb2.Progress
+    log: _common_pb2.LogMessage
+    result: _tool_pb2.CallToolResult
+    input_required: _input_pb2.InputRequired
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., log: _Optional[_Union[_common_pb2.LogMessage, _Mapping]] = ..., result: _Optional[_Union[_tool_pb2.CallToolResult, _Mapping]] = ..., input_required: _Optional[_Union[_input_pb2.InputRequired, _Mapping]] = ...) -> None: ...
+
+class ListResourcesRequest(_message.Message):
+    __slots__ = ("context", "cursor", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    cursor: str
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListResourcesResponse(_message.Message):
+    __slots__ = ("resources", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedCompositeFieldContainer[_common_pb2.Resource]
+    next_cursor: str
+    ttl_ms: int
+    cache_scope: _common_pb2.CacheScope
+    meta: bytes
+    extra: bytes
+    def __init__(self, resources: _Optional[_Iterable[_Union[_common_pb2.Resource, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListResourceTemplatesRequest(_message.Message):
+    __slots__ = ("context", "cursor", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    cursor: str
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListResourceTemplatesResponse(_message.Message):
+    __slots__ = ("resource_templates", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
+    RESOURCE_TEMPLATES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    resource_templates: _containers.RepeatedCompositeFieldContainer[ResourceTemplate]
+    next_cursor: str
+    ttl_ms: int
+    cache_scope: _common_pb2.CacheScope
+    meta: bytes
+    extra: bytes
+    def __init__(self, resource_templates: _Optional[_Iterable[_Union[ResourceTemplate, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ResourceTemplate(_message.Message):
+    __slots__ = ("uri_template", "name", "title", "description", "mime_type", "annotations", "icons", "meta", "extra")
+    URI_TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    MIME_TYPE_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    ICONS_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    uri_template: str
+    name: str
+    title: str
+    description: str
+    mime_type: str
+    annotations: _common_pb2.Annotations
+    icons: _containers.RepeatedCompositeFieldContainer[_common_pb2.Icon]
+    meta: bytes
+    extra: bytes
+    def __init__(self, uri_template: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[_common_pb2.Annotations, _Mapping]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ReadResourceRequest(_message.Message):
+    __slots__ = ("context", "uri", "input_responses", "state", "extra")
+    class InputResponsesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _input_pb2.InputResponse
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_input_pb2.InputResponse, _Mapping]] = ...) -> None: ...
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    uri: str
+    input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
+    state: bytes
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., uri: _Optional[str] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ReadResourceResult(_message.Message):
+    __slots__ = ("contents", "ttl_ms", "cache_scope", "meta", "extra")
+    CONTENTS_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    contents: _containers.RepeatedCompositeFieldContainer[_common_pb2.ResourceContents]
+    ttl_ms: int
+    cache_scope: _common_pb2.CacheScope
+    meta: bytes
+    extra: bytes
+    def __init__(self, contents: _Optional[_Iterable[_Union[_common_pb2.ResourceContents, _Mapping]]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ReadResourceResponse(_message.Message):
+    __slots__ = ("progress", "log", "result", "input_required")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    progress: _common_pb2.Progress
+    log: _common_pb2.LogMessage
+    result: ReadResourceResult
+    input_required: _input_pb2.InputRequired
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., log: _Optional[_Union[_common_pb2.LogMessage, _Mapping]] = ..., result: _Optional[_Union[ReadResourceResult, _Mapping]] = ..., input_required: _Optional[_Union[_input_pb2.InputRequired, _Mapping]] = ...) -> None: ...
+
+class ListPromptsRequest(_message.Message):
+    __slots__ = ("context", "cursor", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    cursor: str
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListPromptsResponse(_message.Message):
+    __slots__ = ("prompts", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    prompts: _containers.RepeatedCompositeFieldContainer[Prompt]
+    next_cursor: str
+    ttl_ms: int
+    cache_scope: _common_pb2.CacheScope
+    meta: bytes
+    extra: bytes
+    def __init__(self, prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class Prompt(_message.Message):
+    __slots__ = ("name", "title", "description", "arguments", "icons", "meta", "extra")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    ICONS_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    description: str
+    arguments: _containers.RepeatedCompositeFieldContainer[PromptArgument]
+    icons: _containers.RepeatedCompositeFieldContainer[_common_pb2.Icon]
+    meta: bytes
+    extra: bytes
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., arguments: _Optional[_Iterable[_Union[PromptArgument, _Mapping]]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class PromptArgument(_message.Message):
+    __slots__ = ("name", "title", "description", "required", "extra")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    description: str
+    required: bool
+    extra: bytes
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., required: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class GetPromptRequest(_message.Message):
+    __slots__ = ("context", "name", "arguments", "input_responses", "state", "extra")
+    class ArgumentsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class InputResponsesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _input_pb2.InputResponse
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_input_pb2.InputResponse, _Mapping]] = ...) -> None: ...
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    name: str
+    arguments: _containers.ScalarMap[str, str]
+    input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
+    state: bytes
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[_Mapping[str, str]] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class GetPromptResult(_message.Message):
+    __slots__ = ("description", "messages", "meta", "extra")
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    description: str
+    messages: _containers.RepeatedCompositeFieldContainer[PromptMessage]
+    meta: bytes
+    extra: bytes
+    def __init__(self, description: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[PromptMessage, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class PromptMessage(_message.Message):
+    __slots__ = ("role", "content", "extra")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    role: _common_pb2.Role
+    content: _common_pb2.ContentBlock
+    extra: bytes
+    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Union[_common_pb2.ContentBlock, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class GetPromptResponse(_message.Message):
+    __slots__ = ("progress", "log", "result", "input_required")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    progress: _common_pb2.Progress
+    log: _common_pb2.LogMessage
+    result: GetPromptResult
+    input_required: _input_pb2.InputRequired
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., log: _Optional[_Union[_common_pb2.LogMessage, _Mapping]] = ..., result: _Optional[_Union[GetPromptResult, _Mapping]] = ..., input_required: _Optional[_Union[_input_pb2.InputRequired, _Mapping]] = ...) -> None: ...
+
+class CompleteRequest(_message.Message):
+    __slots__ = ("context", "ref", "argument", "completion_context", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    REF_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENT_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    ref: CompletionReference
+    argument: CompletionArgument
+    completion_context: CompletionContext
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., ref: _Optional[_Union[CompletionReference, _Mapping]] = ..., argument: _Optional[_Union[CompletionArgument, _Mapping]] = ..., completion_context: _Optional[_Union[CompletionContext, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CompletionReference(_message.Message):
+    __slots__ = ("prompt", "resource")
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    prompt: PromptReference
+    resource: ResourceReference
+    def __init__(self, prompt: _Optional[_Union[PromptReference, _Mapping]] = ..., resource: _Optional[_Union[ResourceReference, _Mapping]] = ...) -> None: ...
+
+class PromptReference(_message.Message):
+    __slots__ = ("name", "title", "extra")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    extra: bytes
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ResourceReference(_message.Message):
+    __slots__ = ("uri", "extra")
+    URI_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    uri: str
+    extra: bytes
+    def __init__(self, uri: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CompletionArgument(_message.Message):
+    __slots__ = ("name", "value", "extra")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    extra: bytes
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CompletionContext(_message.Message):
+    __slots__ = ("arguments", "extra")
+    class ArgumentsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    arguments: _containers.ScalarMap[str, str]
+    extra: bytes
+    def __init__(self, arguments: _Optional[_Mapping[str, str]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class CompleteResponse(_message.Message):
+    __slots__ = ("completion", "meta", "extra")
+    COMPLETION_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    completion: Completion
+    meta: bytes
+    extra: bytes
+    def __init__(self, completion: _Optional[_Union[Completion, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class Completion(_message.Message):
+    __slots__ = ("values", "total", "has_more", "extra")
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    total: int
+    has_more: bool
+    extra: bytes
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., total: _Optional[int] = ..., has_more: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListenRequest(_message.Message):
+    __slots__ = ("context", "notifications", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    NOTIFICATIONS_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    notifications: SubscriptionFilter
+    extra: bytes
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class SubscriptionFilter(_message.Message):
+    __slots__ = ("tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_subscriptions", "extra")
+    TOOLS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    tools_list_changed: bool
+    prompts_list_changed: bool
+    resources_list_changed: bool
+    resource_subscriptions: _containers.RepeatedScalarFieldContainer[str]
+    extra: bytes
+    def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListenResponse(_message.Message):
+    __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated")
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_UPDATED_FIELD_NUMBER: _ClassVar[int]
+    acknowledged: SubscriptionsAcknowledged
+    tools_list_changed: ListChanged
+    prompts_list_changed: ListChanged
+    resources_list_changed: ListChanged
+    resource_updated: ResourceUpdated
+    def __init__(self, acknowledged: _Optional[_Union[SubscriptionsAcknowledged, _Mapping]] = ..., tools_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., prompts_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resources_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resource_updated: _Optional[_Union[ResourceUpdated, _Mapping]] = ...) -> None: ...
+
+class SubscriptionsAcknowledged(_message.Message):
+    __slots__ = ("notifications", "meta", "extra")
+    NOTIFICATIONS_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    notifications: SubscriptionFilter
+    meta: bytes
+    extra: bytes
+    def __init__(self, notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ListChanged(_message.Message):
+    __slots__ = ("meta", "extra")
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    meta: bytes
+    extra: bytes
+    def __init__(self, meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+
+class ResourceUpdated(_message.Message):
+    __slots__ = ("uri", "meta", "extra")
+    URI_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    uri: str
+    meta: bytes
+    extra: bytes
+    def __init__(self, uri: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
