@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// An answerCheck verifies the answers to one caller's calls: the id and every byte of the echoed payload.
+//
+// The first answer is decoded and compared whole. It then becomes the template of those that follow, which differ from it in the call's
+// number only, so that checking 64 KiB costs a comparison of bytes and the machine's two cores are left to what is measured. An answer
+// that is not byte for byte the template is decoded again: the template makes checking cheap, never weaker.
+type answerCheck struct {
+	text     []byte // the decoded payload
+	textAt   []int
+	template []byte
+	at       []int
+	decoded  int // answers that were decoded
+}
+
+func newAnswerCheck(p payload) *answerCheck {
+	return &answerCheck{text: bytes.Clone(p.text), textAt: places(p.text, firstCall)}
+}
+
+// check says what is wrong with message as the answer to call n.
+func (c *answerCheck) check(message []byte, n int) error {
+	for _, i := range c.at {
+		number(c.template[i:], n)
+	}
+	if len(c.template) > 0 && bytes.Equal(message, c.template) {
+		return nil
+	}
+	c.decoded++
+	if err := c.decode(message, n); err != nil {
+		return err
+	}
+	c.template = append(c.template[:0], message...)
+	c.at = places(message, n)
+	return nil
+}
+
+func (c *answerCheck) decode(message []byte, n int) error {
+	var answer struct {
+		ID     json.RawMessage `json:"id"`
+		Error  json.RawMessage `json:"error"`
+		Result *struct {
+			Content []struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			} `json:"content"`
+			StructuredContent json.RawMessage `json:"structuredContent"`
+			IsError           bool            `json:"isError"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(message, &answer); err != nil {
+		return fmt.Errorf("call %d: answer is not JSON: %w: %.200q", n, err, message)
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("call %d: answered with error %.300s", n, answer.Error)
+	}
+	if id := fmt.Sprint(n); string(answer.ID) != id {
+		return fmt.Errorf("call %d: answer has id %.40s", n, answer.ID)
+	}
+	if answer.Result == nil || answer.Result.IsError {
+		return fmt.Errorf("call %d: answer is no good result: %.300q", n, message)
+	}
+	arguments := []byte(answer.Result.StructuredContent)
+	if len(answer.Result.Content) == 1 && answer.Result.Content[0].Type == "text" {
+		arguments = []byte(answer.Result.Content[0].Text)
+	}
+	var echoed struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(arguments, &echoed); err != nil {
+		return fmt.Errorf("call %d: echoed arguments are not JSON: %w: %.200q", n, err, arguments)
+	}
+	for _, i := range c.textAt {
+		number(c.text[i:], n)
+	}
+	if echoed.Text != string(c.text) {
+		return fmt.Errorf("call %d: another payload came back: %.60q, want %.60q", n, echoed.Text, c.text)
+	}
+	return nil
+}

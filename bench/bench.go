@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// bench starts the subjects, visits every setting once a round with each subject in turn, and reports.
+func bench(ctx context.Context, o options, w io.Writer) error {
+	r := newReport(o)
+	fmt.Fprint(w, r.Machine)
+	running, err := startAll(w, r, o)
+	defer func() {
+		for _, s := range running {
+			s.stop()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	settings := settingsOf(o)
+	slots := o.Rounds * len(settings) * len(running)
+	fmt.Fprintf(w, "%d measurements of %v, about %v\n", slots, o.Duration,
+		(time.Duration(slots) * (o.Duration + o.Duration/8 + 300*time.Millisecond)).Round(time.Minute))
+	for round := range o.Rounds {
+		for i, s := range settings {
+			for j := range running {
+				// Whoever goes first goes last the next time: none has the quiet machine, or the warm one, to itself.
+				subject := running[(j+i+round)%len(running)]
+				sample, err := measure(ctx, subject.process, s, o.Text, o.Duration)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				r.add(subject.name, s, sample, err)
+				if err != nil {
+					fmt.Fprintf(w, "refused: %s, %s, %d B, %d callers: %v\n", subject.name, s.Era, s.Size, s.Callers, err)
+				}
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d done\n", round+1, o.Rounds)
+	}
+	r.conclude()
+	r.print(w)
+	if o.Out != "" {
+		if err := r.write(o.Out); err != nil {
+			return err
+		}
+	}
+	if n := r.refused(); n > 0 {
+		return fmt.Errorf("%d measurements had errors and are not reported", n)
+	}
+	return nil
+}
+
+type runningSubject struct {
+	name string
+	*process
+}
+
+// startAll starts what can be started. What is not built is left out and said so, unless it was asked for by name.
+func startAll(w io.Writer, r *report, o options) ([]runningSubject, error) {
+	var running []runningSubject
+	for _, s := range wanted(o) {
+		cmd, err := s.command(o)
+		if err == nil {
+			var p *process
+			if p, err = start(cmd, 30*time.Second); err == nil {
+				running = append(running, runningSubject{s.name, p})
+				r.Subjects = append(r.Subjects, subjectInfo{s.name, s.about})
+				continue
+			}
+		}
+		if len(o.Only) > 0 {
+			return running, fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintf(w, "left out: %s: %v\n", s.name, err)
+		r.LeftOut = append(r.LeftOut, fmt.Sprintf("%s: %v", s.name, err))
+	}
+	if len(running) == 0 {
+		return nil, errors.New("nothing to measure")
+	}
+	return running, nil
+}
+
+func settingsOf(o options) []setting {
+	var settings []setting
+	for _, size := range o.Sizes {
+		for _, callers := range o.Callers {
+			for _, e := range o.Eras {
+				settings = append(settings, setting{e, size, callers})
+			}
+		}
+	}
+	return settings
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A setting is one cell of what is measured.
+type setting struct {
+	Era     era `json:"era"`
+	Size    int `json:"size"`
+	Callers int `json:"callers"`
+}
+
+// A sample is one measurement of one subject.
+type sample struct {
+	Calls     int     `json:"calls"`
+	PerSecond float64 `json:"callsPerSecond"`
+	P50       float64 `json:"p50ms"`
+	P99       float64 `json:"p99ms"`
+	CPU       float64 `json:"cpuSecondsPer10k"` // of the server and its descendants
+	ClientCPU float64 `json:"loadGeneratorCPUSecondsPer10k"`
+	Decoded   int     `json:"answersDecoded"` // the others were compared with one that was
+}
+
+// Phases of a measurement. A call counts if it ends while they measure.
+const (
+	warming = iota
+	measuring
+	over
+)
+
+// measure drives one subject for d, after a warm-up. An error means that at least one call was not answered as it must be: there is
+// no sample then.
+func measure(ctx context.Context, p *process, s setting, text string, d time.Duration) (sample, error) {
+	callers, err := dialAll(p.url, s, text)
+	if err != nil {
+		return sample{}, err
+	}
+	var (
+		phase    atomic.Int32
+		failed   = make([]error, len(callers))
+		took     = make([][]time.Duration, len(callers))
+		callersG sync.WaitGroup
+	)
+	for i, c := range callers {
+		callersG.Go(func() {
+			defer c.close()
+			took[i], failed[i] = c.run(&phase)
+		})
+	}
+	wait(ctx, max(d/8, 200*time.Millisecond))
+	before, pids, err1 := p.cpu()
+	own := ownCPU()
+	phase.Store(measuring)
+	from := time.Now()
+	wait(ctx, d)
+	phase.Store(over)
+	elapsed := time.Since(from)
+	after, pidsAfter, err2 := p.cpu()
+	own = ownCPU() - own
+	callersG.Wait()
+
+	err = errors.Join(err1, err2, ctx.Err())
+	if err == nil && !slices.Equal(pids, pidsAfter) {
+		err = errChanged
+	}
+	if wrong := failures(failed); wrong != nil {
+		err = errors.Join(err, wrong)
+	}
+	if err != nil {
+		return sample{}, err
+	}
+	all := slices.Concat(took...)
+	if len(all) == 0 {
+		return sample{}, fmt.Errorf("no call ended within %v", d)
+	}
+	slices.Sort(all)
+	per10k := func(cpu time.Duration) float64 { return cpu.Seconds() / float64(len(all)) * 10_000 }
+	r := sample{
+		Calls: len(all), PerSecond: float64(len(all)) / elapsed.Seconds(),
+		P50: quantile(all, 0.50), P99: quantile(all, 0.99),
+		CPU: per10k(after - before), ClientCPU: per10k(own),
+	}
+	for _, c := range callers {
+		r.Decoded += c.answers.decoded
+	}
+	return r, nil
+}
+
+func dialAll(url string, s setting, text string) ([]*caller, error) {
+	var callers []*caller
+	for i := range s.Callers {
+		p, err := newPayload(i, s.Size, text)
+		if err == nil {
+			var c *caller
+			if c, err = dial(url, s.Era, p); err == nil {
+				callers = append(callers, c)
+				continue
+			}
+		}
+		for _, c := range callers {
+			c.close()
+		}
+		return nil, err
+	}
+	return callers, nil
+}
+
+// run calls until it is over, and says how long the calls that count took. It stops at the first wrong answer.
+func (c *caller) run(phase *atomic.Int32) ([]time.Duration, error) {
+	took := make([]time.Duration, 0, 1<<14)
+	for {
+		from := time.Now()
+		if err := c.call(); err != nil {
+			return took, err
+		}
+		switch phase.Load() {
+		case measuring:
+			took = append(took, time.Since(from))
+		case over:
+			return took, nil
+		}
+	}
+}
+
+// failures counts the callers that met a wrong answer, and shows the first.
+func failures(failed []error) error {
+	var first error
+	n := 0
+	for _, err := range failed {
+		if err == nil {
+			continue
+		}
+		n++
+		if first == nil {
+			first = err
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d callers got a wrong answer: %w", n, len(failed), first)
+}
+
+// quantile of sorted durations, in milliseconds.
+func quantile(sorted []time.Duration, q float64) float64 {
+	i := int(q * float64(len(sorted)))
+	return float64(sorted[min(i, len(sorted)-1)]) / float64(time.Millisecond)
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

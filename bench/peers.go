@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
+	mcpgoserver "github.com/mark3labs/mcp-go/server"
+	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const echoSchema = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`
+
+// serveHTTP serves handler at /mcp of a free port, says where, and ends with ctx.
+func serveHTTP(ctx context.Context, handler http.Handler) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", handler)
+	server := &http.Server{Handler: mux}
+	context.AfterFunc(ctx, func() { server.Close() })
+	fmt.Fprintf(os.Stderr, "serving http://%s/mcp\n", l.Addr())
+	if err := server.Serve(l); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// serveGoSDK serves echo with go-sdk the fastest way it has: a raw tool, which gets the arguments as bytes and is spared the schema's
+// validation, and JSON answers. It cannot serve both eras from one handler; the header that tells them apart is looked at here.
+func serveGoSDK(ctx context.Context, _ []string) error {
+	server := gosdk.NewServer(&gosdk.Implementation{Name: "bench", Version: "1"}, nil)
+	server.AddTool(&gosdk.Tool{Name: "echo", Description: "Answers its arguments.", InputSchema: json.RawMessage(echoSchema)},
+		func(_ context.Context, r *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+			return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: string(r.Params.Arguments)}}}, nil
+		})
+	get := func(*http.Request) *gosdk.Server { return server }
+	stateful := gosdk.NewStreamableHTTPHandler(get, &gosdk.StreamableHTTPOptions{JSONResponse: true})
+	stateless := gosdk.NewStreamableHTTPHandler(get, &gosdk.StreamableHTTPOptions{JSONResponse: true, Stateless: true})
+	return serveHTTP(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("MCP-Protocol-Version") == "2026-07-28" {
+			stateless.ServeHTTP(w, r)
+			return
+		}
+		stateful.ServeHTTP(w, r)
+	}))
+}
+
+// serveMCPGo serves echo with mcp-go: stateful sessions, the arguments as bytes, JSON answers, which it gives when nothing was notified.
+func serveMCPGo(ctx context.Context, _ []string) error {
+	server := mcpgoserver.NewMCPServer("bench", "1")
+	server.AddTool(mcpgo.NewToolWithRawSchema("echo", "Answers its arguments.", json.RawMessage(echoSchema)),
+		func(_ context.Context, r mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			arguments, ok := r.GetRawArguments().(json.RawMessage)
+			if !ok {
+				return nil, fmt.Errorf("arguments are %T, not the bytes that came", r.GetRawArguments())
+			}
+			return mcpgo.NewToolResultText(string(arguments)), nil
+		})
+	return serveHTTP(ctx, mcpgoserver.NewStreamableHTTPServer(server, mcpgoserver.WithStateful(true)))
+}

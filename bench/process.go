@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process is a started subject: a server and whatever it started in turn.
+type process struct {
+	url  string
+	pid  int
+	tail *tail
+	done chan struct{} // closed when the server has ended and been waited for
+}
+
+var endpoint = regexp.MustCompile(`https?://[0-9A-Za-z.:\[\]-]+/mcp\b`)
+
+// start runs cmd until it says on stderr where it listens.
+func start(cmd *exec.Cmd, within time.Duration) (*process, error) {
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	// A group of its own, so that stop reaches the plugin as well.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{pid: cmd.Process.Pid, tail: &tail{}, done: make(chan struct{})}
+	ready := make(chan string, 1)
+	go func() {
+		defer close(p.done)
+		p.tail.follow(stderr, ready)
+		cmd.Wait()
+	}()
+	select {
+	case p.url = <-ready:
+		return p, nil
+	case <-p.done:
+		return nil, fmt.Errorf("%s ended before it was ready: %v\n%s", filepath.Base(cmd.Path), cmd.ProcessState, p.tail)
+	case <-time.After(within):
+		p.stop()
+		return nil, fmt.Errorf("%s named no endpoint within %v\n%s", filepath.Base(cmd.Path), within, p.tail)
+	}
+}
+
+// stop ends the server in order, then whatever is left of its group by force.
+func (p *process) stop() {
+	syscall.Kill(p.pid, syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(5 * time.Second):
+	}
+	syscall.Kill(-p.pid, syscall.SIGKILL)
+	<-p.done
+}
+
+// cpu is what the server and its descendants have used so far, and which processes they are. The kernel's per-process clock counts
+// threads that have ended and has no tick, which /proc/PID/stat does.
+func (p *process) cpu() (time.Duration, []int, error) {
+	pids := descendants(p.pid)
+	var total time.Duration
+	for _, pid := range pids {
+		var t unix.Timespec
+		if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
+			return 0, nil, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
+		}
+		total += time.Duration(t.Nano())
+	}
+	return total, pids, nil
+}
+
+// descendants are pid and every process below it, in order.
+func descendants(pid int) []int {
+	parents := map[int][]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		// PID (NAME) STATE PARENT …: the name may hold anything.
+		fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+		if len(fields) < 2 {
+			continue
+		}
+		parent, _ := strconv.Atoi(string(fields[1]))
+		parents[parent] = append(parents[parent], child)
+	}
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, parents[all[i]]...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// A tail keeps the last lines a process wrote, to show if it fails.
+type tail struct {
+	mu    sync.Mutex
+	lines [][]byte
+}
+
+// follow reads until the end, and sends the first endpoint it sees.
+func (t *tail) follow(r io.Reader, ready chan<- string) {
+	br := bufio.NewReader(r)
+	found := false
+	for {
+		line, err := br.ReadBytes('\n')
+		if url := endpoint.Find(line); url != nil && !found {
+			found = true
+			ready <- string(url)
+		}
+		t.add(line)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (t *tail) add(line []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	t.lines = append(t.lines, line)
+	if len(t.lines) > 10 {
+		t.lines = t.lines[1:]
+	}
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.Join(t.lines, nil))
+}
+
+var errChanged = errors.New("the server's processes changed while it was measured")

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// A report is everything a run found; it is also the JSON file.
+type report struct {
+	Started  time.Time     `json:"started"`
+	Machine  machine       `json:"machine"`
+	Options  options       `json:"options"`
+	Subjects []subjectInfo `json:"subjects"`
+	LeftOut  []string      `json:"leftOut,omitempty"`
+	Cells    []*cell       `json:"cells"`
+	Ratios   []ratio       `json:"ratios"`
+	Goals    []goalResult  `json:"goals"`
+}
+
+type subjectInfo struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+}
+
+// A cell is one subject at one setting, over all rounds.
+type cell struct {
+	Subject string `json:"subject"`
+	setting
+	Rounds    []*sample `json:"rounds"` // nil where a round had errors
+	Errors    []string  `json:"errors,omitempty"`
+	PerSecond spread    `json:"callsPerSecond"`
+	P50       spread    `json:"p50ms"`
+	P99       spread    `json:"p99ms"`
+	CPU       spread    `json:"cpuSecondsPer10k"`
+}
+
+// A spread is a median over rounds, with the least and the most.
+type spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// A ratio is CPU per call of a subject over that of another: the median of the rounds' own ratios.
+type ratio struct {
+	Subject string `json:"subject"`
+	Over    string `json:"over"`
+	setting
+	CPU spread `json:"cpu"`
+}
+
+// A goal says what the bridge's CPU per call is to be at most, over another's.
+type goal struct {
+	over    string
+	least   int // callers from which it holds
+	minSize int
+	maxSize int
+	limit   float64
+}
+
+// goals are those of the benchmark's own issue. The floor that counts is the one without TLS.
+var goals = []goal{
+	{over: floor, least: 16, minSize: 0, maxSize: 1 << 30, limit: 1.4},
+	{over: goSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 0.5},
+	{over: goSDK, least: 16, minSize: 1 << 16, maxSize: 1 << 30, limit: 0.2},
+}
+
+type goalResult struct {
+	Over string `json:"over"`
+	setting
+	Limit float64 `json:"limit"`
+	Is    spread  `json:"is"`
+	Met   bool    `json:"met"`
+}
+
+func newReport(o options) *report {
+	return &report{Started: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Options: o}
+}
+
+func (r *report) add(subject string, s setting, got sample, err error) {
+	c := r.cell(subject, s)
+	if c == nil {
+		c = &cell{Subject: subject, setting: s}
+		r.Cells = append(r.Cells, c)
+	}
+	if err != nil {
+		c.Rounds = append(c.Rounds, nil)
+		c.Errors = append(c.Errors, err.Error())
+		return
+	}
+	c.Rounds = append(c.Rounds, &got)
+}
+
+func (r *report) cell(subject string, s setting) *cell {
+	for _, c := range r.Cells {
+		if c.Subject == subject && c.setting == s {
+			return c
+		}
+	}
+	return nil
+}
+
+// conclude computes medians, ratios and goals. A cell with an error has none.
+func (r *report) conclude() {
+	for _, c := range r.Cells {
+		if len(c.Errors) > 0 {
+			continue
+		}
+		c.PerSecond = c.spread(func(s *sample) float64 { return s.PerSecond })
+		c.P50 = c.spread(func(s *sample) float64 { return s.P50 })
+		c.P99 = c.spread(func(s *sample) float64 { return s.P99 })
+		c.CPU = c.spread(func(s *sample) float64 { return s.CPU })
+	}
+	for _, c := range r.Cells {
+		for _, over := range []string{floor, floorTLS, goSDK} {
+			if other := r.cell(over, c.setting); other != nil && over != c.Subject && len(c.Errors)+len(other.Errors) == 0 {
+				r.Ratios = append(r.Ratios, ratio{c.Subject, over, c.setting, cpuRatio(c, other)})
+			}
+		}
+	}
+	for _, g := range goals {
+		for _, is := range r.Ratios {
+			if is.Subject == bridgeGo && is.Over == g.over && is.Callers >= g.least && is.Size >= g.minSize && is.Size <= g.maxSize {
+				r.Goals = append(r.Goals, goalResult{g.over, is.setting, g.limit, is.CPU, is.CPU.Median <= g.limit})
+			}
+		}
+	}
+}
+
+func (c *cell) spread(of func(*sample) float64) spread {
+	var values []float64
+	for _, s := range c.Rounds {
+		values = append(values, of(s))
+	}
+	return spreadOf(values)
+}
+
+func cpuRatio(c, over *cell) spread {
+	var values []float64
+	for i := range min(len(c.Rounds), len(over.Rounds)) {
+		values = append(values, c.Rounds[i].CPU/over.Rounds[i].CPU)
+	}
+	return spreadOf(values)
+}
+
+func spreadOf(values []float64) spread {
+	slices.Sort(values)
+	n := len(values)
+	return spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}
+}
+
+func (r *report) refused() int {
+	n := 0
+	for _, c := range r.Cells {
+		n += len(c.Errors)
+	}
+	return n
+}
+
+func (r *report) write(path string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "\nMedians of %d interleaved rounds, least and most in brackets. Arguments: %s text. Every answer was verified.\n", r.Options.Rounds, r.Options.Text)
+	fmt.Fprint(w, "CPU: seconds per 10,000 calls of server and plugin. Ratios of CPU per call; goals count the floor without TLS.\n")
+	for _, s := range settingsOf(r.Options) {
+		r.printSetting(w, s)
+	}
+	r.printGoals(w)
+}
+
+func (r *report) printSetting(w io.Writer, s setting) {
+	fmt.Fprintf(w, "\n%s, %d B, %s\n", s.Era, s.Size, callersText(s.Callers))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "subject\tcalls/s\tp50 ms\tp99 ms\tCPU\t/floor\t/floor-tls\t/go-sdk\t\n")
+	for _, info := range r.Subjects {
+		c := r.cell(info.Name, s)
+		if c == nil {
+			continue
+		}
+		if len(c.Errors) > 0 {
+			fmt.Fprintf(t, "%s\trefused: errors\t\t\t\t\t\t\t\n", c.Subject)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%.0f\t%.3g\t%.3g\t%.3g [%.3g–%.3g]\t", c.Subject, c.PerSecond.Median, c.P50.Median, c.P99.Median,
+			c.CPU.Median, c.CPU.Min, c.CPU.Max)
+		for _, over := range []string{floor, floorTLS, goSDK} {
+			fmt.Fprintf(t, "%s\t", r.ratioText(c, over))
+		}
+		fmt.Fprintln(t)
+	}
+	t.Flush()
+}
+
+func (r *report) ratioText(c *cell, over string) string {
+	for _, q := range r.Ratios {
+		if q.Subject == c.Subject && q.Over == over && q.setting == c.setting {
+			return fmt.Sprintf("%.2f", q.CPU.Median)
+		}
+	}
+	return ""
+}
+
+func (r *report) printGoals(w io.Writer) {
+	if len(r.Goals) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nGoals: CPU per call of the bridge with the Go plugin\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, g := range r.Goals {
+		verdict := "pass"
+		if !g.Met {
+			verdict = "miss"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%d B\t%s\tover %s\t%.2f [%.2f–%.2f]\tat most %.1f\n", verdict, g.Era, g.Size, callersText(g.Callers),
+			g.Over, g.Is.Median, g.Is.Min, g.Is.Max, g.Limit)
+	}
+	t.Flush()
+}
+
+func callersText(n int) string {
+	if n == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprintf("%d callers", n)
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// A subject is something that answers tools/call of a tool named echo, which answers its arguments.
+// Its command writes the address of its endpoint, http://HOST:PORT/mcp, to stderr once it is ready.
+type subject struct {
+	name    string
+	about   string
+	command func(options) (*exec.Cmd, error)
+}
+
+// subjects are what is compared, in the order the report shows them.
+var subjects = []subject{
+	{bridgeGo, "the bridge with a Go plugin", func(o options) (*exec.Cmd, error) {
+		return bridge(o, filepath.Join(o.Bin, "echo-go"))
+	}},
+	{bridgePython, "the bridge with a Python plugin", func(o options) (*exec.Cmd, error) {
+		return bridge(o, o.Python, "python_echo.py")
+	}},
+	{floor, "net/http, the body by unary gRPC to a Go plugin and back, no TLS", func(options) (*exec.Cmd, error) {
+		return self("serve-floor")
+	}},
+	{floorTLS, "the same with the mutual TLS the bridge uses", func(options) (*exec.Cmd, error) {
+		return self("serve-floor", "-tls")
+	}},
+	{goSDK, "go-sdk in process, no plugin, JSON answers", func(options) (*exec.Cmd, error) {
+		return self("serve-gosdk")
+	}},
+	{mcpGo, "mcp-go in process, no plugin, JSON answers", func(options) (*exec.Cmd, error) {
+		return self("serve-mcpgo")
+	}},
+}
+
+const (
+	bridgeGo     = "bridge-go"
+	bridgePython = "bridge-python"
+	floor        = "floor"
+	floorTLS     = "floor-tls"
+	goSDK        = "go-sdk"
+	mcpGo        = "mcp-go"
+)
+
+// self starts this binary as one of its peers.
+func self(args ...string) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return exec.Command(exe, args...), nil
+}
+
+// bridge runs the bridge in front of a plugin. Both must have been built: what is measured is what `make bench` has just built.
+func bridge(o options, plugin ...string) (*exec.Cmd, error) {
+	exe, err := filepath.Abs(filepath.Join(o.Bin, "mcpbridge"))
+	if err != nil {
+		return nil, err
+	}
+	for i, arg := range plugin {
+		if plugin[i], err = filepath.Abs(arg); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range append([]string{exe}, plugin...) {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("not there: %w", err)
+		}
+	}
+	return exec.Command(exe, append([]string{"run", "--http", "127.0.0.1:0", "--"}, plugin...)...), nil
+}
+
+// wanted are the subjects the options ask for.
+func wanted(o options) []subject {
+	if len(o.Only) == 0 {
+		return subjects
+	}
+	var ss []subject
+	for _, s := range subjects {
+		if slices.Contains(o.Only, s.name) {
+			ss = append(ss, s)
+		}
+	}
+	return ss
+}
