@@ -122,3 +122,18 @@ func (r Revision) HasTitledEnums() bool { return r >= Rev20251125 }
 
 // HasFormDefaults reports whether a form's fields of every type can have defaults.
 func (r Revision) HasFormDefaults() bool { return r >= Rev20251125 }
+
+// HasResultType reports whether a result says by `resultType` whether it is complete.
+func (r Revision) HasResultType() bool { return r.Modern() }
+
+// HasAudio reports whether content can be sound.
+func (r Revision) HasAudio() bool { return r >= Rev20250326 }
+
+// HasResourceLinks reports whether content can be a link to a resource.
+func (r Revision) HasResourceLinks() bool { return r >= Rev20250618 }
+
+// HasSamplingLists reports whether a message to or from a model can have several blocks of content.
+func (r Revision) HasSamplingLists() bool { return r >= Rev20251125 }
+
+// HasElicitationID reports whether the question to visit a web page has an id, so that its completion can be told.
+func (r Revision) HasElicitationID() bool { return r == Rev20251125 }
