@@ -1,0 +1,122 @@
+# Everything that is done in this repository has a target here. `make` lists them. Needed on the machine: Go, Python 3.10 or
+# newer with venv, Node 20 or newer; the rest comes from the package registries.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+GO ?= go
+PYTHON ?= python3
+# Another GOLANGCI, such as one that is installed, saves building it.
+GOLANGCI ?= $(GO) tool -modfile=$(CURDIR)/tools/golangci/go.mod golangci-lint
+BUF := tools/node_modules/.bin/buf
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The modules beside the main one: peers that nobody who uses mcpbridge should have to download.
+PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod bench/go.mod))
+PYTHON_DIRS := $(wildcard sdkgen/python examples/python-tools)
+
+# The Python of .venv comes first for everything, so that the generators are the pinned ones.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: setup
+setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done ## install what Python and Node need
+
+.venv/.done: $(wildcard sdkgen/python/pyproject.toml)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo "make: $(PYTHON) is older than Python 3.10; say which one to use: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv || { \
+		echo "make: $(PYTHON) cannot make a virtual environment; install its venv module (Debian: python3-venv)" >&2; exit 1; }
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -e 'sdkgen/python[dev]'
+	@touch $@
+
+%/node_modules/.done: %/package-lock.json
+	npm ci --prefix $* --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: build
+build: ## build bin/mcpbridge and the Go examples
+	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/mcpbridge ./cmd/mcpbridge
+	@for dir in $(wildcard examples/*-go); do $(GO) build -o bin/$${dir##*/} ./$$dir; done
+
+.PHONY: demo
+demo: setup build ## call the Python example with real clients of both eras; KEEP=1 keeps serving
+	@KEEP='$(KEEP)' scripts/demo
+
+.PHONY: test
+test: setup build test-generated test-go test-python test-interop ## run every test
+
+.PHONY: test-generated
+test-generated: .venv/.done tools/node_modules/.done
+	scripts/check-generated
+
+.PHONY: test-go
+test-go: setup build
+	$(GO) vet ./...
+	$(GO) test -race ./...
+
+.PHONY: test-python
+test-python: .venv/.done lint-python
+	cd sdkgen/python && python -m pytest -q
+
+.PHONY: test-interop
+test-interop: setup build lint-ts
+	@for dir in $(PEER_MODULES); do \
+		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
+	done
+	npm test --prefix interop/ts
+
+.PHONY: lint
+lint: lint-go lint-proto lint-python lint-ts ## run every linter, and compare the contract with the one before
+
+.PHONY: lint-go
+lint-go:
+	@unformatted=$$($(GO) tool -modfile=tools/go.mod gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+		test -z "$$unformatted" || { printf 'not formatted, run make format:\n%s\n' "$$unformatted" >&2; exit 1; }
+	$(GOLANGCI) run ./...
+	@for dir in $(PEER_MODULES); do \
+		echo "(cd $$dir && golangci-lint run ./...)"; (cd $$dir && $(GOLANGCI) run -c $(CURDIR)/.golangci.yml ./...); \
+	done
+
+.PHONY: lint-proto
+lint-proto: tools/node_modules/.done
+	$(BUF) lint
+	$(BUF) format --diff --exit-code
+	scripts/check-breaking
+
+.PHONY: lint-python
+lint-python: .venv/.done
+	cd sdkgen/python && ruff check . && ruff format --check . && mypy
+
+.PHONY: lint-ts
+lint-ts: interop/ts/node_modules/.done
+	npm run --silent check --prefix interop/ts
+
+.PHONY: format
+format: setup ## format Go, protobuf and Python
+	$(GO) tool -modfile=tools/go.mod gofumpt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+	$(BUF) format -w
+	cd sdkgen/python && ruff check --fix . && ruff format .
+
+.PHONY: generate
+generate: .venv/.done tools/node_modules/.done ## write the stubs anew from proto/
+	$(BUF) generate
+
+.PHONY: bench
+bench: setup build ## measure, against a floor and the Go SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
+	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
+
+.PHONY: conformance
+conformance: setup build ## run the official conformance suite
+	@test -x conformance/run || { \
+		echo "make: conformance/run is not there yet, so nothing says whether mcpbridge conforms" >&2; exit 1; }
+	conformance/run
+
+.PHONY: clean
+clean: ## remove what was built and installed here
+	rm -rf bin .venv tools/node_modules interop/ts/node_modules
