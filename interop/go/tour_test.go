@@ -1,0 +1,397 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// revisions are the table of clients: one for each era.
+var revisions = []struct{ era, revision string }{
+	{"legacy", "2025-11-25"},
+	{"modern", "2026-07-28"},
+}
+
+// The tour is what a client does with the Python example, in this order, on one connection.
+var tour = []struct {
+	name string
+	stop func(*testing.T, *visitor)
+}{
+	{"lists the tools with their schemas", listsTools},
+	{"calls a tool", callsATool},
+	{"keeps every digit of a number", keepsDigits},
+	{"gets a structured result and the same as text", getsStructuredResult},
+	{"sees progress in order", seesProgress},
+	{"answers a question", answersAQuestion},
+	{"declines to answer", declinesToAnswer},
+	{"gets log messages and none of what the tool prints", getsLogs},
+	{"keeps calls that run together apart", keepsCallsApart},
+	{"cancels a running call which ends at the backend", cancels},
+	{"goes on after a cancelled call", goesOn},
+	{"is told that a tool is unknown", unknownTool},
+	{"is told that arguments are invalid", invalidArguments},
+}
+
+func TestTour(t *testing.T) {
+	// Both eras share one bridge at one URL: that is the point of it.
+	url, httpLog := startHTTP(t)
+	for _, r := range revisions {
+		t.Run(r.era+"/http", func(t *testing.T) {
+			takeTheTour(t, r.revision, &mcp.StreamableClientTransport{Endpoint: url}, httpLog)
+		})
+		t.Run(r.era+"/stdio", func(t *testing.T) {
+			log := newLines()
+			cmd := bridgeCommand(t, "--stdio")
+			cmd.Stderr = log
+			takeTheTour(t, r.revision, &mcp.CommandTransport{Command: cmd}, log)
+			gone(t, []int{cmd.Process.Pid})
+		})
+	}
+}
+
+func takeTheTour(t *testing.T, revision string, transport mcp.Transport, log *lines) {
+	v := connect(t, revision, transport)
+	v.log = log
+	if got := v.session.InitializeResult().ProtocolVersion; got != revision {
+		t.Errorf("agreed upon %s, want %s", got, revision)
+	}
+	for _, s := range tour {
+		t.Run(s.name, func(t *testing.T) { s.stop(t, v) })
+	}
+
+	var family []int
+	if c, ok := transport.(*mcp.CommandTransport); ok {
+		family = descendants(c.Command.Process.Pid)
+	}
+	if err := v.session.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	gone(t, family)
+}
+
+func listsTools(t *testing.T, v *visitor) {
+	tools := map[string]*mcp.Tool{}
+	for tool, err := range v.session.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools[tool.Name] = tool
+	}
+	for _, name := range []string{"add", "countdown", "forecast", "greet", "noisy"} {
+		tool, ok := tools[name]
+		if !ok {
+			t.Fatalf("%s is not among %v", name, slices.Sorted(maps.Keys(tools)))
+		}
+		if tool.Description == "" {
+			t.Errorf("%s has no description", name)
+		}
+		if s, ok := tool.InputSchema.(map[string]any); !ok || s["type"] != "object" {
+			t.Errorf("%s: input schema %v, want an object's", name, tool.InputSchema)
+		}
+	}
+	if got := fmt.Sprint(tools["add"].InputSchema.(map[string]any)["required"]); got != "[a b]" {
+		t.Errorf("add requires %s, want [a b]", got)
+	}
+	if tools["forecast"].OutputSchema == nil {
+		t.Error("forecast has no output schema")
+	}
+}
+
+func callsATool(t *testing.T, v *visitor) {
+	result := v.call(t, "add", map[string]any{"a": 2, "b": 40})
+	matches(t, `\b42\b`, said(result))
+}
+
+func keepsDigits(t *testing.T, v *visitor) {
+	// 2^53 + 1 is the first integer that a float64 cannot hold.
+	result := v.call(t, "add", json.RawMessage(`{"a":9007199254740993,"b":0}`))
+	matches(t, `\b9007199254740993\b`, said(result))
+}
+
+func getsStructuredResult(t *testing.T, v *visitor) {
+	result := v.call(t, "forecast", map[string]any{"city": "Oslo"})
+	structured, ok := result.StructuredContent.(map[string]any)
+	if !ok || structured["city"] != "Oslo" {
+		t.Fatalf("structured content is %v, want an object about Oslo", result.StructuredContent)
+	}
+	var text map[string]any
+	if err := json.Unmarshal([]byte(said(result)), &text); err != nil {
+		t.Fatalf("text %q: %v", said(result), err)
+	}
+	if fmt.Sprint(text) != fmt.Sprint(structured) {
+		t.Errorf("text %v and structured content %v differ", text, structured)
+	}
+}
+
+func seesProgress(t *testing.T, v *visitor) {
+	progress := v.progress(t.Name())
+	params := &mcp.CallToolParams{Name: "countdown", Arguments: map[string]any{"steps": 3}}
+	params.SetProgressToken(t.Name())
+	if _, err := v.callParams(t.Context(), params); err != nil {
+		t.Fatal(err)
+	}
+	// The SDK hands notifications over in their order, but a result may overtake them inside of it: wait for them.
+	for want := 1; want <= 3; want++ {
+		select {
+		case p := <-progress:
+			if p.Progress != float64(want) || p.Total != 3 {
+				t.Fatalf("progress %v of %v, want %d of 3", p.Progress, p.Total, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("progress %d did not come", want)
+		}
+	}
+}
+
+func answersAQuestion(t *testing.T, v *visitor) {
+	asks := v.answer(&mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}})
+	result := v.call(t, "greet", nil)
+	matches(t, `\bAda\b`, said(result))
+	if len(*asks) != 1 {
+		t.Fatalf("asked %d times, want once", len(*asks))
+	}
+	ask := (*asks)[0]
+	if ask.Message == "" {
+		t.Error("the question does not say what it wants")
+	}
+	schema, _ := ask.RequestedSchema.(map[string]any)
+	properties, _ := schema["properties"].(map[string]any)
+	if name, _ := properties["name"].(map[string]any); name["type"] != "string" {
+		t.Errorf("requested schema %v, want a string called name", ask.RequestedSchema)
+	}
+}
+
+func declinesToAnswer(t *testing.T, v *visitor) {
+	asks := v.answer(&mcp.ElicitResult{Action: "decline"})
+	result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "greet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(*asks) != 1 {
+		t.Errorf("asked %d times, want once", len(*asks))
+	}
+	if strings.Contains(said(result), "Ada") {
+		t.Errorf("%q knows a name that was not told", said(result))
+	}
+}
+
+func getsLogs(t *testing.T, v *visitor) {
+	mark := v.log.mark()
+	params := &mcp.CallToolParams{Name: "noisy"}
+	if v.modern() {
+		// The modern era has no session to remember a level: each request says it.
+		params.Meta = mcp.Meta{mcp.MetaKeyLogLevel: "debug"}
+	} else if err := v.session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
+		t.Fatal(err)
+	}
+	result, err := v.callParams(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.IsError {
+		t.Fatal(said(result))
+	}
+	select {
+	case <-v.logs:
+	case <-time.After(5 * time.Second):
+		t.Error("no log message came")
+	}
+	v.logged(t, `(?i)noisy|print`, mark)
+}
+
+func keepsCallsApart(t *testing.T, v *visitor) {
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": i, "b": 1000}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			matches(t, fmt.Sprintf(`\b%d\b`, 1000+i), said(result))
+		})
+	}
+	wg.Wait()
+}
+
+func cancels(t *testing.T, v *visitor) {
+	mark := v.log.mark()
+	progress := v.progress(t.Name())
+	params := &mcp.CallToolParams{Name: "countdown", Arguments: map[string]any{"steps": 100_000}}
+	params.SetProgressToken(t.Name())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := v.callParams(ctx, params)
+		ended <- err
+	}()
+	select {
+	case <-progress:
+	case err := <-ended:
+		t.Fatalf("ended before it was cancelled: %v", err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call did not start within 10 s")
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call ended with %v, want %v", err, context.Canceled)
+	}
+	v.logged(t, `(?i)countdown.*cancel|cancel.*countdown`, mark)
+}
+
+func goesOn(t *testing.T, v *visitor) {
+	for i := range 5 {
+		matches(t, fmt.Sprintf(`\b%d\b`, i+1), said(v.call(t, "add", map[string]any{"a": i, "b": 1})))
+	}
+}
+
+func unknownTool(t *testing.T, v *visitor) {
+	_, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "no_such_tool"})
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
+		t.Fatalf("error %v, want one with code %d", err, jsonrpc.CodeInvalidParams)
+	}
+	matches(t, `no_such_tool`, wire.Message)
+}
+
+func invalidArguments(t *testing.T, v *visitor) {
+	// Since 2025-11-25 bad input is a result that the model can read and correct, not a protocol error (SEP-1303).
+	result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": "two", "b": 40}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.IsError {
+		t.Errorf("%q is not an error", said(result))
+	}
+	matches(t, `\ba\b`, said(result))
+}
+
+// A visitor is a connected client and what it is told besides results.
+type visitor struct {
+	session *mcp.ClientSession
+	log     *lines
+	logs    chan *mcp.LoggingMessageParams
+
+	mu    sync.Mutex // guards what follows
+	reply *mcp.ElicitResult
+	asks  *[]*mcp.ElicitParams
+	steps map[any]chan *mcp.ProgressNotificationParams // by progress token
+}
+
+func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
+	t.Helper()
+	v := &visitor{logs: make(chan *mcp.LoggingMessageParams, 100), steps: map[any]chan *mcp.ProgressNotificationParams{}}
+	client := mcp.NewClient(&mcp.Implementation{Name: "mcpbridge-interop", Version: "1.0.0"}, &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			*v.asks = append(*v.asks, r.Params)
+			return v.reply, nil
+		},
+		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
+			offer(v.logs, r.Params)
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if steps, ok := v.steps[r.Params.ProgressToken]; ok {
+				offer(steps, r.Params)
+			}
+		},
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	session, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.session = session
+	return v
+}
+
+func (v *visitor) modern() bool {
+	return v.session.InitializeResult().ProtocolVersion == "2026-07-28"
+}
+
+// call calls a tool that is expected to succeed.
+func (v *visitor) call(t *testing.T, name string, args any) *mcp.CallToolResult {
+	t.Helper()
+	result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if result.IsError {
+		t.Fatalf("%s: %s", name, said(result))
+	}
+	return result
+}
+
+func (v *visitor) callParams(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	return v.session.CallTool(ctx, params)
+}
+
+// answer sets what the user says to every question from now on, and returns where the questions go.
+func (v *visitor) answer(reply *mcp.ElicitResult) *[]*mcp.ElicitParams {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.reply, v.asks = reply, new([]*mcp.ElicitParams)
+	return v.asks
+}
+
+// progress returns where the progress with a token goes.
+func (v *visitor) progress(token any) <-chan *mcp.ProgressNotificationParams {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.steps[token] = make(chan *mcp.ProgressNotificationParams, 100)
+	return v.steps[token]
+}
+
+// logged waits until the bridge has written a line that matches.
+func (v *visitor) logged(t *testing.T, pattern string, mark int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := v.log.find(ctx, regexp.MustCompile(pattern), mark); err != nil {
+		t.Error(err)
+	}
+}
+
+// offer hands something over without ever blocking the SDK: who needs it is waiting or has room.
+func offer[T any](c chan T, v T) {
+	select {
+	case c <- v:
+	default:
+	}
+}
+
+func said(r *mcp.CallToolResult) string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			b.WriteString(text.Text)
+		}
+	}
+	return b.String()
+}
+
+func matches(t *testing.T, pattern, text string) {
+	t.Helper()
+	if !regexp.MustCompile(pattern).MatchString(text) {
+		t.Errorf("%q does not match %s", text, pattern)
+	}
+}
