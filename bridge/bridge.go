@@ -65,24 +65,10 @@ type Event struct {
 	Change *pb.ListenResponse
 }
 
-// A Result ends a Call. Exactly one field is set, except for a Listen call, whose Result is empty.
+// A Result ends a Call. Exactly one field is set.
 type Result struct {
 	// Complete is the answer: a message of the type that Method says.
 	Complete proto.Message
 	// Needs is what the Call cannot go on without. The caller may make it again with the answers.
 	Needs *pb.InputRequired
-}
-
-// Retry returns the Call to make once the answers to needs are known. Call itself stays as it is.
-func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
-	m := proto.CloneOf(c.Request)
-	switch r := m.(type) {
-	case *pb.CallToolRequest:
-		r.InputResponses, r.State = answers, state
-	case *pb.ReadResourceRequest:
-		r.InputResponses, r.State = answers, state
-	case *pb.GetPromptRequest:
-		r.InputResponses, r.State = answers, state
-	}
-	return &Call{Method: c.Method, Request: m}
 }

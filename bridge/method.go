@@ -101,6 +101,7 @@ var (
 	Listen = &Method{
 		Name: "subscriptions/listen", GRPC: pb.McpService_Listen_FullMethodName, Streams: true, ReadOnly: true, Since: Rev20260728,
 		NewRequest: func(c *pb.CallContext) Request { return &pb.ListenRequest{Context: c} },
+		NewResult:  func() proto.Message { return new(pb.ListenResult) },
 		NewEvent:   func() proto.Message { return new(pb.ListenResponse) },
 		Offered: func(c *pb.ServerCapabilities) bool {
 			return c.GetTools().GetListChanged() || c.GetPrompts().GetListChanged() ||
@@ -152,6 +153,9 @@ func Split(event proto.Message) (Event, *Result, bool) {
 		}
 		return splitCommon(m)
 	case *pb.ListenResponse:
+		if r := m.GetResult(); r != nil {
+			return Event{}, &Result{Complete: r}, true
+		}
 		return Event{Change: m}, nil, m.GetEvent() != nil
 	}
 	return Event{}, nil, false

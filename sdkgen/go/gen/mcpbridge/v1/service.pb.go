@@ -2890,7 +2890,7 @@ func (x *SubscriptionFilter) GetExtra() []byte {
 	return nil
 }
 
-// ListenResponse is one change.
+// ListenResponse is one change. The stream may end with a `result`; if it ends without one that means the same.
 type ListenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What happened.
@@ -2902,6 +2902,7 @@ type ListenResponse struct {
 	//	*ListenResponse_PromptsListChanged
 	//	*ListenResponse_ResourcesListChanged
 	//	*ListenResponse_ResourceUpdated
+	//	*ListenResponse_Result
 	Event         isListenResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2989,6 +2990,15 @@ func (x *ListenResponse) GetResourceUpdated() *ResourceUpdated {
 	return nil
 }
 
+func (x *ListenResponse) GetResult() *ListenResult {
+	if x != nil {
+		if x, ok := x.Event.(*ListenResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
 type isListenResponse_Event interface {
 	isListenResponse_Event()
 }
@@ -3018,6 +3028,11 @@ type ListenResponse_ResourceUpdated struct {
 	ResourceUpdated *ResourceUpdated `protobuf:"bytes,5,opt,name=resource_updated,json=resourceUpdated,proto3,oneof"`
 }
 
+type ListenResponse_Result struct {
+	// Nothing more will be told.
+	Result *ListenResult `protobuf:"bytes,6,opt,name=result,proto3,oneof"`
+}
+
 func (*ListenResponse_Acknowledged) isListenResponse_Event() {}
 
 func (*ListenResponse_ToolsListChanged) isListenResponse_Event() {}
@@ -3027,6 +3042,63 @@ func (*ListenResponse_PromptsListChanged) isListenResponse_Event() {}
 func (*ListenResponse_ResourcesListChanged) isListenResponse_Event() {}
 
 func (*ListenResponse_ResourceUpdated) isListenResponse_Event() {}
+
+func (*ListenResponse_Result) isListenResponse_Event() {}
+
+// ListenResult ends a Listen in good order. MCP `SubscriptionsListenResult`, since 2026-07-28.
+type ListenResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MCP `_meta` as a JSON object.
+	Meta []byte `protobuf:"bytes,1,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	// Members this contract has no field for, as one JSON object.
+	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListenResult) Reset() {
+	*x = ListenResult{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListenResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListenResult) ProtoMessage() {}
+
+func (x *ListenResult) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListenResult.ProtoReflect.Descriptor instead.
+func (*ListenResult) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListenResult) GetMeta() []byte {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListenResult) GetExtra() []byte {
+	if x != nil {
+		return x.Extra
+	}
+	return nil
+}
 
 // SubscriptionsAcknowledged tells what a Listen will tell. MCP `SubscriptionsAcknowledgedNotificationParams`, since
 // 2026-07-28.
@@ -3044,7 +3116,7 @@ type SubscriptionsAcknowledged struct {
 
 func (x *SubscriptionsAcknowledged) Reset() {
 	*x = SubscriptionsAcknowledged{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3056,7 +3128,7 @@ func (x *SubscriptionsAcknowledged) String() string {
 func (*SubscriptionsAcknowledged) ProtoMessage() {}
 
 func (x *SubscriptionsAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3069,7 +3141,7 @@ func (x *SubscriptionsAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionsAcknowledged.ProtoReflect.Descriptor instead.
 func (*SubscriptionsAcknowledged) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SubscriptionsAcknowledged) GetNotifications() *SubscriptionFilter {
@@ -3106,7 +3178,7 @@ type ListChanged struct {
 
 func (x *ListChanged) Reset() {
 	*x = ListChanged{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3190,7 @@ func (x *ListChanged) String() string {
 func (*ListChanged) ProtoMessage() {}
 
 func (x *ListChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3203,7 @@ func (x *ListChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChanged.ProtoReflect.Descriptor instead.
 func (*ListChanged) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListChanged) GetMeta() []byte {
@@ -3163,7 +3235,7 @@ type ResourceUpdated struct {
 
 func (x *ResourceUpdated) Reset() {
 	*x = ResourceUpdated{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3247,7 @@ func (x *ResourceUpdated) String() string {
 func (*ResourceUpdated) ProtoMessage() {}
 
 func (x *ResourceUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3260,7 @@ func (x *ResourceUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceUpdated.ProtoReflect.Descriptor instead.
 func (*ResourceUpdated) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResourceUpdated) GetUri() string {
@@ -3527,14 +3599,19 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x15\n" +
 	"\x13_tools_list_changedB\x17\n" +
 	"\x15_prompts_list_changedB\x19\n" +
-	"\x17_resources_list_changed\"\xa1\x03\n" +
+	"\x17_resources_list_changed\"\xd7\x03\n" +
 	"\x0eListenResponse\x12M\n" +
 	"\facknowledged\x18\x01 \x01(\v2'.mcpbridge.v1.SubscriptionsAcknowledgedH\x00R\facknowledged\x12I\n" +
 	"\x12tools_list_changed\x18\x02 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x10toolsListChanged\x12M\n" +
 	"\x14prompts_list_changed\x18\x03 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x12promptsListChanged\x12Q\n" +
 	"\x16resources_list_changed\x18\x04 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x14resourcesListChanged\x12J\n" +
-	"\x10resource_updated\x18\x05 \x01(\v2\x1d.mcpbridge.v1.ResourceUpdatedH\x00R\x0fresourceUpdatedB\a\n" +
-	"\x05event\"\xa6\x01\n" +
+	"\x10resource_updated\x18\x05 \x01(\v2\x1d.mcpbridge.v1.ResourceUpdatedH\x00R\x0fresourceUpdated\x124\n" +
+	"\x06result\x18\x06 \x01(\v2\x1a.mcpbridge.v1.ListenResultH\x00R\x06resultB\a\n" +
+	"\x05event\"Y\n" +
+	"\fListenResult\x12\x1b\n" +
+	"\x04meta\x18\x01 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
+	"2\bcomplete\"\xa6\x01\n" +
 	"\x19SubscriptionsAcknowledged\x12N\n" +
 	"\rnotifications\x18\x01 \x01(\v2 .mcpbridge.v1.SubscriptionFilterB\x06\xa2\x8b#\x02(\x01R\rnotifications\x12\x1b\n" +
 	"\x04meta\x18\x02 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
@@ -3572,7 +3649,7 @@ func file_mcpbridge_v1_service_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_service_proto_rawDescData
 }
 
-var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*CallContext)(nil),                   // 0: mcpbridge.v1.CallContext
 	(*Principal)(nil),                     // 1: mcpbridge.v1.Principal
@@ -3610,128 +3687,130 @@ var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*ListenRequest)(nil),                 // 33: mcpbridge.v1.ListenRequest
 	(*SubscriptionFilter)(nil),            // 34: mcpbridge.v1.SubscriptionFilter
 	(*ListenResponse)(nil),                // 35: mcpbridge.v1.ListenResponse
-	(*SubscriptionsAcknowledged)(nil),     // 36: mcpbridge.v1.SubscriptionsAcknowledged
-	(*ListChanged)(nil),                   // 37: mcpbridge.v1.ListChanged
-	(*ResourceUpdated)(nil),               // 38: mcpbridge.v1.ResourceUpdated
-	nil,                                   // 39: mcpbridge.v1.CallContext.HeadersEntry
-	nil,                                   // 40: mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	nil,                                   // 41: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	nil,                                   // 42: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	nil,                                   // 43: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	nil,                                   // 44: mcpbridge.v1.CompletionContext.ArgumentsEntry
-	(*Implementation)(nil),                // 45: mcpbridge.v1.Implementation
-	(*ClientCapabilities)(nil),            // 46: mcpbridge.v1.ClientCapabilities
-	(LogLevel)(0),                         // 47: mcpbridge.v1.LogLevel
-	(*ServerCapabilities)(nil),            // 48: mcpbridge.v1.ServerCapabilities
-	(CacheScope)(0),                       // 49: mcpbridge.v1.CacheScope
-	(*Tool)(nil),                          // 50: mcpbridge.v1.Tool
-	(*Progress)(nil),                      // 51: mcpbridge.v1.Progress
-	(*LogMessage)(nil),                    // 52: mcpbridge.v1.LogMessage
-	(*CallToolResult)(nil),                // 53: mcpbridge.v1.CallToolResult
-	(*InputRequired)(nil),                 // 54: mcpbridge.v1.InputRequired
-	(*Resource)(nil),                      // 55: mcpbridge.v1.Resource
-	(*Annotations)(nil),                   // 56: mcpbridge.v1.Annotations
-	(*Icon)(nil),                          // 57: mcpbridge.v1.Icon
-	(*ResourceContents)(nil),              // 58: mcpbridge.v1.ResourceContents
-	(Role)(0),                             // 59: mcpbridge.v1.Role
-	(*ContentBlock)(nil),                  // 60: mcpbridge.v1.ContentBlock
-	(*InputResponse)(nil),                 // 61: mcpbridge.v1.InputResponse
+	(*ListenResult)(nil),                  // 36: mcpbridge.v1.ListenResult
+	(*SubscriptionsAcknowledged)(nil),     // 37: mcpbridge.v1.SubscriptionsAcknowledged
+	(*ListChanged)(nil),                   // 38: mcpbridge.v1.ListChanged
+	(*ResourceUpdated)(nil),               // 39: mcpbridge.v1.ResourceUpdated
+	nil,                                   // 40: mcpbridge.v1.CallContext.HeadersEntry
+	nil,                                   // 41: mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	nil,                                   // 42: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	nil,                                   // 43: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	nil,                                   // 44: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	nil,                                   // 45: mcpbridge.v1.CompletionContext.ArgumentsEntry
+	(*Implementation)(nil),                // 46: mcpbridge.v1.Implementation
+	(*ClientCapabilities)(nil),            // 47: mcpbridge.v1.ClientCapabilities
+	(LogLevel)(0),                         // 48: mcpbridge.v1.LogLevel
+	(*ServerCapabilities)(nil),            // 49: mcpbridge.v1.ServerCapabilities
+	(CacheScope)(0),                       // 50: mcpbridge.v1.CacheScope
+	(*Tool)(nil),                          // 51: mcpbridge.v1.Tool
+	(*Progress)(nil),                      // 52: mcpbridge.v1.Progress
+	(*LogMessage)(nil),                    // 53: mcpbridge.v1.LogMessage
+	(*CallToolResult)(nil),                // 54: mcpbridge.v1.CallToolResult
+	(*InputRequired)(nil),                 // 55: mcpbridge.v1.InputRequired
+	(*Resource)(nil),                      // 56: mcpbridge.v1.Resource
+	(*Annotations)(nil),                   // 57: mcpbridge.v1.Annotations
+	(*Icon)(nil),                          // 58: mcpbridge.v1.Icon
+	(*ResourceContents)(nil),              // 59: mcpbridge.v1.ResourceContents
+	(Role)(0),                             // 60: mcpbridge.v1.Role
+	(*ContentBlock)(nil),                  // 61: mcpbridge.v1.ContentBlock
+	(*InputResponse)(nil),                 // 62: mcpbridge.v1.InputResponse
 }
 var file_mcpbridge_v1_service_proto_depIdxs = []int32{
-	45, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
-	46, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
-	47, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
+	46, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
+	47, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
+	48, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
 	1,  // 3: mcpbridge.v1.CallContext.principal:type_name -> mcpbridge.v1.Principal
-	39, // 4: mcpbridge.v1.CallContext.headers:type_name -> mcpbridge.v1.CallContext.HeadersEntry
+	40, // 4: mcpbridge.v1.CallContext.headers:type_name -> mcpbridge.v1.CallContext.HeadersEntry
 	0,  // 5: mcpbridge.v1.DiscoverRequest.context:type_name -> mcpbridge.v1.CallContext
-	45, // 6: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
-	48, // 7: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
-	49, // 8: mcpbridge.v1.DiscoverResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	46, // 6: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
+	49, // 7: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
+	50, // 8: mcpbridge.v1.DiscoverResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	4,  // 9: mcpbridge.v1.DiscoverResponse.limits:type_name -> mcpbridge.v1.BackendLimits
 	0,  // 10: mcpbridge.v1.ListToolsRequest.context:type_name -> mcpbridge.v1.CallContext
-	50, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
-	49, // 12: mcpbridge.v1.ListToolsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	51, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
+	50, // 12: mcpbridge.v1.ListToolsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	0,  // 13: mcpbridge.v1.CallToolRequest.context:type_name -> mcpbridge.v1.CallContext
-	40, // 14: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	51, // 15: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
-	52, // 16: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
-	53, // 17: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
-	54, // 18: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	41, // 14: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	52, // 15: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
+	53, // 16: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
+	54, // 17: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
+	55, // 18: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
 	0,  // 19: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
-	55, // 20: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
-	49, // 21: mcpbridge.v1.ListResourcesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	56, // 20: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
+	50, // 21: mcpbridge.v1.ListResourcesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	0,  // 22: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
 	13, // 23: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
-	49, // 24: mcpbridge.v1.ListResourceTemplatesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	56, // 25: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
-	57, // 26: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
+	50, // 24: mcpbridge.v1.ListResourceTemplatesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	57, // 25: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
+	58, // 26: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
 	0,  // 27: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
-	41, // 28: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	58, // 29: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
-	49, // 30: mcpbridge.v1.ReadResourceResult.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	51, // 31: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
-	52, // 32: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
+	42, // 28: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	59, // 29: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
+	50, // 30: mcpbridge.v1.ReadResourceResult.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	52, // 31: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
+	53, // 32: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
 	15, // 33: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
-	54, // 34: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	55, // 34: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
 	0,  // 35: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
 	19, // 36: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
-	49, // 37: mcpbridge.v1.ListPromptsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	50, // 37: mcpbridge.v1.ListPromptsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	20, // 38: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
-	57, // 39: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
+	58, // 39: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
 	0,  // 40: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
-	42, // 41: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	43, // 42: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	43, // 41: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	44, // 42: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
 	23, // 43: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
-	59, // 44: mcpbridge.v1.PromptMessage.role:type_name -> mcpbridge.v1.Role
-	60, // 45: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
-	51, // 46: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
-	52, // 47: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
+	60, // 44: mcpbridge.v1.PromptMessage.role:type_name -> mcpbridge.v1.Role
+	61, // 45: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
+	52, // 46: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
+	53, // 47: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
 	22, // 48: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
-	54, // 49: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	55, // 49: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
 	0,  // 50: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
 	26, // 51: mcpbridge.v1.CompleteRequest.ref:type_name -> mcpbridge.v1.CompletionReference
 	29, // 52: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
 	30, // 53: mcpbridge.v1.CompleteRequest.completion_context:type_name -> mcpbridge.v1.CompletionContext
 	27, // 54: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
 	28, // 55: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
-	44, // 56: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
+	45, // 56: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
 	32, // 57: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
 	0,  // 58: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
 	34, // 59: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	36, // 60: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
-	37, // 61: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
-	37, // 62: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
-	37, // 63: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
-	38, // 64: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
-	34, // 65: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	61, // 66: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	61, // 67: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	61, // 68: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	2,  // 69: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
-	5,  // 70: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
-	7,  // 71: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
-	9,  // 72: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
-	11, // 73: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
-	14, // 74: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
-	17, // 75: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
-	21, // 76: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
-	25, // 77: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
-	33, // 78: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
-	3,  // 79: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
-	6,  // 80: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
-	8,  // 81: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
-	10, // 82: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
-	12, // 83: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
-	16, // 84: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
-	18, // 85: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
-	24, // 86: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
-	31, // 87: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
-	35, // 88: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
-	79, // [79:89] is the sub-list for method output_type
-	69, // [69:79] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	37, // 60: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
+	38, // 61: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
+	38, // 62: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
+	38, // 63: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
+	39, // 64: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
+	36, // 65: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
+	34, // 66: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	62, // 67: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	62, // 68: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	62, // 69: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	2,  // 70: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
+	5,  // 71: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
+	7,  // 72: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
+	9,  // 73: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
+	11, // 74: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
+	14, // 75: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
+	17, // 76: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
+	21, // 77: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
+	25, // 78: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
+	33, // 79: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
+	3,  // 80: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
+	6,  // 81: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
+	8,  // 82: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
+	10, // 83: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
+	12, // 84: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
+	16, // 85: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
+	18, // 86: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
+	24, // 87: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
+	31, // 88: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
+	35, // 89: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
+	80, // [80:90] is the sub-list for method output_type
+	70, // [70:80] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_service_proto_init() }
@@ -3793,6 +3872,7 @@ func file_mcpbridge_v1_service_proto_init() {
 		(*ListenResponse_PromptsListChanged)(nil),
 		(*ListenResponse_ResourcesListChanged)(nil),
 		(*ListenResponse_ResourceUpdated)(nil),
+		(*ListenResponse_Result)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3800,7 +3880,7 @@ func file_mcpbridge_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_service_proto_rawDesc), len(file_mcpbridge_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,82 @@
+// Package mcphttp is what both sides of MCP's HTTP transports share: the names of headers, how a header carries any value,
+// and server-sent events.
+package mcphttp
+
+import (
+	"encoding/base64"
+	"strings"
+)
+
+// The headers of Streamable HTTP, as net/http spells them.
+const (
+	// HeaderVersion says the revision (since 2025-06-18).
+	HeaderVersion = "Mcp-Protocol-Version"
+	// HeaderSession names the session (2025-03-26 to 2025-11-25).
+	HeaderSession = "Mcp-Session-Id"
+	// HeaderLastEvent names the last event that was received (2025-03-26 to 2025-11-25).
+	HeaderLastEvent = "Last-Event-Id"
+	// HeaderMethod says the body's method (since 2026-07-28).
+	HeaderMethod = "Mcp-Method"
+	// HeaderName says what the body's request is about (since 2026-07-28).
+	HeaderName = "Mcp-Name"
+	// HeaderParamPrefix begins the headers that repeat a tool's arguments (since 2026-07-28).
+	HeaderParamPrefix = "Mcp-Param-"
+)
+
+// The media types of Streamable HTTP.
+const (
+	// JSON is the media type of one message.
+	JSON = "application/json"
+	// EventStream is the media type of a stream of messages.
+	EventStream = "text/event-stream"
+)
+
+// A value that a header cannot carry as it is goes in base64 between these marks, in exactly this case (2026-07-28:
+// streamable-http, header value encoding).
+const (
+	sentinelStart = "=?base64?"
+	sentinelEnd   = "?="
+)
+
+// DecodeValue returns what a header's value stands for. It reports false for base64 that is none; a value that has only one
+// of the marks is meant literally.
+func DecodeValue(v string) (string, bool) {
+	inner, ok := strings.CutPrefix(v, sentinelStart)
+	if !ok {
+		return v, true
+	}
+	inner, ok = strings.CutSuffix(inner, sentinelEnd)
+	if !ok {
+		return v, true
+	}
+	data, err := base64.StdEncoding.Strict().DecodeString(inner)
+	return string(data), err == nil
+}
+
+// EncodeValue returns the value of a header that stands for v.
+func EncodeValue(v string) string {
+	plain := v == strings.Trim(v, " \t") && !strings.HasPrefix(v, sentinelStart)
+	for i := 0; plain && i < len(v); i++ {
+		plain = v[i] >= 0x20 && v[i] < 0x7f
+	}
+	if plain {
+		return v
+	}
+	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(v)) + sentinelEnd
+}
+
+// AppendEvent appends a server-sent event that holds one message, a JSON text without line breaks. An empty id or name is
+// left out.
+func AppendEvent(dst []byte, id, name string, message []byte) []byte {
+	if name != "" {
+		dst = append(append(append(dst, "event: "...), name...), '\n')
+	}
+	if id != "" {
+		dst = append(append(append(dst, "id: "...), id...), '\n')
+	}
+	dst = append(append(dst, "data: "...), message...)
+	return append(dst, "\n\n"...)
+}
+
+// Comment is a server-sent event that says nothing: it keeps proxies from cutting an idle stream.
+const Comment = ": keepalive\n\n"

@@ -1,0 +1,118 @@
+package mcpserver
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+)
+
+// postBatch takes several messages at once, which only clients of 2025-03-26 may send (2025-03-26: basic, batching).
+func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
+	if r.URL.Query().Has(sseParam) {
+		s.postSSE(w, r, body)
+		return
+	}
+	if isModern(r.Header) {
+		malformed(w, errBatch)
+		return
+	}
+	ss := s.sessionOf(w, r)
+	if ss == nil {
+		return
+	}
+	if !ss.rev.TakesBatches() {
+		malformed(w, errBatch)
+		return
+	}
+	texts, err := jsonrpc.ParseBatch(body)
+	if err != nil {
+		malformed(w, err)
+		return
+	}
+	ss.touch()
+	var requests []*jsonrpc.Message
+	var bad [][]byte
+	for _, text := range texts {
+		msg, err := jsonrpc.Parse(text)
+		switch {
+		case err != nil:
+			e := asParseError(err)
+			bad = append(bad, jsonrpc.AppendError(nil, e.ID, e.RPC, ss.rev.OmitsUnknownErrorID()))
+		case msg.IsResponse():
+			ss.answered(&msg)
+		case msg.IsNotification():
+			ss.notified(&msg)
+		default:
+			requests = append(requests, &msg)
+		}
+	}
+	if len(requests) == 0 && len(bad) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	ss.serveBatch(w, r, requests, bad)
+}
+
+// serveBatch answers the requests of a batch side by side. The answers are one JSON array, unless something has to be said
+// before they are all there: then each is an event of a stream.
+func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests []*jsonrpc.Message, answers [][]byte) {
+	out := ss.reply(w)
+	out.start()
+	defer out.stop()
+	b := &batch{out: out, answers: answers}
+	var wg sync.WaitGroup
+	for _, msg := range requests {
+		wg.Go(func() { ss.serve(msg, r.Header, batchSink{b}) })
+	}
+	wg.Wait()
+	out.finishBatch(b.answers)
+}
+
+// A batch collects the answers to several requests.
+type batch struct {
+	out     *reply
+	mu      sync.Mutex
+	answers [][]byte
+}
+
+// batchSink is where the messages of one request of a batch go.
+type batchSink struct{ b *batch }
+
+func (o batchSink) send(msg []byte) error { return o.b.out.send(msg) }
+
+func (o batchSink) finish(_ int, msg []byte) {
+	if msg == nil {
+		return
+	}
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	o.b.answers = append(o.b.answers, msg)
+}
+
+// finishBatch ends the response with all answers.
+func (r *reply) finishBatch(answers [][]byte) {
+	r.mu.Lock()
+	stream := r.stream
+	r.mu.Unlock()
+	if !stream && len(answers) > 0 {
+		array := []byte{'['}
+		for i, a := range answers {
+			if i > 0 {
+				array = append(array, ',')
+			}
+			array = append(array, a...)
+		}
+		r.finish(http.StatusOK, append(array, ']'))
+		return
+	}
+	for len(answers) > 1 {
+		_ = r.send(answers[0]) // a legacy stream keeps what it cannot send
+		answers = answers[1:]
+	}
+	if len(answers) == 1 {
+		r.finish(http.StatusOK, answers[0])
+		return
+	}
+	r.finish(http.StatusOK, nil)
+}

@@ -1,0 +1,267 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A conn is one client on a connection that carries every message to it: stdio, or the event stream of HTTP+SSE. Its
+// requests are answered side by side. What it once says by initialize holds for the connection.
+type conn struct {
+	s *Server
+	// write sends one message to the client. It may be called concurrently, and fails when the client has gone.
+	write func(msg []byte) error
+	// takesModern says that requests of the modern era may come, too.
+	takesModern bool
+	// slots bounds how many requests are answered at a time.
+	slots chan struct{}
+	calls sync.WaitGroup
+
+	// ctx ends when the client has gone.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	session *session                           // of the legacy era, since initialize
+	running map[string]context.CancelCauseFunc // modern requests being answered, by id
+}
+
+func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
+	c := &conn{
+		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.MaxCalls),
+		running: map[string]context.CancelCauseFunc{},
+	}
+	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
+	return c
+}
+
+// close ends every call of the client and waits for them.
+func (c *conn) close(cause error) {
+	c.cancel(cause)
+	if ss := c.legacy(); ss != nil {
+		ss.end(cause)
+	}
+	c.calls.Wait()
+}
+
+func (c *conn) legacy() *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// receive takes what the client sent: one message, or in 2025-03-26 several. It keeps data, and does not block.
+func (c *conn) receive(data []byte, header http.Header) {
+	if !jsonrpc.IsBatch(data) {
+		c.receiveOne(data, header, connSink{c})
+		return
+	}
+	ss := c.legacy()
+	if ss == nil || !ss.rev.TakesBatches() {
+		c.malformed(errBatch)
+		return
+	}
+	texts, err := jsonrpc.ParseBatch(data)
+	if err != nil {
+		c.malformed(err)
+		return
+	}
+	for _, text := range texts {
+		c.receiveOne(text, header, connSink{c})
+	}
+}
+
+// errBatch is the error for an array where a single message must be.
+var errBatch = &jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "a JSON array of messages is only for 2025-03-26: send one message at a time")}
+
+// malformed answers what is no message.
+func (c *conn) malformed(err error) {
+	e := asParseError(err)
+	omitID := true
+	if ss := c.legacy(); ss != nil {
+		omitID = ss.rev.OmitsUnknownErrorID()
+	}
+	c.said(c.write(jsonrpc.AppendError(nil, e.ID, e.RPC, omitID)))
+}
+
+// said logs that a message could not be sent. The client has gone then, and its connection is about to end.
+func (c *conn) said(err error) {
+	if err != nil {
+		c.s.log.Debug().Err(err).Msg("a message could not be sent")
+	}
+}
+
+func (c *conn) receiveOne(data []byte, header http.Header, out sink) {
+	msg, err := jsonrpc.Parse(data)
+	if err != nil {
+		c.malformed(err)
+		return
+	}
+	meta := rawjson.Get(msg.Params, "_meta")
+	ss := c.legacy()
+	switch {
+	case msg.IsRequest() && c.takesModern && rawjson.Get(meta, metaVersion) != nil:
+		c.startModern(&msg, out)
+	case msg.IsRequest() && msg.Method == "initialize" && ss == nil:
+		c.initialize(&msg, out)
+	case msg.IsNotification() && c.cancelled(&msg):
+	case ss == nil:
+		c.early(&msg, out)
+	case msg.IsResponse():
+		if !ss.answered(&msg) {
+			c.s.log.Debug().Bytes("id", msg.ID).Msg("ignored a response that nobody waits for")
+		}
+	case msg.IsNotification():
+		ss.notified(&msg)
+	default:
+		c.startLegacy(ss, &msg, header, out)
+	}
+}
+
+// startModern begins to answer a modern request.
+func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
+	id := string(msg.ID)
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	c.mu.Lock()
+	_, twice := c.running[id]
+	if !twice {
+		c.running[id] = cancel
+	}
+	c.mu.Unlock()
+	if twice {
+		cancel(nil)
+		c.refuse(msg, out, "id "+id+" is that of a request still being answered: every request needs an id of its own")
+		return
+	}
+	done := func() {
+		c.mu.Lock()
+		delete(c.running, id)
+		c.mu.Unlock()
+		cancel(nil)
+	}
+	if !c.start(func() {
+		defer done()
+		c.s.modern(ctx, msg, nil, out)
+	}) {
+		done()
+		c.overloaded(bridge.Rev20260728, msg, out)
+	}
+}
+
+// startLegacy begins to answer a request of the session.
+func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, header http.Header, out sink) {
+	ctx, done, err := ss.begin(msg)
+	if err != nil {
+		x := &exchange{s: c.s, rev: ss.rev, id: msg.ID, out: out}
+		x.refuse(nil, err)
+		return
+	}
+	if !c.start(func() {
+		defer done()
+		ss.request(ctx, msg, header, out)
+	}) {
+		done()
+		c.overloaded(ss.rev, msg, out)
+	}
+}
+
+// start runs f beside others. It reports false if there are too many: to wait for one of them here could be to wait for
+// ever, as they may themselves wait for what the client sends next.
+func (c *conn) start(f func()) bool {
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		return false
+	}
+	c.calls.Go(func() {
+		defer func() { <-c.slots }()
+		f()
+	})
+	return true
+}
+
+// overloaded answers a request for which there is no slot.
+func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
+	x := &exchange{s: c.s, rev: rev, id: msg.ID, out: out}
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "OVERLOADED",
+		"%d requests are being answered, which is the most: wait for one of them", cap(c.slots))
+	e.Failure.RetryAfterMs = proto.Int64(100)
+	x.refuse(nil, e)
+}
+
+// cancelled takes the notification that cancels a modern request. It reports whether it was one.
+func (c *conn) cancelled(msg *jsonrpc.Message) bool {
+	if msg.Method != notifyCancelled {
+		return false
+	}
+	id := string(rawjson.Get(msg.Params, "requestId"))
+	c.mu.Lock()
+	cancel := c.running[id]
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(errCancelled)
+	}
+	return cancel != nil
+}
+
+// initialize begins the legacy era on this connection. It is answered before the next message is read.
+func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
+	ss, result, err := c.s.initialize(c.ctx, msg)
+	if err != nil {
+		x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
+		x.refuse(nil, err)
+		return
+	}
+	c.mu.Lock()
+	c.session = ss
+	c.mu.Unlock()
+	out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, result))
+	ss.plug(func(msg []byte) { c.said(c.write(msg)) })
+}
+
+// early answers what comes before initialize.
+func (c *conn) early(msg *jsonrpc.Message, out sink) {
+	switch {
+	case !msg.IsRequest():
+		c.s.log.Debug().Str("method", msg.Method).Msg("ignored a message that came before initialize")
+	case msg.Method == "ping":
+		out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, []byte("{}")))
+	case bridge.MethodByName(msg.Method) == bridge.Discover:
+		x := &exchange{s: c.s, rev: bridge.Rev20260728, id: msg.ID, out: out}
+		x.refuse(bridge.Discover, invalidMeta("params._meta has no %q: every request says the revision it is of", metaVersion))
+	default:
+		c.refuse(msg, out, "send initialize first, or say the revision in params._meta: "+metaVersion)
+	}
+}
+
+// refuse answers a request that cannot be begun.
+func (c *conn) refuse(msg *jsonrpc.Message, out sink, why string) {
+	x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
+	e := bridge.Errorf(codes.InvalidArgument, "%s", why)
+	e.RPC = rpcError(codeInvalidRequest, why)
+	x.refuse(nil, e)
+}
+
+// connSink sends the messages of a request straight to the client.
+type connSink struct{ c *conn }
+
+func (o connSink) send(msg []byte) error { return o.c.write(msg) }
+
+func (o connSink) finish(_ int, msg []byte) {
+	if msg != nil {
+		o.c.said(o.c.write(msg))
+	}
+}
+
+// errGone is why calls end when their client goes.
+var errGone = errors.New("the client has gone")

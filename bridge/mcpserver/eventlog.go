@@ -1,0 +1,135 @@
+package mcpserver
+
+import (
+	"context"
+	"sync"
+)
+
+// An eventLog is what a legacy stream has said so far. Whoever answers the request appends to it; HTTP responses copy from
+// it. A response may be cut off and another one may take over where it stopped, so neither side knows about the other.
+//
+// The log holds at most maxReplay bytes; beyond that it forgets its oldest events, and whoever would need them is told so.
+type eventLog struct {
+	id string
+
+	mu     sync.Mutex
+	first  int      // the number of events[0]
+	events [][]byte // messages; nil stands for the priming event, which has none
+	size   int
+	closed bool
+	told   int           // the number of the first event that no response has given out
+	reader int           // counts the responses that took over
+	grown  chan struct{} // closed and replaced whenever something above changes; nil while nobody waits
+}
+
+// maxReplay bounds what one log keeps for responses that take over, in bytes.
+const maxReplay = 4 << 20
+
+func newEventLog(id string) *eventLog { return &eventLog{id: id} }
+
+// append adds a message, which the log then owns, and returns its number.
+func (l *eventLog) append(msg []byte, last bool) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, msg)
+	l.closed = l.closed || last
+	for l.size += len(msg); l.size > maxReplay && len(l.events) > 1; l.first++ {
+		l.size -= len(l.events[0])
+		l.events = l.events[1:]
+	}
+	l.wake()
+	return l.first + len(l.events) - 1
+}
+
+// push adds a message that is not the last.
+func (l *eventLog) push(msg []byte) { l.append(msg, false) }
+
+// close says that nothing more will be appended.
+func (l *eventLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.wake()
+}
+
+// wake tells whoever waits that something changed. The caller holds mu.
+func (l *eventLog) wake() {
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
+}
+
+// take makes the caller the one response that is given events, and returns how it is known to be.
+func (l *eventLog) take() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reader++
+	l.wake()
+	return l.reader
+}
+
+// has reports whether the event after number n, or the end of the log, can be given out.
+func (l *eventLog) has(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return n+1 >= l.first && n < l.first+len(l.events)
+}
+
+// untold returns the number of the first event that no response has given out.
+func (l *eventLog) untold() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.told, l.first)
+}
+
+// tell notes that the events before number n have been given out.
+func (l *eventLog) tell(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = max(l.told, n)
+}
+
+// ended reports whether nothing more will be appended.
+func (l *eventLog) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// held reports whether reader is still the one response that is given events.
+func (l *eventLog) held(reader int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reader == reader
+}
+
+// wait blocks until there is an event of number n or later, and returns those there are. It returns none when the log is
+// closed and has no more, when another response took over, or when ctx ends.
+func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
+	for {
+		l.mu.Lock()
+		if l.reader != reader {
+			l.mu.Unlock()
+			return nil, false
+		}
+		if n < l.first {
+			l.mu.Unlock()
+			return nil, false // forgotten; better a cut stream than one with a hole
+		}
+		if fresh := l.events[n-l.first:]; len(fresh) > 0 || l.closed {
+			l.mu.Unlock()
+			return fresh, len(fresh) > 0
+		}
+		if l.grown == nil {
+			l.grown = make(chan struct{})
+		}
+		grown := l.grown
+		l.mu.Unlock()
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}

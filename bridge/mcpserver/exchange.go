@@ -1,0 +1,190 @@
+package mcpserver
+
+import (
+	"context"
+	"math"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// The keys of `_meta` that MCP itself uses.
+const (
+	metaProgressToken   = "progressToken"
+	metaVersion         = "io.modelcontextprotocol/protocolVersion"
+	metaCapabilities    = "io.modelcontextprotocol/clientCapabilities"
+	metaClientInfo      = "io.modelcontextprotocol/clientInfo"
+	metaLogLevel        = "io.modelcontextprotocol/logLevel"
+	metaServerInfo      = "io.modelcontextprotocol/serverInfo"
+	metaSubscriptionID  = "io.modelcontextprotocol/subscriptionId"
+	notifyProgress      = "notifications/progress"
+	notifyMessage       = "notifications/message"
+	notifyCancelled     = "notifications/cancelled"
+	notifyInitialized   = "notifications/initialized"
+	notifyRootsChanged  = "notifications/roots/list_changed"
+	notifyAcknowledged  = "notifications/subscriptions/acknowledged"
+	notifyUpdated       = "notifications/resources/updated"
+	notifyToolsList     = "notifications/tools/list_changed"
+	notifyPromptsList   = "notifications/prompts/list_changed"
+	notifyResourcesList = "notifications/resources/list_changed"
+)
+
+// An exchange is one request of a client while it is being answered, in either era.
+type exchange struct {
+	s   *Server
+	rev bridge.Revision
+	// id is the request's id, as the client wrote it.
+	id  []byte
+	out sink
+	// token is the progress token as the client wrote it; nil if it does not want to know.
+	token []byte
+	// progress is the last one that was passed on.
+	progress float64
+}
+
+// newExchange returns the exchange of a request whose `_meta` is given. What the token is, is checked: MCP has strings and
+// integers.
+func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, meta []byte, out sink) (*exchange, error) {
+	x := &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1)}
+	if token := rawjson.Get(meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
+		if !jsonrpc.IsID(token) {
+			return x, bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", short(token))
+		}
+		x.token = token
+	}
+	return x, nil
+}
+
+// emit implements bridge.Emit: it tells the client what the caller of call wants to know.
+func (x *exchange) emit(call *bridge.Call) bridge.Emit {
+	return func(e bridge.Event) error {
+		switch {
+		case e.Progress != nil:
+			return x.tellProgress(e.Progress)
+		case e.Log != nil:
+			level := call.Context().GetLogLevel()
+			if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || e.Log.GetLevel() < level {
+				return nil
+			}
+			return x.notify(notifyMessage, e.Log)
+		}
+		return nil
+	}
+}
+
+// tellProgress passes progress on if the client wants to know and it is progress: MCP lets it only increase.
+func (x *exchange) tellProgress(p *pb.Progress) error {
+	if x.token == nil || math.IsNaN(p.GetProgress()) || p.GetProgress() <= x.progress || math.IsInf(p.GetProgress(), 0) {
+		return nil
+	}
+	x.progress = p.GetProgress()
+	rest, err := mcpjson.Append(nil, p, x.rev)
+	if err != nil {
+		return err
+	}
+	params := append([]byte(`{"`+metaProgressToken+`":`), x.token...)
+	params = append(append(params, ','), rest[1:]...) // progress itself is always a member
+	return x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))
+}
+
+func (x *exchange) notify(method string, params proto.Message) error {
+	data, err := mcpjson.Append(nil, params, x.rev)
+	if err != nil {
+		return bridge.Errorf(codes.Internal, "%s: %w", method, err)
+	}
+	return x.out.send(jsonrpc.AppendNotification(nil, method, data))
+}
+
+// finish answers the request with a result, or with the error that says why there is none. It is called once.
+func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta ...mcpjson.Member) {
+	if err == nil {
+		var msg []byte
+		if msg, err = x.result(res, meta...); err == nil {
+			x.out.finish(http.StatusOK, msg)
+			return
+		}
+		err = bridge.Errorf(codes.Internal, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
+	}
+	x.fail(m, err)
+}
+
+// result returns the response that holds res.
+func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, error) {
+	dst := make([]byte, 0, 256+proto.Size(res)*9/8)
+	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), x.id...), `,"result":`...)
+	dst, err := mcpjson.Append(dst, res, x.rev, meta...)
+	return append(dst, '}'), err
+}
+
+// finishRaw answers the request with a result that is JSON text.
+func (x *exchange) finishRaw(result []byte) {
+	x.out.finish(http.StatusOK, jsonrpc.AppendResult(nil, x.id, result))
+}
+
+// fail answers the request with the error that a handler made of it.
+func (x *exchange) fail(m *bridge.Method, err error) { x.failWith(http.StatusOK, m, err) }
+
+// refuse answers a request that no handler has seen with the error that is the reason.
+func (x *exchange) refuse(m *bridge.Method, err error) { x.failWith(http.StatusBadRequest, m, err) }
+
+// failWith answers the request with an error. What clients must not see of it is logged here, and only here. The status is
+// for HTTP, for a code that has none of its own.
+func (x *exchange) failWith(status int, m *bridge.Method, err error) {
+	e := bridge.AsError(err)
+	name := ""
+	if m != nil {
+		name = m.Name
+	}
+	log := x.s.log.Debug()
+	if !e.Public() {
+		log = x.s.log.Error()
+	}
+	log.Str("method", name).Stringer("revision", x.rev).RawJSON("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
+	rpc := e.JSONRPC(x.rev, m)
+	x.out.finish(httpStatus(x.rev, rpc.GetCode(), status), jsonrpc.AppendError(nil, x.id, rpc, false))
+}
+
+// JSON-RPC codes that decide about more than the error itself.
+const (
+	codeParse              = -32700
+	codeInvalidRequest     = -32600
+	codeMethodNotFound     = -32601
+	codeInvalidParams      = -32602
+	codeHeaderMismatch     = -32020
+	codeUnsupportedVersion = -32022
+)
+
+// httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28 some codes have a status of
+// their own and a malformed request is 400; before, an answered request is 200: several clients take another status for the
+// end of the whole connection.
+func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
+	if !rev.Modern() {
+		return http.StatusOK
+	}
+	switch code {
+	case codeMethodNotFound:
+		return http.StatusNotFound
+	case codeHeaderMismatch, codeUnsupportedVersion, bridge.CodeMissingCapability:
+		return http.StatusBadRequest
+	}
+	return otherwise
+}
+
+// short returns the beginning of JSON text, for messages.
+func short(raw []byte) string {
+	const most = 64
+	if len(raw) > most {
+		return string(raw[:most]) + "…"
+	}
+	return string(raw)
+}
+
+// ended tells whether a call was ended by its own caller, who then wants no answer.
+func ended(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped

@@ -1,0 +1,389 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// ServeHTTP is the MCP endpoint: Streamable HTTP of every revision that has it, and the HTTP+SSE of 2024-11-05 for a client
+// that opens the endpoint with a GET and without a session. It implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if status, why := s.guard.check(r); why != "" {
+		s.log.Warn().Str("host", r.Host).Str("origin", r.Header.Get("Origin")).Str("remote", r.RemoteAddr).Msg("refused: " + why)
+		refuse(w, status, codeInvalidRequest, why)
+		return
+	}
+	s.guard.allowOrigin(w.Header(), r)
+	switch r.Method {
+	case http.MethodPost:
+		s.post(w, r)
+	case http.MethodGet:
+		s.get(w, r)
+	case http.MethodDelete:
+		s.delete(w, r)
+	case http.MethodOptions:
+		s.guard.preflight(w, r)
+	default:
+		notAllowed(w, "the MCP endpoint takes POST, GET and DELETE")
+	}
+}
+
+// refuse answers with an error that belongs to no request.
+func refuse(w http.ResponseWriter, status int, code int64, why string) {
+	body := jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: code, Message: &why}, true)
+	w.Header()["Content-Type"] = contentTypeJSON
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // whether the client reads it is its own business
+}
+
+func notAllowed(w http.ResponseWriter, why string) {
+	w.Header().Set("Allow", "POST, GET, DELETE")
+	refuse(w, http.StatusMethodNotAllowed, codeInvalidRequest, why)
+}
+
+// isModern reports whether a header says a modern revision.
+func isModern(h http.Header) bool {
+	rev, ok := bridge.ParseRevision(h.Get(mcphttp.HeaderVersion))
+	return ok && rev.Modern()
+}
+
+// post takes one message, or in 2025-03-26 several.
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	if status, why := checkMedia(r.Header); why != "" {
+		refuse(w, status, codeInvalidRequest, why)
+		return
+	}
+	body, err := s.readBody(w, r)
+	if err != nil {
+		var tooLong *http.MaxBytesError
+		if errors.As(err, &tooLong) {
+			refuse(w, http.StatusRequestEntityTooLarge, codeInvalidRequest,
+				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
+			return
+		}
+		refuse(w, http.StatusBadRequest, codeParse, "the body could not be read: "+err.Error())
+		return
+	}
+	if jsonrpc.IsBatch(body) {
+		s.postBatch(w, r, body)
+		return
+	}
+	msg, err := jsonrpc.Parse(body)
+	if err != nil {
+		malformed(w, err)
+		return
+	}
+	meta := rawjson.Get(msg.Params, "_meta")
+	switch {
+	case isModern(r.Header) || rawjson.Get(meta, metaVersion) != nil:
+		s.postModern(w, r, &msg)
+	case msg.Method == "initialize" && msg.IsRequest() && !r.URL.Query().Has(sseParam):
+		s.postInitialize(w, r, &msg)
+	case r.URL.Query().Has(sseParam):
+		s.postSSE(w, r, body)
+	default:
+		s.postLegacy(w, r, &msg)
+	}
+}
+
+// malformed answers a body that is no message.
+func malformed(w http.ResponseWriter, err error) {
+	e := asParseError(err)
+	w.Header()["Content-Type"] = contentTypeJSON
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write(jsonrpc.AppendError(nil, e.ID, e.RPC, true)) // whether the client reads it is its own business
+}
+
+func asParseError(err error) *jsonrpc.Error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return e
+	}
+	why := err.Error()
+	return &jsonrpc.Error{RPC: &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why}}
+}
+
+// checkMedia returns why a POST's media types are refused, or nothing.
+func checkMedia(h http.Header) (status int, why string) {
+	if v := h.Values("Content-Type"); len(v) != 1 || !isMedia(v[0], mcphttp.JSON) {
+		return http.StatusUnsupportedMediaType, "Content-Type must be " + mcphttp.JSON
+	}
+	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return http.StatusUnsupportedMediaType, "Content-Encoding " + strconv.Quote(enc) + " is not supported: send the body as it is"
+	}
+	if !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream) {
+		return http.StatusNotAcceptable, "Accept must have both " + mcphttp.JSON + " and " + mcphttp.EventStream
+	}
+	return 0, ""
+}
+
+func isMedia(value, want string) bool {
+	if value == want {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(value)
+	if err != nil || media != want {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// accepts reports whether a request can be answered with the media type. Without an Accept header it can, as HTTP says.
+func accepts(h http.Header, media string) bool {
+	values := h["Accept"]
+	if len(values) == 0 {
+		return true
+	}
+	class, _, _ := strings.Cut(media, "/")
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			name, params, _ := strings.Cut(part, ";")
+			name = strings.ToLower(strings.TrimSpace(name))
+			if name == media || name == "*/*" || name == class+"/*" {
+				return strings.ReplaceAll(strings.ToLower(params), " ", "") != "q=0"
+			}
+		}
+	}
+	return false
+}
+
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limited := http.MaxBytesReader(w, r.Body, s.opts.MaxBody)
+	if n := r.ContentLength; n >= 0 && n <= s.opts.MaxBody {
+		body := make([]byte, n)
+		_, err := io.ReadFull(limited, body)
+		return body, err
+	}
+	return io.ReadAll(limited)
+}
+
+// postModern answers a message of the modern era.
+func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	switch {
+	case msg.IsResponse():
+		refuse(w, http.StatusBadRequest, codeInvalidRequest, "since 2026-07-28 clients send no responses: make the request again with inputResponses")
+	case msg.IsNotification():
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		out := &reply{w: w}
+		out.start()
+		defer out.stop()
+		s.modern(r.Context(), msg, r.Header, out)
+	}
+}
+
+// postInitialize begins a session.
+func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	out := &reply{w: w}
+	out.start()
+	defer out.stop()
+	ss, result, err := s.initialize(r.Context(), msg)
+	if err == nil {
+		if err = s.newSession(ss); err != nil {
+			ss.cancel(err)
+		}
+	}
+	switch {
+	case errors.Is(err, errTooManySessions), errors.Is(err, errClosed):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, codeInvalidRequest, err.Error()+": try again later")
+	case err != nil:
+		x := &exchange{s: s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
+		x.refuse(nil, err)
+	default:
+		w.Header().Set(mcphttp.HeaderSession, ss.id)
+		out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, result))
+	}
+}
+
+// postLegacy answers a message of a session.
+func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	ss := s.sessionOf(w, r)
+	if ss == nil {
+		return
+	}
+	ss.touch()
+	switch {
+	case msg.IsResponse():
+		if !ss.answered(msg) {
+			refuse(w, http.StatusBadRequest, codeInvalidRequest, "no request with this id waits for a response")
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	case msg.IsNotification():
+		ss.notified(msg)
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		out := ss.reply(w)
+		out.start()
+		defer out.stop()
+		ss.serve(msg, r.Header, out)
+	}
+}
+
+// reply returns the response to a POST of the session.
+func (ss *session) reply(w http.ResponseWriter) *reply {
+	return &reply{w: w, open: ss.newLog, prime: ss.rev.PrimesSSE()}
+}
+
+// serve answers a request of the session, from beginning to end.
+func (ss *session) serve(msg *jsonrpc.Message, header http.Header, out sink) {
+	ctx, done, err := ss.begin(msg)
+	if err != nil {
+		x := &exchange{s: ss.s, rev: ss.rev, id: msg.ID, out: out}
+		x.refuse(nil, err)
+		return
+	}
+	defer done()
+	ss.request(ctx, msg, header, out)
+}
+
+// sessionOf returns the session that a request names. If there is none, it has answered the request.
+func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+	id := r.Header.Get(mcphttp.HeaderSession)
+	if id == "" {
+		refuse(w, http.StatusBadRequest, codeInvalidRequest,
+			"there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
+		return nil
+	}
+	ss := s.session(id)
+	if ss == nil {
+		refuse(w, http.StatusNotFound, codeInvalidRequest, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
+		return nil
+	}
+	if v := r.Header.Get(mcphttp.HeaderVersion); v != "" && v != ss.rev.String() {
+		refuse(w, http.StatusBadRequest, codeInvalidRequest,
+			mcphttp.HeaderVersion+" is "+strconv.Quote(v)+", and the session's revision is "+ss.rev.String()+": send that one")
+		return nil
+	}
+	return ss
+}
+
+// delete ends a session.
+func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
+	if isModern(r.Header) {
+		notAllowed(w, "since 2026-07-28 there are no sessions to end")
+		return
+	}
+	if ss := s.sessionOf(w, r); ss != nil {
+		s.endSession(ss.id)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// get opens a stream: one that was lost, if the request names an event, or that of what belongs to no request.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case isModern(r.Header):
+		notAllowed(w, "since 2026-07-28 there are no streams to open: use subscriptions/listen")
+		return
+	case !accepts(r.Header, mcphttp.EventStream):
+		refuse(w, http.StatusNotAcceptable, codeInvalidRequest, "Accept must have "+mcphttp.EventStream)
+		return
+	case r.Header.Get(mcphttp.HeaderSession) == "" && r.Header.Get(mcphttp.HeaderVersion) == "":
+		s.serveSSE(w, r)
+		return
+	}
+	ss := s.sessionOf(w, r)
+	if ss == nil {
+		return
+	}
+	last := r.Header.Get(mcphttp.HeaderLastEvent)
+	if last == "" {
+		ss.openUnrelated(w, r)
+		return
+	}
+	l, n := ss.resumable(last)
+	if l == nil {
+		refuse(w, http.StatusNotFound, codeInvalidRequest, "there is nothing after event "+strconv.Quote(last)+": its stream is over or forgotten; make the request again")
+		return
+	}
+	if l.id == unrelated {
+		defer ss.plug(l.push)()
+	}
+	ss.copyLog(r.Context(), w, l, n+1)
+}
+
+// resumable returns the stream that an event is of, and the event's number. There is none if what came after the event is
+// not known any more.
+func (ss *session) resumable(event string) (*eventLog, int) {
+	id, number, _ := strings.Cut(event, "-")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || event != eventID(id, n) {
+		return nil, 0
+	}
+	ss.mu.Lock()
+	l := ss.logs[id]
+	ss.mu.Unlock()
+	if l == nil || !l.has(n) {
+		return nil, 0
+	}
+	return l, n
+}
+
+// openUnrelated begins the stream of what belongs to no request. An older one of the same kind ends: a message goes to
+// exactly one stream (2025-03-26 to 2025-11-25: basic/transports, multiple connections).
+func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request) {
+	l := ss.unrelatedLog()
+	from := l.untold()
+	if ss.rev.PrimesSSE() {
+		l.push(nil)
+	}
+	defer ss.plug(l.push)()
+	ss.copyLog(r.Context(), w, l, from)
+}
+
+// copyLog writes the events of a log, from number n on, until there are no more, the client goes, or another response takes
+// over.
+func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventLog, n int) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ss.ctx, cancel)()
+	if l.id == unrelated {
+		defer context.AfterFunc(ss.s.draining, cancel)()
+	}
+	reader := l.take()
+	streamHeaders(w.Header())
+	if writeStream(w, nil) != nil {
+		return
+	}
+	for {
+		waitCtx, stop := context.WithTimeout(ctx, keepaliveEvery)
+		events, more := l.wait(waitCtx, reader, n)
+		idle := !more && waitCtx.Err() != nil && ctx.Err() == nil
+		stop()
+		switch {
+		case idle:
+			if writeStream(w, []byte(mcphttp.Comment)) != nil {
+				return
+			}
+			continue
+		case !more:
+			return
+		}
+		var out []byte
+		for _, msg := range events {
+			if msg == nil {
+				out = append(out, primingEvent(l.id, n)...)
+			} else {
+				out = mcphttp.AppendEvent(out, eventID(l.id, n), "", msg)
+			}
+			n++
+		}
+		if writeStream(w, out) != nil {
+			return
+		}
+		l.tell(n)
+	}
+}

@@ -1,0 +1,148 @@
+package mcpserver
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// sessionMethods are the requests of the legacy era that concern the session itself.
+var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
+	"ping":                  func(*session, *jsonrpc.Message) error { return nil },
+	"initialize":            (*session).initializeAgain,
+	"logging/setLevel":      (*session).setLevel,
+	"resources/subscribe":   (*session).subscribe,
+	"resources/unsubscribe": (*session).unsubscribe,
+}
+
+// request answers a request of the session, which has begun under ctx. The header is nil where there is none, on stdio.
+func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header http.Header, out sink) {
+	meta := rawjson.Get(msg.Params, "_meta")
+	x, err := ss.s.newExchange(ss.rev, msg, meta, out)
+	if err != nil {
+		x.refuse(nil, err)
+		return
+	}
+	if f := sessionMethods[msg.Method]; f != nil {
+		if err := f(ss, msg); err != nil {
+			x.refuse(nil, err)
+			return
+		}
+		x.finishRaw([]byte("{}"))
+		return
+	}
+	m := bridge.MethodByName(msg.Method)
+	if m == nil || !ss.rev.Within(m.Since, bridge.NoRevision) {
+		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", msg.Method, ss.rev))
+		return
+	}
+	err = offered(ss.is, m)
+	var call *bridge.Call
+	if err == nil {
+		call, err = decode(m, msg, ss.callContext(x, header), ss.rev)
+	}
+	if err != nil {
+		x.refuse(m, err)
+		return
+	}
+	// Answers and states come with modern requests only: here the client answers our requests.
+	call = call.Retry(nil, nil)
+	res, err := ss.roundTrip(ctx, x, call)
+	switch {
+	case ended(ctx):
+		x.out.finish(http.StatusOK, nil)
+	case err != nil:
+		x.fail(m, err)
+	default:
+		x.finish(m, res, nil)
+	}
+}
+
+// callContext returns what a call of the session says of its caller.
+func (ss *session) callContext(x *exchange, header http.Header) *pb.CallContext {
+	ss.mu.Lock()
+	level := ss.level
+	ss.mu.Unlock()
+	return &pb.CallContext{
+		ProtocolVersion: ss.caller.GetProtocolVersion(), ClientInfo: ss.caller.GetClientInfo(),
+		ClientCapabilities: ss.caller.GetClientCapabilities(), LogLevel: level, ProgressWanted: x.token != nil,
+		Headers: ss.s.passed(header),
+	}
+}
+
+func (ss *session) initializeAgain(*jsonrpc.Message) error {
+	e := bridge.Errorf(codes.InvalidArgument, "initialize: this session has begun already")
+	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
+	return e
+}
+
+func (ss *session) setLevel(msg *jsonrpc.Message) error {
+	if ss.is.GetCapabilities().GetLogging() == nil {
+		return bridge.Errorf(codes.Unimplemented, "logging/setLevel: this server sends no log messages")
+	}
+	level, err := parseLevel(rawjson.Get(msg.Params, "level"))
+	if err != nil {
+		return err
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.level = level
+	return nil
+}
+
+// maxSubscriptions bounds how many resources a session can subscribe to.
+const maxSubscriptions = 1000
+
+func (ss *session) subscribe(msg *jsonrpc.Message) error {
+	return ss.subscription(msg, func(uri string) error {
+		switch {
+		case slices.Contains(ss.uris, uri):
+		case len(ss.uris) >= maxSubscriptions:
+			return bridge.Errorf(codes.ResourceExhausted, "resources/subscribe: the session has %d subscriptions already: end one first", maxSubscriptions)
+		default:
+			ss.uris = append(ss.uris, uri)
+		}
+		return nil
+	})
+}
+
+func (ss *session) unsubscribe(msg *jsonrpc.Message) error {
+	return ss.subscription(msg, func(uri string) error {
+		ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
+		return nil
+	})
+}
+
+// subscription changes which resources the session is told of.
+func (ss *session) subscription(msg *jsonrpc.Message, change func(uri string) error) error {
+	if !ss.is.GetCapabilities().GetResources().GetSubscribe() {
+		return bridge.Errorf(codes.Unimplemented, "%s: this server does not tell when resources change", msg.Method)
+	}
+	uri, ok := rawjson.String(rawjson.Get(msg.Params, "uri"))
+	if !ok {
+		return bridge.Errorf(codes.InvalidArgument, "%s: params.uri must be a string", msg.Method)
+	}
+	ss.mu.Lock()
+	err := change(uri)
+	ss.mu.Unlock()
+	if err == nil {
+		ss.listen()
+	}
+	return err
+}
+
+// toolError returns the result of a tool that failed, with the reason for the model to read.
+func toolError(reason string) proto.Message {
+	return &pb.CallToolResult{
+		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: reason}}}},
+		IsError: proto.Bool(true),
+	}
+}

@@ -1,0 +1,306 @@
+package mcpserver
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// modern answers a request from what is in it. When ctx ends the request is over: the client has gone or cancelled
+// (2026-07-28: basic/patterns/cancellation). The header is nil where there is none, on stdio.
+func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, header http.Header, out sink) {
+	meta := rawjson.Get(msg.Params, "_meta")
+	x, err := s.newExchange(bridge.Rev20260728, msg, meta, out)
+	if err != nil {
+		x.refuse(nil, err)
+		return
+	}
+	m := bridge.MethodByName(msg.Method)
+	call, err := s.modernCall(x, m, msg, meta, header)
+	if err != nil {
+		x.refuse(m, err)
+		return
+	}
+	d, err := s.discover(ctx)
+	if err == nil {
+		err = offered(d, m)
+	}
+	if err != nil {
+		x.fail(m, err)
+		return
+	}
+	switch m {
+	case bridge.Discover:
+		x.finish(m, discovered(d), nil, s.serverInfo(d))
+	case bridge.Listen:
+		s.listen(ctx, x, call, d)
+	default:
+		s.modernHandle(ctx, x, call, d)
+	}
+}
+
+// modernRevision returns the revision that a modern request is of. It must say it in its `_meta`, and over HTTP the same in
+// a header.
+func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
+	body, ok := rawjson.String(rawjson.Get(meta, metaVersion))
+	if !ok {
+		return 0, invalidMeta(`params._meta has no %q: every request says the revision it is of`, metaVersion)
+	}
+	if header != nil {
+		said, err := single(header, mcphttp.HeaderVersion)
+		if err != nil {
+			return 0, err
+		}
+		if said != body {
+			return 0, mismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, said, body)
+		}
+	}
+	rev, ok := bridge.ParseRevision(body)
+	if !ok || !rev.Modern() {
+		return 0, &bridge.Error{
+			Code: codes.InvalidArgument, Message: "unsupported protocol version " + strconv.Quote(body),
+			RPC: &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(body)},
+		}
+	}
+	if !rawjson.IsObject(rawjson.Get(meta, metaCapabilities)) {
+		return 0, invalidMeta("params._meta has no %q: every request says what the client can do, if only {}", metaCapabilities)
+	}
+	return rev, nil
+}
+
+func supportedVersions(requested string) []byte {
+	data := []byte(`{"supported":[`)
+	for i, name := range bridge.ModernNames() {
+		if i > 0 {
+			data = append(data, ',')
+		}
+		data = strconv.AppendQuote(data, name)
+	}
+	data = rawjson.AppendString(append(data, `],"requested":`...), requested)
+	return append(data, '}')
+}
+
+// invalidMeta is the error for a required member of `_meta` that is missing.
+func invalidMeta(format string, args ...any) *bridge.Error {
+	return bridge.Errorf(codes.InvalidArgument, format, args...)
+}
+
+// mismatch is the error for headers that do not say what the body says (2026-07-28: streamable-http, server validation).
+func mismatch(format string, args ...any) *bridge.Error {
+	e := bridge.Errorf(codes.InvalidArgument, "header mismatch: "+format, args...)
+	e.RPC = &pb.JsonRpcError{Code: codeHeaderMismatch}
+	return e
+}
+
+// single returns the only value of a header that must be there once.
+func single(h http.Header, name string) (string, error) {
+	switch v := h[name]; len(v) {
+	case 0:
+		return "", mismatch("there is no %s", name)
+	case 1:
+		return v[0], nil
+	default:
+		return "", mismatch("there are %d of %s: send one", len(v), name)
+	}
+}
+
+func checkMethodHeader(header http.Header, method string) error {
+	if header == nil {
+		return nil
+	}
+	said, err := single(header, mcphttp.HeaderMethod)
+	if err != nil {
+		return err
+	}
+	if said != method {
+		return mismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, said, method)
+	}
+	return nil
+}
+
+func checkNameHeader(header http.Header, call *bridge.Call) error {
+	if header == nil || call.Method.Target == nil {
+		return nil
+	}
+	said, err := single(header, mcphttp.HeaderName)
+	if err != nil {
+		return err
+	}
+	name, ok := mcphttp.DecodeValue(said)
+	if !ok {
+		return mismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, said)
+	}
+	if want := call.Method.Target(call.Request); name != want {
+		return mismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, name, want)
+	}
+	return nil
+}
+
+// modernCall returns the call that a request makes, after all that can be wrong with it.
+func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, meta []byte, header http.Header) (*bridge.Call, error) {
+	rev, err := modernRevision(meta, header)
+	if err != nil {
+		return nil, err
+	}
+	x.rev = rev
+	if err := checkMethodHeader(header, msg.Method); err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", msg.Method, rev)
+	}
+	cc := &pb.CallContext{ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{}, Headers: s.passed(header)}
+	for name, value := range rawjson.Members(meta) {
+		var err error
+		switch string(name) {
+		case metaCapabilities:
+			err = mcpjson.Unmarshal(value, cc.GetClientCapabilities(), rev)
+		case metaClientInfo:
+			cc.ClientInfo = &pb.Implementation{}
+			err = mcpjson.Unmarshal(value, cc.GetClientInfo(), rev)
+		case metaLogLevel:
+			cc.LogLevel, err = parseLevel(value)
+		case metaProgressToken:
+			cc.ProgressWanted = !rawjson.IsNull(value)
+		}
+		if err != nil {
+			return nil, bridge.Errorf(codes.InvalidArgument, "params._meta.%s: %w", name, err)
+		}
+	}
+	call, err := decode(m, msg, cc, rev)
+	if err != nil {
+		return nil, err
+	}
+	return call, checkNameHeader(header, call)
+}
+
+// decode returns the call that a message makes on behalf of a caller.
+func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev bridge.Revision) (*bridge.Call, error) {
+	call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}
+	params := msg.Params
+	if params == nil {
+		params = []byte("{}")
+	}
+	if err := mcpjson.Unmarshal(params, call.Request, rev); err != nil {
+		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params: %w", m.Name, err)
+	}
+	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 && !rawjson.IsObject(r.GetArguments()) {
+		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name, short(r.GetArguments()))
+	}
+	return call, nil
+}
+
+func parseLevel(raw []byte) (pb.LogLevel, error) {
+	name, ok := rawjson.String(raw)
+	level := pb.LogLevel(pb.LogLevel_value["LOG_LEVEL_"+strings.ToUpper(name)])
+	if !ok || level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || name != strings.ToLower(name) {
+		return 0, bridge.Errorf(codes.InvalidArgument,
+			"the level is %s: it must be debug, info, notice, warning, error, critical, alert or emergency", short(raw))
+	}
+	return level, nil
+}
+
+// discovered returns the answer to server/discover by a server that is d.
+func discovered(d *pb.DiscoverResponse) *pb.DiscoverResponse {
+	out := proto.CloneOf(d)
+	out.Capabilities = shown(d)
+	if out.GetCapabilities() == nil {
+		out.Capabilities = &pb.ServerCapabilities{}
+	}
+	out.SupportedVersions = bridge.ModernNames()
+	return out
+}
+
+// modernHandle has a call answered. If it needs input, the client is told what, and is given the state sealed.
+func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Call, d *pb.DiscoverResponse) {
+	round, err := s.openState(call)
+	if err != nil {
+		x.fail(call.Method, err)
+		return
+	}
+	res, err := s.handler.Handle(ctx, call, x.emit(call))
+	switch {
+	case ctx.Err() != nil:
+		x.out.finish(http.StatusOK, nil) // nobody wants an answer
+	case err != nil:
+		x.fail(call.Method, err)
+	case res.Needs != nil:
+		needs, err := s.sealNeeds(call, res.Needs, round+1)
+		x.finish(call.Method, needs, err, s.serverInfo(d))
+	default:
+		x.finish(call.Method, res.Complete, nil, s.serverInfo(d))
+	}
+}
+
+// openState puts the state of a retry in place of its requestState, and returns how many rounds the call has been through.
+func (s *Server) openState(call *bridge.Call) (round byte, err error) {
+	sealed := bridge.State(call.Request)
+	if sealed == nil {
+		return 0, nil
+	}
+	state, round, err := s.seal.open(call, sealed)
+	if err != nil {
+		return 0, err
+	}
+	bridge.SetState(call.Request, state)
+	return round, nil
+}
+
+// sealNeeds returns what the client is told when a call needs input. It is an error to ask for what the client cannot do
+// (2026-07-28: basic/patterns/mrtr, server requirements).
+func (s *Server) sealNeeds(call *bridge.Call, needs *pb.InputRequired, round byte) (*pb.InputRequired, error) {
+	if err := checkNeeds(call, needs); err != nil {
+		return nil, err
+	}
+	for _, key := range sortedKeys(needs.GetRequests()) {
+		missing := bridge.Missing(call.Context().GetClientCapabilities(), needs.GetRequests()[key])
+		if missing == nil {
+			continue
+		}
+		data, err := mcpjson.Append([]byte(`{"requiredCapabilities":`), missing, bridge.Rev20260728)
+		if err != nil {
+			return nil, err
+		}
+		return nil, &bridge.Error{
+			Code: codes.FailedPrecondition, Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(key),
+			RPC: &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: append(data, '}')},
+		}
+	}
+	if needs.State == nil {
+		return needs, nil
+	}
+	if round > maxRounds {
+		return nil, tooManyRounds(call)
+	}
+	sealed, err := s.seal.seal(call, needs.GetState(), round)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.InputRequired{Requests: needs.GetRequests(), State: []byte(sealed), Meta: needs.GetMeta(), Extra: needs.GetExtra()}, nil
+}
+
+// checkNeeds returns an error if a backend asks where it cannot, or for nothing.
+func checkNeeds(call *bridge.Call, needs *pb.InputRequired) error {
+	if !call.Method.Asks {
+		return bridge.Errorf(codes.Internal, "%s: the backend asks for input, which this method cannot", call.Method.Name)
+	}
+	if len(needs.GetRequests()) == 0 && needs.State == nil {
+		return bridge.Errorf(codes.Internal, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
+	}
+	return nil
+}
+
+func tooManyRounds(call *bridge.Call) error {
+	return bridge.Errorf(codes.Internal, "%s: the backend asked more than %d times", call.Method.Name, maxRounds)
+}

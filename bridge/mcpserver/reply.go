@@ -1,0 +1,171 @@
+package mcpserver
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+)
+
+// A sink is where the messages of one request go.
+//
+// Both methods take the message over. Neither is called after finish, and finish is called once.
+type sink interface {
+	// send passes on a notification, or a request of ours, that comes before the response. It fails when nobody will ever
+	// read it.
+	send(msg []byte) error
+	// finish passes on the response. The status is what HTTP answers with, if it has not answered yet. No message means that
+	// the client wants no response any more.
+	finish(status int, msg []byte)
+}
+
+const (
+	// keepaliveEvery is how long a stream may say nothing. Load balancers cut a stream after 60 s and more.
+	keepaliveEvery = 15 * time.Second
+	// writeTimeout is how long a client may take to read what is written to it.
+	writeTimeout = 10 * time.Second
+)
+
+// A reply is the HTTP response to one POST. It is a plain JSON body unless something has to be said before the response;
+// then it becomes a stream of events.
+type reply struct {
+	w http.ResponseWriter
+	// log keeps what is said on the stream, for a client that loses it and may come back. Without one (the modern era), a
+	// lost stream is the end of the request.
+	log *eventLog
+	// open makes a log when the stream begins, in the legacy era.
+	open func() *eventLog
+	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
+	prime bool
+
+	mu     sync.Mutex
+	stream bool // the response is a stream
+	done   bool // the response has ended: w must not be touched
+	broken error
+	reader int
+	alive  *time.Timer
+}
+
+// start begins to keep the response alive. Whoever calls it calls stop before ServeHTTP returns.
+func (r *reply) start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alive = time.AfterFunc(keepaliveEvery, r.keepalive)
+}
+
+// stop ends the response.
+func (r *reply) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = true
+	r.alive.Stop()
+}
+
+// keepalive turns a response that lets itself be waited for into a stream, so that nobody takes it for dead.
+func (r *reply) keepalive() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return
+	}
+	r.begin()
+	r.write([]byte(mcphttp.Comment))
+	r.alive.Reset(keepaliveEvery)
+}
+
+// begin makes the response a stream. The caller holds mu.
+func (r *reply) begin() {
+	if r.stream {
+		return
+	}
+	r.stream = true
+	streamHeaders(r.w.Header())
+	if r.open == nil {
+		return
+	}
+	r.log = r.open()
+	r.reader = r.log.take()
+	if r.prime {
+		r.write(primingEvent(r.log.id, r.log.append(nil, false)))
+	}
+}
+
+func streamHeaders(h http.Header) {
+	h.Set("Content-Type", mcphttp.EventStream)
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// write sends bytes of the stream. The caller holds mu.
+func (r *reply) write(data []byte) {
+	if r.broken != nil || r.log != nil && !r.log.held(r.reader) {
+		return
+	}
+	r.broken = writeStream(r.w, data)
+}
+
+func writeStream(w http.ResponseWriter, data []byte) error {
+	rc := http.NewResponseController(w)
+	if err := rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	return rc.Flush()
+}
+
+// send implements sink.
+func (r *reply) send(msg []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin()
+	r.event(msg, false)
+	if r.log != nil {
+		return nil // whoever comes back finds it in the log
+	}
+	return r.broken
+}
+
+// event says a message on the stream. The caller holds mu.
+func (r *reply) event(msg []byte, last bool) {
+	id := ""
+	if r.log != nil {
+		id = eventID(r.log.id, r.log.append(msg, last))
+	}
+	r.write(mcphttp.AppendEvent(make([]byte, 0, len(msg)+len(id)+32), id, "", msg))
+}
+
+// finish implements sink.
+func (r *reply) finish(status int, msg []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.stream && msg != nil:
+		r.event(msg, true)
+	case msg != nil:
+		h := r.w.Header()
+		h["Content-Type"] = contentTypeJSON
+		h["Content-Length"] = []string{strconv.Itoa(len(msg))}
+		r.w.WriteHeader(status)
+		_, r.broken = r.w.Write(msg)
+	default:
+		// There is nothing to say and HTTP must answer: a stream without an event is the answer that says nothing.
+		r.begin()
+		if r.log != nil {
+			r.log.close()
+		}
+	}
+}
+
+var contentTypeJSON = []string{mcphttp.JSON}
+
+// eventID names event n of a log.
+func eventID(log string, n int) string { return log + "-" + strconv.Itoa(n) }
+
+// primingEvent is an event that has an id and no data (2025-11-25: basic/transports, sending messages to the server).
+func primingEvent(log string, n int) []byte {
+	return []byte("id: " + eventID(log, n) + "\ndata: \n\n")
+}

@@ -1,0 +1,214 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// roundTrip has a call answered for a legacy client, which cannot make it again by itself: whatever the handler needs is
+// asked for here and now, and the handler is called again with the answers.
+func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call) (proto.Message, error) {
+	for range maxRounds {
+		res, err := ss.s.handler.Handle(ctx, call, x.emit(call))
+		if err != nil {
+			return nil, err
+		}
+		if res.Needs == nil {
+			return res.Complete, nil
+		}
+		if err := checkNeeds(call, res.Needs); err != nil {
+			return nil, err
+		}
+		if reason := ss.cannot(res.Needs); reason != "" {
+			// No code says this in the legacy era. The model can read why, and may ask the user by itself.
+			if call.Method == bridge.CallTool {
+				return toolError(reason), nil
+			}
+			return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
+		}
+		answers, err := ss.askAll(ctx, x, res.Needs.GetRequests())
+		if err != nil {
+			return nil, err
+		}
+		call = call.Retry(answers, res.Needs.State)
+	}
+	return nil, tooManyRounds(call)
+}
+
+// cannot returns why the client cannot be asked what is needed, or nothing if it can.
+func (ss *session) cannot(needs *pb.InputRequired) string {
+	for _, key := range sortedKeys(needs.GetRequests()) {
+		req := needs.GetRequests()[key]
+		if what := inexpressible(ss.rev, req); what != "" {
+			return fmt.Sprintf("This needs %s, which MCP %s does not have. Ask the user directly, or use a newer client.", what, ss.rev)
+		}
+		if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
+			return fmt.Sprintf("This needs %s, which this client does not support. Ask the user directly, or use another client.", kindOf(req))
+		}
+	}
+	return ""
+}
+
+// inexpressible returns what of a request a revision has no words for, or nothing.
+func inexpressible(rev bridge.Revision, req *pb.InputRequest) string {
+	switch r := req.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		if !rev.HasElicitation() || r.Elicit.GetUrl() != nil && !rev.HasURLElicitation() {
+			return kindOf(req)
+		}
+	case *pb.InputRequest_CreateMessage:
+		if (r.CreateMessage.GetTools() != nil || r.CreateMessage.GetToolChoice() != nil) && !rev.HasSamplingTools() {
+			return kindOf(req)
+		}
+	}
+	return ""
+}
+
+// kindOf says in words what a request asks for.
+func kindOf(req *pb.InputRequest) string {
+	switch r := req.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		if r.Elicit.GetUrl() != nil {
+			return "a web page to be opened for the user (elicitation, url mode)"
+		}
+		return "an answer from the user (elicitation)"
+	case *pb.InputRequest_CreateMessage:
+		if r.CreateMessage.GetTools() != nil || r.CreateMessage.GetToolChoice() != nil {
+			return "an answer from the model with tools (sampling.tools)"
+		}
+		return "an answer from the model (sampling)"
+	case *pb.InputRequest_ListRoots:
+		return "the client's folders (roots)"
+	}
+	return "something unknown"
+}
+
+// A question is what the client is asked by one request of ours.
+type question struct {
+	key, id string
+	req     *pb.InputRequest
+	answer  <-chan jsonrpc.Message
+}
+
+// askAll asks the client all that is needed, at once, and returns the answers by the same keys.
+func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.InputRequest) (map[string]*pb.InputResponse, error) {
+	timeout := time.NewTimer(ss.s.opts.AskTimeout)
+	defer timeout.Stop()
+	var open []question
+	defer func() {
+		for _, q := range open {
+			ss.forget(q.id)
+		}
+	}()
+	for _, key := range sortedKeys(reqs) {
+		q := question{key: key, req: reqs[key]}
+		q.id, q.answer = ss.ask()
+		open = append(open, q)
+		msg, err := askMessage(q.id, q.req, ss.rev)
+		if err != nil {
+			return nil, bridge.Errorf(codes.Internal, "input request %q: %w", key, err)
+		}
+		if err := x.out.send(msg); err != nil {
+			return nil, err
+		}
+	}
+	answers := make(map[string]*pb.InputResponse, len(reqs))
+	for i, q := range open {
+		select {
+		case msg := <-q.answer:
+			answers[q.key] = readAnswer(q.req, &msg, ss.rev)
+		case <-timeout.C:
+			return unanswered(answers, open[i:], fmt.Sprintf("the client did not answer within %s", ss.s.opts.AskTimeout)),
+				withdraw(x, open[i:], "no answer in time")
+		case <-ss.there.Done():
+			if ctx.Err() == nil {
+				return unanswered(answers, open[i:], "the client has gone"), nil
+			}
+			return nil, context.Cause(ctx)
+		case <-ctx.Done():
+			// What was asked on behalf of the call has no purpose any more.
+			if err := withdraw(x, open[i:], "the call has ended"); err != nil {
+				return nil, err
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+	return answers, nil
+}
+
+// withdraw tells the client that the questions need no answer any more (2025-11-25: basic/lifecycle, timeouts).
+func withdraw(x *exchange, questions []question, reason string) error {
+	for _, q := range questions {
+		params := []byte(`{"requestId":"` + q.id + `","reason":"` + reason + `"}`)
+		if err := x.out.send(jsonrpc.AppendNotification(nil, notifyCancelled, params)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askMessage returns the request that asks req of a client.
+func askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, error) {
+	if url := req.GetElicit().GetUrl(); url != nil && url.ElicitationId == nil {
+		req = proto.CloneOf(req)
+		req.GetElicit().GetUrl().ElicitationId = proto.String(rand.Text())
+	}
+	body, err := mcpjson.Append(nil, req, rev)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(`{"jsonrpc":"2.0","id":"`+id+`",`), body[1:]...), nil // body always says the method
+}
+
+// readAnswer returns what a client's response to req says. A response that cannot be read is an error like one that the
+// client sends: the backend decides what becomes of the call.
+func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision) *pb.InputResponse {
+	if e := msg.Error; e != nil {
+		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
+			Reason: pb.InputError_REASON_REFUSED, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(), Data: e.GetData(),
+		}}}
+	}
+	out := &pb.InputResponse{}
+	var to proto.Message
+	switch req.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		r := &pb.ElicitResult{}
+		out.Response, to = &pb.InputResponse_Elicit{Elicit: r}, r
+	case *pb.InputRequest_CreateMessage:
+		r := &pb.CreateMessageResult{}
+		out.Response, to = &pb.InputResponse_CreateMessage{CreateMessage: r}, r
+	case *pb.InputRequest_ListRoots:
+		r := &pb.ListRootsResult{}
+		out.Response, to = &pb.InputResponse_ListRoots{ListRoots: r}, r
+	}
+	if err := mcpjson.Unmarshal(msg.Result, to, rev); err != nil {
+		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
+			Reason: pb.InputError_REASON_REFUSED, Message: "the client's answer cannot be read: " + err.Error(),
+		}}}
+	}
+	return out
+}
+
+// unanswered adds to answers that the questions have none.
+func unanswered(answers map[string]*pb.InputResponse, questions []question, message string) map[string]*pb.InputResponse {
+	for _, q := range questions {
+		answers[q.key] = &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
+			Reason: pb.InputError_REASON_NO_ANSWER, Message: message,
+		}}}
+	}
+	return answers
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,152 @@
+package mcpserver
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	// maxState bounds what a backend may want back, in bytes; sealed it stays below the 64 KiB a client must carry.
+	maxState = 32 << 10
+	// maxSealed bounds a requestState, in bytes.
+	maxSealed = 64 << 10
+	// maxRounds bounds how often one call may ask.
+	maxRounds = 10
+)
+
+// A sealer protects a backend's state on its way through the client, which must neither read nor change it (2026-07-28:
+// basic/patterns/mrtr, requestState). What is sealed can be opened only together with the same principal, method, target
+// and arguments, and only for a while. Replicas that share keys open what any of them sealed.
+type sealer struct {
+	// aeads are the keys: the first seals, all of them open.
+	aeads []cipher.AEAD
+	ids   [][keyIDLen]byte
+	ttl   time.Duration
+}
+
+const (
+	keyIDLen  = 4
+	headerLen = 8 + 1 // when it ends, in Unix seconds, and the round
+)
+
+// newSealer returns a sealer with the given 32-byte keys, or with a key of its own if there are none.
+func newSealer(keys [][32]byte, ttl time.Duration) *sealer {
+	if len(keys) == 0 {
+		var key [32]byte
+		rand.Read(key[:]) // never fails
+		keys = [][32]byte{key}
+	}
+	s := &sealer{ttl: ttl}
+	for _, key := range keys {
+		block, err := aes.NewCipher(key[:])
+		if err != nil {
+			panic(err) // a 32-byte key is always valid
+		}
+		aead, err := cipher.NewGCM(block)
+		if err != nil {
+			panic(err) // so is AES in GCM
+		}
+		sum := sha256.Sum256(append([]byte("mcpbridge state key id"), key[:]...))
+		s.aeads = append(s.aeads, aead)
+		s.ids = append(s.ids, [keyIDLen]byte(sum[:]))
+	}
+	return s
+}
+
+// seal returns the requestState that stands for state after the given round of call.
+func (s *sealer) seal(call *bridge.Call, state []byte, round byte) (string, error) {
+	if len(state) > maxState {
+		return "", bridge.Errorf(codes.Internal, "%s: the backend's state has %d bytes; at most %d are allowed",
+			call.Method.Name, len(state), maxState)
+	}
+	aead := s.aeads[0]
+	prefix := keyIDLen + aead.NonceSize()
+	out := make([]byte, prefix, prefix+headerLen+len(state)+aead.Overhead())
+	copy(out, s.ids[0][:])
+	rand.Read(out[keyIDLen:])
+	plain := binary.BigEndian.AppendUint64(make([]byte, 0, headerLen+len(state)), uint64(time.Now().Add(s.ttl).Unix())) //nolint:gosec // G115: times are after 1970
+	plain = append(append(plain, round), state...)
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, binding(call))), nil
+}
+
+// open returns what a requestState stands for.
+func (s *sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byte, err error) {
+	bad := bridge.Errorf(codes.InvalidArgument, "requestState was not issued for this request: "+
+		"send back exactly the one that came with the inputRequests, with the same method and arguments")
+	if len(sealed) > maxSealed {
+		return nil, 0, bad
+	}
+	raw := make([]byte, base64.RawURLEncoding.DecodedLen(len(sealed)))
+	n, err := base64.RawURLEncoding.Strict().Decode(raw, sealed)
+	if err != nil || n < keyIDLen {
+		return nil, 0, bad
+	}
+	raw = raw[:n]
+	for i, aead := range s.aeads {
+		prefix := keyIDLen + aead.NonceSize()
+		if [keyIDLen]byte(raw) != s.ids[i] || len(raw) < prefix {
+			continue
+		}
+		plain, err := aead.Open(nil, raw[keyIDLen:prefix], raw[prefix:], binding(call))
+		if err != nil || len(plain) < headerLen {
+			return nil, 0, bad
+		}
+		if uint64(time.Now().Unix()) > binary.BigEndian.Uint64(plain) { //nolint:gosec // G115: times are after 1970
+			return nil, 0, bridge.Errorf(codes.InvalidArgument, "requestState has expired: make the call again without it")
+		}
+		return plain[headerLen:], plain[headerLen-1], nil
+	}
+	return nil, 0, bad
+}
+
+// binding is what a sealed state is only valid together with.
+func binding(call *bridge.Call) []byte {
+	p := call.Context().GetPrincipal()
+	h := sha256.New()
+	for _, part := range [][]byte{
+		[]byte(p.GetIssuer()), []byte(p.GetSubject()), []byte(call.Method.Name), []byte(call.Method.Target(call.Request)),
+		canonicalArguments(call.Request),
+	} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+// canonicalArguments returns the arguments of a request in a form that does not depend on white space, escapes or the order
+// of members. Numbers keep every digit.
+func canonicalArguments(r bridge.Request) []byte {
+	switch r := r.(type) {
+	case *pb.CallToolRequest:
+		v := jsontext.Value(r.GetArguments()).Clone()
+		if len(v) == 0 {
+			return nil
+		}
+		if err := v.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false),
+			jsontext.CanonicalizeRawFloats(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false),
+			jsontext.Multiline(false)); err != nil {
+			return r.GetArguments() // it is not JSON; the edge has refused it before
+		}
+		return v
+	case *pb.GetPromptRequest:
+		var out []byte
+		for _, name := range sortedKeys(r.GetArguments()) {
+			for _, s := range []string{name, r.GetArguments()[name]} {
+				out = append(binary.BigEndian.AppendUint64(out, uint64(len(s))), s...)
+			}
+		}
+		return out
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+// Package mcpserver is the front for MCP clients. It makes bridge.Calls of what they send, over Streamable HTTP, HTTP+SSE
+// and stdio, in every revision, and tells them what the Handler answers.
+//
+// A request of the modern era (2026-07-28) is answered from what is in it and nothing else: modern.go. A client of the
+// legacy era has a session, which remembers what it once said, and is asked by requests of ours: legacy.go, session.go,
+// roundtrip.go. Which era a request is of is decided for each one by itself, on the same endpoint. Transports (http.go,
+// sse2024.go, stdio.go) bring messages and carry the answers away, each through a sink.
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Options say how a Server behaves. The zero value is a server for clients on the same machine.
+type Options struct {
+	// Log is where the server tells what happens. The zero value tells nobody.
+	Log zerolog.Logger
+	// AllowedHosts are the Host headers to accept besides those of this machine (localhost, 127.0.0.1, [::1]), with or without
+	// a port. "*" accepts every one.
+	AllowedHosts []string
+	// AllowedOrigins are the Origin headers to accept besides those of this machine, such as "https://app.example.com".
+	// "*" accepts every one. A request without an Origin does not come from a browser and is accepted.
+	AllowedOrigins []string
+	// PassHeaders names the HTTP headers that backends are told.
+	PassHeaders []string
+	// StateKeys are the keys that protect a backend's state on its way through the client: the first seals, all of them open.
+	// Replicas that share them can continue one another's calls. Empty: a key of this process alone.
+	StateKeys [][32]byte
+	// StateTTL is how long a client may take to come back with answers. Zero: 10 minutes.
+	StateTTL time.Duration
+	// AskTimeout is how long a legacy client may take to answer a question. Zero: 5 minutes.
+	AskTimeout time.Duration
+	// Linger is how long a stdio client that has closed its side is still answered what it asked. Zero: 5 seconds.
+	Linger time.Duration
+	// SessionTTL is how long a legacy session may be idle. Zero: 30 minutes.
+	SessionTTL time.Duration
+	// MaxSessions is how many legacy sessions there may be. Zero: 100,000.
+	MaxSessions int
+	// MaxBody is how long the body of an HTTP request may be, in bytes. Zero: 4 MiB.
+	MaxBody int64
+	// MaxLine is how long a line of stdio may be, in bytes. Zero: 16 MiB.
+	MaxLine int
+	// MaxCalls is how many requests of one stdio or HTTP+SSE client are answered at a time. Further ones are refused. Zero:
+	// 256.
+	MaxCalls int
+}
+
+func (o Options) withDefaults() Options {
+	or(&o.StateTTL, 10*time.Minute)
+	or(&o.AskTimeout, 5*time.Minute)
+	or(&o.Linger, 5*time.Second)
+	or(&o.SessionTTL, 30*time.Minute)
+	or(&o.MaxSessions, 100_000)
+	or(&o.MaxBody, 4<<20)
+	or(&o.MaxLine, 16<<20)
+	or(&o.MaxCalls, 256)
+	return o
+}
+
+// or sets *v to def if it is zero.
+func or[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// A Server serves one Handler to MCP clients. Its methods may be called concurrently.
+type Server struct {
+	handler bridge.Handler
+	opts    Options
+	log     zerolog.Logger
+	seal    *sealer
+	hub     *hub
+	guard   guard
+
+	// ctx ends when the server does; everything that outlives an HTTP request is derived from it.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// draining ends when streams that only wait for changes are to end.
+	draining context.Context
+	drain    context.CancelFunc
+	// identity is the serverInfo of the last Discover, as JSON.
+	identity atomic.Pointer[identity]
+
+	mu       sync.Mutex // guards what is below
+	sessions map[string]*session
+	conns    map[string]*conn // the connections of HTTP+SSE, by the session id of their endpoint
+	swept    time.Time
+}
+
+type identity struct {
+	of   *pb.DiscoverResponse
+	json []byte
+}
+
+// The causes for which a call's context ends, besides those of its transport.
+var (
+	errCancelled = errors.New("the client cancelled the request")
+	errClosed    = errors.New("the bridge is shutting down")
+	errEnded     = errors.New("the client ended its session")
+)
+
+// New returns a Server for h.
+func New(h bridge.Handler, o Options) *Server {
+	o = o.withDefaults()
+	s := &Server{
+		handler: h, opts: o, log: o.Log, seal: newSealer(o.StateKeys, o.StateTTL), guard: newGuard(o),
+		sessions: map[string]*session{}, conns: map[string]*conn{}, swept: time.Now(),
+	}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.hub = newHub(s)
+	return s
+}
+
+// Drain makes the server end: streams that only wait for changes end, and no new sessions begin. Requests are still
+// answered.
+func (s *Server) Drain() { s.drain() }
+
+// Close ends every session and every call that a session made, and waits for them. It does not wait for modern requests
+// over HTTP: they end with their connections.
+func (s *Server) Close() {
+	s.Drain()
+	s.cancel(errClosed)
+	s.mu.Lock()
+	sessions := s.sessions
+	s.sessions = map[string]*session{}
+	s.mu.Unlock()
+	for _, ss := range sessions {
+		ss.end(errClosed)
+	}
+	s.hub.close()
+}
+
+// discover returns what the handler is. Backs remember it, so that asking costs nothing.
+func (s *Server) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
+	res, err := s.handler.Handle(ctx, discoverCall, nil)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := res.Complete.(*pb.DiscoverResponse)
+	if !ok {
+		return nil, bridge.Errorf(codes.Internal, "server/discover: answered with %T", res.Complete)
+	}
+	return d, nil
+}
+
+var discoverCall = &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: &pb.CallContext{}}}
+
+// offered returns an error if a server that is d does not have the method (2026-07-28: schema, MethodNotFoundError).
+func offered(d *pb.DiscoverResponse, m *bridge.Method) error {
+	if m.Offered(d.GetCapabilities()) {
+		return nil
+	}
+	return bridge.Errorf(codes.Unimplemented, "%s: this server does not have it; server/discover or initialize tells its capabilities", m.Name)
+}
+
+// info returns what d says of the server's program. Every server has a name.
+func info(d *pb.DiscoverResponse) *pb.Implementation {
+	i := d.GetServerInfo()
+	if i.GetName() != "" {
+		return i
+	}
+	return &pb.Implementation{Name: "mcpbridge"}
+}
+
+// shown returns the capabilities of d that this server can serve. Tasks need a store, which it does not have.
+func shown(d *pb.DiscoverResponse) *pb.ServerCapabilities {
+	c := d.GetCapabilities()
+	if c.GetTasks() == nil {
+		return c
+	}
+	c = proto.CloneOf(c)
+	c.Tasks = nil
+	return c
+}
+
+// serverInfo returns the member of `_meta` that says who answers (2026-07-28: basic/index, _meta).
+func (s *Server) serverInfo(d *pb.DiscoverResponse) mcpjson.Member {
+	id := s.identity.Load()
+	if id == nil || id.of != d {
+		data, err := mcpjson.Append(nil, info(d), bridge.Rev20260728)
+		if err != nil {
+			s.log.Error().Err(err).Msg("the backend's server_info cannot be written as MCP")
+			data = []byte(`{"name":"mcpbridge","version":""}`)
+		}
+		id = &identity{of: d, json: data}
+		s.identity.Store(id)
+	}
+	return mcpjson.Member{Name: metaServerInfo, Value: id.json}
+}
+
+// newSession remembers a session. It returns an error when there are too many.
+func (s *Server) newSession(ss *session) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Err() != nil {
+		return errClosed
+	}
+	now := time.Now()
+	if len(s.sessions) >= s.opts.MaxSessions || now.Sub(s.swept) > time.Minute {
+		s.swept = now
+		for id, old := range s.sessions {
+			if old.idleSince(now) > s.opts.SessionTTL {
+				delete(s.sessions, id)
+				old.cancel(errEnded)
+				s.hub.remove(&old.sub)
+			}
+		}
+	}
+	if len(s.sessions) >= s.opts.MaxSessions {
+		return errTooManySessions
+	}
+	ss.id = rand.Text()
+	s.sessions[ss.id] = ss
+	return nil
+}
+
+var errTooManySessions = errors.New("too many sessions")
+
+// session returns the session with the given id, or nil.
+func (s *Server) session(id string) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+// endSession forgets a session and ends its calls. It reports whether there was one.
+func (s *Server) endSession(id string) bool {
+	s.mu.Lock()
+	ss := s.sessions[id]
+	delete(s.sessions, id)
+	s.mu.Unlock()
+	if ss == nil {
+		return false
+	}
+	ss.end(errEnded)
+	return true
+}

@@ -1,0 +1,322 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A session is what a legacy client expects us to remember: who it said it is, what it can do, which of its requests are
+// being answered, what it was asked, and what it wants to be told.
+type session struct {
+	s *Server
+	// id is what the client names the session by, over HTTP.
+	id  string
+	rev bridge.Revision
+	// caller is what the client said in initialize. It never changes (2025-11-25: basic/lifecycle).
+	caller *pb.CallContext
+	// is is what the handler was when the session began.
+	is *pb.DiscoverResponse
+
+	// ctx ends with the session, not with any request: in the legacy era a lost connection is no cancellation (2025-11-25:
+	// basic/transports, sending messages to the server).
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	calls  sync.WaitGroup
+
+	// there ends when the client says nothing any more, though it may still read.
+	there   context.Context
+	silence context.CancelFunc
+
+	// sub is the session among those that want to know what changes.
+	sub subscriber
+
+	mu      sync.Mutex // guards what is below
+	level   pb.LogLevel
+	running map[string]context.CancelCauseFunc // by the request's id
+	asked   map[string]chan<- jsonrpc.Message  // by our request's id
+	lastAsk int
+	// logs are the streams of the session that a client can come back to, by id, and order has the ids, oldest first.
+	logs    map[string]*eventLog
+	order   []string
+	lastLog int
+	// push carries what belongs to no request. Without it, it is kept in unheard.
+	push    func(msg []byte)
+	plugs   int
+	unheard *pending
+	uris    []string // the resources it subscribed to
+	used    time.Time
+}
+
+// maxLogs bounds how many streams of a session a client can come back to.
+const maxLogs = 64
+
+// initialize answers a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the session that
+// begins, which nobody else knows of yet, and the result to answer with.
+func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session, []byte, error) {
+	asked, ok := rawjson.String(rawjson.Get(msg.Params, "protocolVersion"))
+	if !ok {
+		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.protocolVersion must be a string, such as %q", bridge.LatestLegacy)
+	}
+	// A revision that has no initialize, or that nobody knows, is answered with one that has.
+	rev, ok := bridge.ParseRevision(asked)
+	if !ok || rev.Modern() {
+		rev = bridge.LatestLegacy
+	}
+	caller := &pb.CallContext{
+		ProtocolVersion: rev.String(), ClientInfo: &pb.Implementation{}, ClientCapabilities: &pb.ClientCapabilities{},
+	}
+	for name, to := range map[string]proto.Message{"capabilities": caller.GetClientCapabilities(), "clientInfo": caller.GetClientInfo()} {
+		value := rawjson.Get(msg.Params, name)
+		if !rawjson.IsObject(value) {
+			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s must be an object", name)
+		}
+		if err := mcpjson.Unmarshal(value, to, rev); err != nil {
+			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s: %w", name, err)
+		}
+	}
+	d, err := s.discover(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := initializeResult(d, rev)
+	if err != nil {
+		return nil, nil, err
+	}
+	ss := &session{
+		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
+		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
+		unheard: newPending(),
+	}
+	if d.GetCapabilities().GetLogging() == nil {
+		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
+	}
+	ss.ctx, ss.cancel = context.WithCancelCause(s.ctx)
+	ss.there, ss.silence = context.WithCancel(ss.ctx)
+	ss.sub.tell = ss.tell
+	return ss, result, nil
+}
+
+// initializeResult returns the answer to initialize by a server that is d.
+func initializeResult(d *pb.DiscoverResponse, rev bridge.Revision) ([]byte, error) {
+	out := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
+	caps := shown(d)
+	if caps == nil {
+		caps = &pb.ServerCapabilities{}
+	}
+	out, err := mcpjson.Append(out, caps, rev)
+	if err != nil {
+		return nil, err
+	}
+	if out, err = mcpjson.Append(append(out, `,"serverInfo":`...), info(d), rev); err != nil {
+		return nil, err
+	}
+	if d.Instructions != nil {
+		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())
+	}
+	return append(out, '}'), nil
+}
+
+// end ends the session and every call it made, and waits for them.
+func (ss *session) end(cause error) {
+	ss.cancel(cause)
+	ss.s.hub.remove(&ss.sub)
+	ss.calls.Wait()
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, l := range ss.logs {
+		l.close()
+	}
+}
+
+// touch notes that the client is there.
+func (ss *session) touch() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.used = time.Now()
+}
+
+// idleSince returns how long the client has not been there. With a request or a stream open it is.
+func (ss *session) idleSince(now time.Time) time.Duration {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if len(ss.running) > 0 || ss.push != nil {
+		return 0
+	}
+	return now.Sub(ss.used)
+}
+
+// begin notes that a request is being answered. It is answered under the context, and done is called afterwards.
+func (ss *session) begin(msg *jsonrpc.Message) (ctx context.Context, done func(), err error) {
+	id := string(msg.ID)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.ctx.Err() != nil {
+		return nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED", "the session has ended: send initialize again")
+	}
+	if _, twice := ss.running[id]; twice {
+		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", id)
+		e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
+		return nil, nil, e
+	}
+	ctx, cancel := context.WithCancelCause(ss.ctx)
+	ss.running[id] = cancel
+	ss.calls.Add(1)
+	return ctx, func() {
+		ss.mu.Lock()
+		delete(ss.running, id)
+		ss.used = time.Now()
+		ss.mu.Unlock()
+		cancel(nil)
+		ss.calls.Done()
+	}, nil
+}
+
+// notified takes a notification of the client. What it does not know it ignores (every revision: basic).
+func (ss *session) notified(msg *jsonrpc.Message) {
+	switch msg.Method {
+	case notifyCancelled:
+		id := rawjson.Get(msg.Params, "requestId")
+		ss.mu.Lock()
+		cancel := ss.running[string(id)]
+		ss.mu.Unlock()
+		if cancel != nil {
+			cancel(errCancelled)
+		}
+	case notifyInitialized, notifyProgress, notifyRootsChanged:
+	default:
+		ss.s.log.Debug().Str("method", msg.Method).Msg("ignored a notification")
+	}
+}
+
+// answered takes the client's response to a request of ours. It reports whether anybody waits for it.
+func (ss *session) answered(msg *jsonrpc.Message) bool {
+	// We number our requests, and a client may send a number back as another one writes it.
+	id := string(bytes.Trim(msg.ID, `"`))
+	ss.mu.Lock()
+	waiting := ss.asked[id]
+	delete(ss.asked, id)
+	ss.mu.Unlock()
+	if waiting == nil {
+		return false
+	}
+	waiting <- *msg
+	return true
+}
+
+// ask notes that the client is asked something, and returns the id to ask by and where the answer comes. The caller calls
+// forget when it no longer waits.
+func (ss *session) ask() (id string, answer <-chan jsonrpc.Message) {
+	ch := make(chan jsonrpc.Message, 1)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.lastAsk++
+	id = strconv.Itoa(ss.lastAsk)
+	ss.asked[id] = ch
+	return id, ch
+}
+
+func (ss *session) forget(id string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	delete(ss.asked, id)
+}
+
+// newLog begins a stream that the client can come back to.
+func (ss *session) newLog() *eventLog {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.lastLog++
+	return ss.addLog(strconv.Itoa(ss.lastLog))
+}
+
+// addLog begins a stream with the given id. The caller holds mu.
+func (ss *session) addLog(id string) *eventLog {
+	l := newEventLog(id)
+	ss.logs[id] = l
+	ss.order = append(ss.order, id)
+	if len(ss.order) > maxLogs {
+		// Streams that have ended go first: those still open have somebody to tell.
+		i := max(0, slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() }))
+		delete(ss.logs, ss.order[i])
+		ss.order = slices.Delete(ss.order, i, i+1)
+	}
+	return l
+}
+
+// unrelated is the id of the stream of what belongs to no request: the one that a GET opens.
+const unrelated = "0"
+
+// unrelatedLog returns the stream of what belongs to no request.
+func (ss *session) unrelatedLog() *eventLog {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if l := ss.logs[unrelated]; l != nil {
+		return l
+	}
+	return ss.addLog(unrelated)
+}
+
+// plug says where what belongs to no request goes from now on, and passes on what has waited. What it returns takes that
+// back, unless something else was plugged in since.
+func (ss *session) plug(push func(msg []byte)) (unplug func()) {
+	ss.mu.Lock()
+	ss.plugs++
+	mine := ss.plugs
+	ss.push = push
+	ss.mu.Unlock()
+	ss.listen()
+	for _, c := range ss.unheard.take() {
+		ss.tell(c)
+	}
+	return func() {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		if ss.plugs == mine {
+			ss.push = nil
+		}
+		ss.used = time.Now()
+	}
+}
+
+// listen makes sure that the session is told what changes: the lists, which a legacy client need not ask for, and the
+// resources that it subscribed to.
+func (ss *session) listen() {
+	caps := ss.is.GetCapabilities()
+	yes := proto.Bool(true)
+	ss.mu.Lock()
+	want := honour(&pb.SubscriptionFilter{
+		ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes, ResourceSubscriptions: slices.Clone(ss.uris),
+	}, caps)
+	ss.mu.Unlock()
+	ss.s.hub.add(ss.ctx, &ss.sub, want)
+}
+
+// tell tells the client a change, on exactly one stream, now or when it opens one.
+func (ss *session) tell(change *pb.ListenResponse) {
+	ss.mu.Lock()
+	push := ss.push
+	ss.mu.Unlock()
+	if push == nil {
+		ss.unheard.add(change)
+		return
+	}
+	msg, err := notification(change, ss.rev)
+	if err != nil {
+		ss.s.log.Error().Err(err).Msg("a change cannot be told")
+		return
+	}
+	push(msg)
+}

@@ -1,0 +1,101 @@
+package mcpserver
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+)
+
+// sseParam is the query parameter that names the connection a message is of, in HTTP+SSE.
+const sseParam = "sessionId"
+
+// An eventWriter writes messages to the event stream of HTTP+SSE.
+type eventWriter struct {
+	mu   sync.Mutex
+	w    http.ResponseWriter
+	done bool // w must not be touched any more
+}
+
+func (e *eventWriter) event(name string, data []byte) error {
+	return e.raw(mcphttp.AppendEvent(make([]byte, 0, len(data)+32), "", name, data))
+}
+
+func (e *eventWriter) raw(data []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done {
+		return errGone
+	}
+	return writeStream(e.w, data)
+}
+
+func (e *eventWriter) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.done = true
+}
+
+// serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with the
+// endpoint to send messages to, carries everything the server says, and cannot be come back to.
+func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
+	out := &eventWriter{w: w}
+	defer out.close()
+	c := s.newConn(func(msg []byte) error { return out.event("message", msg) }, false)
+	defer c.close(errGone)
+	id := rand.Text()
+	s.mu.Lock()
+	full := len(s.conns)+len(s.sessions) >= s.opts.MaxSessions
+	if !full {
+		s.conns[id] = c
+	}
+	s.mu.Unlock()
+	if full || s.draining.Err() != nil {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, codeInvalidRequest, errTooManySessions.Error()+": try again later")
+		return
+	}
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, id)
+		s.mu.Unlock()
+	}()
+	streamHeaders(w.Header())
+	endpoint := r.URL.Path + "?" + url.Values{sseParam: {id}}.Encode()
+	if out.event("endpoint", []byte(endpoint)) != nil {
+		return
+	}
+	alive := time.NewTicker(keepaliveEvery)
+	defer alive.Stop()
+	for {
+		select {
+		case <-alive.C:
+			if out.raw([]byte(mcphttp.Comment)) != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		case <-s.draining.Done():
+			c.calls.Wait() // what has been asked is still answered
+			return
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// postSSE takes a message of an HTTP+SSE client. The answer goes to its event stream.
+func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
+	s.mu.Lock()
+	c := s.conns[r.URL.Query().Get(sseParam)]
+	s.mu.Unlock()
+	if c == nil {
+		refuse(w, http.StatusNotFound, codeInvalidRequest, "there is no such session: its event stream has ended; open a new one")
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+	c.receive(body, r.Header)
+}

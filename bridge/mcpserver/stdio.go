@@ -1,0 +1,144 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// ServeStdio answers one client, which writes lines to r and reads lines from w (every revision: basic/transports, stdio).
+// It returns when r ends or ctx does. At the end of r, what has been asked is still answered, and the server drains. Nobody
+// else may write to w.
+func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
+	out := &lineWriter{w: w}
+	c := s.newConn(out.write, true)
+	defer c.close(errClosed)
+	defer context.AfterFunc(ctx, func() { c.cancel(errClosed) })()
+
+	lines := make(chan []byte)
+	failed := make(chan error, 1)
+	go func() { // ends with r; a read of stdin cannot be broken off, so nobody waits for it
+		defer close(lines)
+		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.MaxLine}
+		for {
+			line, err := in.next()
+			if errors.Is(err, errLineTooLong) {
+				c.malformed(&jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "the line is too long: send less, or raise the bridge's limit")})
+				continue
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case lines <- line:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				c.finish(ctx)
+				if err := <-failed; !errors.Is(err, io.EOF) {
+					return err
+				}
+				return nil
+			}
+			c.receive(line, nil)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// finish waits until what the client asked is answered, but not for long: a client that ends its side wants us to end soon
+// (2026-07-28: stdio, shutdown). What waits for the client itself is given up, as it says nothing any more.
+func (c *conn) finish(ctx context.Context) {
+	if ss := c.legacy(); ss != nil {
+		ss.silence()
+	}
+	c.s.Drain()
+	ctx, cancel := context.WithTimeout(ctx, c.s.opts.Linger)
+	defer cancel()
+	answered := make(chan struct{})
+	go func() { // ends with the calls, which end at the latest when the connection is closed
+		c.calls.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	}
+}
+
+// A lineWriter writes messages, a line each.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineWriter) write(msg []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\n'))
+	return err
+}
+
+// A lineReader reads lines, and goes on after one that is too long.
+type lineReader struct {
+	r    *bufio.Reader
+	most int
+}
+
+var errLineTooLong = errors.New("line too long")
+
+// next returns the next line that is not empty. The line is the caller's.
+func (l lineReader) next() ([]byte, error) {
+	for {
+		var line []byte
+		for {
+			part, err := l.r.ReadSlice('\n')
+			if len(line)+len(part) > l.most {
+				return nil, l.skip(err)
+			}
+			line = append(line, part...)
+			if err == nil {
+				break
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				continue
+			}
+			if line = bytes.TrimSpace(line); len(line) > 0 && errors.Is(err, io.EOF) {
+				return line, nil // a last line without an end
+			}
+			return nil, err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// skip reads to the end of a line that is too long.
+func (l lineReader) skip(err error) error {
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = l.r.ReadSlice('\n')
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return errLineTooLong
+}
+
+func rpcError(code int64, message string) *pb.JsonRpcError {
+	return &pb.JsonRpcError{Code: code, Message: &message}
+}

@@ -1,0 +1,396 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A hub makes one Listen call for all clients that want to know what changes, as long as there are any. Its subscribers are
+// entries of a table: one that waits costs no goroutine.
+type hub struct {
+	s *Server
+
+	mu     sync.Mutex
+	subs   map[*subscriber]struct{}
+	latest *listening // nil when nothing is listened to
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// A subscriber is a client that wants to know what changes.
+type subscriber struct {
+	// want is what it wants to know. The hub's lock guards it once the subscriber is added.
+	want *pb.SubscriptionFilter
+	// tell takes a change that it wants to know. It must not block for long.
+	tell func(*pb.ListenResponse)
+}
+
+// A listening is the hub's Listen call with one filter.
+type listening struct {
+	filter *pb.SubscriptionFilter
+	cancel context.CancelFunc
+	// ready is closed when the handler has acknowledged, or has failed for the first time.
+	ready chan struct{}
+	once  sync.Once
+	// older is the listening to end when this one is ready, so that nothing is missed in between.
+	older *listening
+}
+
+const (
+	relistenMin = 100 * time.Millisecond
+	relistenMax = 10 * time.Second
+	// readyWithin bounds how long a subscriber waits for the handler to acknowledge.
+	readyWithin = 5 * time.Second
+)
+
+func newHub(s *Server) *hub { return &hub{s: s, subs: map[*subscriber]struct{}{}} }
+
+// add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows.
+func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) {
+	h.mu.Lock()
+	sub.want = want
+	h.subs[sub] = struct{}{}
+	l := h.update()
+	h.mu.Unlock()
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	select {
+	case <-l.ready:
+	case <-ctx.Done():
+	}
+}
+
+// remove ends a subscription.
+func (h *hub) remove(sub *subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.subs[sub]; !ok {
+		return
+	}
+	delete(h.subs, sub)
+	h.update()
+}
+
+// close ends the hub and waits for what it started.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	clear(h.subs)
+	h.update()
+	h.mu.Unlock()
+	h.wg.Wait()
+}
+
+// update begins to listen to what the subscribers want, if that is not what is listened to, and returns how it is listened
+// to. The caller holds mu.
+func (h *hub) update() *listening {
+	filter := h.union()
+	if empty(filter) || h.closed {
+		if h.latest != nil {
+			h.latest.stop()
+			h.latest = nil
+		}
+		return nil
+	}
+	if h.latest != nil && proto.Equal(h.latest.filter, filter) {
+		return h.latest
+	}
+	ctx, cancel := context.WithCancel(h.s.ctx)
+	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest}
+	h.latest = l
+	h.wg.Go(func() { h.run(ctx, l) })
+	return l
+}
+
+// stop ends a listening and those it was to replace.
+func (l *listening) stop() {
+	for ; l != nil; l = l.older {
+		l.cancel()
+	}
+}
+
+func (h *hub) union() *pb.SubscriptionFilter {
+	f := &pb.SubscriptionFilter{}
+	uris := map[string]struct{}{}
+	for sub := range h.subs {
+		f.ToolsListChanged = either(f.ToolsListChanged, sub.want.ToolsListChanged)
+		f.PromptsListChanged = either(f.PromptsListChanged, sub.want.PromptsListChanged)
+		f.ResourcesListChanged = either(f.ResourcesListChanged, sub.want.ResourcesListChanged)
+		for _, uri := range sub.want.GetResourceSubscriptions() {
+			uris[uri] = struct{}{}
+		}
+	}
+	f.ResourceSubscriptions = slices.Sorted(maps.Keys(uris))
+	return f
+}
+
+// either returns whether a or b is set to true, and nothing if neither is.
+func either(a, b *bool) *bool {
+	if a != nil && *a {
+		return a
+	}
+	if b != nil && *b {
+		return b
+	}
+	return nil
+}
+
+func empty(f *pb.SubscriptionFilter) bool {
+	return !f.GetToolsListChanged() && !f.GetPromptsListChanged() && !f.GetResourcesListChanged() && len(f.GetResourceSubscriptions()) == 0
+}
+
+// run listens until ctx ends, again and again: a backend that restarts ends its Listen. What changed while nobody listened
+// is not known, so afterwards everything is told to have changed.
+func (h *hub) run(ctx context.Context, l *listening) {
+	defer l.cancel()
+	call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+		Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()}, Notifications: l.filter,
+	}}
+	pause := relistenMin
+	for gap := false; ; gap = true {
+		_, err := h.s.handler.Handle(ctx, call, func(e bridge.Event) error {
+			if e.Change.GetAcknowledged() == nil {
+				h.dispatch(e.Change)
+				return nil
+			}
+			pause = relistenMin
+			h.acknowledged(l)
+			if gap {
+				h.dispatchAll(l.filter)
+			}
+			return nil
+		})
+		h.acknowledged(l) // whoever waits has waited long enough
+		if ctx.Err() != nil {
+			return
+		}
+		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
+		if e := (*bridge.Error)(nil); errors.As(err, &e) && e.Code == codes.Unimplemented {
+			h.s.log.Warn().Msg("the backend says that it tells changes, and has no Listen: clients will not learn of changes")
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, relistenMax)
+	}
+}
+
+// acknowledged notes that the handler knows what l listens to.
+func (h *hub) acknowledged(l *listening) {
+	l.once.Do(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		close(l.ready)
+		if l.older != nil {
+			l.older.stop()
+			l.older = nil
+		}
+	})
+}
+
+// dispatch tells a change to those who want to know.
+func (h *hub) dispatch(change *pb.ListenResponse) {
+	h.mu.Lock()
+	var subs []*subscriber
+	for sub := range h.subs {
+		if wants(sub.want, change) {
+			subs = append(subs, sub)
+		}
+	}
+	h.mu.Unlock()
+	for _, sub := range subs {
+		sub.tell(change)
+	}
+}
+
+// dispatchAll tells that everything has changed that is listened to.
+func (h *hub) dispatchAll(f *pb.SubscriptionFilter) {
+	for _, c := range changesOf(f) {
+		h.dispatch(c)
+	}
+}
+
+// changesOf returns every change that f names.
+func changesOf(f *pb.SubscriptionFilter) []*pb.ListenResponse {
+	var all []*pb.ListenResponse
+	if f.GetToolsListChanged() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+	}
+	if f.GetPromptsListChanged() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
+	}
+	if f.GetResourcesListChanged() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}})
+	}
+	for _, uri := range f.GetResourceSubscriptions() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
+	}
+	return all
+}
+
+// wants reports whether f names the change. A resource may be a part of one that is named, which only the backend knows, so
+// that any URI below a named one counts (every revision: server/resources, subscriptions).
+func wants(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool {
+	switch e := change.GetEvent().(type) {
+	case *pb.ListenResponse_ToolsListChanged:
+		return f.GetToolsListChanged()
+	case *pb.ListenResponse_PromptsListChanged:
+		return f.GetPromptsListChanged()
+	case *pb.ListenResponse_ResourcesListChanged:
+		return f.GetResourcesListChanged()
+	case *pb.ListenResponse_ResourceUpdated:
+		return slices.ContainsFunc(f.GetResourceSubscriptions(), func(uri string) bool { return below(e.ResourceUpdated.GetUri(), uri) })
+	}
+	return false
+}
+
+// below reports whether uri is root or a part of it.
+func below(uri, root string) bool {
+	if len(uri) < len(root) || uri[:len(root)] != root {
+		return false
+	}
+	if len(uri) == len(root) || root != "" && root[len(root)-1] == '/' {
+		return true
+	}
+	switch uri[len(root)] {
+	case '/', '#', '?':
+		return true
+	}
+	return false
+}
+
+// notification returns the notification that tells a change.
+func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjson.Member) ([]byte, error) {
+	var method string
+	var params proto.Message
+	switch e := change.GetEvent().(type) {
+	case *pb.ListenResponse_ToolsListChanged:
+		method, params = notifyToolsList, e.ToolsListChanged
+	case *pb.ListenResponse_PromptsListChanged:
+		method, params = notifyPromptsList, e.PromptsListChanged
+	case *pb.ListenResponse_ResourcesListChanged:
+		method, params = notifyResourcesList, e.ResourcesListChanged
+	case *pb.ListenResponse_ResourceUpdated:
+		method, params = notifyUpdated, e.ResourceUpdated
+	case *pb.ListenResponse_Acknowledged:
+		method, params = notifyAcknowledged, e.Acknowledged
+	}
+	data, err := mcpjson.Append(nil, params, rev, meta...)
+	if err != nil {
+		return nil, bridge.Errorf(codes.Internal, "%s: %w", method, err)
+	}
+	return jsonrpc.AppendNotification(nil, method, data), nil
+}
+
+// pending are changes that a client has not been told yet. The same change twice is the same as once.
+type pending struct {
+	mu      sync.Mutex
+	changes []*pb.ListenResponse
+	ready   chan struct{} // holds a token while there are changes
+}
+
+// maxPending bounds how many different changes are kept. Only parts of resources can come to as many.
+const maxPending = 1024
+
+func newPending() *pending { return &pending{ready: make(chan struct{}, 1)} }
+
+func (p *pending) add(change *pb.ListenResponse) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.changes) >= maxPending || slices.ContainsFunc(p.changes, func(c *pb.ListenResponse) bool { return proto.Equal(c, change) }) {
+		return
+	}
+	p.changes = append(p.changes, change)
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pending) take() []*pb.ListenResponse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changes := p.changes
+	p.changes = nil
+	return changes
+}
+
+// listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
+// basic/patterns/subscriptions).
+func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *pb.DiscoverResponse) {
+	id := mcpjson.Member{Name: metaSubscriptionID, Value: x.id}
+	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
+	changes := newPending()
+	sub := &subscriber{tell: changes.add}
+	s.hub.add(ctx, sub, honoured)
+	defer s.hub.remove(sub)
+	tell := func(change *pb.ListenResponse) error {
+		msg, err := notification(change, x.rev, id)
+		if err != nil {
+			return err
+		}
+		return x.out.send(msg)
+	}
+	err := tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: honoured},
+	}})
+	for err == nil {
+		select {
+		case <-changes.ready:
+			for _, c := range changes.take() {
+				if err = tell(c); err != nil {
+					break
+				}
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.draining.Done():
+			// The graceful end is a result (T-1 of the protocol digest has why it is not notifications/cancelled).
+			result, encodeErr := mcpjson.Append(nil, &pb.ListenResult{}, x.rev, id, s.serverInfo(d))
+			if encodeErr == nil {
+				x.finishRaw(result)
+				return
+			}
+			err = encodeErr
+		}
+	}
+	s.log.Debug().Err(err).Msg("a subscription ended")
+	x.out.finish(http.StatusOK, nil)
+}
+
+// honour returns what of want a server with such capabilities tells. The rest is left out of the acknowledgement.
+func honour(want *pb.SubscriptionFilter, c *pb.ServerCapabilities) *pb.SubscriptionFilter {
+	out := &pb.SubscriptionFilter{}
+	if want.GetToolsListChanged() && c.GetTools().GetListChanged() {
+		out.ToolsListChanged = want.ToolsListChanged
+	}
+	if want.GetPromptsListChanged() && c.GetPrompts().GetListChanged() {
+		out.PromptsListChanged = want.PromptsListChanged
+	}
+	if want.GetResourcesListChanged() && c.GetResources().GetListChanged() {
+		out.ResourcesListChanged = want.ResourcesListChanged
+	}
+	if c.GetResources().GetSubscribe() {
+		out.ResourceSubscriptions = want.GetResourceSubscriptions()
+	}
+	return out
+}
