@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 	for name, value := range rawjson.Members(data) {
 		f := p.members[string(name)]
 		if f == nil {
-			if string(name) == tag {
+			if string(name) == tag || slices.Contains(p.hop, string(name)) {
 				continue
 			}
 			if p.resultType != "" && string(name) == "resultType" && d.rev.HasResultType() {

@@ -178,6 +178,13 @@ var laterMembers = map[protoreflect.FullName]string{
 	"mcpbridge.v1.DiscoverResponse.supported_versions": "2026-07-28",
 }
 
+// hopMembers are the members that belong to a hop and not to what is passed on: a token, or a side of `initialize`. Whoever
+// speaks to the peer reads and writes them.
+var hopMembers = map[protoreflect.FullName][]string{
+	"mcpbridge.v1.Progress":         {"progressToken"},
+	"mcpbridge.v1.DiscoverResponse": {"protocolVersion", "serverInfo"},
+}
+
 func downElicitRequest(r *pb.ElicitRequest, rev bridge.Revision) (*pb.ElicitRequest, error) {
 	if !rev.HasElicitation() {
 		return nil, unsaid("a question to the user", rev)

@@ -287,10 +287,9 @@ func (e *encoder) extra(text []byte, p *plan, tag string) error {
 		return fmt.Errorf("unknown members are not strict JSON: %w", err)
 	}
 	for name, value := range rawjson.Members(text) {
-		if p.members[string(name)] != nil || string(name) == tag || string(name) == "resultType" || string(name) == "_meta" {
-			continue
+		if !p.owns(string(name)) && string(name) != tag {
+			e.member(string(name), value)
 		}
-		e.member(string(name), value)
 	}
 	return nil
 }

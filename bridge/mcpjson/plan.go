@@ -3,6 +3,7 @@ package mcpjson
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,8 +29,15 @@ type plan struct {
 	resultType string
 	// union is not nil if the message is one.
 	union *union
+	// hop are the members that are neither read nor written here.
+	hop []string
 	// down says a message in the words of a revision.
 	down downFunc
+}
+
+// owns reports whether a member is not one of those without a field, in any revision.
+func (p *plan) owns(name string) bool {
+	return p.members[name] != nil || name == "_meta" || name == "resultType" || slices.Contains(p.hop, name)
 }
 
 // A field is how one field is read and written.
@@ -135,7 +143,7 @@ func newPlan(md protoreflect.MessageDescriptor, all map[protoreflect.MessageDesc
 		return p
 	}
 	opts, _ := proto.GetExtension(md.Options(), pb.E_JsonMessage).(*pb.JsonMessage)
-	p := &plan{members: map[string]*field{}, resultType: opts.GetResultType(), down: downs[md.FullName()]}
+	p := &plan{members: map[string]*field{}, resultType: opts.GetResultType(), hop: hopMembers[md.FullName()], down: downs[md.FullName()]}
 	all[md] = p // before the messages inside: some of them hold the one they are in
 	if opts.GetTag() != "" || opts.GetUntagged() {
 		p.union = newUnion(md, opts, all)

@@ -1,0 +1,105 @@
+package mcpjson
+
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// full fills every field of a message that has a member, and returns it. Lists get two elements.
+func full(m proto.Message) proto.Message {
+	fill(m.ProtoReflect(), 0)
+	return m
+}
+
+func fill(m protoreflect.Message, depth int) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		opts := optionsOf(fd)
+		if opts.GetInternal() {
+			continue
+		}
+		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() && m.WhichOneof(o) != nil {
+			continue // the first alternative of each
+		}
+		if depth > 6 && fd.Message() != nil && fd.IsList() {
+			continue
+		}
+		switch {
+		case fd.IsMap():
+			to := m.Mutable(fd).Map()
+			for _, k := range []string{"a", "b"} {
+				v := to.NewValue()
+				if fd.MapValue().Message() != nil {
+					fill(v.Message(), depth+1)
+				} else {
+					v = some(fd.MapValue())
+				}
+				to.Set(protoreflect.ValueOfString(k).MapKey(), v)
+			}
+		case fd.IsList():
+			to := m.Mutable(fd).List()
+			for range 2 {
+				v := to.NewElement()
+				if fd.Message() != nil {
+					fill(v.Message(), depth+1)
+				} else {
+					v = some(fd)
+				}
+				to.Append(v)
+			}
+		case fd.Message() != nil:
+			fill(m.Mutable(fd).Message(), depth+1)
+		default:
+			m.Set(fd, some(fd))
+		}
+	}
+}
+
+// some returns a value that any field of the kind can have.
+func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
+	opts := optionsOf(fd)
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		switch fd.JSONName() {
+		case "src", "uri", "url", "websiteUrl":
+			return protoreflect.ValueOfString("https://example.com/x")
+		case "uriTemplate":
+			return protoreflect.ValueOfString("file:///{path}")
+		case "mimeType":
+			return protoreflect.ValueOfString("text/plain")
+		case "lastModified":
+			return protoreflect.ValueOfString("2025-01-12T15:00:58Z")
+		case "theme":
+			return protoreflect.ValueOfString("dark")
+		case "includeContext":
+			return protoreflect.ValueOfString("none")
+		case "taskSupport":
+			return protoreflect.ValueOfString("optional")
+		case "mode":
+			return protoreflect.ValueOfString("auto")
+		}
+		return protoreflect.ValueOfString("some \"text\"\n\u00e9\U0001F600")
+	case protoreflect.BytesKind:
+		switch {
+		case opts.GetExtra():
+			return protoreflect.ValueOfBytes([]byte("{\"x-unknown\":\n{\"n\":9007199254740993}}"))
+		case opts.GetFallback() != "" && opts.GetFallback() != "null":
+			return protoreflect.ValueOfBytes([]byte(`{"type":"object","properties":{"x":{"type":"string"}}}`))
+		case fd.JSONName() == "outputSchema":
+			return protoreflect.ValueOfBytes([]byte(`{"type":"object","properties":{"x":{"type":"string"}}}`))
+		case opts.GetRaw():
+			return protoreflect.ValueOfBytes([]byte("{\"x\":{\"n\":\r\n1.50}}"))
+		}
+		return protoreflect.ValueOfBytes([]byte("some bytes"))
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOfInt64(1 << 60)
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(0.25)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(fd.Enum().Values().Get(1).Number())
+	}
+	panic("no value for " + string(fd.FullName()))
+}
