@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+)
+
+// version is set by the build: -ldflags "-X main.version=1.2.3".
+var version = "0.1.0-dev"
+
+// A Program is one run of the command. Everything that it takes from its surroundings is a field, so that a test can run
+// it in its own process.
+type Program struct {
+	// Args are the arguments, without the program's name.
+	Args []string
+	// Stdin, Stdout and Stderr are the standard streams. Only what was asked for goes to Stdout.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Environ is the environment, as os.Environ has it.
+	Environ []string
+	// Now ends when there is no time left to drain. Nil stands for never.
+	Now context.Context //nolint:containedctx // it is an input of the program, as a signal is, and not of one call
+	// Started is called when the App of `run` serves. It may be nil.
+	Started func(*App)
+}
+
+// Run runs the command and returns its exit code. When ctx ends, it drains.
+func (p *Program) Run(ctx context.Context) int {
+	if p.Now == nil {
+		p.Now = context.Background()
+	}
+	root, logging := p.command()
+	root.SetArgs(p.Args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	pr := asProblem(err)
+	if !slices.Contains(logFormats, logging.Format) {
+		logging.Format = "auto" // which is perhaps what the problem is about
+	}
+	log, asJSON := newLog(p.Stderr, logging.LogConfig)
+	pr.tell(p.Stderr, log, asJSON && (logging.started || logging.Format == "json"))
+	return pr.Exit
+}
+
+// A logging is how errors are told: as the log is, once there is one. Before, whoever typed the command reads them.
+type logging struct {
+	LogConfig
+
+	started bool
+}
+
+// command returns the tree of commands.
+func (p *Program) command() (*cobra.Command, *logging) {
+	root := &cobra.Command{
+		Use:   "mcpbridge",
+		Short: "Serve tools written in any language to every MCP client",
+		Long: "mcpbridge serves tools that are written in any language to every client of the Model Context Protocol,\n" +
+			"old or new, over HTTP or stdio. The tools run in a process of their own and speak one gRPC contract.",
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("", didYouMean(args[0], []string{"run", "version", "help"}), "there is no command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.SetFlagErrorFunc(flagError)
+	l := &logging{}
+	flags := root.PersistentFlags()
+	flags.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: trace, debug, info, warn, error")
+	flags.StringVar(&l.Format, "log-format", "auto", "log as text or json; auto is text on a terminal and json elsewhere")
+	root.AddCommand(p.runCommand(l), p.versionCommand())
+	return root, l
+}
+
+// flagError returns a problem of what the flags package says.
+func flagError(c *cobra.Command, err error) error {
+	fix := fmt.Sprintf("`%s --help` lists the flags", c.CommandPath())
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+		name := "--" + unknown.GetSpecifiedName()
+		if guess := didYouMean(name, known); strings.HasPrefix(guess, "did you mean") {
+			fix = guess
+		}
+		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
+			fix = "flags of the backend's command go after --: mcpbridge run -- python3 tools.py --its-flag"
+		}
+	}
+	return &problem{Exit: exitConfig, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
+}
+
+func (p *Program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and the revisions of MCP that it speaks",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			commit := ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						commit = " " + s.Value[:min(12, len(s.Value))]
+					}
+				}
+			}
+			revisions := bridge.Revisions()
+			_, err := fmt.Fprintf(c.OutOrStdout(), "mcpbridge %s%s (%s %s/%s), MCP %s to %s, contract mcpbridge.v1\n", version, commit,
+				runtime.Version(), runtime.GOOS, runtime.GOARCH, revisions[0], revisions[len(revisions)-1])
+			return err
+		},
+	}
+}
+
+// A runFlags is what the flags of `run` say.
+type runFlags struct {
+	config                    string
+	http, path, dir           string
+	stdio, insecure           bool
+	origins, hosts            []string
+	passEnv, env              []string
+	startTimeout, drainPeriod time.Duration
+}
+
+const runLong = `Serve one backend to MCP clients, over stdio or HTTP.
+
+The backend is a command to launch, after --; or the address of one that runs already, as
+unix:///path/to.sock, tcp:host:port or dns:host:port; or what the configuration file says.
+Without any of these, ./mcpbridge.yaml is read.
+
+Without --http and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
+when an MCP client starts mcpbridge, and HTTP on 127.0.0.1:8080 otherwise.
+
+Exit codes: 0 all is well, 1 unexpected error, 6 wrong flags or configuration, 7 the backend
+did not start, 130 interrupted twice.`
+
+const runExamples = `  mcpbridge run -- python3 tools.py
+  mcpbridge run --http 127.0.0.1:9000 -- ./my-tools --verbose
+  mcpbridge run --stdio unix:///run/tools.sock
+  mcpbridge run -c mcpbridge.yaml`
+
+func (p *Program) runCommand(l *logging) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:     "run [flags] [ADDRESS | -- COMMAND [ARG]...]",
+		Short:   "Serve a backend to MCP clients",
+		Long:    runLong,
+		Example: runExamples,
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := f.load(c, args, p.Environ)
+			if err != nil {
+				return err
+			}
+			l.LogConfig, l.started = cfg.Log, true
+			return p.serve(c.Context(), cfg)
+		},
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.config, "config", "c", "", "read `FILE` first; flags win over it")
+	flags.StringVar(&f.http, "http", "", "serve HTTP on `ADDR`, such as 127.0.0.1:8080")
+	flags.BoolVar(&f.stdio, "stdio", false, "serve stdin and stdout")
+	flags.StringVar(&f.path, "path", "/mcp", "serve HTTP at this `PATH`")
+	flags.StringArrayVar(&f.origins, "allow-origin", nil, "let pages of this web `ORIGIN` call (repeatable)")
+	flags.StringArrayVar(&f.hosts, "allow-host", nil, "let clients use this `HOST` name (repeatable)")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow an --http address that other machines reach")
+	flags.StringArrayVar(&f.env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
+	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
+	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
+	flags.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.DurationVar(&f.drainPeriod, "drain", 30*time.Second, "how long calls may go on after the first signal")
+	return c
+}
+
+// load returns the configuration that the file, the environment, the flags and the arguments make together.
+func (f *runFlags) load(c *cobra.Command, args []string, environ []string) (*loaded, error) {
+	flags := c.Flags()
+	if f.stdio && flags.Changed("http") {
+		return nil, usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
+			"stdio and HTTP cannot both be served by one process yet")
+	}
+	backend, where, err := backendOf(args, c.ArgsLenAtDash())
+	if err != nil {
+		return nil, err
+	}
+	name := f.config
+	if name == "" && backend == nil {
+		if _, err := os.Stat(defaultFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			name = defaultFile
+		}
+	}
+	values, names := f.values(flags)
+	if backend != nil {
+		values["backends"] = []any{backend}
+		names["backends"] = where
+		names["backends.0.dial"] = where
+	}
+	l, err := load(name, environ, values, names)
+	if err != nil {
+		return nil, err
+	}
+	if flags.Changed("http") {
+		l.Serve.Stdio = "false"
+	}
+	if f.stdio {
+		l.Serve.HTTP.Addr = ""
+	}
+	if err := f.adjustLaunch(flags, l); err != nil {
+		return nil, err
+	}
+	if err := l.validate(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// values returns the flags that were given, as settings, and which flag each setting comes from.
+func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]string) {
+	values, names := map[string]any{}, map[string]string{}
+	set := func(flag, key string, value any) {
+		if flags.Changed(flag) {
+			values[key], names[key] = value, "--"+flag
+		}
+	}
+	set("http", "serve.http.addr", f.http)
+	set("stdio", "serve.stdio", strconv.FormatBool(f.stdio))
+	set("path", "serve.http.path", f.path)
+	set("allow-origin", "serve.http.allowedOrigins", f.origins)
+	set("allow-host", "serve.http.allowedHosts", f.hosts)
+	set("insecure", "serve.http.insecure", f.insecure)
+	set("drain", "serve.drain", f.drainPeriod)
+	for _, name := range []string{"log-level", "log-format"} {
+		if flag := flags.Lookup(name); flag != nil {
+			set(name, strings.ReplaceAll(name, "-", "."), flag.Value.String())
+		}
+	}
+	return values, names
+}
+
+// adjustLaunch applies the flags that say how to launch the backend to the one that there is.
+func (f *runFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded) error {
+	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout"} {
+		if !flags.Changed(flag) {
+			continue
+		}
+		if len(l.Backends) != 1 {
+			return usage("--"+flag, "set it in the file, for each backend", "--%s does not say for which backend it is", flag)
+		}
+		if l.Backends[0].Launch == nil {
+			return usage("--"+flag, "leave it out", "--%s is for a backend that mcpbridge launches, and this one is dialled", flag)
+		}
+	}
+	if len(l.Backends) != 1 || l.Backends[0].Launch == nil {
+		return nil
+	}
+	launch := l.Backends[0].Launch
+	for _, e := range f.env {
+		name, value, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return usage("--env "+e, "write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
+				"%q does not set a variable", e)
+		}
+		if launch.Env == nil {
+			launch.Env = map[string]string{}
+		}
+		launch.Env[name] = value
+	}
+	launch.PassEnv = append(launch.PassEnv, f.passEnv...)
+	if flags.Changed("dir") {
+		launch.Dir = f.dir
+	}
+	if flags.Changed("start-timeout") {
+		launch.StartTimeout = f.startTimeout
+		l.flags["backends.0.launch.startTimeout"] = "--start-timeout"
+	}
+	return nil
+}
+
+// backendOf returns the backend that the arguments of `run` say, as the configuration would, and where they say it. It is
+// nil if they say none. Dash is how many of them come before --, or -1.
+func backendOf(args []string, dash int) (map[string]any, string, error) {
+	const addressFix = "write the command after --, or an address: unix:///path/to.sock, tcp:host:port, dns:host:port"
+	switch {
+	case dash == 0 && len(args) == 0:
+		return nil, "", usage("--", "write mcpbridge run -- python3 tools.py", "there is no command after --")
+	case dash == 0:
+		return map[string]any{"name": commandName(args), "launch": map[string]any{"command": args}}, "the command after --", nil
+	case dash > 0:
+		return nil, "", usage(strings.Join(args, " "), "keep the address before -- or the command after it",
+			"both an address and a command are given")
+	case len(args) == 0:
+		return nil, "", nil
+	case strings.Contains(args[0], ":") && len(args) == 1:
+		if err := validateDial(args[0], "the argument of run"); err != nil {
+			return nil, "", err
+		}
+		return map[string]any{"name": "backend", "dial": args[0]}, "the argument of run", nil
+	case strings.Contains(args[0], ":"):
+		return nil, "", usage(strings.Join(args, " "), addressFix, "one address can be given, and %q comes after it", args[1])
+	}
+	if ext := filepath.Ext(args[0]); len(args) == 1 && (ext == ".yaml" || ext == ".yml") {
+		return nil, "", usage(args[0], "write mcpbridge run -c "+args[0], "a configuration file is given with -c")
+	}
+	return nil, "", usage(strings.Join(args, " "), "write mcpbridge run -- "+strings.Join(args, " "),
+		"a command to launch goes after --")
+}
+
+// commandName returns a name for the backend that a command is: that of its script or program.
+func commandName(command []string) string {
+	name := filepath.Base(command[0])
+	for _, a := range command[1:] {
+		if strings.HasPrefix(a, "-") {
+			continue
+		}
+		if ext := filepath.Ext(a); ext != "" && len(ext) < len(a) {
+			name = filepath.Base(a)
+		}
+		break
+	}
+	return strings.TrimSuffix(name, filepath.Ext(name))
+}

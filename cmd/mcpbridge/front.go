@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+)
+
+// A front is how clients reach the App. Its methods are called in this order, refuse perhaps not at all.
+type front interface {
+	// serve serves clients until end is called, they are gone for good, or something breaks.
+	serve() error
+	// refuse takes no new clients and ends streams that only wait for changes. Calls that run go on.
+	refuse()
+	// end ends what is left, and returns when it has ended.
+	end()
+}
+
+// newFront returns the front that the configuration asks for. When now ends, it lingers for nothing.
+func (a *App) newFront(now context.Context) front {
+	ctx, cancel := context.WithCancel(now)
+	if a.ln == nil {
+		return &stdioFront{ctx: ctx, cancel: cancel, mcp: a.mcp, in: a.stdin, out: a.stdout}
+	}
+	f := &httpFront{now: now, cancel: cancel, mcp: a.mcp, calls: a.calls, ln: a.ln}
+	mux := http.NewServeMux()
+	mux.Handle(a.cfg.Serve.HTTP.Path, http.HandlerFunc(f.admit))
+	f.srv = &http.Server{
+		Handler: mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    log.New(debugLog{a.log}, "", 0),
+	}
+	return f
+}
+
+// A stdioFront serves the one client at the other end of stdin and stdout.
+type stdioFront struct {
+	ctx    context.Context //nolint:containedctx // it is the life of the front, between serve and end
+	cancel context.CancelFunc
+	mcp    *mcpserver.Server
+	in     io.Reader
+	out    io.Writer
+}
+
+func (f *stdioFront) serve() error {
+	err := f.mcp.ServeStdio(f.ctx, f.in, f.out)
+	if f.ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil //nolint:nilerr // it was told to end, or the client has closed stdin: neither is an error
+	}
+	return err
+}
+
+func (f *stdioFront) refuse() { f.mcp.Drain() }
+
+func (f *stdioFront) end() {
+	f.cancel()
+	f.mcp.Close()
+}
+
+// An httpFront serves clients over HTTP.
+type httpFront struct {
+	now    context.Context //nolint:containedctx // it bounds end, which has no context of its own
+	cancel context.CancelFunc
+	mcp    *mcpserver.Server
+	calls  *calls
+	ln     net.Listener
+	srv    *http.Server
+	// refusing says that connections are not to be used again.
+	refusing atomic.Bool
+}
+
+func (f *httpFront) serve() error {
+	err := f.srv.Serve(f.ln)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// admit serves a request. The listener stays open while the front refuses, because a client that is asked something answers
+// with a request, which may need a new connection; the server and the calls know what is new.
+func (f *httpFront) admit(w http.ResponseWriter, r *http.Request) {
+	if f.refusing.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	if r.Method == http.MethodPost {
+		// A call of a legacy client is also under way while its user thinks about a question, and nothing handles it.
+		f.calls.begin()
+		defer f.calls.end()
+	}
+	f.mcp.ServeHTTP(w, r)
+}
+
+func (f *httpFront) refuse() {
+	f.refusing.Store(true)
+	f.mcp.Drain()
+}
+
+// end ends sessions and streams, lets answers that are complete be written, and closes what is left.
+func (f *httpFront) end() {
+	f.refuse()
+	f.ln.Close() // it may be closed already
+	f.srv.SetKeepAlivesEnabled(false)
+	f.mcp.Close()
+	ctx, cancel := context.WithTimeout(f.now, finishTime)
+	defer cancel()
+	if err := f.srv.Shutdown(ctx); err != nil {
+		f.srv.Close() // it only repeats why the listener cannot be closed again
+	}
+	f.cancel()
+}
+
+// A debugLog takes what net/http says of connections that went wrong: the fault of a client, and nothing to do about it.
+type debugLog struct{ log zerolog.Logger }
+
+func (d debugLog) Write(line []byte) (int, error) {
+	d.log.Debug().Msg(string(bytes.TrimSpace(line)))
+	return len(line), nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// checkCommand refuses a command that cannot be started, and says where it was looked for: a program that a desktop
+// application starts has a shorter PATH than a shell.
+func checkCommand(l *LaunchConfig, where string) error {
+	fail := func(why, fix, format string, args ...any) error {
+		return &problem{
+			Exit: exitPlugin, Code: "command", What: fmt.Sprintf(format, args...), Where: where, Why: why, Fix: fix,
+		}
+	}
+	if l.Dir != "" {
+		if info, err := os.Stat(l.Dir); err != nil || !info.IsDir() {
+			return fail("", "give a directory that exists", "the backend cannot start in %s: there is no such directory", l.Dir)
+		}
+	}
+	name := l.Command[0]
+	if !strings.ContainsRune(name, filepath.Separator) {
+		_, err := exec.LookPath(name)
+		if err == nil {
+			return nil
+		}
+		return fail("PATH is "+os.Getenv("PATH"), notFoundFix(name), "command %q is not found", name)
+	}
+	file := name
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(l.Dir, file)
+	}
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		dir, _ := filepath.Abs(l.Dir) // it is only told
+		return fail("it was looked for in "+dir, "check the path; --dir says where the backend is started", "command %q is not found", name)
+	case err != nil:
+		return fail(err.Error(), "check the path", "command %q cannot be used", name)
+	case info.IsDir():
+		return fail("", "name the program in it", "command %q is a directory", name)
+	case info.Mode()&0o111 == 0:
+		return fail("the file's mode is "+info.Mode().String(),
+			"run `chmod +x "+name+"`, or name its interpreter: -- python3 "+name, "command %q cannot be executed", name)
+	}
+	return nil
+}
+
+// notFoundFix says what to do about a program that is not in PATH.
+func notFoundFix(name string) string {
+	if name == "python" {
+		if _, err := exec.LookPath("python3"); err == nil {
+			return "write python3"
+		}
+	}
+	if _, err := os.Stat(name); err == nil {
+		if filepath.Ext(name) == ".py" {
+			return "write python3 " + name
+		}
+		return "write ./" + name
+	}
+	return "install it, or write its whole path"
+}
+
+// startProblem says why the backend did not start.
+func (a *App) startProblem(err error) error {
+	b := a.cfg.Backends[0]
+	p := &problem{
+		Exit: exitPlugin, Code: "plugin_start", Where: a.cfg.where("backends.0"), Why: errText(err), Cause: err,
+		What: fmt.Sprintf("backend %q did not start: %s", b.Name, a.backendText()),
+		Fix:  "run the command by itself to see what it says",
+	}
+	if b.Launch == nil {
+		p.What = fmt.Sprintf("backend %q does not answer at %s", b.Name, b.Dial)
+		p.Fix = "start the backend, or correct its address"
+	} else if strings.Contains(p.Why, "ModuleNotFoundError") {
+		p.Fix = "install the module for the interpreter that runs the command"
+		venv := filepath.Join(".venv", "bin", "python")
+		if _, err := os.Stat(filepath.Join(b.Launch.Dir, venv)); err == nil {
+			p.Fix = "use the interpreter of the virtual environment here: -- " + venv + " " + strings.Join(b.Launch.Command[1:], " ")
+		}
+	}
+	return p
+}

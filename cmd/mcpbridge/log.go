@@ -1,0 +1,43 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/term"
+)
+
+// logFormats are the forms a log can have. Auto is text on a terminal and JSON elsewhere.
+var logFormats = []string{"auto", "text", "json"}
+
+// newLog returns a logger to w, and whether it writes JSON.
+func newLog(w io.Writer, c LogConfig) (zerolog.Logger, bool) {
+	level, err := zerolog.ParseLevel(strings.ToLower(c.Level))
+	if err != nil {
+		level = zerolog.InfoLevel // validate has refused it
+	}
+	asJSON := c.Format == "json" || c.Format != "text" && !isTerminal(w)
+	if !asJSON {
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !isTerminal(w) || os.Getenv("NO_COLOR") != ""}
+	}
+	return zerolog.New(w).Level(level).With().Timestamp().Logger(), asJSON
+}
+
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// isClientInput reports whether an MCP client seems to be at the other end of stdin: a pipe, a socket or a file. A
+// terminal is a person, and /dev/null is a service manager or a container runtime.
+func isClientInput(stdin io.Reader) bool {
+	f, ok := stdin.(*os.File)
+	if !ok {
+		return stdin != nil
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice == 0
+}

@@ -1,0 +1,55 @@
+// Command mcpbridge serves tools that are written in any language to every MCP client. It speaks the Model Context
+// Protocol outside and one gRPC contract, mcpbridge.v1, to the backend inside.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// abandonTime is how long a second signal leaves for killing the backend.
+const abandonTime = time.Second
+
+func main() {
+	os.Exit(runMain())
+}
+
+// runMain runs the command of this process and returns its exit code. The first SIGINT or SIGTERM drains, the second one
+// ends everything now.
+func runMain() int {
+	now, abandon := context.WithCancel(context.Background())
+	defer abandon()
+	drain, stop := context.WithCancel(now)
+	defer stop()
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	p := &Program{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Now: now,
+	}
+	done := make(chan int, 1) // has room, so that the goroutine ends even if nobody waits for it any more
+	go func() { done <- p.Run(drain) }()
+
+	for interrupted := false; ; {
+		select {
+		case code := <-done:
+			return code
+		case <-signals:
+			if interrupted {
+				abandon()
+				select {
+				case <-done:
+				case <-time.After(abandonTime):
+				}
+				return exitInterrupted
+			}
+			interrupted = true
+			stop()
+		}
+	}
+}
