@@ -1,0 +1,204 @@
+package plugin
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// An endpoint is where a backend listens.
+type endpoint struct {
+	network string // unix or tcp
+	address string // a path, or host:port
+	resolve bool   // gRPC resolves the host
+}
+
+// parseAddress reads an Address of Options.
+func parseAddress(s string) (endpoint, error) {
+	scheme, rest, ok := strings.Cut(s, ":")
+	if !ok {
+		scheme = ""
+	}
+	var e endpoint
+	switch scheme {
+	case "unix":
+		rest = strings.TrimPrefix(rest, "//") // what is left of unix:///path is an absolute path
+		if rest == "" {
+			return e, fmt.Errorf("address %q: no path after unix:", s)
+		}
+		return endpoint{network: "unix", address: rest}, nil
+	case "tcp":
+		e = endpoint{network: "tcp", address: strings.TrimPrefix(rest, "//")}
+	case "dns":
+		rest = strings.TrimPrefix(rest, "///")
+		if strings.HasPrefix(rest, "//") {
+			return e, fmt.Errorf("address %q: a name server cannot be chosen; write dns:///host:port", s)
+		}
+		e = endpoint{network: "tcp", address: rest, resolve: true}
+	default:
+		return e, fmt.Errorf("address %q: it must begin with unix:, tcp: or dns:", s)
+	}
+	host, port, err := net.SplitHostPort(e.address)
+	if err != nil || host == "" || port == "" {
+		return e, fmt.Errorf("address %q: what follows %s: must be host:port", s, scheme)
+	}
+	return e, nil
+}
+
+// host returns the name that the endpoint's certificate has.
+func (e endpoint) host() string {
+	if e.network == "unix" {
+		return "localhost"
+	}
+	host, _, _ := net.SplitHostPort(e.address)
+	return host
+}
+
+// load reads the files.
+func (t *TLS) load(e endpoint) (*tls.Config, error) {
+	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
+	if c.ServerName == "" {
+		c.ServerName = e.host()
+	}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("TLS CA: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("TLS CA: %s has no certificate in PEM", t.CA)
+		}
+	}
+	if t.Cert == "" && t.Key == "" {
+		return c, nil
+	}
+	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("TLS certificate %q and key %q: %w", t.Cert, t.Key, err)
+	}
+	c.Certificates = []tls.Certificate{cert}
+	return c, nil
+}
+
+// A link is a gRPC connection to an endpoint. gRPC makes it anew when it breaks.
+type link struct {
+	conn   *grpc.ClientConn
+	losses atomic.Int64 // how often it broke
+}
+
+// dial returns a link to e. It does not wait until it is connected. A nil config means no TLS.
+func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
+	k := &link{}
+	creds, authority := insecure.NewCredentials(), "localhost"
+	if e.network == "tcp" {
+		authority = e.address
+	}
+	if config != nil {
+		// What a gRPC client calls its server must be what the certificate says.
+		creds, authority = credentials.NewTLS(config), config.ServerName
+	}
+	target, connect := "passthrough:///"+e.address, func(ctx context.Context, _ string) (net.Conn, error) {
+		return k.watch(new(net.Dialer).DialContext(ctx, e.network, e.address))
+	}
+	if e.resolve {
+		target, connect = "dns:///"+e.address, func(ctx context.Context, a string) (net.Conn, error) {
+			return k.watch(new(net.Dialer).DialContext(ctx, "tcp", a))
+		}
+	}
+	var err error
+	k.conn, err = grpc.NewClient(
+		target,
+		grpc.WithContextDialer(connect),
+		grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(creds),
+		// Not gRPC's default, which is the path for a unix socket: strict HTTP/2 servers refuse that.
+		grpc.WithAuthority(authority),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		// A call that may have reached the backend is ours to repeat or not. What no server has looked at, gRPC still sends
+		// again by itself.
+		grpc.WithDisableRetry(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+		// No keepalive pings: servers answer them with GOAWAY below 5 minutes unless told otherwise. Health checks find a
+		// connection that leads nowhere.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		// The sizes that answers of 64 KiB do not wait for; fixed ones also save the pings by which gRPC estimates them.
+		grpc.WithInitialWindowSize(1<<20),
+		grpc.WithInitialConnWindowSize(4<<20),
+		grpc.WithReadBufferSize(64<<10),
+		grpc.WithWriteBufferSize(64<<10),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// watch makes the link notice when c breaks, before gRPC tells those who use it.
+func (k *link) watch(c net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &watched{Conn: c, link: k}, nil
+}
+
+// A watched connection counts its own end.
+type watched struct {
+	net.Conn
+	link *link
+	over atomic.Bool
+}
+
+func (c *watched) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.end()
+	}
+	return n, err
+}
+
+func (c *watched) Close() error {
+	c.end()
+	return c.Conn.Close()
+}
+
+func (c *watched) end() {
+	if !c.over.Swap(true) {
+		c.link.losses.Add(1)
+	}
+}
+
+// check asks whether the backend is well. A backend that answers anything but that it is not, is: it need not have a health
+// service.
+func (k *link) check(ctx context.Context, service string, opts ...grpc.CallOption) error {
+	r, err := grpc_health_v1.NewHealthClient(k.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, opts...)
+	switch status.Code(err) {
+	case codes.OK:
+		if s := r.GetStatus(); s == grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+			return errors.New("its health service says that it is not serving")
+		}
+		return nil
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return err
+	}
+	return nil
+}

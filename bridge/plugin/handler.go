@@ -1,0 +1,310 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// discoverCache holds a backend's answer to Discover, which stays the same for as long as the backend is connected.
+type discoverCache struct {
+	atomic.Pointer[pb.DiscoverResponse]
+}
+
+// Handle implements bridge.Handler.
+func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	var w wait
+	again := false
+	for {
+		l, err := p.await(ctx, &w)
+		switch {
+		case err != nil && !again:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, interrupted(ctx, again)
+		case err != nil:
+			return nil, p.crashed(err)
+		}
+		if call.Method == bridge.Discover {
+			if d := l.discover.Load(); d != nil {
+				// A copy, because whoever asked may add to it.
+				return &bridge.Result{Complete: proto.CloneOf(d)}, nil
+			}
+		}
+		a := p.attempt(ctx, l, call, emit)
+		switch {
+		case a.err == nil:
+			if d, ok := a.result.Complete.(*pb.DiscoverResponse); ok && call.Method == bridge.Discover {
+				l.discover.Store(proto.CloneOf(d))
+			}
+			return a.result, nil
+		case ctx.Err() != nil:
+			return nil, interrupted(ctx, a.sent)
+		case !a.lost:
+			return nil, a.err
+		case a.sent && (again || a.shown || !call.Method.ReadOnly):
+			return nil, p.crashed(a.err)
+		case a.sent:
+			again = true
+		}
+		// The backend never saw the call, or the call can be made twice. The loss may not have been noticed yet, so do not
+		// run in circles.
+		w.pause(ctx, l.gone)
+	}
+}
+
+// An attempt is what became of a call at one backend.
+type attempt struct {
+	result *bridge.Result
+	err    error
+	sent   bool // the backend may have seen the call
+	lost   bool // err is that the connection broke or could not be made, and not the backend's answer
+	shown  bool // events were emitted
+}
+
+// attempt makes call at l, once.
+func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
+	// fails after it may have been: the status is UNAVAILABLE both times.
+	var at peer.Peer
+	losses := l.losses.Load()
+	var a attempt
+	if call.Method.Streams {
+		a = p.stream(ctx, l, call, emit, grpc.Peer(&at))
+	} else {
+		res := call.Method.NewResult()
+		if err := l.conn.Invoke(ctx, call.Method.GRPC, call.Request, res, grpc.Peer(&at)); err != nil {
+			a.err = err
+		} else {
+			a.result = &bridge.Result{Complete: res}
+		}
+	}
+	if a.err == nil {
+		return a
+	}
+	a.sent = at.Addr != nil || a.shown
+	s, ok := status.FromError(a.err)
+	if _, ours := errors.AsType[*bridge.Error](a.err); ours || !ok {
+		return a // not from gRPC: what emit says, or what we think of the backend's answer
+	}
+	switch s.Code() {
+	case codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown:
+		// A backend may answer with any of these. It did if the connection held.
+		if a.sent {
+			a.lost = l.losses.Load() != losses
+		} else {
+			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled // the latter: we closed the connection
+		}
+	case codes.ResourceExhausted:
+		a.err = p.tooLarge(call, s)
+		return a
+	}
+	if !a.lost {
+		a.err = p.answered(ctx, s)
+	}
+	return a
+}
+
+// stream makes a call whose answer is a stream.
+func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit, opts ...grpc.CallOption) (a attempt) {
+	m := call.Method
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream when we stop reading before its end
+	s, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, m.GRPC, opts...)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	// An error of SendMsg is io.EOF if the stream has ended: RecvMsg says why.
+	if err := s.SendMsg(call.Request); err != nil && !errors.Is(err, io.EOF) {
+		a.err = err
+		return a
+	}
+	if err := s.CloseSend(); err != nil {
+		a.err = err
+		return a
+	}
+	for {
+		msg := m.NewEvent()
+		err := s.RecvMsg(msg)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			a.result, a.err = nil, err
+			return a
+		}
+		event, result, ok := bridge.Split(msg)
+		switch {
+		case !ok:
+			a.err = p.misbehaved(m, "sent an event with nothing in it")
+		case a.result != nil && result != nil:
+			a.err = p.misbehaved(m, "sent two results; it must send exactly one")
+		case a.result != nil:
+			a.err = p.misbehaved(m, "sent an event after its result; the result must be the last")
+		case result != nil:
+			a.result = result
+			continue
+		default:
+			a.shown = true
+			a.err = emit(event)
+		}
+		if a.err != nil {
+			a.result = nil
+			return a
+		}
+	}
+	if a.result == nil {
+		if m.NewResult != nil {
+			a.err = p.misbehaved(m, "ended without a result and without an error")
+			return a
+		}
+		a.result = &bridge.Result{}
+	}
+	return a
+}
+
+// misbehaved is the error of an answer that no correct backend gives.
+func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
+	return bridge.Errorf(codes.Internal, "backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
+}
+
+// answered is the error that the backend answered with.
+func (p *Plugin) answered(ctx context.Context, s *status.Status) error {
+	if _, limited := ctx.Deadline(); limited && s.Code() == codes.DeadlineExceeded {
+		// The deadline travels with the call, and the backend may notice its end before we do.
+		return bridge.AsError(context.DeadlineExceeded)
+	}
+	return bridge.FromStatus(s)
+}
+
+// tooLarge is the error of a message that is too large for us, or the RESOURCE_EXHAUSTED that the backend answered with.
+func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
+	size := proto.Size(call.Request)
+	if size > p.o.MaxMessage {
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
+			"backend %q: the request has %d bytes, and the limit is %d (max message); the call was not executed",
+			p.o.Name, size, p.o.MaxMessage)
+	}
+	// gRPC does not tell otherwise than by text that it was itself who found an answer too large. A backend in Go whose own
+	// limit is lower uses the same words, but of the request's size.
+	text := s.Message()
+	if strings.HasPrefix(text, "grpc: received message larger than max") && !strings.Contains(text, fmt.Sprintf("(%d vs.", size)) {
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
+			"backend %q: its answer is larger than the limit of %d bytes (max message); the call was executed",
+			p.o.Name, p.o.MaxMessage)
+	}
+	return bridge.FromStatus(s)
+}
+
+// crashed is the error of a call that was sent to a backend which was lost.
+func (p *Plugin) crashed(cause error) error {
+	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+		"backend %q was lost during the call; whether the call was executed is not known", p.o.Name)
+	e.Cause = cause
+	return e
+}
+
+// interrupted is the error of a call whose context ended.
+func interrupted(ctx context.Context, sent bool) error {
+	e := bridge.AsError(ctx.Err())
+	if !sent && e.Failure != nil {
+		e.Failure.Outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
+	}
+	return e
+}
+
+// wait is how long a call has waited for a backend.
+type wait struct {
+	until time.Time // zero: it has not
+	step  time.Duration
+}
+
+// pause waits until gone is closed, but not long.
+func (w *wait) pause(ctx context.Context, gone <-chan struct{}) {
+	w.step = min(max(2*w.step, 10*time.Millisecond), time.Second)
+	t := time.NewTimer(w.step)
+	defer t.Stop()
+	select {
+	case <-gone:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// await returns the backend to send a call to. It waits for one, unless that is hopeless.
+func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
+	l := p.live.Load()
+	if l != nil && w.step == 0 {
+		return l, nil
+	}
+	now := time.Now()
+	if w.until.IsZero() {
+		w.until = now.Add(p.pace.patience)
+	}
+	if l != nil && now.Before(w.until) {
+		return l, nil
+	}
+	timer := time.NewTimer(w.until.Sub(now))
+	defer timer.Stop()
+	for {
+		s := p.look()
+		switch {
+		case ctx.Err() != nil:
+			return nil, interrupted(ctx, false)
+		case s.ended:
+			return nil, p.unavailable("has been stopped", 0)
+		case time.Until(s.retryAt) > p.pace.hopeless:
+			return nil, p.unavailable("keeps failing to run", time.Until(s.retryAt))
+		case s.life == nil && p.o.Address != "" && time.Since(s.down) > p.pace.patience:
+			return nil, p.unavailable("cannot be reached", time.Second)
+		case !time.Now().Before(w.until):
+			return nil, p.unavailable(s.word(), max(time.Until(s.retryAt), time.Second))
+		case s.life != nil:
+			return s.life, nil
+		}
+		select {
+		case <-s.changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// word says how things are while there is no backend.
+func (s *state) word() string {
+	switch {
+	case s.life != nil:
+		return "does not take calls"
+	case s.lived:
+		return "was lost and does not answer again yet"
+	}
+	return "does not answer yet"
+}
+
+// unavailable is the error of a call that was not sent. After 0 there is no use in trying again.
+func (p *Plugin) unavailable(word string, after time.Duration) error {
+	advice := "the call was not executed"
+	if after > 0 {
+		advice += fmt.Sprintf("; try again in %v", after.Round(100*time.Millisecond))
+	}
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"backend %q %s; %s", p.o.Name, word, advice)
+	if after > 0 {
+		e.Failure.RetryAfterMs = proto.Int64(after.Milliseconds())
+	}
+	return e
+}

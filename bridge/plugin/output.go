@@ -1,0 +1,182 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"regexp"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/rs/zerolog"
+)
+
+const (
+	maxLine  = 64 << 10 // what is kept of a line: a handshake fits
+	maxShown = 8 << 10  // what is logged of a line
+	maxTail  = 20       // how many lines are kept for errors
+)
+
+// lines cuts what is written to it into lines and passes them on, whatever their length: it never makes the writer wait for
+// the end of a line, and it keeps only the beginning of a long one.
+type lines struct {
+	each func(line []byte, length int) // length is what the line had; line is valid during the call only
+	kept []byte
+	size int
+}
+
+// Write implements io.Writer. It never fails.
+func (l *lines) Write(b []byte) (int, error) {
+	n := len(b)
+	for {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			l.keep(b)
+			return n, nil
+		}
+		l.keep(b[:i])
+		l.flush()
+		b = b[i+1:]
+	}
+}
+
+func (l *lines) keep(b []byte) {
+	l.size += len(b)
+	l.kept = append(l.kept, b[:min(len(b), maxLine-len(l.kept))]...)
+}
+
+func (l *lines) flush() {
+	l.each(bytes.TrimSuffix(l.kept, []byte{'\r'}), l.size)
+	l.kept, l.size = l.kept[:0], 0
+}
+
+// Close passes on what is left.
+func (l *lines) Close() error {
+	if l.size > 0 {
+		l.flush()
+	}
+	return nil
+}
+
+// copyLines reads r to its end.
+func copyLines(r io.Reader, each func(line []byte, length int)) {
+	l := &lines{each: each}
+	defer l.Close()
+	// WriterTo and ReaderFrom are of no use to pipes; an error is the end as well.
+	_, _ = io.CopyBuffer(struct{ io.Writer }{l}, struct{ io.Reader }{r}, make([]byte, 32<<10))
+}
+
+// A tail remembers the last lines.
+type tail struct {
+	mu    sync.Mutex // guards the rest
+	last  []string
+	count int
+}
+
+func (t *tail) add(line []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count++
+	if len(t.last) == maxTail {
+		t.last = append(t.last[:0], t.last[1:]...)
+	}
+	t.last = append(t.last, string(line[:min(len(line), 500)]))
+}
+
+// read returns the last lines and how many there were in all.
+func (t *tail) read() ([]string, int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string(nil), t.last...), t.count
+}
+
+// logLine logs a line of a backend's output: as it says if it is of a structured log, else with a guess at its level.
+func logLine(log *zerolog.Logger, stream string, line []byte, length int) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	if level, message, ok := structured(line); ok && length == len(line) && length <= maxShown {
+		log.WithLevel(level).Str("stream", stream).RawJSON("record", bytes.Clone(line)).Msg(message)
+		return
+	}
+	e := log.WithLevel(guessLevel(line)).Str("stream", stream)
+	if length > maxShown {
+		e = e.Int("length", length)
+		line = line[:min(len(line), maxShown)]
+	}
+	e.Msg(string(line))
+}
+
+// structured reads the line of a structured log: of hclog, zerolog, or another whose members have the usual names.
+func structured(line []byte) (zerolog.Level, string, bool) {
+	if line[0] != '{' {
+		return 0, "", false
+	}
+	var r struct {
+		HLevel   string `json:"@level"`
+		HMessage string `json:"@message"`
+		Level    string `json:"level"`
+		Message  string `json:"message"`
+		Msg      string `json:"msg"`
+	}
+	if json.Unmarshal(line, &r) != nil {
+		return 0, "", false
+	}
+	level := levelNamed(r.HLevel + r.Level)
+	message := r.HMessage + r.Message + r.Msg
+	return level, message, message != ""
+}
+
+// levelNamed returns the level that other logs call name.
+func levelNamed(name string) zerolog.Level {
+	switch l, err := zerolog.ParseLevel(name); {
+	case err == nil && l <= zerolog.ErrorLevel && l >= zerolog.TraceLevel:
+		return l
+	case err == nil && l < zerolog.NoLevel: // fatal and panic of the backend are not ours
+		return zerolog.ErrorLevel
+	}
+	switch name {
+	case "warning", "WARNING":
+		return zerolog.WarnLevel
+	case "critical", "CRITICAL", "alert", "emergency":
+		return zerolog.ErrorLevel
+	}
+	return zerolog.InfoLevel
+}
+
+var (
+	looksWrong = regexp.MustCompile(`^(\[?(ERROR|CRITICAL|FATAL|SEVERE)\b|panic: |fatal error: |Traceback \(most recent|Exception in thread)`)
+	looksOdd   = regexp.MustCompile(`^\[?(WARN|WARNING)\b`)
+	looksSmall = regexp.MustCompile(`^\[?(DEBUG|TRACE)\b`)
+)
+
+// guessLevel returns the level of a line by how it begins.
+func guessLevel(line []byte) zerolog.Level {
+	switch {
+	case looksWrong.Match(line):
+		return zerolog.ErrorLevel
+	case looksOdd.Match(line):
+		return zerolog.WarnLevel
+	case looksSmall.Match(line):
+		return zerolog.DebugLevel
+	}
+	return zerolog.InfoLevel
+}
+
+// goPluginLog returns the logger that go-plugin gets. All it says is detail: we tell of the same things ourselves.
+func goPluginLog(log zerolog.Logger) hclog.Logger {
+	if log.GetLevel() > zerolog.DebugLevel {
+		return hclog.NewNullLogger()
+	}
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Trace})
+	l.RegisterSink(&sink{log})
+	return l
+}
+
+// A sink passes what go-plugin logs to log.
+type sink struct{ log zerolog.Logger }
+
+// Accept implements hclog.SinkAdapter.
+func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	s.log.Debug().Str("from", "go-plugin").Stringer("severity", level).Fields(args).Msg(msg)
+}

@@ -1,0 +1,266 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// echo and rogue are the plugins that the tests launch.
+var echo, rogue string
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv("PLUGIN_TEST_BRIDGE"); spec != "" {
+		beBridge(spec)
+		return
+	}
+	dir, err := os.MkdirTemp("", "plugins")
+	if err != nil {
+		panic(err)
+	}
+	echo, rogue = filepath.Join(dir, "echo"), filepath.Join(dir, "rogue")
+	for out, src := range map[string]string{echo: "../../examples/echo-go", rogue: "./testdata/rogue"} {
+		if msg, err := exec.Command("go", "build", "-o", out, src).CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("%v\n%s", err, msg))
+		}
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// A record is a log that can be waited for.
+type record struct {
+	mu      sync.Mutex // guards the rest
+	text    bytes.Buffer
+	changed chan struct{}
+}
+
+func newRecord() *record { return &record{changed: make(chan struct{})} }
+
+func (r *record) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text.Write(b)
+	close(r.changed)
+	r.changed = make(chan struct{})
+	return len(b), nil
+}
+
+func (r *record) look() (string, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String(), r.changed
+}
+
+// wait returns once the log has said want.
+func (r *record) wait(t *testing.T, want string) {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	for {
+		text, changed := r.look()
+		if strings.Contains(text, want) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("the log never says %q:\n%s", want, text)
+		}
+	}
+}
+
+// A running is a Plugin whose Run runs.
+type running struct {
+	*Plugin
+	log  *record
+	stop func() error // ends Run and returns what it returns
+}
+
+// run runs the plugin that o describes, until the test's end, and sees to it that nothing is left of it.
+func run(t *testing.T, o Options, set ...func(*pace)) *running {
+	t.Helper()
+	before, open := goleak.IgnoreCurrent(), files(t)
+	r := &running{log: newRecord()}
+	if o.Name == "" {
+		o.Name = "b"
+	}
+	o.Log = zerolog.New(r.log)
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.pace.backoff = 20 * time.Millisecond
+	for _, f := range set {
+		f(&p.pace)
+	}
+	r.Plugin = p
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	r.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() {
+		_ = r.stop()
+		goleak.VerifyNone(t, before)
+		if now := files(t); now > open {
+			t.Errorf("%d files are open, and %d were before", now, open)
+		}
+		if t.Failed() {
+			text, _ := r.log.look()
+			t.Log(text)
+		}
+	})
+	return r
+}
+
+// files returns how many files we have open.
+func files(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(list)
+}
+
+func (r *running) ready(t *testing.T) *running {
+	t.Helper()
+	if err := r.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// pid returns the process of the backend.
+func (r *running) pid(t *testing.T) int {
+	t.Helper()
+	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(res.Complete.(*pb.DiscoverResponse).GetServerInfo().GetVersion(), &pid); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func tool(name, args string) *bridge.Call {
+	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)}}
+}
+
+func ignore(bridge.Event) error { return nil }
+
+// text calls a tool and returns its text.
+func (r *running) text(t *testing.T, name, args string) string {
+	t.Helper()
+	res, err := r.Handle(t.Context(), tool(name, args), ignore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return textOf(res)
+}
+
+func textOf(res *bridge.Result) string {
+	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
+}
+
+// wantFailure checks what kind of failure err is.
+func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailure_Outcome, reason string) *bridge.Error {
+	t.Helper()
+	e, ok := errors.AsType[*bridge.Error](err)
+	if !ok {
+		t.Fatalf("got %v, want %v %s", err, code, reason)
+	}
+	if e.Code != code || e.Failure.GetReason() != reason || e.Failure.GetOutcome() != outcome {
+		t.Errorf("got %v %v: %v\nwant %v %v %v", e.Code, e.Failure, e, code, reason, outcome)
+	}
+	return e
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for range 500 {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || bytes.Contains(b, []byte(") Z ")) {
+			return
+		}
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			return
+		}
+		time.Sleep(2 * time.Millisecond) // there is no signal to wait for: it is not our child
+	}
+	t.Errorf("process %d is still there", pid)
+}
+
+func TestStockPluginAnswers(t *testing.T) {
+	began := time.Now()
+	r := run(t, Options{Command: []string{echo}}).ready(t)
+	t.Logf("ready after %v", time.Since(began))
+	if got := r.text(t, "echo", `{"a": 1.0, "a2":9007199254740993}`); got != `{"a": 1.0, "a2":9007199254740993}` {
+		t.Errorf("echo: %s", got)
+	}
+	var progress int
+	res, err := r.Handle(t.Context(), tool("slow", `{"ms":50}`), func(e bridge.Event) error {
+		if e.Progress != nil {
+			progress++
+		}
+		return nil
+	})
+	if err != nil || textOf(res) != "done" || progress < 3 {
+		t.Errorf("slow: %v, %v after %d steps", res, err, progress)
+	}
+	call := tool("ask", `{}`)
+	res, err = r.Handle(t.Context(), call, ignore)
+	if err != nil || res.Needs == nil {
+		t.Fatalf("ask: %v, %v", res, err)
+	}
+	answer := &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(`{"name":"Ada"}`),
+	}}}
+	res, err = r.Handle(t.Context(), call.Retry(map[string]*pb.InputResponse{"name": answer}, res.Needs.GetState()), ignore)
+	if err != nil || textOf(res) != "Hello, Ada!" {
+		t.Errorf("ask, answered: %v, %v", res, err)
+	}
+	began = time.Now()
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("stopped after %v", time.Since(began))
+	_, err = r.Handle(t.Context(), call, ignore)
+	wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
+	if err := r.Ready(t.Context()); !errors.Is(err, errStopped) {
+		t.Errorf("Ready after the end: %v", err)
+	}
+}
+
+func TestGivenKeyPairServes(t *testing.T) {
+	began := time.Now()
+	r := run(t, Options{Command: []string{rogue}}).ready(t)
+	t.Logf("ready after %v", time.Since(began))
+	if got := r.text(t, "echo", `{}`); got != `{}` {
+		t.Errorf("echo: %s", got)
+	}
+	if strings.Contains(r.text(t, "env", ""), "PRIVATE") {
+		t.Error("the environment has a private key")
+	}
+}

@@ -1,0 +1,485 @@
+package plugin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend that
+// is lost is launched again; only if it does not start the first time does Run return why. Run is to be called once.
+func (p *Plugin) Run(ctx context.Context) error {
+	run := p.runManaged
+	if p.o.Address != "" {
+		run = p.runAttached
+	}
+	err := run(ctx)
+	p.change(func(s *state) { s.ended, s.err = true, err })
+	return err
+}
+
+// runManaged keeps a process of ours.
+func (p *Plugin) runManaged(ctx context.Context) error {
+	// Linux takes the end of the thread that started a child for the end of its parent. This one lives as long as the
+	// children do.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	delay := p.pace.backoff
+	for first := true; ctx.Err() == nil; first = false {
+		began := time.Now()
+		m, err := p.launch(ctx)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil
+		case err != nil && first:
+			return err
+		case err != nil:
+			p.log.Error().Err(err).Msg("the backend did not start")
+		default:
+			p.log.Info().Int("pid", m.cmd.Process.Pid).Dur("took", time.Since(began)).Msg("the backend is ready")
+			l := p.begin(m.link)
+			why := p.watch(ctx, m.ctx, l, goplugin.GRPCServiceName)
+			p.lose(l)
+			m.stop(p.o.StopTimeout, ctx.Err() != nil)
+			if ctx.Err() != nil {
+				p.log.Info().Str("status", m.how()).Msg("the backend was stopped")
+				return nil
+			}
+			p.log.Error().Str("status", m.how()).Str("why", why).Strs("stderr", m.lastWords()).
+				Dur("lived", time.Since(began)).Msg("the backend was lost")
+		}
+		if time.Since(began) >= p.pace.settled {
+			delay = p.pace.backoff
+		}
+		p.pause(ctx, delay/2+rand.N(delay/2+1))
+		delay = min(2*delay, p.pace.maxBackoff)
+	}
+	return nil
+}
+
+// pause waits for d, and lets calls know when the next start is.
+func (p *Plugin) pause(ctx context.Context, d time.Duration) {
+	p.change(func(s *state) { s.retryAt = time.Now().Add(d) })
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	p.change(func(s *state) { s.retryAt = time.Time{} })
+}
+
+// watch returns when the backend is lost and says why, or when ctx ends. The backend's own context ends with its process;
+// an attached one has none that does.
+func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) string {
+	both, cancel := context.WithCancel(backend)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	tick := time.NewTicker(p.pace.health)
+	defer tick.Stop()
+	for misses := 0; ; {
+		select {
+		case <-both.Done():
+			return "its process ended"
+		case <-tick.C:
+		}
+		limited, cancel := context.WithTimeout(both, p.pace.health)
+		err := l.check(limited, service)
+		cancel()
+		switch {
+		case both.Err() != nil:
+			return "its process ended"
+		case err == nil:
+			misses = 0
+			continue
+		}
+		misses++
+		p.log.Warn().Err(err).Int("misses", misses).Msg("the backend failed a health check")
+		if misses >= p.pace.misses {
+			return fmt.Sprintf("it failed %d health checks in a row: %v", misses, err)
+		}
+	}
+}
+
+// A managed backend is a process that answers.
+type managed struct {
+	*process
+	*link
+	wg sync.WaitGroup // the goroutine that reads go-plugin's own log stream
+}
+
+// launch starts a process and returns it when it answers.
+func (p *Plugin) launch(ctx context.Context) (*managed, error) {
+	dir, err := privateDir()
+	if err != nil {
+		return nil, fmt.Errorf("backend %q: a directory for its socket: %w", p.o.Name, err)
+	}
+	r := newProcess(&p.o, &p.log, dir)
+	m := &managed{process: r}
+	config, err := p.keys(r)
+	if err != nil {
+		m.finish()
+		return nil, fmt.Errorf("backend %q: its key pair: %w", p.o.Name, err)
+	}
+	defer context.AfterFunc(ctx, func() { r.signal(kill) })()
+
+	began := time.Now()
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig: goplugin.HandshakeConfig{
+			ProtocolVersion: ProtocolVersion, MagicCookieKey: CookieKey, MagicCookieValue: CookieValue,
+		},
+		Plugins: goplugin.PluginSet{}, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		TLSConfig: config, SkipHostEnv: true, StartTimeout: p.o.StartTimeout,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir},
+		Logger:           goPluginLog(p.log),
+		RunnerFunc:       r.prepare,
+	})
+	addr, err := client.Start()
+	if err != nil {
+		r.signal(kill)
+		client.Kill()
+		m.finish()
+		return nil, p.explain(r, err, time.Since(began))
+	}
+	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would make
+	// one. Its goroutines end with the process.
+	_ = os.Remove(filepath.Join(dir, keyPairFile))
+	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.MaxMessage)
+	if err == nil {
+		limited, cancel := context.WithTimeout(r.ctx, min(p.pace.answer, p.o.StartTimeout))
+		err = m.check(limited, goplugin.GRPCServiceName, grpc.WaitForReady(true))
+		cancel()
+	}
+	if err != nil {
+		r.signal(kill)
+		m.finish()
+		return nil, p.explain(r, &mute{fmt.Sprintf("%s %s", addr.Network(), addr), err}, time.Since(began))
+	}
+	m.wg.Go(m.readStdio)
+	return m, nil
+}
+
+const keyPairFile = "key-pair.pem"
+
+// keys makes the keys of both sides and gives the process its own.
+func (p *Plugin) keys(r *process) (*tls.Config, error) {
+	client, err := newKeyPair()
+	if err != nil {
+		return nil, err
+	}
+	server, err := newKeyPair()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.dir, keyPairFile)
+	if err := os.WriteFile(file, server.both, 0o600); err != nil {
+		return nil, err
+	}
+	transports := "unix,tcp"
+	if runtime.GOOS == "windows" {
+		transports = "tcp"
+	}
+	r.env = append(childEnv(os.Environ(), p.o.PassEnv, p.o.Env),
+		EnvLifeline+"=stdin", EnvKeyPair+"="+file, EnvTransports+"="+transports,
+		// go-plugin's own name for it; a plugin that finds it serves TLS and admits only this one.
+		"PLUGIN_CLIENT_CERT="+string(client.pem))
+	return &tls.Config{
+		Certificates: []tls.Certificate{client.cert},
+		ServerName:   "localhost", // go-plugin adds the certificate of the handshake, and trusts no other
+		MinVersion:   tls.VersionTLS12,
+	}, nil
+}
+
+// mute is the error of a process that printed its handshake and then does not answer.
+type mute struct {
+	addr string
+	err  error
+}
+
+func (e *mute) Error() string {
+	return fmt.Sprintf("it printed its handshake and does not answer at %s: %s", e.addr, status.Convert(e.err).Message())
+}
+
+// readStdio logs what a plugin prints that is served by go-plugin in Go: it takes the plugin's standard output and error
+// away once it runs, and blocks the plugin if nobody reads them. Other plugins do not have this.
+func (m *managed) readStdio() {
+	stream, err := m.conn.NewStream(m.ctx, &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
+	if err != nil || stream.SendMsg(&emptypb.Empty{}) != nil || stream.CloseSend() != nil {
+		return
+	}
+	out := &lines{each: func(line []byte, n int) { logLine(m.log, "stdout", line, n) }}
+	errs := &lines{each: m.readStderr}
+	defer out.Close()
+	defer errs.Close()
+	for {
+		// The message type is internal to go-plugin: field 1 says which file, field 2 what was printed.
+		var chunk emptypb.Empty
+		if stream.RecvMsg(&chunk) != nil {
+			return
+		}
+		w := io.Writer(out)
+		for b := []byte(chunk.ProtoReflect().GetUnknown()); len(b) > 0; {
+			num, kind, n := protowire.ConsumeTag(b)
+			if n < 0 {
+				return
+			}
+			value := b[n:]
+			n = protowire.ConsumeFieldValue(num, kind, value)
+			if n < 0 {
+				return
+			}
+			switch {
+			case num == 1 && kind == protowire.VarintType && value[0] == 2:
+				w = errs
+			case num == 2 && kind == protowire.BytesType:
+				text, _ := protowire.ConsumeBytes(value)
+				_, _ = w.Write(text)
+			}
+			b = value[n:]
+		}
+	}
+}
+
+// stop ends the process, gently if that is of use, and returns when nothing is left of it.
+func (m *managed) stop(limit time.Duration, gently bool) {
+	if gently && m.ctx.Err() == nil {
+		m.askToStop(limit)
+	}
+	m.signal(kill)
+	m.finish()
+}
+
+// askToStop gives the process limit to end: most of it after go-plugin's own request, the rest, or all of it if that is
+// not heard, after SIGTERM.
+func (m *managed) askToStop(limit time.Duration) {
+	last := time.Now().Add(limit)
+	request, cancel := context.WithTimeout(m.ctx, limit*4/5)
+	defer cancel()
+	err := m.conn.Invoke(request, "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{})
+	// A plugin in Go stops its server within the request, so that a broken connection is an answer too.
+	if c := status.Code(err); c == codes.OK || c == codes.Unavailable {
+		<-request.Done()
+	}
+	if m.ctx.Err() != nil {
+		return
+	}
+	m.log.Debug().AnErr("asked", err).Msg("the backend does not stop by itself; it is sent SIGTERM")
+	m.signal(terminate)
+	t := time.NewTimer(time.Until(last))
+	defer t.Stop()
+	select {
+	case <-m.ctx.Done():
+	case <-t.C:
+		m.log.Warn().Dur("after", limit).Msg("the backend does not stop and is killed")
+	}
+}
+
+// finish waits for what belongs to a process that has ended or never started.
+func (m *managed) finish() {
+	if m.link != nil {
+		// Even if somebody else has the plugin's end of the connection.
+		_ = m.conn.Close()
+	}
+	m.wg.Wait()
+	m.process.wg.Wait()
+	m.ended()
+	_ = m.shaking.Close()
+	if err := os.RemoveAll(m.dir); err != nil {
+		m.log.Warn().Err(err).Msg("the backend's directory stays")
+	}
+}
+
+// prepare is go-plugin's RunnerFunc: it takes over the environment that a plugin expects.
+func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
+	r.env = append(r.env, cmd.Env...)
+	// Directly in our directory, and not in go-plugin's within it: the path of a socket has little room.
+	r.env = append(r.env, goplugin.EnvUnixSocketDir+"="+r.dir)
+	return r, nil
+}
+
+// lastWords returns the end of what it printed on standard error.
+func (r *process) lastWords() []string {
+	words, _ := r.stderr.read()
+	return words
+}
+
+// explain says why a process did not start: what was run and where, what happened, what it said, and what to do.
+func (p *Plugin) explain(r *process, err error, took time.Duration) error {
+	how, fix := r.how(), ""
+	printed, count := r.stdout.read()
+	why := err
+	missing, absent := errors.AsType[*notFound](err)
+	silent, answersNot := errors.AsType[*mute](err)
+	switch bad := r.refused(); {
+	case absent:
+		fix = missing.fix
+	case bad != nil:
+		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
+	case answersNot:
+		fix = "it must serve TLS with the certificate of its handshake, and admit the one in PLUGIN_CLIENT_CERT"
+		if how != "" {
+			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), "see what it said"
+		}
+		_ = silent
+	case r.cmd == nil:
+		fix = "check that the program may be executed, and its #! line if it is a script"
+	case took >= p.o.StartTimeout:
+		why = fmt.Errorf("it printed %s within %v", noHandshake(count), p.o.StartTimeout)
+		fix = "if it only needs longer, raise the start timeout; else it must call the SDK's serve function, and flush its output if it prints the handshake itself"
+	default:
+		why = fmt.Errorf("it ended at once: %s; it printed %s", how, noHandshake(count))
+		fix = "see what it said; run by hand it fails the same way"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "backend %q did not start: %v\n  command: %s\n  directory: %s", p.o.Name, why, quote(r.command), r.where())
+	section(&b, "stdout", printed[max(0, len(printed)-5):])
+	section(&b, "stderr", r.lastWords())
+	fmt.Fprintf(&b, "\n  what to do: %s", fix)
+	return &startError{b.String(), err}
+}
+
+// A startError says why a backend did not start. What go-plugin says of it is its cause.
+type startError struct {
+	text  string
+	cause error
+}
+
+func (e *startError) Error() string { return e.text }
+func (e *startError) Unwrap() error { return e.cause }
+
+func noHandshake(lines int) string {
+	switch lines {
+	case 0:
+		return "nothing on standard output, and so no handshake"
+	case 1:
+		return "1 line on standard output, which is no handshake"
+	}
+	return fmt.Sprintf("%d lines on standard output, but no handshake", lines)
+}
+
+func section(b *strings.Builder, name string, text []string) {
+	if len(text) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n  %s:", name)
+	for _, line := range text {
+		fmt.Fprintf(b, "\n    %s", shorten(line, 300))
+	}
+}
+
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "…"
+}
+
+// quote returns a command as one could type it.
+func quote(command []string) string {
+	words := make([]string, len(command))
+	for i, w := range command {
+		words[i] = w
+		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$*;&|<>()") {
+			words[i] = strconv.Quote(w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// where returns the directory it runs in.
+func (r *process) where() string {
+	if dir, err := filepath.Abs(r.o.Dir); err == nil {
+		return dir
+	}
+	return r.o.Dir
+}
+
+// runAttached keeps a connection to somebody else's process.
+func (p *Plugin) runAttached(ctx context.Context) error {
+	if p.tls == nil && p.end.network == "tcp" && checkTCP(p.end.address) != nil && p.end.host() != "localhost" {
+		p.log.Warn().Str("address", p.o.Address).Msg("the connection to the backend is not encrypted")
+	}
+	for ctx.Err() == nil {
+		k, err := dial(p.end, p.tls, p.o.MaxMessage)
+		if err != nil {
+			return fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
+		}
+		p.keep(ctx, k)
+		_ = k.conn.Close()
+	}
+	return nil
+}
+
+// keep uses a link until ctx ends or the link leads nowhere.
+func (p *Plugin) keep(ctx context.Context, k *link) {
+	for told := false; ctx.Err() == nil; {
+		k.conn.Connect()
+		limited, cancel := context.WithTimeout(ctx, p.pace.health)
+		err := k.check(limited, "", grpc.WaitForReady(true))
+		cancel()
+		if err != nil {
+			if ctx.Err() == nil && !told {
+				p.log.Warn().Err(err).Str("address", p.o.Address).Msg("the backend does not answer yet")
+				told = true
+			}
+			if status.Code(err) == codes.DeadlineExceeded {
+				continue // that took long enough
+			}
+			p.rest(ctx)
+			continue
+		}
+		told = false
+		p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
+		l := p.begin(k)
+		here, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer cancel()
+			k.conn.WaitForStateChange(here, connectivity.Ready)
+		})
+		why := p.watch(ctx, here, l, "")
+		broken := here.Err() != nil
+		cancel()
+		wg.Wait()
+		p.lose(l)
+		if ctx.Err() != nil {
+			return
+		}
+		if !broken {
+			p.log.Error().Str("why", why).Msg("the backend was lost")
+			return
+		}
+		p.log.Warn().Msg("the connection to the backend ended")
+	}
+}
+
+// rest waits a moment.
+func (p *Plugin) rest(ctx context.Context) {
+	t := time.NewTimer(p.pace.backoff)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

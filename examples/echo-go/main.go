@@ -1,0 +1,134 @@
+// Command echo-go is a backend without an SDK: hashicorp/go-plugin and the generated stubs are all it needs. It is also a
+// fixture of tests and benchmarks, so `echo` does as little as possible.
+//
+// Try it: mcpbridge serve -- echo-go
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func main() {
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: plugin.HandshakeConfig{
+			ProtocolVersion: 1, MagicCookieKey: "MCPBRIDGE_PLUGIN", MagicCookieValue: "mcpbridge.v1",
+		},
+		Plugins: plugin.PluginSet{"mcpbridge": &served{}},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(64<<20))...)
+		},
+		Logger: hclog.NewNullLogger(),
+	})
+}
+
+// served makes a server go-plugin's plugin.
+type served struct{ plugin.NetRPCUnsupportedPlugin }
+
+func (*served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+	pb.RegisterMcpServiceServer(s, server{})
+	return nil
+}
+
+func (*served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, nil // the bridge has its own client
+}
+
+type server struct{ pb.UnimplementedMcpServiceServer }
+
+func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	return &pb.DiscoverResponse{
+		ServerInfo:   &pb.Implementation{Name: "echo-go", Version: "1"},
+		Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+	}, nil
+}
+
+func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	res := &pb.ListToolsResponse{}
+	for _, t := range [][2]string{
+		{"echo", "Returns its arguments as text."},
+		{"slow", "Takes ms milliseconds, or until it is cancelled, and tells its progress."},
+		{"ask", "Asks for a name and greets it."},
+		{"crash", "Ends this process."},
+	} {
+		res.Tools = append(res.Tools, &pb.Tool{Name: t[0], Description: &t[1], InputSchema: []byte(`{"type":"object"}`)})
+	}
+	return res, nil
+}
+
+func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	switch req.GetName() {
+	case "echo":
+		return say(stream, string(req.GetArguments()))
+	case "slow":
+		return slow(req, stream)
+	case "ask":
+		return ask(req, stream)
+	case "crash":
+		os.Exit(3)
+	}
+	return status.Errorf(codes.NotFound, "there is no tool %q", req.GetName())
+}
+
+func slow(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	var args struct{ Ms int }
+	if err := json.Unmarshal(req.GetArguments(), &args); err != nil {
+		return status.Errorf(codes.InvalidArgument, "arguments: %v", err)
+	}
+	end := time.After(time.Duration(args.Ms) * time.Millisecond)
+	step := time.NewTicker(max(time.Duration(args.Ms)*time.Millisecond/10, time.Millisecond))
+	defer step.Stop()
+	for n := 1.0; ; n++ {
+		total := 10.0
+		p := &pb.Progress{Progress: n, Total: &total}
+		if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: p}}); err != nil {
+			return err
+		}
+		select {
+		case <-step.C:
+		case <-end:
+			return say(stream, "done")
+		case <-stream.Context().Done():
+			println("slow: cancelled")
+			return stream.Context().Err()
+		}
+	}
+}
+
+func ask(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	answer, ok := req.GetInputResponses()["name"]
+	if !ok {
+		form := &pb.ElicitForm{
+			Message:         "What is your name?",
+			RequestedSchema: []byte(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`),
+		}
+		elicit := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}}
+		needs := &pb.InputRequired{
+			Requests: map[string]*pb.InputRequest{"name": {Request: &pb.InputRequest_Elicit{Elicit: elicit}}},
+			State:    []byte("asked"),
+		}
+		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
+	}
+	var form struct{ Name string }
+	if err := json.Unmarshal(answer.GetElicit().GetContent(), &form); err != nil {
+		return say(stream, "Then not.")
+	}
+	return say(stream, "Hello, "+form.Name+"!")
+}
+
+// say ends a call with one piece of text.
+func say(stream grpc.ServerStreamingServer[pb.CallToolResponse], text string) error {
+	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}
+	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
+	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})
+}
