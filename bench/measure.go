@@ -23,7 +23,8 @@ type sample struct {
 	PerSecond float64 `json:"callsPerSecond"`
 	P50       float64 `json:"p50ms"`
 	P99       float64 `json:"p99ms"`
-	CPU       float64 `json:"cpuSecondsPer10k"` // of the server and its descendants
+	CPU       float64 `json:"cpuSecondsPer10k"`       // of the server and its descendants
+	ServerCPU float64 `json:"serverCPUSecondsPer10k"` // of the server alone
 	ClientCPU float64 `json:"loadGeneratorCPUSecondsPer10k"`
 	Decoded   int     `json:"answersDecoded"` // the others were compared with one that was
 }
@@ -55,19 +56,19 @@ func measure(ctx context.Context, p *process, s setting, text string, d time.Dur
 		})
 	}
 	wait(ctx, max(d/8, 200*time.Millisecond))
-	before, pids, err1 := p.cpu()
+	before, err1 := p.cpu()
 	own := ownCPU()
 	phase.Store(measuring)
 	from := time.Now()
 	wait(ctx, d)
 	phase.Store(over)
 	elapsed := time.Since(from)
-	after, pidsAfter, err2 := p.cpu()
+	after, err2 := p.cpu()
 	own = ownCPU() - own
 	callersG.Wait()
 
 	err = errors.Join(err1, err2, ctx.Err())
-	if err == nil && !slices.Equal(pids, pidsAfter) {
+	if err == nil && !slices.Equal(before.pids, after.pids) {
 		err = errChanged
 	}
 	if wrong := failures(failed); wrong != nil {
@@ -85,7 +86,7 @@ func measure(ctx context.Context, p *process, s setting, text string, d time.Dur
 	r := sample{
 		Calls: len(all), PerSecond: float64(len(all)) / elapsed.Seconds(),
 		P50: quantile(all, 0.50), P99: quantile(all, 0.99),
-		CPU: per10k(after - before), ClientCPU: per10k(own),
+		CPU: per10k(after.total - before.total), ServerCPU: per10k(after.server - before.server), ClientCPU: per10k(own),
 	}
 	for _, c := range callers {
 		r.Decoded += c.answers.decoded

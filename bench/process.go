@@ -69,19 +69,27 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// cpu is what the server and its descendants have used so far, and which processes they are. The kernel's per-process clock counts
-// threads that have ended and has no tick, which /proc/PID/stat does.
-func (p *process) cpu() (time.Duration, []int, error) {
-	pids := descendants(p.pid)
-	var total time.Duration
-	for _, pid := range pids {
+// A usage is the CPU time that a server and its descendants have used so far.
+type usage struct {
+	total  time.Duration
+	server time.Duration // of the server alone
+	pids   []int         // all of them
+}
+
+// cpu reads the kernel's clock of each process: it has no ticks, as /proc/PID/stat has, and counts threads that have ended.
+func (p *process) cpu() (usage, error) {
+	u := usage{pids: descendants(p.pid)}
+	for _, pid := range u.pids {
 		var t unix.Timespec
 		if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
-			return 0, nil, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
+			return usage{}, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
 		}
-		total += time.Duration(t.Nano())
+		if pid == p.pid {
+			u.server = time.Duration(t.Nano())
+		}
+		u.total += time.Duration(t.Nano())
 	}
-	return total, pids, nil
+	return u, nil
 }
 
 // descendants are pid and every process below it, in order.
