@@ -1,1 +1,52 @@
+"""MCP tools in Python: write functions, the mcpbridge sidecar speaks the protocol.
 
+from mcpbridge import App
+
+app = App("weather", version="1.0")
+
+@app.tool
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+app.run()
+"""
+
+# First of all, so that whatever the imports below print cannot get between the handshake and the bridge.
+from mcpbridge import stdout as _stdout  # noqa: F401, I001
+
+from pydantic import Field
+
+from mcpbridge.app import App
+from mcpbridge.content import Audio, Image
+from mcpbridge.context import Answer, Context, Log, Roots, Sample
+from mcpbridge.errors import (
+    DefinitionError,
+    InvalidAnswer,
+    McpError,
+    NoAnswer,
+    NotAccepted,
+    Refused,
+    ToolError,
+    Unsupported,
+)
+
+__all__ = [
+    "Answer",
+    "App",
+    "Audio",
+    "Context",
+    "DefinitionError",
+    "Field",
+    "Image",
+    "InvalidAnswer",
+    "Log",
+    "McpError",
+    "NoAnswer",
+    "NotAccepted",
+    "Refused",
+    "Roots",
+    "Sample",
+    "ToolError",
+    "Unsupported",
+]

@@ -1,0 +1,514 @@
+"""What a tool can do beside returning: report progress, log, ask the user, the model and the client."""
+
+import asyncio
+import base64
+import hashlib
+import inspect
+import json
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from typing import Any, Generic, Literal, TypeVar, cast, overload
+
+import pydantic_core
+
+from mcpbridge import v1
+from mcpbridge.errors import (
+    InvalidAnswer,
+    McpError,
+    NoAnswer,
+    NotAccepted,
+    Refused,
+    RoundEnd,
+    ToolError,
+    Unsupported,
+)
+from mcpbridge.schema import Form, Object, form
+
+T = TypeVar("T")
+Write = Callable[[v1.CallToolResponse], Awaitable[Any]]
+Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+# The contract's limit. The bridge would refuse more.
+MAX_STATE = 32 * 1024
+
+
+class Context:
+    """One call of a tool. A parameter annotated with it gets it, whatever the parameter's name.
+
+    A call can take several rounds: `elicit` and the other questions return their answer if there is one, and otherwise end
+    the round, and the tool is called again, from the top, when the client has answered. So what comes before a question is
+    done once a round; wrap in `once` what must not be.
+
+    In a plain `def` tool everything works without `await`.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_call",
+        "_closed",
+        "_counts",
+        "_ended",
+        "_loop",
+        "_meta",
+        "_once",
+        "_pump",
+        "_questions",
+        "_queue",
+        "_request",
+        "_thread",
+        "_write",
+        "cancelled",
+        "log",
+    )
+
+    def __init__(self, request: v1.CallToolRequest, write: Write) -> None:
+        self.cancelled = False
+        """Whether the caller has given up. For plain `def` tools; an async tool gets asyncio.CancelledError."""
+        self.log = Log(self)
+        """The call's log, for the caller to see. Only what the caller asked for is sent."""
+        self._request = request
+        self._call = request.context
+        self._write = write
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._closed = False
+        self._queue: deque[v1.CallToolResponse] = deque()
+        self._pump: asyncio.Task[None] | None = None
+        self._meta: Object | None = None
+        # Loaded from the state by the first question.
+        self._answers: dict[str, v1.InputResponse] | None = None
+        self._once: dict[str, tuple[Any, bool]] = {}
+        self._counts: dict[str, int] = {}
+        self._questions: dict[str, v1.InputRequest] = {}
+        self._ended = False
+
+    # Who calls.
+
+    @property
+    def client_info(self) -> v1.Implementation:
+        """The caller's program. Its own word: not to be relied on."""
+        return self._call.client_info
+
+    @property
+    def protocol_version(self) -> str:
+        """The MCP revision the caller speaks, such as "2026-07-28"."""
+        return self._call.protocol_version
+
+    @property
+    def principal(self) -> v1.Principal | None:
+        """Who the caller has proved to be, if it was asked to."""
+        return self._call.principal if self._call.HasField("principal") else None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The request's HTTP headers that the bridge is configured to pass on, by lower-case names."""
+        return dict(self._call.headers)
+
+    @property
+    def meta(self) -> Object:
+        """MCP `_meta` of the request."""
+        if self._meta is None:
+            self._meta = json.loads(self._call.meta or b"{}")
+        return self._meta
+
+    # How it goes.
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
+        """Tells how far the call has come. `done` has to grow from one to the next."""
+        if threading.get_ident() != self._thread:
+            self.check()
+        if not self._call.progress_wanted:
+            return _DONE
+        return self._emit(v1.CallToolResponse(progress=v1.Progress(progress=done, total=total, message=message)))
+
+    def check(self) -> None:
+        """Ends a plain `def` tool whose caller has given up, by asyncio.CancelledError. `progress` does this too."""
+        if self.cancelled:
+            raise asyncio.CancelledError
+
+    # Questions.
+
+    @overload
+    def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> "Answer[T]": ...
+    @overload
+    def elicit(self, message: str, schema: Object | None = None, *, key: str | None = None) -> "Answer[Object]": ...
+    @overload
+    def elicit(self, message: str, schema: Any, *, key: str | None = None) -> "Answer[Any]": ...
+    def elicit(self, message: str, schema: Any = None, *, key: str | None = None) -> "Answer[Any]":
+        """Asks the user to fill in a form: a pydantic model, dataclass, TypedDict, simple type, or JSON Schema.
+
+        An answer belongs to its question: if the message or the schema changes between rounds, it is asked anew. Give a key
+        where the message says something that differs from round to round, such as the time.
+        """
+        can = self._call.client_capabilities
+        # Neither mode set means form: so 2025-06-18 says it.
+        if not can.HasField("elicitation") or (can.elicitation.HasField("url") and not can.elicitation.HasField("form")):
+            raise Unsupported(_ask_yourself("show a form to its user", message))
+        fields = form(schema)
+        request = v1.ElicitForm(message=message, requested_schema=fields.schema)
+        return Answer(self, key, message, v1.InputRequest(elicit=v1.ElicitRequest(form=request)), fields)
+
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> "Answer[None]":
+        """Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there."""
+        if not self._call.client_capabilities.elicitation.HasField("url"):
+            raise Unsupported(_ask_yourself("open a web page for its user", f"{message} {url}"))
+        request = v1.ElicitRequest(url=v1.ElicitUrl(message=message, url=url))
+        return Answer(self, key, message, v1.InputRequest(elicit=request), None)
+
+    def sample(
+        self,
+        prompt: str | Sequence[v1.SamplingMessage],
+        *,
+        max_tokens: int = 1024,
+        system: str | None = None,
+        temperature: float | None = None,
+        key: str | None = None,
+    ) -> "Sample":
+        """Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API."""
+        if not self._call.client_capabilities.HasField("sampling"):
+            raise Unsupported("This client does not let tools ask its model. Answer this yourself and go on without the tool.")
+        if isinstance(prompt, str):
+            text = v1.ContentBlock(text=v1.TextContent(text=prompt))
+            prompt = [v1.SamplingMessage(role=v1.ROLE_USER, content=[text])]
+        request = v1.CreateMessageRequest(messages=prompt, max_tokens=max_tokens, system_prompt=system, temperature=temperature)
+        return Sample(self, key, v1.InputRequest(create_message=request))
+
+    def roots(self, *, key: str | None = None) -> "Roots":
+        """Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments."""
+        if not self._call.client_capabilities.HasField("roots"):
+            raise Unsupported(_ask_yourself("tell which folders it works in", "Which folder is meant?"))
+        return Roots(self, key, v1.InputRequest(list_roots=v1.ListRootsRequest()))
+
+    @overload
+    def once(self, key: str, fn: Callable[[], Awaitable[T]]) -> Awaitable[T]: ...
+    @overload
+    def once(self, key: str, fn: Callable[[], T]) -> T: ...
+    def once(self, key: str, fn: Callable[[], Any]) -> Any:
+        """Calls fn in the first round only and returns what it returned then, which has to be JSON.
+
+        With an async fn: `await ctx.once(...)`; with a plain one without await.
+        """
+        self._load()
+        if key in self._once:
+            value, asynchronous = self._once[key]
+            return _later(value) if asynchronous else value
+        value = fn()
+        if not inspect.isawaitable(value):
+            return self._remember(key, value, False)
+
+        async def wait() -> Any:
+            return self._remember(key, await value, True)
+
+        return wait()
+
+    # Below: for the runtime.
+
+    def _remember(self, key: str, value: Any, asynchronous: bool) -> Any:
+        try:
+            value = json.loads(json.dumps(value))  # The same value in every round: a tuple is a list in the first too.
+        except TypeError as e:
+            raise TypeError(f"ctx.once({key!r}) can remember only JSON (dict, list, str, number, bool, None): {e}") from e
+        self._once[key] = (value, asynchronous)
+        return value
+
+    def _load(self) -> dict[str, v1.InputResponse]:
+        """What the rounds before learned, and the answers of the last."""
+        if self._answers is None:
+            self._answers = {}
+            if self._request.state:
+                try:
+                    state = json.loads(self._request.state)
+                    for key, answer in state["answers"].items():
+                        self._answers[key] = v1.InputResponse.FromString(base64.b64decode(answer))
+                    self._once = {key: (value, asynchronous) for key, (value, asynchronous) in state["once"].items()}
+                except Exception as e:
+                    raise McpError(-32602, "the request's state is not one that this tool returned") from e
+            self._answers.update(self._request.input_responses)
+        return self._answers
+
+    def _ask(self, request: v1.InputRequest, key: str | None) -> tuple[str, v1.InputResponse | None]:
+        """The answer to a question, by its key. Outside the event loop there is no `await` to end the round at: now."""
+        answers = self._load()
+        if key is None:
+            kind = request.WhichOneof("request")
+            digest = hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest()[:12]
+            count = self._counts[digest] = self._counts.get(digest, 0) + 1
+            key = f"{kind}-{digest}" if count == 1 else f"{kind}-{digest}-{count}"
+        answer = answers.get(key)
+        if answer is None:
+            self._questions[key] = request
+            if threading.get_ident() != self._thread:
+                self._end_round()
+        return key, answer
+
+    def _end_round(self) -> None:
+        self._ended = True
+        raise RoundEnd
+
+    def _input_required(self) -> v1.CallToolResponse:
+        """How a round ends that asked something."""
+        answers = {key: base64.b64encode(a.SerializeToString()).decode() for key, a in self._load().items()}
+        state = json.dumps({"answers": answers, "once": self._once}, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(state) > MAX_STATE:
+            sizes = {f"ctx.once({k!r})": len(json.dumps(v)) for k, v in self._once.items()}
+            sizes |= {f"the answer {k}": len(a) for k, a in answers.items()}
+            largest = max(sizes, key=lambda k: sizes[k])
+            raise ValueError(
+                f"what the call has to remember is {len(state)} bytes, more than the {MAX_STATE} there is room for; "
+                f"the most is {largest}, {sizes[largest]} bytes"
+            )
+        return v1.CallToolResponse(input_required=v1.InputRequired(requests=self._questions, state=state))
+
+    def _emit(self, event: v1.CallToolResponse) -> Awaitable[None]:
+        """Sends an event. To await it is to wait until it has been sent; a thread always waits."""
+        if threading.get_ident() != self._thread:
+            if not self._closed:
+                asyncio.run_coroutine_threadsafe(self._emit_and_wait(event), self._loop).result()
+            return _DONE
+        if not self._closed:
+            self._queue.append(event)
+            if self._pump is None or self._pump.done():
+                self._pump = self._loop.create_task(self._send())
+        return _Sent(self)
+
+    async def _emit_and_wait(self, event: v1.CallToolResponse) -> None:
+        await self._emit(event)
+
+    async def _send(self) -> None:
+        """One event at a time, in order: a stream takes no two writes at once."""
+        try:
+            while self._queue:
+                await self._write(self._queue.popleft())
+        except Exception:  # The caller is gone; its call is being cancelled.
+            self._closed = True
+            self._queue.clear()
+
+    async def _sent(self) -> None:
+        if self._pump is not None:
+            await asyncio.shield(self._pump)
+
+    async def _close(self) -> None:
+        """Nothing is sent after this: the result comes last."""
+        if self._pump is not None:
+            await self._sent()
+        self._closed = True
+
+    def _cancel(self) -> None:
+        self.cancelled = self._closed = True
+        if self._pump is not None:
+            self._pump.cancel()
+
+
+class _Done:
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+class _Sent:
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._ctx._sent().__await__()
+
+
+async def _later(value: T) -> T:
+    return value
+
+
+def _ask_yourself(cannot: str, question: str) -> str:
+    return f"This client cannot {cannot}. Ask the user yourself: {question!r}, and call the tool again with the answer."
+
+
+class Log:
+    """Writes to the call's log. Below the level the caller asked for nothing is sent, nor is anything if it did not ask."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    def log(self, level: Level, data: Any, logger: str | None = None) -> Awaitable[None]:
+        """Logs any JSON value."""
+        severity = cast("v1.LogLevel", v1.LogLevel.Value(f"LOG_LEVEL_{level.upper()}"))
+        wanted = self._ctx._call.log_level
+        if wanted == v1.LOG_LEVEL_UNSPECIFIED or severity < wanted:
+            return _DONE
+        text = pydantic_core.to_json(data, inf_nan_mode="null", serialize_unknown=True)
+        return self._ctx._emit(v1.CallToolResponse(log=v1.LogMessage(level=severity, logger=logger, data=text)))
+
+    def debug(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("debug", data, logger)
+
+    def info(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("info", data, logger)
+
+    def notice(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("notice", data, logger)
+
+    def warning(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("warning", data, logger)
+
+    def error(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("error", data, logger)
+
+    def critical(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("critical", data, logger)
+
+    def alert(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("alert", data, logger)
+
+    def emergency(self, data: Any, logger: str | None = None) -> Awaitable[None]:
+        return self.log("emergency", data, logger)
+
+
+Q = TypeVar("Q", bound="_Question")
+
+
+class _Question:
+    """A question and, once there is one, its answer. To await it, or to look at it, ends the round until then.
+
+    Creating it only puts it on the list, so all the questions of an asyncio.gather are asked in one round.
+    """
+
+    __slots__ = ("_ctx", "_key", "_response")
+
+    def __init__(self, ctx: Context, key: str | None, request: v1.InputRequest) -> None:
+        self._ctx = ctx
+        self._key, self._response = ctx._ask(request, key)
+
+    def __await__(self: Q) -> Generator[Any, None, Q]:
+        self._read()
+        return self
+        yield
+
+    def _read(self) -> None:
+        """Ends the round if there is no answer, and raises what became of the question if it has failed."""
+
+    def _get(self, kind: str) -> v1.InputResponse:
+        if self._response is None:
+            self._ctx._end_round()
+        response = cast("v1.InputResponse", self._response)
+        got = response.WhichOneof("response")
+        if got == "error":
+            raise _failed(response.error)
+        if got != kind:
+            raise InvalidAnswer(f"the client answered {self._key} with {got}, not {kind}")
+        return response
+
+
+def _failed(error: v1.InputError) -> ToolError:
+    if error.reason == v1.InputError.REASON_UNSUPPORTED:
+        return Unsupported(f"This client cannot be asked this: {error.message}. Ask the user yourself and call again.")
+    if error.reason == v1.InputError.REASON_NO_ANSWER:
+        return NoAnswer(error.message or "the client did not answer in time")
+    return Refused(error.message or "the client refused to answer")
+
+
+class Answer(_Question, Generic[T]):
+    """The user's answer. True if they accepted, unless what they answered is `False`.
+
+    answer = await ctx.elicit("Which colour?", Colour)
+    if answer:
+        paint(answer.data)
+    elif answer.action == "decline": ...
+    """
+
+    __slots__ = ("_data", "_form", "_message", "_parsed")
+
+    def __init__(self, ctx: Context, key: str | None, message: str, request: v1.InputRequest, fields: Form[T] | None):
+        self._form = fields
+        self._message = message
+        self._parsed = False
+        super().__init__(ctx, key, request)
+        if self._response is not None:
+            self._read()
+
+    @property
+    def action(self) -> Literal["accept", "decline", "cancel"]:
+        """What the user did: "cancel" is to close the question without an answer."""
+        return _ACTIONS.get(self._get("elicit").elicit.action, "cancel")
+
+    @property
+    def data(self) -> T:
+        """What the user filled in. NotAccepted if they declined or cancelled: uncaught, it tells the model so."""
+        self._read()
+        if self.action != "accept":
+            raise NotAccepted(f"the user {_ACTED[self.action]}: {self._message}")
+        return self._data
+
+    def __bool__(self) -> bool:
+        self._read()
+        return self.action == "accept" and self._data is not False
+
+    def __repr__(self) -> str:
+        if self._response is None:
+            return f"Answer({self._message!r}, not answered yet)"
+        return f"Answer({self._message!r}, {self.action})"
+
+    def _read(self) -> None:
+        if self._parsed:
+            return
+        result = self._get("elicit").elicit
+        if result.action == v1.ELICIT_ACTION_ACCEPT:
+            self._data: T = self._form.parse(result.content) if self._form else cast("T", None)
+        self._parsed = True
+
+
+_ACTIONS: dict[int, Literal["accept", "decline", "cancel"]] = {
+    v1.ELICIT_ACTION_ACCEPT: "accept",
+    v1.ELICIT_ACTION_DECLINE: "decline",
+    v1.ELICIT_ACTION_CANCEL: "cancel",
+}
+_ACTED = {"decline": "declined", "cancel": "closed the question without an answer"}
+
+
+class Sample(_Question):
+    """The model's answer."""
+
+    __slots__ = ()
+
+    @property
+    def message(self) -> v1.CreateMessageResult:
+        """All of it."""
+        return self._get("create_message").create_message
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return "".join(block.text.text for block in self.message.content)
+
+    def _read(self) -> None:
+        self._get("create_message")
+
+
+class Roots(_Question, Sequence[v1.Root]):
+    """The client's folders."""
+
+    __slots__ = ()
+
+    def _read(self) -> None:
+        self._get("list_roots")
+
+    def _list(self) -> Sequence[v1.Root]:
+        return self._get("list_roots").list_roots.roots
+
+    @overload
+    def __getitem__(self, index: int) -> v1.Root: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[v1.Root]: ...
+    def __getitem__(self, index: int | slice) -> v1.Root | Sequence[v1.Root]:
+        return self._list()[index]
+
+    def __len__(self) -> int:
+        return len(self._list())
+
+    def __iter__(self) -> Iterator[v1.Root]:
+        return iter(self._list())

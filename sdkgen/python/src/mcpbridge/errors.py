@@ -1,0 +1,48 @@
+"""What a tool raises to say how its call ends."""
+
+from typing import Any
+
+
+class DefinitionError(TypeError):
+    """A tool is written in a way that cannot work. The message names the line to change."""
+
+
+class ToolError(Exception):
+    """The tool failed, and the model reads why. Any other exception does the same, but its traceback is logged too."""
+
+
+class McpError(Exception):
+    """Answers the call with this JSON-RPC error, exactly. The model does not see it; the client does."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Unsupported(ToolError):
+    """The client cannot be asked this. Uncaught, it tells the model to ask the user itself."""
+
+
+class NotAccepted(ToolError):
+    """The user declined or cancelled a question whose answer the tool went on to use."""
+
+
+class NoAnswer(ToolError):
+    """The client did not answer in time."""
+
+
+class Refused(ToolError):
+    """The client answered a question with an error."""
+
+
+class InvalidAnswer(ToolError):
+    """The client's answer is not of the form that was asked for."""
+
+
+class RoundEnd(BaseException):
+    """Unwinds a handler that asked something there is no answer to yet. It is called again when there is.
+
+    A BaseException, so that a tool's `except Exception` does not take it for a failure.
+    """

@@ -1,0 +1,350 @@
+"""From type hints and docstrings to JSON Schema, and back from JSON to values. pydantic does the work."""
+
+import ast
+import contextlib
+import difflib
+import functools
+import inspect
+import json
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+
+import docstring_parser
+import pydantic_core
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from typing_extensions import NotRequired, TypedDict, is_typeddict
+
+from mcpbridge.content import CONTENT_TYPES, Dump
+from mcpbridge.errors import DefinitionError, InvalidAnswer, ToolError
+
+T = TypeVar("T")
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How a function is called from JSON."""
+
+    description: str
+    input_schema: bytes
+    output_schema: bytes | None
+    usage: str  # For the model: `add(a: integer, b: integer = 3)`.
+    context: str | None  # The parameter that wants the Context.
+    parse: Callable[[bytes], Object]  # Arguments as JSON to keyword arguments; ToolError says what is wrong with them.
+    dump: Dump | None
+
+
+def signature(fn: Callable[..., Any], name: str, context_type: type, localns: Mapping[str, Any]) -> Signature:
+    """Reads fn's signature. localns are the names that its hints may use beside the globals."""
+
+    def wrong(what: str, parameter: str | None = None) -> DefinitionError:
+        return DefinitionError(f'{_where(fn, parameter)}: tool "{name}": {what}')
+
+    try:
+        hints = typing.get_type_hints(_unwrap(fn), localns=dict(localns), include_extras=True)
+    except NameError as e:
+        raise wrong(f"a type hint is not defined here: {e}") from e
+    doc = docstring_parser.parse(inspect.getdoc(fn) or "")
+    described = {p.arg_name: p.description for p in doc.params if p.description}
+
+    context: str | None = None
+    arguments: dict[str, Any] = {}
+    for p in inspect.signature(fn).parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
+            raise wrong(f"parameter {p} has no name to give it by; write a plain parameter", p.name)
+        if p.name not in hints:
+            raise wrong(f'parameter "{p.name}" has no type hint; write {p.name}: {_guess(p.default)}', p.name)
+        hint = hints[p.name]
+        if isinstance(hint, type) and issubclass(hint, context_type):
+            context = p.name
+            continue
+        if p.name in described and not _has_description(hint, p.default):
+            hint = Annotated[hint, Field(description=described[p.name])]
+        if isinstance(p.default, FieldInfo):
+            hint = Annotated[hint, p.default]
+            arguments[p.name] = hint if p.default.is_required() else NotRequired[hint]
+        elif p.default is not p.empty:
+            arguments[p.name] = NotRequired[Annotated[hint, Field(default=p.default)]]
+        else:
+            arguments[p.name] = hint
+
+    try:
+        adapter, schema = _adapter_of(name, arguments)
+    except PydanticUserError as e:
+        for parameter, hint in arguments.items():
+            with contextlib.suppress(PydanticUserError):
+                _adapter_of(name, {parameter: hint})
+                continue
+            raise wrong(
+                f'parameter "{parameter}" has a type that JSON cannot hold, {_name(hints[parameter])}; '
+                "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model",
+                parameter,
+            ) from e
+        raise wrong(str(e)) from e
+    try:
+        output_schema, dump = _output(hints.get("return", Any))
+    except PydanticUserError as e:
+        raise wrong(
+            f"it returns a type that JSON cannot hold, {_name(hints['return'])}; "
+            "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
+        ) from e
+
+    usage = _usage(name, schema)
+    return Signature(
+        description="\n\n".join(filter(None, (doc.short_description, doc.long_description))),
+        input_schema=pydantic_core.to_json(schema),
+        output_schema=output_schema,
+        usage=usage,
+        context=context,
+        parse=functools.partial(_parse, adapter.validate_json, name, usage, tuple(arguments)),
+        dump=dump,
+    )
+
+
+class _Schema(GenerateJsonSchema):
+    """JSON Schema without the titles that only repeat the names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> Object:
+    schema = adapter.json_schema(mode=mode, schema_generator=_Schema)
+    if "$ref" in schema:  # A recursive type. The root has to say `type: object` itself.
+        schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
+    schema.pop("title", None)
+    return schema
+
+
+def _adapter_of(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], Object]:
+    """A TypedDict is what keyword arguments are: validating it gives the dict to call with, defaults included."""
+    arguments = _typed_dict(name, fields)
+    # An argument that does not exist is an error, or a misspelt optional one would silently do nothing.
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+    adapter: TypeAdapter[Any] = TypeAdapter(arguments)
+    return adapter, _schema_of(adapter, "validation")
+
+
+def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
+    return TypedDict(name, fields)  # type: ignore[operator]  # Its fields are known only now.
+
+
+def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
+    """The output schema of a return type, and how to write its values. Text and content have none."""
+    leaves = _leaves(hint)
+    if hint is Any or (leaves <= {str, type(None)} and get_origin(hint) not in (list, tuple)):
+        return None, None
+    if any(isinstance(leaf, type) and issubclass(leaf, CONTENT_TYPES) for leaf in leaves):
+        return None, None
+    adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    schema = _schema_of(adapter, "serialization")
+    wrap = schema.get("type") != "object"
+    if wrap:
+        defs = schema.pop("$defs", None)
+        schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+        if defs:
+            schema["$defs"] = defs
+
+    def to_json(value: Any) -> bytes:
+        try:
+            return adapter.dump_json(adapter.validate_python(value))
+        except ValidationError as e:
+            # Not the model's doing: the author's.
+            raise TypeError(f"the tool returned what its return type does not allow: {_list(e)}") from e
+
+    return pydantic_core.to_json(schema), (to_json, wrap)
+
+
+def _leaves(hint: Any) -> set[Any]:
+    if get_origin(hint) is Annotated:
+        return _leaves(get_args(hint)[0])
+    if get_origin(hint) in (list, tuple, typing.Union, types.UnionType):
+        return {leaf for arg in get_args(hint) for leaf in _leaves(arg)}
+    return {hint} if getattr(hint, "__hash__", None) else {object}
+
+
+# Arguments.
+
+
+def _parse(validate: Callable[[bytes], Any], name: str, usage: str, names: tuple[str, ...], arguments: bytes) -> Object:
+    try:
+        return validate(arguments or b"{}")  # type: ignore[no-any-return]
+    except ValidationError as e:
+        raise ToolError(f"{name}: the arguments are not valid.\n{_list(e, names)}\nUsage: {usage}") from None
+
+
+def _list(error: ValidationError, names: tuple[str, ...] = ()) -> str:
+    """Every violation on a line that names the field, what was expected, and what came."""
+    lines = []
+    for e in error.errors(include_url=False, include_context=False):
+        field = ".".join(map(str, e["loc"])) or "(all)"
+        if e["type"] == "missing":
+            what = "is required"
+        elif e["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(field, names, 1)
+            what = "does not exist" + (f"; did you mean {close[0]}?" if close else "")
+        else:
+            got = pydantic_core.to_json(e["input"], inf_nan_mode="constants", serialize_unknown=True).decode()
+            what = f"{e['msg']}, got {textwrap.shorten(got, 80, placeholder=' ...')}"
+        lines.append(f"- {field}: {what}")
+    return "\n".join(lines)
+
+
+def _usage(name: str, schema: Object) -> str:
+    required = schema.get("required", ())
+    parts = []
+    for field, s in schema.get("properties", {}).items():
+        default = f" = {json.dumps(s['default'])}" if "default" in s else "" if field in required else " = ..."
+        parts.append(f"{field}: {_type(s)}{default}")
+    return f"{name}({', '.join(parts)})"
+
+
+def _type(s: Any) -> str:
+    if not isinstance(s, dict):
+        return "any"
+    if "const" in s:
+        return json.dumps(s["const"])
+    if "enum" in s:
+        return " | ".join(map(json.dumps, s["enum"]))
+    for union in ("anyOf", "oneOf"):
+        if union in s:
+            return " | ".join(map(_type, s[union]))
+    if "$ref" in s:
+        return str(s["$ref"].rpartition("/")[2])
+    if s.get("type") == "array":
+        return f"{_type(s.get('items'))}[]"
+    return str(s.get("type", "any"))
+
+
+# Definitions: what to say of a function that cannot be a tool.
+
+
+def _unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
+    fn = inspect.unwrap(fn)
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn if inspect.isroutine(fn) else type(fn).__call__
+
+
+def _where(fn: Callable[..., Any], parameter: str | None) -> str:
+    """The line of the parameter, or of the function where that cannot be found: `tools.py:12`."""
+    code = getattr(_unwrap(fn), "__code__", None)
+    if code is None:
+        return repr(fn)
+    line = code.co_firstlineno
+    with contextlib.suppress(OSError, SyntaxError, IndexError):
+        node = ast.parse(textwrap.dedent(inspect.getsource(code))).body[0]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            a = node.args
+            named = (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg)
+            at = next((arg.lineno for arg in named if arg and arg.arg == parameter), node.lineno)
+            line += at - 1
+    return f"{Path(code.co_filename).name}:{line}"
+
+
+def _guess(default: Any) -> str:
+    """The hint to propose."""
+    return "str" if default in (inspect.Parameter.empty, None) else _name(type(default))
+
+
+def _name(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def _has_description(hint: Any, default: Any) -> bool:
+    return any(isinstance(f, FieldInfo) and f.description for f in (default, *getattr(hint, "__metadata__", ())))
+
+
+# Forms.
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """A question's form: its schema, and how to read what the user filled in."""
+
+    schema: bytes
+    parse: Callable[[bytes], T]
+
+
+def form(schema: Any) -> Form[Any]:
+    """The form for a pydantic model, dataclass, TypedDict, simple type, or JSON Schema. None: nothing to fill in."""
+    if schema is None:
+        schema = {"type": "object", "properties": {}}
+    if isinstance(schema, dict):
+        return Form(pydantic_core.to_json(schema), _read_object)
+    return _typed_form(schema)
+
+
+@functools.lru_cache(maxsize=1024)
+def _typed_form(schema: Any) -> Form[Any]:
+    is_object = is_dataclass(schema) or is_typeddict(schema)
+    is_object = is_object or (isinstance(schema, type) and issubclass(schema, BaseModel))
+    adapter: TypeAdapter[Any] = TypeAdapter(schema if is_object else _typed_dict("form", {"value": schema}))
+
+    def parse(content: bytes) -> Any:
+        try:
+            value = adapter.validate_json(content or b"{}")
+        except ValidationError as e:
+            raise InvalidAnswer(f"the answer does not fit the form:\n{_list(e)}") from None
+        return value if is_object else value["value"]
+
+    return Form(pydantic_core.to_json(_flat(_schema_of(adapter, "validation"), schema)), parse)
+
+
+def _read_object(content: bytes) -> Object:
+    try:
+        value = json.loads(content or b"{}")
+    except ValueError as e:
+        raise InvalidAnswer(f"the answer is not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise InvalidAnswer("the answer is not a JSON object")
+    return value
+
+
+# MCP's forms have fields of these types only, and lists of choices.
+_PRIMITIVES = ("string", "number", "integer", "boolean")
+
+
+def _flat(schema: Object, of: Any) -> Object:
+    """pydantic's schema as the flat one that MCP has for forms: no references, no nulls, no nesting."""
+    defs = schema.get("$defs", {})
+
+    def resolve(s: Object) -> Object:
+        if "$ref" in s:
+            s = {**defs[s["$ref"].rpartition("/")[2]], **s}
+            del s["$ref"]
+        if "anyOf" in s:
+            choices = [c for c in s["anyOf"] if c != {"type": "null"}]
+            if len(choices) == 1:
+                s = {**resolve(choices[0]), **s}
+                del s["anyOf"]
+        if s.get("default", ...) is None:
+            s = {k: v for k, v in s.items() if k != "default"}
+        if "const" in s:
+            s = {"type": "string", **s, "enum": [s["const"]]}
+            del s["const"]
+        if s.get("type") == "array" and "items" in s:
+            s = {**s, "items": resolve(s["items"])}
+        return s
+
+    required = set(schema.get("required", ()))
+    properties = {}
+    for name, s in schema.get("properties", {}).items():
+        if {"type": "null"} in s.get("anyOf", ()):
+            required.discard(name)
+        properties[name] = s = resolve(s)
+        choices = s.get("type") == "array" and ("enum" in s.get("items", {}) or "anyOf" in s.get("items", {}))
+        if s.get("type") not in _PRIMITIVES and not choices:
+            raise TypeError(
+                f'a form cannot ask for "{name}" of {_name(of)}: its fields are str, int, float, bool, '
+                "Literal, Enum, or a list of Literal or Enum"
+            )
+    return {"type": "object", "properties": properties, "required": [n for n in properties if n in required]}

@@ -1,0 +1,350 @@
+"""Serves an App over gRPC: to the bridge that started us (hashicorp/go-plugin's handshake), or at an address."""
+
+import asyncio
+import base64
+import contextlib
+import gc
+import os
+import signal
+import ssl
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+import pydantic_core
+from google.protobuf import any_pb2
+from google.rpc import status_pb2
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from mcpbridge import stdout, v1
+from mcpbridge.app import StatusError
+from mcpbridge.errors import McpError
+
+if TYPE_CHECKING:
+    from mcpbridge.app import App
+
+PROTOCOL = 1  # Of the handshake's second field: the contract's major version.
+DRAIN = 5.0  # Seconds that calls get to finish when we are told to stop.
+MAX_MESSAGE = 64 << 20
+MAX_PATH = 100  # A unix socket's path: sun_path is 104 to 108 bytes.
+
+
+def run(app: "App", listen: str | None) -> None:
+    """Serves app until it is told to stop. See App.run."""
+    listen = listen or _listen_argument(sys.argv[1:])
+    if listen:
+        asyncio.run(_attached(app, listen))
+    elif stdout.MANAGED:
+        asyncio.run(_managed(app))
+    else:
+        program = Path(sys.argv[0]).name
+        _exit(
+            2,
+            f"{program} is a set of tools for mcpbridge, which speaks MCP for it. Run\n\n"
+            f"    mcpbridge run -- python3 {program}\n\n"
+            f"or let it wait for a bridge, or a debugger, with\n\n"
+            f"    python3 {program} --listen 127.0.0.1:50051",
+        )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if app._blocking:
+        # A plain `def` tool that does not look at ctx.cancelled is still at it, and would keep the interpreter waiting.
+        os._exit(0)
+
+
+def _listen_argument(argv: list[str]) -> str | None:
+    for i, arg in enumerate(argv):
+        if arg.startswith("--listen="):
+            return arg.partition("=")[2]
+        if arg == "--listen":
+            return argv[i + 1] if i + 1 < len(argv) else _exit(2, "--listen wants an address: host:port or unix:/path")
+    return None
+
+
+def _exit(code: int, message: str) -> NoReturn:
+    sys.stderr.write(message + "\n")
+    raise SystemExit(code)
+
+
+# The two modes.
+
+
+async def _attached(app: "App", listen: str) -> None:
+    server = _Server(app)
+    try:
+        port = server.grpc.add_insecure_port(listen)
+    except RuntimeError as e:
+        _exit(1, f"{app.name}: cannot listen at {listen}: {e}")
+    address = listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
+    await server.grpc.start()
+    sys.stderr.write(f"{app.name}: listening at {address}\n")
+    sys.stderr.flush()
+    _on_signal(server, signal.SIGINT, signal.SIGTERM)
+    await server.wait()
+    if listen.startswith("unix:"):
+        Path(listen.removeprefix("unix:")).unlink(missing_ok=True)
+
+
+async def _managed(app: "App") -> None:
+    version = _version()
+    credentials, certificate = _tls()
+    server = _Server(app)
+    network, address, tidy = _bind(server.grpc, credentials)
+    try:
+        await server.grpc.start()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal sends it to the bridge too, which then tells us.
+        _on_signal(server, signal.SIGTERM)
+        _watch_parent(server, tidy)
+        fields = ["1", str(version), network, address, "grpc", certificate]
+        if os.environ.get("PLUGIN_MULTIPLEX_GRPC"):
+            fields.append("false")
+        stdout.write_handshake("|".join(fields))
+        await server.wait()
+    finally:
+        tidy()
+
+
+def _version() -> int:
+    offered = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", str(PROTOCOL))
+    if str(PROTOCOL) not in [v.strip() for v in offered.split(",")]:
+        _exit(1, f"the bridge speaks version {offered} of the plugin contract and this SDK {PROTOCOL}: upgrade one of them")
+    return PROTOCOL
+
+
+def _bind(server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> tuple[str, str, Callable[[], None]]:
+    """Binds the server. Returns the network, the address, and what removes the traces."""
+
+    def add(address: str) -> int:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+
+    given = os.environ.get("PLUGIN_UNIX_SOCKET_DIR")
+    if sys.platform == "win32" or len(os.fsencode(given or "")) > MAX_PATH - 20:
+        return "tcp", f"127.0.0.1:{add('127.0.0.1:0')}", lambda: None
+    folder = Path(given or tempfile.mkdtemp(prefix="mcpbridge"))
+    path = folder / f"{os.getpid()}.sock"
+    add(f"unix:{path}")
+    if group := os.environ.get("PLUGIN_UNIX_SOCKET_GROUP"):
+        os.chown(path, -1, _group(group))
+        path.chmod(0o660)
+
+    def tidy() -> None:
+        path.unlink(missing_ok=True)
+        if not given:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    return "unix", str(path), tidy
+
+
+def _group(name: str) -> int:
+    import grp
+
+    return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+
+
+def _tls() -> tuple[grpc.ServerCredentials | None, str]:
+    """Mutual TLS if the bridge wants it: our credentials, and our certificate as the handshake says it."""
+    client = os.environ.get("PLUGIN_CLIENT_CERT")
+    if not client:
+        return None, ""
+    pair = os.environ.get("MCPBRIDGE_KEY_PAIR")
+    if pair:
+        try:
+            pem = Path(pair).read_text("ascii")
+        except OSError as e:
+            _exit(1, f"cannot read the key pair that the bridge made for this plugin: {e}")
+    else:
+        pem = _make_key_pair()
+    key, begin, rest = pem.partition("-----BEGIN CERTIFICATE-----")
+    if not begin:
+        _exit(1, "the key pair that the bridge made for this plugin has no certificate")
+    certificate = begin + rest
+    credentials = grpc.ssl_server_credentials(
+        [(key.encode(), certificate.encode())], root_certificates=client.encode(), require_client_auth=True
+    )
+    # go-plugin reads it without padding: with padding it works or fails by the certificate's length.
+    return credentials, base64.b64encode(ssl.PEM_cert_to_DER_cert(certificate.strip())).decode().rstrip("=")
+
+
+def _make_key_pair() -> str:
+    """A key pair of our own, for a stock go-plugin host with AutoMTLS. The bridge gives us one."""
+    try:
+        from mcpbridge import automtls
+    except ImportError:
+        _exit(1, "this host wants the plugin to make its own certificate; run: pip install 'mcpbridge[automtls]'")
+    return automtls.make_key_pair()
+
+
+# When to stop.
+
+
+def _on_signal(server: "_Server", *signals: signal.Signals) -> None:
+    loop = asyncio.get_running_loop()
+    for s in signals:
+        try:
+            loop.add_signal_handler(s, server.stop)
+        except NotImplementedError:  # Windows.
+            signal.signal(s, lambda *_: loop.call_soon_threadsafe(server.stop))
+
+
+def _watch_parent(server: "_Server", tidy: Callable[[], None]) -> None:
+    """Ends the process when the bridge dies, however it dies."""
+    loop = asyncio.get_running_loop()
+    parent = os.getppid()
+    lifeline: int | None = None
+    if os.environ.get("MCP_PLUGIN_LIFELINE") == "stdin":
+        # Aside, so that a tool's input() gets an end of file, and not the lifeline.
+        lifeline = os.dup(0)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+
+    def watch() -> None:
+        if lifeline is not None:
+            while os.read(lifeline, 4096):
+                pass
+        else:
+            while os.getppid() == parent:
+                time.sleep(1)
+        # There is nobody to answer to: no drain. If the loop is stuck in somebody's code it gets no second chance.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(server.stop, 0)
+        time.sleep(2)
+        tidy()
+        os._exit(0)
+
+    threading.Thread(target=watch, name="mcpbridge-lifeline", daemon=True).start()
+
+
+# The services.
+
+
+class _Server:
+    """A gRPC server of one App. One event loop's own."""
+
+    def __init__(self, app: "App") -> None:
+        self.app = app
+        options = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]
+        self.grpc = grpc.aio.server(options=options)
+        self.health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc)
+        # Only what an App has; gRPC itself answers UNIMPLEMENTED to the rest of the service.
+        services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {
+            "mcpbridge.v1.McpService": {
+                "Discover": grpc.unary_unary_rpc_method_handler(
+                    self._discover, v1.DiscoverRequest.FromString, v1.DiscoverResponse.SerializeToString
+                ),
+                "ListTools": grpc.unary_unary_rpc_method_handler(
+                    self._list_tools, v1.ListToolsRequest.FromString, v1.ListToolsResponse.SerializeToString
+                ),
+                "CallTool": grpc.unary_stream_rpc_method_handler(
+                    self._call_tool, v1.CallToolRequest.FromString, v1.CallToolResponse.SerializeToString
+                ),
+                "Listen": grpc.unary_stream_rpc_method_handler(
+                    self._listen, v1.ListenRequest.FromString, v1.ListenResponse.SerializeToString
+                ),
+            },
+            # go-plugin's. Its messages are empty.
+            "plugin.GRPCController": {"Shutdown": grpc.unary_unary_rpc_method_handler(self._shutdown)},
+        }
+        for name, methods in services.items():
+            self.grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
+        self._stopping = asyncio.Event()
+        self._drain = DRAIN
+
+    def stop(self, drain: float = DRAIN) -> None:
+        """Makes wait stop the server. A shorter drain than before counts."""
+        self._drain = min(drain, self._drain)
+        self._stopping.set()
+
+    async def wait(self) -> None:
+        """Serves until stop, then lets the calls finish."""
+        for service in ("", "plugin"):
+            await self.health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        gc.freeze()  # What is there now stays; there is no use in looking through it again.
+        await self._stopping.wait()
+        await self.health.enter_graceful_shutdown()
+        stopped = asyncio.create_task(self.grpc.stop(self._drain))
+        began = time.monotonic()
+        while self.app._running and time.monotonic() - began < self._drain:
+            await asyncio.wait({stopped}, timeout=0.02)
+        # What is left are streams without an end, such as a health watch, and answers on their way.
+        await asyncio.wait({stopped}, timeout=0.2)
+        await self.grpc.stop(0)
+        await stopped
+        self.app._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _discover(self, request: v1.DiscoverRequest, context: Any) -> v1.DiscoverResponse:
+        return self.app.discover()
+
+    async def _list_tools(self, request: v1.ListToolsRequest, context: Any) -> v1.ListToolsResponse:
+        try:
+            return self.app.list_tools(request)
+        except StatusError as e:
+            await context.abort(e.code, str(e))
+            raise  # Not reached: abort raises.
+
+    async def _call_tool(self, request: v1.CallToolRequest, context: Any) -> None:
+        try:
+            await context.write(await self.app.call_tool(request, context.write))
+        except StatusError as e:
+            await context.abort(e.code, str(e))
+        except McpError as e:
+            code, trailer = _status(e)
+            await context.abort(code, e.message, (("grpc-status-details-bin", trailer),))
+
+    async def _listen(self, request: v1.ListenRequest, context: Any) -> AsyncIterator[v1.ListenResponse]:
+        wanted = request.notifications.tools_list_changed
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        if wanted:
+            self.app._listeners.add(tell)
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            told = v1.SubscriptionFilter()
+            if wanted:
+                told.tools_list_changed = True
+            yield v1.ListenResponse(acknowledged=v1.SubscriptionsAcknowledged(notifications=told))
+            while True:
+                change = asyncio.create_task(changed.wait())
+                await asyncio.wait({stopping, change}, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                if stopping.done():
+                    return
+                changed.clear()  # Several changes at once are one.
+                yield v1.ListenResponse(tools_list_changed=v1.ListChanged())
+        finally:
+            stopping.cancel()
+            self.app._listeners.discard(tell)
+
+    async def _shutdown(self, request: bytes, context: Any) -> bytes:
+        asyncio.get_running_loop().call_soon(self.stop)  # The answer goes first.
+        return b""
+
+
+_CODES = {
+    -32600: grpc.StatusCode.INVALID_ARGUMENT,
+    -32601: grpc.StatusCode.UNIMPLEMENTED,
+    -32602: grpc.StatusCode.INVALID_ARGUMENT,
+    -32603: grpc.StatusCode.INTERNAL,
+}
+
+
+def _status(e: McpError) -> tuple[grpc.StatusCode, bytes]:
+    """A gRPC status whose details hold the exact JSON-RPC error."""
+    code = _CODES.get(e.code, grpc.StatusCode.UNKNOWN)
+    data = b"" if e.data is None else pydantic_core.to_json(e.data, inf_nan_mode="null", serialize_unknown=True)
+    detail = any_pb2.Any()
+    detail.Pack(v1.JsonRpcError(code=e.code, message=e.message, data=data))
+    return code, status_pb2.Status(code=code.value[0], message=e.message, details=[detail]).SerializeToString()

@@ -1,0 +1,359 @@
+"""Asking: rounds, answers, what is remembered between them."""
+
+import asyncio
+import enum
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from mcpbridge import App, Context, InvalidAnswer, McpError, NoAnswer, Refused, ToolError, Unsupported, v1
+from mcpbridge.errors import RoundEnd
+from mcpbridge.schema import form
+from mcpbridge.testing import EVERYTHING, call
+
+
+@dataclass
+class Colour:
+    colour: Literal["red", "green"]
+
+
+class Confirm(BaseModel):
+    sure: bool = Field(description="Really?")
+
+
+async def nothing(event: v1.CallToolResponse) -> None: ...
+
+
+def accept(content: bytes) -> v1.InputResponse:
+    return v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=content))
+
+
+async def test_a_question_ends_the_round_and_its_answer_returns() -> None:
+    app = App("test")
+    rounds = []
+
+    @app.tool
+    async def paint(what: str, ctx: Context) -> str:
+        rounds.append(what)
+        try:
+            answer = await ctx.elicit("Which colour?", Colour)
+        except Exception:
+            return "swallowed"
+        return f"{what}: {answer.data.colour}"
+
+    @app.tool
+    def paint_sync(what: str, ctx: Context) -> str:
+        rounds.append(what)
+        try:
+            answer = ctx.elicit("Which colour?", Colour)
+        except Exception:
+            return "swallowed"
+        return f"{what}: {answer.data.colour}"
+
+    for name in ("paint", "paint_sync"):
+        rounds.clear()
+        got = await call(app, name, {"what": "wall"}, answers=[{"colour": "red"}])
+        assert (got.text, got.rounds, rounds) == ("wall: red", 2, ["wall", "wall"])
+        (question,) = got.asked
+        assert question.elicit.form.message == "Which colour?"
+        assert json.loads(question.elicit.form.requested_schema) == {
+            "type": "object",
+            "properties": {"colour": {"type": "string", "enum": ["red", "green"]}},
+            "required": ["colour"],
+        }
+
+
+async def test_many_rounds_and_once() -> None:
+    app = App("test")
+    charged = []
+
+    @app.tool
+    async def order(ctx: Context) -> str:
+        size = (await ctx.elicit("Size?", int)).data
+
+        async def charge() -> tuple[str, int]:
+            charged.append(size)
+            return "receipt", size
+
+        receipt = await ctx.once("charge", charge)
+        number = ctx.once("number", lambda: len(charged))
+        name = (await ctx.elicit("Name?", str)).data
+        again = (await ctx.elicit("Name?", str)).data
+        return f"{size} {receipt} {number} {name} {again}"
+
+    got = await call(app, "order", answers=[7, "Ada", "Bob"])
+    assert got.text == "7 ['receipt', 7] 1 Ada Bob"
+    assert charged == [7]
+    assert got.rounds == 4
+
+
+async def test_a_changed_question_is_asked_anew() -> None:
+    app = App("test")
+    price = iter([1, 2, 2])
+
+    @app.tool
+    async def buy(ctx: Context) -> str:
+        return str((await ctx.elicit(f"Pay {next(price)}?", Confirm)).data.sure)
+
+    got = await call(app, "buy", answers=[{"sure": True}, {"sure": False}])
+    assert [q.elicit.form.message for q in got.asked] == ["Pay 1?", "Pay 2?"]
+    assert got.text == "False"
+
+
+async def test_a_key_keeps_a_question_the_same() -> None:
+    app = App("test")
+    time = iter(range(9))
+
+    @app.tool
+    async def now(ctx: Context) -> str:
+        return (await ctx.elicit(f"It is {next(time)}. Why?", str, key="why")).data
+
+    got = await call(app, "now", answers=["because"])
+    assert (got.text, got.rounds) == ("because", 2)
+
+
+async def test_gather_asks_all_in_one_round() -> None:
+    app = App("test")
+
+    @app.tool
+    async def both(ctx: Context) -> str:
+        a, b = await asyncio.gather(ctx.elicit("A?", str), ctx.elicit("B?", str))
+        return a.data + b.data
+
+    got = await call(app, "both", answers=["a", "b"])
+    assert (sorted(got.text), got.rounds) == (["a", "b"], 2)
+
+
+async def test_a_task_that_swallows_the_end_of_the_round_ends_it_all_the_same() -> None:
+    app = App("test")
+
+    @app.tool
+    async def gathers(ctx: Context) -> str:
+        async def ask() -> str:
+            return (await ctx.elicit("A?", str)).data
+
+        got = await asyncio.gather(ask(), return_exceptions=True)
+        return str(got[0])
+
+    assert (await call(app, "gathers", answers=["a"])).text == "a"
+
+
+async def test_an_answer_that_was_not_awaited_ends_the_round_when_it_is_looked_at() -> None:
+    app = App("test")
+
+    @app.tool
+    async def forgets(ctx: Context) -> str:
+        return "yes" if ctx.elicit("Sure?", bool) else "no"
+
+    assert (await call(app, "forgets", answers=[True])).text == "yes"
+    assert (await call(app, "forgets", answers=[False])).text == "no"
+
+
+async def test_declined_and_cancelled() -> None:
+    app = App("test")
+
+    @app.tool
+    async def looks(ctx: Context) -> str:
+        answer = await ctx.elicit("Which colour?", Colour)
+        return f"{answer.action} {bool(answer)}"
+
+    @app.tool
+    async def uses(ctx: Context) -> str:
+        return (await ctx.elicit("Which colour?", Colour)).data.colour
+
+    assert (await call(app, "looks", answers=["decline"])).text == "decline False"
+    assert (await call(app, "looks", answers=["cancel"])).text == "cancel False"
+    got = await call(app, "uses", answers=["decline"])
+    assert (got.is_error, got.text) == (True, "the user declined: Which colour?")
+
+
+async def test_an_answer_that_does_not_fit_is_invalid() -> None:
+    app = App("test")
+
+    @app.tool
+    async def paint(ctx: Context) -> str:
+        try:
+            return (await ctx.elicit("Which colour?", Colour)).data.colour
+        except InvalidAnswer as e:
+            raise ToolError(f"invalid: {e}") from e
+
+    got = await call(app, "paint", answers=[{"colour": "mauve"}])
+    assert got.text == "invalid: the answer does not fit the form:\n- colour: Input should be 'red' or 'green', got \"mauve\""
+    wrong_kind = v1.InputResponse(list_roots=v1.ListRootsResult())
+    assert "with list_roots, not elicit" in (await call(app, "paint", answers=[wrong_kind])).text
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (v1.InputError(reason=v1.InputError.REASON_NO_ANSWER), NoAnswer),
+        (v1.InputError(reason=v1.InputError.REASON_UNSUPPORTED), Unsupported),
+        (v1.InputError(reason=v1.InputError.REASON_REFUSED, code=-1, message="no"), Refused),
+    ],
+)
+async def test_failed_questions(error: v1.InputError, raised: type[ToolError]) -> None:
+    app = App("test")
+
+    @app.tool
+    async def asks(ctx: Context) -> str:
+        try:
+            await ctx.elicit("A?", str)
+        except raised:
+            pass
+        else:
+            return "no error"
+        return (await ctx.elicit("B?", str)).data  # The error is still there in the next round.
+
+    got = await call(app, "asks", answers=[v1.InputResponse(error=error), "b"])
+    assert (got.text, got.rounds) == ("b", 3)
+
+
+CAN = v1.ClientCapabilities
+
+
+@pytest.mark.parametrize(
+    ("can", "what", "supported"),
+    [
+        (CAN(), "elicit", False),
+        (CAN(elicitation=v1.ElicitationCapability()), "elicit", True),
+        (CAN(elicitation=v1.ElicitationCapability(form=v1.Capability())), "elicit", True),
+        (CAN(elicitation=v1.ElicitationCapability(url=v1.Capability())), "elicit", False),
+        (CAN(elicitation=v1.ElicitationCapability()), "url", False),
+        (CAN(elicitation=v1.ElicitationCapability(url=v1.Capability())), "url", True),
+        (CAN(), "sample", False),
+        (CAN(sampling=v1.SamplingCapability()), "sample", True),
+        (CAN(), "roots", False),
+        (CAN(roots=v1.RootsCapability()), "roots", True),
+    ],
+)
+async def test_only_what_the_client_can_is_asked(can: v1.ClientCapabilities, what: str, supported: bool) -> None:
+    app = App("test")
+
+    @app.tool
+    async def asks(ctx: Context) -> None:
+        ask: Any = {
+            "elicit": lambda: ctx.elicit("A?", str),
+            "url": lambda: ctx.elicit_url("A?", "https://x"),
+            "sample": lambda: ctx.sample("A?"),
+            "roots": ctx.roots,
+        }[what]
+        await ask()
+
+    request = v1.CallToolRequest(name="asks", context=v1.CallContext(client_capabilities=can))
+    got = await app.call_tool(request, nothing)
+    assert got.HasField("input_required") == supported
+    if not supported:
+        assert got.result.is_error
+        assert "This client" in got.result.content[0].text.text
+
+
+async def test_sampling_and_roots() -> None:
+    app = App("test")
+
+    @app.tool
+    async def asks(ctx: Context) -> str:
+        roots, sample = await asyncio.gather(ctx.roots(), ctx.sample("Hi", system="Be nice"))
+        return f"{len(roots)} {roots[0].uri} {sample.text}"
+
+    request = v1.CallToolRequest(name="asks", context=EVERYTHING)
+    asked = (await app.call_tool(request, nothing)).input_required
+    request.state = asked.state
+    for key, question in asked.requests.items():
+        if question.HasField("list_roots"):
+            request.input_responses[key].list_roots.roots.add(uri="file:///a")
+        else:
+            assert question.create_message.messages[0].content[0].text.text == "Hi"
+            request.input_responses[key].create_message.content.add().text.text = "Hello"
+    assert (await app.call_tool(request, nothing)).result.content[0].text.text == "1 file:///a Hello"
+
+
+async def test_the_state_is_bounded() -> None:
+    app = App("test")
+
+    @app.tool
+    async def remembers(ctx: Context) -> None:
+        ctx.once("orders", lambda: "x" * 40_000)
+        await ctx.elicit("A?", str)
+
+    got = await call(app, "remembers")
+    assert got.is_error
+    assert "more than the 32768 there is room for; the most is ctx.once('orders')" in got.text
+
+
+async def test_once_remembers_json_only() -> None:
+    app = App("test")
+
+    @app.tool
+    def remembers(ctx: Context) -> None:
+        ctx.once("o", object)
+
+    assert "can remember only JSON" in (await call(app, "remembers")).text
+
+
+async def test_a_foreign_state_is_refused() -> None:
+    app = App("test")
+
+    @app.tool
+    async def asks(ctx: Context) -> None:
+        await ctx.elicit("A?", str)
+
+    with pytest.raises(McpError) as e:
+        await app.call_tool(v1.CallToolRequest(name="asks", context=EVERYTHING, state=b"?"), nothing)
+    assert e.value.code == -32602
+
+
+async def test_an_answer_to_nothing_is_ignored() -> None:
+    app = App("test")
+
+    @app.tool
+    async def asks(ctx: Context) -> None:
+        await ctx.elicit("A?", str)
+
+    request = v1.CallToolRequest(name="asks", context=EVERYTHING, input_responses={"other": accept(b"{}")})
+    assert (await app.call_tool(request, nothing)).HasField("input_required")
+
+
+def test_the_end_of_a_round_is_no_exception() -> None:
+    assert not issubclass(RoundEnd, Exception)
+
+
+class Size(enum.Enum):
+    S = "s"
+    L = "l"
+
+
+class Everything(BaseModel):
+    text: str
+    size: Size
+    toppings: list[Literal["ham", "egg"]] = []
+    note: str | None = None
+    only: Literal["x"] = "x"
+
+
+def test_forms_are_flat() -> None:
+    assert json.loads(form(Everything).schema) == {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "size": {"title": "Size", "type": "string", "enum": ["s", "l"]},
+            "toppings": {"type": "array", "items": {"type": "string", "enum": ["ham", "egg"]}, "default": []},
+            "note": {"type": "string"},
+            "only": {"type": "string", "enum": ["x"], "default": "x"},
+        },
+        "required": ["text", "size"],
+    }
+    assert form(Everything).parse(b'{"text":"t","size":"l"}') == Everything(text="t", size=Size.L)
+    assert json.loads(form(bool).schema)["properties"] == {"value": {"type": "boolean"}}
+    assert form(None).parse(b"") == {}
+
+
+class Nested(BaseModel):
+    inner: Confirm
+
+
+def test_forms_cannot_be_nested() -> None:
+    with pytest.raises(TypeError, match='a form cannot ask for "inner" of Nested'):
+        form(Nested)

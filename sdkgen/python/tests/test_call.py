@@ -1,0 +1,337 @@
+"""What a call comes to: results, errors, progress, logs, cancellation."""
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+
+from mcpbridge import App, Audio, Context, Image, McpError, ToolError, v1
+from mcpbridge.app import StatusError
+from mcpbridge.testing import EVERYTHING, call
+
+
+@dataclass
+class Point:
+    x: int
+    y: float
+
+
+def text(s: str) -> v1.ContentBlock:
+    return v1.ContentBlock(text=v1.TextContent(text=s))
+
+
+IMAGE = v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png"))
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        ("hello", v1.CallToolResult(content=[text("hello")])),
+        (None, v1.CallToolResult()),
+        (3, v1.CallToolResult(content=[text("3")], structured_content=b'{"result":3}')),
+        ({"a": [1]}, v1.CallToolResult(content=[text('{"a":[1]}')], structured_content=b'{"a":[1]}')),
+        ([1, "a"], v1.CallToolResult(content=[text('[1,"a"]')], structured_content=b'{"result":[1,"a"]}')),
+        (Point(1, 2), v1.CallToolResult(content=[text('{"x":1,"y":2}')], structured_content=b'{"x":1,"y":2}')),
+        (float("nan"), v1.CallToolResult(content=[text("null")], structured_content=b'{"result":null}')),
+        (Image(b"i"), v1.CallToolResult(content=[IMAGE])),
+        (["see", Image(b"i")], v1.CallToolResult(content=[text("see"), IMAGE])),
+        (Audio(b"a"), v1.CallToolResult(content=[v1.ContentBlock(audio=v1.AudioContent(data=b"a", mime_type="audio/wav"))])),
+        (text("t"), v1.CallToolResult(content=[text("t")])),
+        (v1.TextContent(text="t"), v1.CallToolResult(content=[text("t")])),
+        (v1.CallToolResult(is_error=True), v1.CallToolResult(is_error=True)),
+    ],
+)
+async def test_results(value: Any, result: v1.CallToolResult) -> None:
+    app = App("test")
+
+    @app.tool
+    def sync() -> Any:
+        return value
+
+    @app.tool(name="async")
+    async def asynchronous() -> Any:
+        return value
+
+    assert (await call(app, "sync")).result == result
+    assert (await call(app, "async")).result == result
+
+
+async def test_a_return_type_is_kept() -> None:
+    app = App("test")
+
+    @app.tool
+    def right() -> Point:
+        return Point(1, 2)
+
+    @app.tool
+    def wrong() -> Point:
+        return "nowhere"  # type: ignore[return-value]
+
+    @app.tool
+    def optional() -> Point | None:
+        return None
+
+    assert (await call(app, "right")).structured == {"x": 1, "y": 2.0}
+    assert (await call(app, "optional")).structured == {"result": None}
+    got = await call(app, "wrong")
+    assert got.is_error
+    assert "what its return type does not allow" in got.text
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ToolError("no such city"), "no such city"),
+        (ValueError("bad value"), "bad value"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (StopIteration("s"), "the tool raised StopIteration"),
+    ],
+)
+async def test_an_exception_is_an_error_for_the_model(error: Exception, message: str) -> None:
+    app = App("test")
+
+    @app.tool
+    def fails() -> None:
+        raise error
+
+    got = await call(app, "fails")
+    assert (got.is_error, got.text) == (True, message)
+
+
+async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("test")
+
+    @app.tool
+    def fails() -> None:
+        raise ValueError("bad")
+
+    @app.tool
+    def intends() -> None:
+        raise ToolError("meant")
+
+    with caplog.at_level(logging.ERROR):
+        await call(app, "fails")
+        await call(app, "intends")
+    (record,) = caplog.records
+    assert record.getMessage() == f'tool "fails" failed at test_call.py:{fails.__code__.co_firstlineno + 2}: ValueError: bad'
+    assert record.exc_info
+
+
+async def test_bytes_are_refused() -> None:
+    app = App("test")
+
+    @app.tool
+    def raw() -> Any:
+        return b"x"
+
+    assert "return Image(data, mime_type)" in (await call(app, "raw")).text
+
+
+async def test_an_exact_error_is_raised() -> None:
+    app = App("test")
+
+    @app.tool
+    def exact() -> None:
+        raise McpError(-32042, "no", {"a": 1})
+
+    with pytest.raises(McpError):
+        await call(app, "exact")
+
+
+async def test_an_unknown_tool_is_not_found() -> None:
+    app = App("test")
+
+    @app.tool
+    def forecast() -> None: ...
+
+    with pytest.raises(StatusError, match="there is no tool 'forcast'; did you mean 'forecast'") as e:
+        await call(app, "forcast")
+    assert e.value.code == grpc.StatusCode.NOT_FOUND
+
+
+async def test_progress_and_logs_come_in_order_before_the_result() -> None:
+    app = App("test")
+
+    @app.tool
+    async def works(ctx: Context) -> str:
+        for i in range(3):
+            await ctx.progress(i, 3, f"step {i}")
+        ctx.log.info("not awaited")
+        ctx.log.warning({"a": 1}, logger="part")
+        return "done"
+
+    @app.tool
+    def works_sync(ctx: Context) -> str:
+        for i in range(3):
+            ctx.progress(i, 3, f"step {i}")
+        ctx.log.info("not awaited")
+        ctx.log.warning({"a": 1}, logger="part")
+        return "done"
+
+    for name in ("works", "works_sync"):
+        got = await call(app, name)
+        assert got.progress == [v1.Progress(progress=i, total=3, message=f"step {i}") for i in range(3)]
+        assert got.logs == [
+            v1.LogMessage(level=v1.LOG_LEVEL_INFO, data=b'"not awaited"'),
+            v1.LogMessage(level=v1.LOG_LEVEL_WARNING, data=b'{"a":1}', logger="part"),
+        ]
+        assert got.text == "done"
+
+
+@pytest.mark.parametrize(("level", "told"), [(v1.LOG_LEVEL_UNSPECIFIED, 0), (v1.LOG_LEVEL_ERROR, 1), (v1.LOG_LEVEL_DEBUG, 3)])
+async def test_only_what_was_asked_for_is_sent(level: v1.LogLevel, told: int) -> None:
+    app = App("test")
+
+    @app.tool
+    async def works(ctx: Context) -> None:
+        await ctx.progress(1)
+        ctx.log.debug("d")
+        await ctx.log.info("i")
+        ctx.log.error("e")
+
+    got = await call(app, "works", context=v1.CallContext(log_level=level))
+    assert (len(got.logs), got.progress) == (told, [])
+
+
+async def test_nothing_comes_after_the_result() -> None:
+    app = App("test")
+    kept: list[Context] = []
+
+    @app.tool
+    async def keeps(ctx: Context) -> None:
+        kept.append(ctx)
+
+    got = await call(app, "keeps")
+    await kept[0].progress(1)
+    await asyncio.to_thread(kept[0].progress, 2)
+    assert got.progress == []
+
+
+async def test_the_caller_is_in_the_context() -> None:
+    app = App("test")
+    context = v1.CallContext(
+        protocol_version="2025-06-18",
+        client_info=v1.Implementation(name="c", version="2"),
+        principal=v1.Principal(subject="ada"),
+        headers={"x-a": "b"},
+        meta=b'{"k":1}',
+    )
+
+    @app.tool
+    def who(ctx: Context) -> dict[str, Any]:
+        assert ctx.principal
+        return {
+            "v": ctx.protocol_version,
+            "c": ctx.client_info.name,
+            "p": ctx.principal.subject,
+            "h": ctx.headers,
+            "m": ctx.meta,
+        }
+
+    got = await call(app, "who", context=context)
+    assert got.structured == {"v": "2025-06-18", "c": "c", "p": "ada", "h": {"x-a": "b"}, "m": {"k": 1}}
+
+
+async def start(app: App, name: str) -> "asyncio.Task[v1.CallToolResponse]":
+    async def write(event: v1.CallToolResponse) -> None: ...
+
+    request = v1.CallToolRequest(name=name, context=EVERYTHING)
+    return asyncio.create_task(app.call_tool(request, write))
+
+
+async def test_an_async_tool_is_cancelled() -> None:
+    app = App("test")
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @app.tool
+    async def waits() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    task = await start(app, "waits")
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize("how", ["check", "progress", "cancelled"])
+async def test_a_sync_tool_is_cancelled(how: str) -> None:
+    app = App("test")
+    started, ended = threading.Event(), threading.Event()
+
+    @app.tool
+    def waits(ctx: Context) -> None:
+        started.set()
+        try:
+            while True:
+                time.sleep(0.001)
+                if how == "check":
+                    ctx.check()
+                elif how == "progress":
+                    ctx.progress(1)
+                elif ctx.cancelled:
+                    return
+        except Exception:  # Does not stop it.
+            pass
+        finally:
+            ended.set()
+
+    task = await start(app, "waits")
+    await asyncio.to_thread(started.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(ended.wait, 5)
+
+
+async def test_tools_come_and_go() -> None:
+    app = App("test")
+    told: list[int] = []
+    app._listeners.add(lambda: told.append(1))
+
+    def extra() -> None: ...
+
+    app.add_tool(extra)
+    assert [t.name for t in app.list_tools(v1.ListToolsRequest()).tools] == ["extra"]
+    app.remove_tool("extra")
+    assert not app.list_tools(v1.ListToolsRequest()).tools
+    assert len(told) == 2
+
+
+def test_a_cursor_is_refused() -> None:
+    with pytest.raises(StatusError) as e:
+        App("test").list_tools(v1.ListToolsRequest(cursor=""))
+    assert e.value.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_discover() -> None:
+    got = App("test", version="2", title="T", instructions="Use it.").discover()
+    assert got.server_info == v1.Implementation(name="test", version="2", title="T")
+    assert got.capabilities.tools.list_changed
+    assert got.capabilities.HasField("logging")
+    assert not got.capabilities.HasField("resources")
+    assert got.instructions == "Use it."
+
+
+def test_context_parameters_of_callables() -> None:
+    app = App("test")
+
+    class Adder:
+        async def __call__(self, a: int, ctx: Context) -> int:
+            return a
+
+    app.add_tool(Adder(), name="adder")
+    assert asyncio.run(call(app, "adder", {"a": 2})).structured == {"result": 2}
+    assert json.loads(app.list_tools(v1.ListToolsRequest()).tools[0].input_schema)["required"] == ["a"]
