@@ -1,3 +1,69 @@
 package plugin
 
-func beBridge(string) {}
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// beBridge is the whole of a bridge process: it launches the plugin spec and says when it is ready.
+func beBridge(spec string) {
+	p, err := New(Options{Command: []string{spec, os.Getenv("PLUGIN_TEST_MODE"), "deaf"}, PassEnv: []string{"PIDS"}})
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		if err := p.Ready(context.Background()); err != nil {
+			panic(err)
+		}
+		fmt.Println("ready")
+	}()
+	panic(p.Run(context.Background()))
+}
+
+// A bridge that is killed takes its plugins with it, and what they have started, though they do nothing about it.
+func TestKilledBridgeLeavesNothingBehind(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux")
+	}
+	var worst time.Duration
+	for range 20 {
+		pids := filepath.Join(t.TempDir(), "pids")
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), "PLUGIN_TEST_BRIDGE="+rogue, "PLUGIN_TEST_MODE=grandchild", "PIDS="+pids)
+		c.Stderr = os.Stderr
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		b, err := os.ReadFile(pids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var child, grandchild int
+		if _, err := fmt.Sscan(string(b), &child, &grandchild); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		gone(t, child)
+		gone(t, grandchild)
+		worst = max(worst, time.Since(began))
+	}
+	t.Logf("all gone after %v at worst", worst)
+}

@@ -172,9 +172,10 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 		cancel()
 	}
 	if err != nil {
+		mute := &mute{addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.ctx.Err() != nil, err: err}
 		r.signal(kill)
 		m.finish()
-		return nil, p.explain(r, &mute{fmt.Sprintf("%s %s", addr.Network(), addr), err}, time.Since(began))
+		return nil, p.explain(r, mute, time.Since(began))
 	}
 	m.wg.Go(m.readStdio)
 	return m, nil
@@ -213,8 +214,9 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 
 // mute is the error of a process that printed its handshake and then does not answer.
 type mute struct {
-	addr string
-	err  error
+	addr  string
+	ended bool // by itself
+	err   error
 }
 
 func (e *mute) Error() string {
@@ -338,10 +340,9 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
 	case answersNot:
 		fix = "it must serve TLS with the certificate of its handshake, and admit the one in PLUGIN_CLIENT_CERT"
-		if how != "" {
+		if silent.ended {
 			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), "see what it said"
 		}
-		_ = silent
 	case r.cmd == nil:
 		fix = "check that the program may be executed, and its #! line if it is a script"
 	case took >= p.o.StartTimeout:

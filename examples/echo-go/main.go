@@ -44,7 +44,9 @@ func (*served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn)
 	return nil, nil // the bridge has its own client
 }
 
-type server struct{ pb.UnimplementedMcpServiceServer }
+type server struct {
+	pb.UnimplementedMcpServiceServer
+}
 
 func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	return &pb.DiscoverResponse{

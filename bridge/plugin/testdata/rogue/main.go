@@ -139,7 +139,9 @@ func serve() (net.Listener, string) {
 	return listen, base64.RawStdEncoding.EncodeToString(cert.Certificate[0])
 }
 
-type server struct{ pb.UnimplementedMcpServiceServer }
+type server struct {
+	pb.UnimplementedMcpServiceServer
+}
 
 func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	return &pb.DiscoverResponse{ServerInfo: &pb.Implementation{Name: "rogue", Version: fmt.Sprint(os.Getpid())}}, nil

@@ -1,0 +1,418 @@
+package plugin
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+type stream = grpc.ServerStreamingServer[pb.CallToolResponse]
+
+// A fake is a backend whose answers the test writes.
+type fake struct {
+	pb.UnimplementedMcpServiceServer
+	call     func(*pb.CallToolRequest, stream) error
+	list     func(context.Context) (*pb.ListToolsResponse, error)
+	discover func() (*pb.DiscoverResponse, error)
+}
+
+func (f *fake) CallTool(r *pb.CallToolRequest, s stream) error { return f.call(r, s) }
+
+func (f *fake) ListTools(ctx context.Context, _ *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	return f.list(ctx)
+}
+
+func (f *fake) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	return f.discover()
+}
+
+// serve serves f at a socket or port, until the function it returns is called.
+func (f *fake) serve(t *testing.T, network, addr string, opts ...grpc.ServerOption) (stop func()) {
+	t.Helper()
+	listen, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(64<<20))...)
+	pb.RegisterMcpServiceServer(s, f)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(listen) })
+	stop = sync.OnceFunc(func() {
+		s.Stop()
+		wg.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// attach serves f and runs a Plugin that has dialled it.
+func attach(t *testing.T, f *fake, o Options) *running {
+	t.Helper()
+	sock := filepath.Join(t.TempDir(), "s")
+	f.serve(t, "unix", sock)
+	o.Address = "unix:" + sock
+	return run(t, o).ready(t)
+}
+
+func saying(text string) *pb.CallToolResponse {
+	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}
+	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}}
+}
+
+func progressing(n float64) *pb.CallToolResponse {
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{Progress: n}}}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A backend that is dialled may start later and restart; calls wait for it.
+func TestAttachedBackendComesAndGoes(t *testing.T) {
+	port := freePort(t)
+	sock := filepath.Join(t.TempDir(), "s")
+	for address, at := range map[string][2]string{
+		"unix:" + sock:   {"unix", sock},
+		"unix://" + sock: {"unix", sock},
+		"tcp:" + port:    {"tcp", port},
+		"tcp://" + port:  {"tcp", port},
+		"dns:///" + port: {"tcp", port},
+		"dns:" + port:    {"tcp", port},
+		"tcp:localhost" + port[strings.LastIndexByte(port, ':'):]: {"tcp", port},
+	} {
+		t.Run(address, func(t *testing.T) {
+			f := &fake{call: func(r *pb.CallToolRequest, s stream) error {
+				if r.GetName() == "hang" {
+					if err := s.Send(progressing(1)); err != nil {
+						return err
+					}
+					<-s.Context().Done()
+					return s.Context().Err()
+				}
+				return s.Send(saying(r.GetName()))
+			}}
+			r := run(t, Options{Address: address})
+			var wg sync.WaitGroup
+			wg.Go(func() { // waits for the backend to start
+				if res, err := r.Handle(t.Context(), tool("early", ""), ignore); err != nil || textOf(res) != "early" {
+					t.Errorf("%v, %v", res, err)
+				}
+			})
+			stop := f.serve(t, at[0], at[1])
+			r.ready(t)
+			wg.Wait()
+			l := r.live.Load()
+			begun := make(chan struct{})
+			wg.Go(func() {
+				_, err := r.Handle(t.Context(), tool("hang", ""), func(bridge.Event) error { close(begun); return nil })
+				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+			})
+			<-begun
+			stop()
+			<-l.gone
+			wg.Go(func() { // waits for the backend to be back
+				if res, err := r.Handle(t.Context(), tool("again", ""), ignore); err != nil || textOf(res) != "again" {
+					t.Errorf("%v, %v", res, err)
+				}
+			})
+			stop = f.serve(t, at[0], at[1])
+			wg.Wait()
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+			stop()
+		})
+	}
+}
+
+func TestUnreachableBackendFailsInTime(t *testing.T) {
+	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *pace) { p.patience = 200 * time.Millisecond })
+	for range 2 { // the first call waits, the second does not
+		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+		e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
+		if e.Failure.GetRetryAfterMs() == 0 {
+			t.Error("it does not say when to try again")
+		}
+	}
+	began := time.Now()
+	_, _ = r.Handle(t.Context(), tool("x", ""), ignore)
+	if took := time.Since(began); took > 50*time.Millisecond {
+		t.Errorf("failed after %v", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Ready: %v", err)
+	}
+}
+
+func TestCancelReachesTheBackend(t *testing.T) {
+	begun, cancelled := make(chan struct{}), make(chan time.Time, 1)
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		close(begun)
+		<-s.Context().Done()
+		cancelled <- time.Now()
+		return s.Context().Err()
+	}}, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Handle(ctx, tool("x", ""), ignore)
+		done <- err
+	}()
+	<-begun
+	began := time.Now()
+	cancel()
+	if e := bridge.AsError(<-done); e.Code != codes.Canceled {
+		t.Errorf("got %v", e)
+	}
+	if took := (<-cancelled).Sub(began); took > 50*time.Millisecond {
+		t.Errorf("it arrives after %v", took)
+	}
+}
+
+func TestDeadlineLeavesTheOutcomeUnknown(t *testing.T) {
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		<-s.Context().Done()
+		return s.Context().Err()
+	}}, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := r.Handle(ctx, tool("x", ""), ignore)
+	wantFailure(t, err, codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE")
+}
+
+// Nobody listens any more: the call ends, at the backend too.
+func TestEmitErrorEndsTheCall(t *testing.T) {
+	ended := make(chan struct{})
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		defer close(ended)
+		if err := s.Send(progressing(1)); err != nil {
+			return err
+		}
+		<-s.Context().Done()
+		return s.Context().Err()
+	}}, Options{})
+	deaf := errors.New("nobody listens")
+	if _, err := r.Handle(t.Context(), tool("x", ""), func(bridge.Event) error { return deaf }); !errors.Is(err, deaf) {
+		t.Errorf("got %v", err)
+	}
+	<-ended
+}
+
+func TestMistakesOfTheBackendAreNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		send []*pb.CallToolResponse
+		want string
+	}{
+		"no result":   {[]*pb.CallToolResponse{progressing(1)}, "ended without a result"},
+		"two results": {[]*pb.CallToolResponse{saying("a"), saying("b")}, "two results"},
+		"late event":  {[]*pb.CallToolResponse{saying("a"), progressing(1)}, "an event after its result"},
+		"empty event": {[]*pb.CallToolResponse{{}}, "an event with nothing in it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+				for _, m := range tc.send {
+					if err := s.Send(m); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}, Options{Name: "orders"})
+			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+			e := bridge.AsError(err)
+			if e.Code != codes.Internal || e.Public() {
+				t.Errorf("got %v %v", e.Code, e)
+			}
+			for _, want := range []string{tc.want, `"orders"`, "McpService/CallTool"} {
+				if !strings.Contains(e.Error(), want) {
+					t.Errorf("%q does not say %q", e, want)
+				}
+			}
+		})
+	}
+}
+
+// What the backend answers is its answer, even if it is what a broken connection looks like.
+func TestBackendsOwnErrorsAreKept(t *testing.T) {
+	for _, code := range []codes.Code{
+		codes.NotFound, codes.InvalidArgument, codes.Unavailable, codes.Canceled, codes.Internal,
+		codes.Unknown, codes.ResourceExhausted, codes.Unimplemented, codes.DeadlineExceeded,
+	} {
+		calls := 0
+		s, err := status.New(code, "mine").WithDetails(&pb.JsonRpcError{Code: -31999})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := attach(t, &fake{
+			call: func(*pb.CallToolRequest, stream) error { calls++; return s.Err() },
+			list: func(context.Context) (*pb.ListToolsResponse, error) { calls++; return nil, s.Err() },
+		}, Options{})
+		for _, call := range []*bridge.Call{tool("x", ""), {Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}} {
+			_, err := r.Handle(t.Context(), call, ignore)
+			e := bridge.AsError(err)
+			if e.Code != code || e.Message != "mine" || e.RPC.GetCode() != -31999 || e.Failure != nil {
+				t.Errorf("%v, %s: got %v %v", code, call.Method.Name, e.Code, e)
+			}
+		}
+		if calls != 2 {
+			t.Errorf("%v: %d calls were made of 2", code, calls)
+		}
+	}
+}
+
+func TestMessageLimitIsExactAndNamed(t *testing.T) {
+	const limit = 100_000
+	filled := func(extra int) *pb.CallToolRequest { // a request of limit+extra bytes
+		r := &pb.CallToolRequest{Name: "x", Arguments: make([]byte, limit/2)}
+		r.Arguments = make([]byte, limit/2+limit+extra-proto.Size(r))
+		if got := proto.Size(r); got != limit+extra {
+			t.Fatalf("%d bytes", got)
+		}
+		return r
+	}
+	answer := func(extra int) *pb.CallToolResponse {
+		m := saying(strings.Repeat("x", limit/2))
+		text := m.GetResult().GetContent()[0].GetText()
+		for proto.Size(m) < limit+extra {
+			text.Text += strings.Repeat("x", limit+extra-proto.Size(m))
+		}
+		for proto.Size(m) > limit+extra {
+			text.Text = text.Text[:len(text.Text)-(proto.Size(m)-limit-extra)]
+		}
+		if got := proto.Size(m); got != limit+extra {
+			t.Fatalf("%d bytes", got)
+		}
+		return m
+	}
+	extra := 0
+	r := attach(t, &fake{call: func(q *pb.CallToolRequest, s stream) error {
+		if q.GetName() == "big" {
+			return s.Send(answer(extra))
+		}
+		return s.Send(saying("ok"))
+	}}, Options{MaxMessage: limit})
+	for _, extra = range []int{-1, 0, 1} {
+		_, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: filled(extra)}, ignore)
+		_, err2 := r.Handle(t.Context(), tool("big", ""), ignore)
+		if extra <= 0 {
+			if err != nil || err2 != nil {
+				t.Errorf("%+d: %v, %v", extra, err, err2)
+			}
+			continue
+		}
+		e := wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE")
+		if !strings.Contains(e.Error(), "100001 bytes, and the limit is 100000 (max message)") {
+			t.Error(e)
+		}
+		wantFailure(t, err2, codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE")
+	}
+}
+
+// What a backend is stays the same while it is connected, except that an error is no answer.
+func TestDiscoverIsAskedOnceALife(t *testing.T) {
+	asked := 0
+	r := attach(t, &fake{discover: func() (*pb.DiscoverResponse, error) {
+		asked++
+		if asked == 1 {
+			return nil, status.Error(codes.Internal, "not yet")
+		}
+		return &pb.DiscoverResponse{Instructions: proto.String("be kind")}, nil
+	}}, Options{})
+	call := &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}
+	if _, err := r.Handle(t.Context(), call, nil); err == nil {
+		t.Error("the error is lost")
+	}
+	for range 3 {
+		res, err := r.Handle(t.Context(), call, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := res.Complete.(*pb.DiscoverResponse)
+		if d.GetInstructions() != "be kind" {
+			t.Errorf("got %v", d)
+		}
+		d.Instructions = proto.String("changed by the caller")
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+func TestAttachedMutualTLS(t *testing.T) {
+	dir := t.TempDir()
+	server, err := newKeyPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := newKeyPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := pem.Decode(client.both)
+	for name, text := range map[string][]byte{"ca": server.pem, "cert": client.pem, "key": pem.EncodeToMemory(key)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(client.pem)
+	port := freePort(t)
+	f := &fake{call: func(_ *pb.CallToolRequest, s stream) error { return s.Send(saying("secret")) }}
+	f.serve(t, "tcp", port, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{server.cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+	})))
+	files := &TLS{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ServerName: "localhost"}
+	r := run(t, Options{Address: "tcp:" + port, TLS: files}).ready(t)
+	if got := r.text(t, "x", ""); got != "secret" {
+		t.Errorf("got %q", got)
+	}
+	r = run(t, Options{Address: "tcp:" + port, TLS: &TLS{CA: files.CA, ServerName: "localhost"}}, func(p *pace) { p.health = 100 * time.Millisecond })
+	r.log.wait(t, "does not answer yet")
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for want, o := range map[string]Options{
+		"neither a command":         {Name: "b"},
+		"both a command":            {Command: []string{"x"}, Address: "unix:/x"},
+		"first word is empty":       {Command: []string{""}},
+		"must begin with unix:":     {Address: "http://x"},
+		"must be host:port":         {Address: "tcp:8080"},
+		"no path after unix:":       {Address: "unix:"},
+		"name server":               {Address: "dns://8.8.8.8/x:1"},
+		"is not K=V":                {Command: []string{"x"}, Env: []string{"A"}},
+		"negative":                  {Command: []string{"x"}, MaxMessage: -1},
+		"TLS options are for":       {Command: []string{"x"}, TLS: &TLS{}},
+		"TLS CA: ":                  {Address: "tcp:x:1", TLS: &TLS{CA: "/nowhere"}},
+		`TLS certificate "/nowhere`: {Address: "tcp:x:1", TLS: &TLS{Cert: "/nowhere"}},
+	} {
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %q", o, err, want)
+		}
+	}
+}

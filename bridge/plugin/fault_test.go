@@ -1,0 +1,360 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func TestNoiseIsLog(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue, "noise"}}).ready(t)
+	for range 3 {
+		if got := r.text(t, "echo", `{}`); got != `{}` {
+			t.Errorf("echo: %s", got)
+		}
+	}
+	r.log.wait(t, `"message":"library banner"`)
+	r.log.wait(t, `"message":"1|2|3"`)
+	r.log.wait(t, `"length":200000`)
+	if err := r.stop(); err != nil { // the line without an end ends with the process
+		t.Fatal(err)
+	}
+	if text, _ := r.log.look(); !strings.Contains(text, strings.Repeat("y", 8<<10)) || strings.Contains(text, strings.Repeat("y", 8<<10+1)) {
+		t.Error("the long line without an end is not logged, or not cut")
+	}
+}
+
+// Stock go-plugin gives the plugin our own standard input: it would read the MCP messages that are meant for us.
+func TestStdinIsALifelineOnly(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	stdin := os.Stdin
+	os.Stdin = read
+	defer func() { os.Stdin = stdin }()
+	if _, err := write.WriteString("{\"jsonrpc\":\"2.0\"}\n"); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, Options{Command: []string{rogue}}).ready(t)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	if n, err := read.Read(buf); err != nil || string(buf[:n]) != "{\"jsonrpc\":\"2.0\"}\n" {
+		t.Errorf("our standard input has %q, %v", buf[:n], err)
+	}
+}
+
+func TestStartErrorsSayWhatWhereWhyAndWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/nowhere/python\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		command []string
+		timeout time.Duration
+		want    []string
+	}{
+		"exits":      {[]string{rogue, "exit"}, 0, []string{`backend "b" did not start: it ended at once: exit status 7`, "nothing on standard output", rogue + " exit", "directory: " + dir, "config.yaml: no such file", "what to do: "}},
+		"not found":  {[]string{"no-such-program", "a b"}, 0, []string{`there is no program "no-such-program" in PATH=`, `command: no-such-program "a b"`, "install it"}},
+		"no file":    {[]string{"./server.py"}, 0, []string{"there is no program " + filepath.Join(dir, "server.py"), "no such file"}},
+		"not a prog": {[]string{plain}, 0, []string{"cannot be run: permission denied", "may be executed"}},
+		"bad #!":     {[]string{script}, 0, []string{"cannot be run: no such file", "#! line"}},
+		"talks":      {[]string{rogue, "chat"}, 300 * time.Millisecond, []string{"2 lines on standard output, but no handshake within 300ms", "I am a server", "start timeout"}},
+		"silent":     {[]string{"sleep", "60"}, 100 * time.Millisecond, []string{"nothing on standard output", "within 100ms"}},
+		"no cert":    {[]string{rogue, "no-cert"}, 0, []string{"no certificate (field 6)", `printed: "1|1|unix|`}},
+		"bad cert":   {[]string{rogue, "bad-cert"}, 0, []string{"field 6) is not an X.509 certificate"}},
+		"padded":     {[]string{rogue, "padded"}, 0, []string{"is padded with ="}},
+		"foreign":    {[]string{rogue, "foreign"}, 0, []string{`listens at tcp "192.0.2.1:80"; it must be 127.0.0.1`}},
+		"elsewhere":  {[]string{rogue, "elsewhere"}, 0, []string{`"/tmp/elsewhere.sock", which is not in the directory it was given`}},
+		"version":    {[]string{rogue, "version"}, 0, []string{"version 2 of the contract", "version 1 only"}},
+		"stranger":   {[]string{rogue, "stranger"}, 0, []string{"it printed its handshake and does not answer at unix ", "PLUGIN_CLIENT_CERT"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, Options{Command: tc.command, Dir: dir, StartTimeout: tc.timeout}, func(p *pace) { p.answer = 300 * time.Millisecond })
+			err := r.Ready(t.Context())
+			if err == nil {
+				t.Fatal("it started")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("not said: %s", want)
+				}
+			}
+			if t.Failed() || testing.Verbose() {
+				t.Log(err)
+			}
+			if got := r.stop(); got == nil || got.Error() != err.Error() {
+				t.Errorf("Run says %v", got)
+			}
+		})
+	}
+}
+
+// A call that was sent to a backend that is killed fails at once and says that its outcome is not known; the others get
+// their own answers or the same error; the next one succeeds.
+func TestKilledMidCall(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue}}, func(p *pace) {
+		p.backoff, p.settled = 100*time.Millisecond, time.Millisecond
+	}).ready(t)
+	var slowest, longest time.Duration
+	for range 10 {
+		pid := r.pid(t)
+		var wg sync.WaitGroup
+		var killed time.Time
+		inflight := make(chan struct{}, 21)
+		failed := make(chan time.Time, 21)
+		wg.Go(func() {
+			inflight <- struct{}{}
+			_, err := r.Handle(t.Context(), tool("hang", ""), ignore)
+			failed <- time.Now()
+			wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+		})
+		for i := range 20 {
+			wg.Go(func() {
+				inflight <- struct{}{}
+				want := fmt.Sprintf(`{"i":%d}`, i)
+				res, err := r.Handle(t.Context(), tool("nap", want), ignore)
+				if err == nil && textOf(res) != want {
+					t.Errorf("got another's answer: %s, want %s", textOf(res), want)
+				}
+				if err != nil {
+					wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+				}
+			})
+		}
+		for range 21 {
+			<-inflight
+		}
+		time.Sleep(10 * time.Millisecond) // there is no telling when a call is on the wire
+		killed = time.Now()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		slowest = max(slowest, (<-failed).Sub(killed))
+		wg.Wait()
+		if got := r.text(t, "echo", `"next"`); got != `"next"` {
+			t.Errorf("the next call: %s", got)
+		}
+		longest = max(longest, time.Since(killed))
+		if r.pid(t) == pid {
+			t.Error("the same process answers")
+		}
+	}
+	t.Logf("kill to error %v at worst, kill to the next answer %v at worst", slowest, longest)
+	if slowest > 100*time.Millisecond {
+		t.Errorf("kill to error took %v", slowest)
+	}
+	r.log.wait(t, `"status":"killed by signal: killed"`)
+}
+
+// A read-only call whose backend died is made once more, and not a third time.
+func TestReadOnlyCallSurvivesItsBackend(t *testing.T) {
+	call := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}
+	file := filepath.Join(t.TempDir(), "once")
+	r := run(t, Options{Command: []string{rogue, "die-once"}, Env: []string{"FILE=" + file}}).ready(t)
+	res, err := r.Handle(t.Context(), call, ignore)
+	if err != nil || len(res.Complete.(*pb.ListToolsResponse).GetTools()) != 1 {
+		t.Errorf("got %v, %v", res, err)
+	}
+	r = run(t, Options{Command: []string{rogue, "die"}}).ready(t)
+	_, err = r.Handle(t.Context(), call, ignore)
+	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+}
+
+// The end of the plugin is noticed though another process of another session keeps its output open.
+func TestExitIsNoticedThroughOpenPipes(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	r := run(t, Options{Command: []string{rogue, "daemon"}, Env: []string{"PIDS=" + pids}}).ready(t)
+	var child, daemon int
+	b, err := os.ReadFile(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(b), &child, &daemon); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(daemon, syscall.SIGKILL) }()
+	l := r.live.Load()
+	began := time.Now()
+	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-l.gone
+	took := time.Since(began)
+	t.Logf("noticed after %v", took)
+	if took > 50*time.Millisecond { // 20 ms, and room for a busy machine
+		t.Errorf("noticed after %v", took)
+	}
+	r.text(t, "echo", "{}")
+	b, err = os.ReadFile(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var second int
+	if _, err := fmt.Sscan(string(b), &child, &second); err == nil {
+		defer func() { _ = syscall.Kill(second, syscall.SIGKILL) }()
+	}
+}
+
+func TestGrandchildrenGoWithThePlugin(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	r := run(t, Options{Command: []string{rogue, "grandchild"}, Env: []string{"PIDS=" + pids}}).ready(t)
+	var child, grandchild int
+	b, err := os.ReadFile(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(b), &child, &grandchild); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, child)
+	gone(t, grandchild)
+}
+
+func TestStubbornPluginIsKilled(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue, "ignore", "deaf"}, StopTimeout: 300 * time.Millisecond}).ready(t)
+	pid := r.pid(t)
+	began := time.Now()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond || took > time.Second {
+		t.Errorf("stopped after %v", took)
+	}
+	gone(t, pid)
+	r.log.wait(t, "does not stop and is killed")
+}
+
+// Being stopped ends a start that hangs: stock go-plugin's Kill waits for the start.
+func TestStopDuringStart(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue, "chat"}})
+	r.log.wait(t, "I am a server")
+	began := time.Now()
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("stopped after %v", took)
+	}
+}
+
+func TestEnvironmentIsAnAllowList(t *testing.T) {
+	t.Setenv("AWS_SECRET", "s")
+	t.Setenv("LC_TIME", "C")
+	t.Setenv("MINE", "m")
+	t.Setenv("API_ONE", "1")
+	t.Setenv("TZ", "UTC")
+	r := run(t, Options{Command: []string{rogue}, PassEnv: []string{"MINE", "API_*"}, Env: []string{"ADDED=a", "TZ=CET", CookieKey + "=wrong"}}).ready(t)
+	var env []string
+	if err := json.Unmarshal([]byte(r.text(t, "env", "")), &env); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"LC_TIME=C", "MINE=m", "API_ONE=1", "ADDED=a", "TZ=CET", CookieKey + "=" + CookieValue, EnvLifeline + "=stdin", "PATH=" + os.Getenv("PATH")} {
+		if !slices.Contains(env, want) {
+			t.Errorf("there is no %s in %q", want, env)
+		}
+	}
+	for _, kv := range env {
+		if strings.HasPrefix(kv, "AWS_SECRET") || strings.HasPrefix(kv, "TZ=UTC") {
+			t.Errorf("there is %s", kv)
+		}
+		name, file, _ := strings.Cut(kv, "=")
+		if _, err := os.Stat(file); name == EnvKeyPair && !os.IsNotExist(err) {
+			t.Errorf("the key pair is still in %s", file)
+		}
+		if dir, err := os.Stat(file); name == "PLUGIN_UNIX_SOCKET_DIR" && (err != nil || dir.Mode().Perm() != 0o700) {
+			t.Errorf("the socket's directory: %v, %v", dir, err)
+		}
+	}
+}
+
+func TestCrashLoopFailsFast(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "once")
+	r := run(t, Options{Command: []string{rogue, "exit-later"}, Env: []string{"FILE=" + file}},
+		func(p *pace) {
+			p.backoff, p.maxBackoff, p.hopeless = 50*time.Millisecond, time.Minute, 500*time.Millisecond
+		}).ready(t)
+	if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		s := r.look()
+		if time.Until(s.retryAt) > r.pace.hopeless {
+			break
+		}
+		select {
+		case <-s.changed:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the backoff does not grow")
+		}
+	}
+	began := time.Now()
+	_, err := r.Handle(t.Context(), tool("echo", "{}"), ignore)
+	if took := time.Since(began); took > 50*time.Millisecond {
+		t.Errorf("failed after %v", took)
+	}
+	e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
+	if e.Failure.GetRetryAfterMs() < 400 {
+		t.Errorf("retry after %d ms", e.Failure.GetRetryAfterMs())
+	}
+	r.log.wait(t, "exit status 7")
+}
+
+func TestUnwellBackendIsRestarted(t *testing.T) {
+	for _, how := range []string{"unwell", "stopped"} {
+		t.Run(how, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "once")
+			r := run(t, Options{Command: []string{rogue, how}, Env: []string{"FILE=" + file}},
+				func(p *pace) { p.health = 100 * time.Millisecond }).ready(t)
+			pid, l := r.pid(t), r.live.Load()
+			if how == "stopped" {
+				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
+			select {
+			case <-l.gone:
+			case <-time.After(10 * time.Second):
+				t.Fatal("it is kept")
+			}
+			if r.pid(t) == pid {
+				t.Error("the same process answers")
+			}
+			r.log.wait(t, "it failed 3 health checks in a row")
+		})
+	}
+}
+
+func TestHealthServiceIsOptional(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}}, func(p *pace) { p.health = 10 * time.Millisecond }).ready(t)
+	l := r.live.Load()
+	select {
+	case <-l.gone:
+		t.Error("it was lost")
+	case <-time.After(100 * time.Millisecond):
+	}
+}
