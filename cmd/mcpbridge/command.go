@@ -103,8 +103,8 @@ func flagError(c *cobra.Command, err error) error {
 		var known []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 		name := "--" + unknown.GetSpecifiedName()
-		if guess := didYouMean(name, known); strings.HasPrefix(guess, "did you mean") {
-			fix = guess
+		if guess := nearest(name, known); guess != "" {
+			fix = "did you mean " + guess + "?"
 		}
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
 			fix = "flags of the backend's command go after --: mcpbridge run -- python3 tools.py --its-flag"
@@ -117,7 +117,12 @@ func (p *Program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and the revisions of MCP that it speaks",
-		Args:  cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage(args[0], "leave it out", "version takes no argument")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			commit := ""
 			if info, ok := debug.ReadBuildInfo(); ok {

@@ -176,6 +176,9 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, text string) (string, any) {
 			key, ok := known[name]
+			if text == "" {
+				return "", nil // as if it were not set
+			}
 			if !ok {
 				if strings.Contains(strings.TrimPrefix(name, envPrefix), "__") {
 					names := slices.Sorted(maps.Keys(known))
@@ -330,8 +333,8 @@ func validateDial(addr, where string) error {
 			fix = "write tcp:" + addr
 		} else if strings.HasPrefix(addr, "/") {
 			fix = "write unix://" + addr
-		} else if ok {
-			fix = didYouMean(scheme, dialSchemes) + "; " + fix
+		} else if guess := nearest(scheme, dialSchemes); ok && guess != "" {
+			fix = "write " + guess + ":" + rest
 		}
 		return usage(where, fix, "%q is not the address of a backend", addr)
 	}

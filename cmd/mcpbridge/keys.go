@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -92,16 +91,21 @@ func (k key) example() string {
 
 // didYouMean returns what to write instead of a name that is not known: the nearest of those that are, or all of them.
 func didYouMean(name string, known []string) string {
+	if best := nearest(name, known); best != "" {
+		return "did you mean " + best + "?"
+	}
+	return "known are: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+}
+
+// nearest returns the name that name is most likely a misspelling of, or "".
+func nearest(name string, known []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestDistance {
 			best, bestDistance = k, d
 		}
 	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %s?", best)
-	}
-	return "known are: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	return best
 }
 
 // distance returns how many letters must be inserted, deleted or replaced to make b of a.

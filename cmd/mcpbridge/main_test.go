@@ -1,0 +1,390 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"mcpbridge": main})
+}
+
+// TestScripts runs what is typed in testdata/script, and compares what is answered.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("ECHO", echoGo(t))
+			return nil
+		},
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// echoGo returns the path of a backend that is built once.
+func echoGo(t *testing.T) string {
+	t.Helper()
+	path, err := buildEcho()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildEcho = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "mcpbridge-test") //nolint:usetesting // it is for all tests, and a temporary directory's own
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "echo-go")
+	out, err := exec.Command("go", "build", "-o", path, "../../examples/echo-go").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build echo-go: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// A run is a Program that runs in this process.
+type run struct {
+	url    string
+	called atomic.Bool // a tool has been called
+	stderr *lockedBuffer
+	drain  context.CancelFunc
+	cut    context.CancelFunc
+	exited chan struct{}
+	code   int // once exited is closed
+}
+
+// start runs the program until it is ready.
+func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run {
+	t.Helper()
+	ctx, drain := context.WithCancel(t.Context())
+	now, cut := context.WithCancel(t.Context())
+	r := &run{stderr: &lockedBuffer{}, drain: drain, cut: cut, exited: make(chan struct{})}
+	ready := make(chan struct{})
+	p := &Program{
+		Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
+		Started: func(a *App) {
+			r.url = a.URL()
+			backend := a.calls.next
+			a.calls.next = bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if c.Method == bridge.CallTool {
+					r.called.Store(true)
+				}
+				return backend.Handle(ctx, c, emit)
+			})
+			close(ready)
+		},
+	}
+	go func() {
+		defer close(r.exited)
+		r.code = p.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cut()
+		drain()
+		<-r.exited
+	})
+	select {
+	case <-ready:
+	case <-r.exited:
+		t.Fatalf("it ended with %d before it was ready:\n%s", r.code, r.stderr)
+	}
+	return r
+}
+
+// wait waits until the program has ended, and returns its exit code.
+func (r *run) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-r.exited:
+		return r.code
+	case <-time.After(20 * time.Second):
+		t.Fatalf("it did not end:\n%s", r.stderr)
+		return -1
+	}
+}
+
+// call calls a tool as a client of 2026-07-28, and returns the text of what is answered.
+func (r *run) call(t *testing.T, tool, arguments string) (string, error) {
+	t.Helper()
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `,"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool,
+	} {
+		req.Header.Set(name, value)
+	}
+	res, err := new(http.Client).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "", err
+	}
+	for line := range bytes.Lines(text) {
+		text = bytes.TrimPrefix(line, []byte("data: ")) // of the last event, if it is a stream
+		var answer struct {
+			Result struct{ Content []struct{ Text string } }
+			Error  *struct{ Message string }
+		}
+		switch err := json.Unmarshal(text, &answer); {
+		case err != nil:
+		case answer.Error != nil:
+			return "", errors.New(answer.Error.Message)
+		case len(answer.Result.Content) == 1:
+			return answer.Result.Content[0].Text, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %s", res.Status, text)
+}
+
+func TestServesHTTP(t *testing.T) {
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--path", "/tools", "--", echoGo(t))
+	if !strings.HasSuffix(r.url, "/tools") {
+		t.Errorf("it serves %s, not at the path that was asked for", r.url)
+	}
+	if text, err := r.call(t, "echo", `{"n":1}`); err != nil || text != `{"n":1}` {
+		t.Errorf("echo answered %q, %v", text, err)
+	}
+	r.drain()
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+	if _, err := r.call(t, "echo", `{}`); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("after its end, a call got %v", err)
+	}
+}
+
+func TestServesStdio(t *testing.T) {
+	in, client := io.Pipe()
+	out := &lockedBuffer{}
+	r := start(t, in, out, "run", "--", echoGo(t))
+	for _, m := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":100}}}`,
+	} {
+		if _, err := io.WriteString(client, m+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.Close()
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-1]; len(lines) != 2 || !strings.Contains(last, `"id":2`) || !strings.Contains(last, `"done"`) {
+		t.Errorf("it wrote:\n%s", out)
+	}
+}
+
+func TestDrainFinishesCallsAndBeginsNone(t *testing.T) {
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
+	type answer struct {
+		text string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		text, err := r.call(t, "slow", `{"ms":1000}`)
+		answers <- answer{text, err}
+	}()
+	r.awaitCall(t)
+	r.drain()
+	r.awaitLog(t, "draining")
+	if _, err := r.call(t, "echo", `{}`); err == nil || !strings.Contains(err.Error(), "shutting down") {
+		t.Errorf("a new call got %v", err)
+	}
+	if a := <-answers; a.err != nil || a.text != "done" {
+		t.Errorf("the call that ran got %q, %v", a.text, a.err)
+	}
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--drain", "50ms", "--", echoGo(t))
+	begin := time.Now()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.call(t, "slow", `{"ms":60000}`)
+		failed <- err
+	}()
+	r.awaitCall(t)
+	r.drain()
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+	if err := <-failed; err == nil {
+		t.Error("the call that did not end in time was answered")
+	}
+	if d := time.Since(begin); d > 10*time.Second {
+		t.Errorf("it took %s", d)
+	}
+}
+
+func TestSecondSignalEndsNow(t *testing.T) {
+	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	r := &run{stderr: stderr}
+	r.awaitLog(t, `"message":"ready"`)
+	_, rest, _ := strings.Cut(stderr.String(), `"url":"`)
+	r.url, _, _ = strings.Cut(rest, `"`)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = r.call(t, "slow", `{"ms":60000}`) // it is cut
+	}()
+	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // by its end the other one has begun
+		t.Error(err)
+	}
+	signal := func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	}
+	signal()
+	r.awaitLog(t, "draining")
+	begin := time.Now()
+	signal()
+	err := cmd.Wait()
+	if cmd.ProcessState.ExitCode() != exitInterrupted {
+		t.Errorf("it ended with %v:\n%s", err, stderr)
+	}
+	if d := time.Since(begin); d > 3*time.Second {
+		t.Errorf("it took %s", d)
+	}
+	<-ended
+}
+
+func TestBackendThatDoesNotStart(t *testing.T) {
+	stderr := &lockedBuffer{}
+	p := &Program{
+		Args:   []string{"--log-format", "text", "run", "--http", "127.0.0.1:0", "--", "sh", "-c", "echo no such module >&2; exit 4"},
+		Stderr: stderr,
+	}
+	if code := p.Run(t.Context()); code != exitPlugin {
+		t.Errorf("it ended with %d", code)
+	}
+	for _, want := range []string{`backend "sh" did not start`, "no such module", "exit status 4", "fix:"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, stderr)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for args, want := range map[string]int{
+		"version":                             exitOK,
+		"run --help":                          exitOK,
+		"rum":                                 exitConfig,
+		"run":                                 exitConfig,
+		"run --stdio --http :1 -- x":          exitConfig,
+		"run -c testdata/nowhere.yaml":        exitConfig,
+		"run --drain soon -- x":               exitConfig,
+		"version 1":                           exitConfig,
+		"run -- no-such-program":              exitPlugin,
+		"run --dir nowhere -- cat":            exitPlugin,
+		"run --start-timeout 50ms -- sleep 9": exitPlugin,
+	} {
+		p := &Program{Args: strings.Fields(args), Stdout: io.Discard, Stderr: io.Discard}
+		if code := p.Run(t.Context()); code != want {
+			t.Errorf("mcpbridge %s ended with %d, not with %d", args, code, want)
+		}
+	}
+}
+
+func TestServesThePythonExample(t *testing.T) {
+	python, err := filepath.Abs("../../.venv/bin/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(python); err != nil {
+		t.Fatalf("%v: run make setup", err)
+	}
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--dir", "../../examples/python-tools", "--", python, "tools.py")
+	if text, err := r.call(t, "add", `{"a":20,"b":22}`); err != nil || text != "42" {
+		t.Errorf("add answered %q, %v", text, err)
+	}
+	if text, err := r.call(t, "noisy", `{"lines":2}`); err != nil || text != "Nothing broke." {
+		t.Errorf("noisy answered %q, %v", text, err)
+	}
+	r.awaitLog(t, "printed line 1")
+	r.drain()
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+}
+
+// await waits until something has happened that nothing tells.
+func (r *run) await(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !happened(); time.Sleep(time.Millisecond) { //nolint:forbidigo // processes are outside of synctest
+		if time.Now().After(end) {
+			t.Fatalf("it never happened that %s:\n%s", what, r.stderr)
+		}
+	}
+}
+
+// awaitLog waits until the program has logged a text.
+func (r *run) awaitLog(t *testing.T, text string) {
+	t.Helper()
+	r.await(t, "it logs "+text, func() bool { return strings.Contains(r.stderr.String(), text) })
+}
+
+// awaitCall waits until the backend has been called.
+func (r *run) awaitCall(t *testing.T) {
+	t.Helper()
+	r.await(t, "a tool is called", func() bool { return r.called.Load() })
+}
+
+// A lockedBuffer is a buffer that one goroutine may read while another one writes.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
