@@ -88,8 +88,10 @@ func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 			return protoreflect.ValueOfBytes([]byte(`{"type":"object","properties":{"x":{"type":"string"}}}`))
 		case fd.JSONName() == "outputSchema":
 			return protoreflect.ValueOfBytes([]byte(`{"type":"object","properties":{"x":{"type":"string"}}}`))
+		case fd.FullName() == "mcpbridge.v1.ElicitResult.content":
+			return protoreflect.ValueOfBytes([]byte(`{"x":"y"}`))
 		case opts.GetRaw():
-			return protoreflect.ValueOfBytes([]byte("{\"x\":{\"n\":\r\n1.50}}"))
+			return protoreflect.ValueOfBytes([]byte("{\"x\":{\"n\":\r\n150}}"))
 		}
 		return protoreflect.ValueOfBytes([]byte("some bytes"))
 	case protoreflect.BoolKind:
