@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// bridgeCommand is the bridge with the Python example behind it, in a process group of its own that dies with the test.
+// bridgeCommand is the bridge with the Python example's tools behind it, and one that says when it is cancelled; in a process group of its own that dies with the test.
 func bridgeCommand(t *testing.T, front ...string) *exec.Cmd {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -31,7 +31,7 @@ func bridgeCommand(t *testing.T, front ...string) *exec.Cmd {
 		}
 	}
 	args := append([]string{"run"}, front...)
-	cmd := exec.Command(binary, append(args, "--", python, filepath.Join(root, "examples", "python-tools", "tools.py"))...)
+	cmd := exec.Command(binary, append(args, "--", python, filepath.Join(root, "interop", "witness.py"))...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
 		if cmd.Process != nil {

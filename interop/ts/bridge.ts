@@ -9,7 +9,7 @@ import type { Lines } from "./lines.ts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const binary = process.env.MCPBRIDGE_BIN ?? resolve(root, "bin/mcpbridge");
 const python = process.env.MCPBRIDGE_PYTHON ?? resolve(root, ".venv/bin/python");
-const tools = resolve(root, "examples/python-tools/tools.py");
+const tools = resolve(root, "interop/witness.py"); // the example's tools, and one that says when it is cancelled
 
 for (const file of [binary, python]) {
   if (existsSync(file)) continue;

@@ -4,7 +4,11 @@ import { StdioClientTransport as V2Stdio } from "@modelcontextprotocol/client/st
 import { Client as V1Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport as V1Stdio } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport as V1Http } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { ElicitRequestSchema, LoggingMessageNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import {
+  ElicitRequestSchema,
+  LoggingMessageNotificationSchema,
+  ToolListChangedNotificationSchema,
+} from "@modelcontextprotocol/sdk/types.js";
 
 /** @import { Answer, Ask, ClientRow, LogMessage, Peer, Place, Progress, Tool, ToolResult } from "./peer.ts" */
 
@@ -48,8 +52,9 @@ export const clients = [
  */
 async function connectV1(place) {
   const client = new V1Client(identity, { capabilities: { elicitation: { form: {} } } });
-  const { logs, complaints, reply, setReply, watch, complain } = memory();
+  const { logs, complaints, reply, setReply, watch, complain, changed, toolsChange } = memory();
   client.onerror = complain;
+  client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
   client.setRequestHandler(ElicitRequestSchema, (r) => reply(/** @type {Ask} */ (r.params)));
   client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => {
     logs.push(n.params);
@@ -72,6 +77,7 @@ async function connectV1(place) {
     async tools() {
       return /** @type {Tool[]} */ ((await client.listTools()).tools);
     },
+    toolsChange,
     async call(name, args, o = {}) {
       watch(o.onProgress);
       const result = await client.callTool({ name, arguments: args }, undefined, {
@@ -93,11 +99,13 @@ async function connectV1(place) {
  * @returns {Promise<Peer>}
  */
 async function connectV2(place, mode) {
+  const { logs, complaints, reply, setReply, watch, complain, changed, toolsChange } = memory();
   const client = new v2.Client(identity, {
     capabilities: { elicitation: { form: {} } },
     versionNegotiation: { mode },
+    // In the modern era this makes the client listen (subscriptions/listen) from the start.
+    listChanged: { tools: { autoRefresh: false, debounceMs: 0, onChanged: changed } },
   });
-  const { logs, complaints, reply, setReply, watch, complain } = memory();
   client.onerror = complain;
   client.setRequestHandler("elicitation/create", (r) => reply(/** @type {Ask} */ (r.params)));
   client.setNotificationHandler("notifications/message", (n) => {
@@ -123,6 +131,7 @@ async function connectV2(place, mode) {
     async tools() {
       return /** @type {Tool[]} */ ((await client.listTools()).tools);
     },
+    toolsChange,
     async call(name, args, o = {}) {
       watch(o.onProgress);
       const result = await client.callTool(
@@ -148,6 +157,8 @@ function memory() {
   let current = () => ({ action: "cancel" });
   /** @type {((p: Progress) => void) | undefined} */
   let progress;
+  /** @type {(() => void)[]} */
+  const waiting = [];
   return {
     logs,
     complaints,
@@ -155,6 +166,11 @@ function memory() {
     setReply: (/** @type {(ask: Ask) => Answer} */ r) => {
       current = r;
     },
+    changed: () => {
+      for (const tell of waiting.splice(0)) tell();
+    },
+    /** @returns {Promise<void>} */
+    toolsChange: () => new Promise((tell) => waiting.push(tell)),
     watch: (/** @type {typeof progress} */ p) => {
       progress = p;
     },

@@ -56,13 +56,13 @@ const faults: { fault: string; stop: string; breaks: (peer: Peer, log: Lines) =>
     stop: "declines to answer",
     breaks: (peer) => ({
       answer: () => {
-        peer.answer(() => ({ action: "accept", content: { name: "Ada" } }));
+        peer.answer(() => ({ action: "accept", content: { colour: "green" } }));
       },
     }),
   },
   {
     fault: "logs are swallowed",
-    stop: "gets log messages, and none of what the tool prints",
+    stop: "gets what the tool logs, and the bridge what it prints",
     breaks: () => ({ logs: [] }),
   },
   {
@@ -93,6 +93,23 @@ const faults: { fault: string; stop: string; breaks: (peer: Peer, log: Lines) =>
         });
       },
     }),
+  },
+  {
+    fault: "an answer goes to another question",
+    stop: "keeps questions of calls that run together apart",
+    breaks: (peer) => ({
+      answer: (reply) => {
+        peer.answer((ask) => reply({ ...ask, message: ask.message.replace("Bob", "Eve") }));
+      },
+    }),
+  },
+  {
+    fault: "an old list is listed",
+    stop: "is told that the tools have changed",
+    breaks: (peer) => {
+      const old = peer.tools();
+      return { tools: () => old };
+    },
   },
   {
     fault: "an unknown tool is a tool's own failure",
@@ -138,27 +155,39 @@ function honest(log: Lines): Peer {
     forecast({ city }) {
       return { ...text(JSON.stringify({ city })), structuredContent: { city } };
     },
-    countdown({ steps }, { signal, onProgress }) {
-      if (Number(steps) > 3) {
-        return new Promise((_, failed) => {
-          signal?.addEventListener("abort", () => {
-            log.write("countdown cancelled\n");
-            failed(new Error("cancelled"));
-          });
-          onProgress?.({ progress: 1 });
-        });
-      }
-      for (let progress = 1; progress <= Number(steps); progress++) onProgress?.({ progress, total: Number(steps) });
-      return text("lift-off");
+    async countdown({ steps }, { onProgress }) {
+      for (let done = 0; done <= Number(steps); done++) onProgress?.({ progress: done, total: Number(steps) });
+      await Promise.resolve();
+      return text("Lift-off!");
     },
-    greet() {
-      const got = answer({ message: "Who are you?", requestedSchema: { properties: { name: { type: "string" } } } });
-      return text(got.action === "accept" ? `Hello, ${String(got.content.name)}` : "Hello, stranger");
+    greet({ name }) {
+      const colour = { type: "string", enum: ["red", "green", "blue"] };
+      const got = answer({ message: `Hello ${String(name)}!`, requestedSchema: { properties: { colour } } });
+      if (got.action !== "accept") return text("You keep it to yourself.");
+      return text(`Hello ${String(name)}, here is something ${String(got.content.colour)} for you.`);
     },
     noisy() {
-      log.write("noisy print\n");
-      logs.push({ level: "info", data: "noise" });
-      return text("quiet");
+      log.write("printed line 1\nan error line 1\n");
+      for (const line of ["logged line 0", "logged line 1"]) logs.push({ level: "info", data: line });
+      logs.push({ level: "warning", data: { lines: 2 } });
+      return text("Nothing broke.");
+    },
+    linger(_, { signal, onProgress }) {
+      onProgress?.({ progress: 0 });
+      return new Promise((_, failed) => {
+        signal?.addEventListener("abort", () => {
+          log.write("linger: cancelled\n");
+          failed(new Error("cancelled"));
+        });
+      });
+    },
+    learn() {
+      handlers.trick = () => text("Ta-da!");
+      return text("It takes practice.");
+    },
+    forget() {
+      delete handlers.trick;
+      return text("What was it?");
     },
   };
 
@@ -171,6 +200,7 @@ function honest(log: Lines): Peer {
     },
     logLevel: () => Promise.resolve(),
     tools: () => Promise.resolve(Object.keys(handlers).map(describeTool)),
+    toolsChange: () => Promise.resolve(),
     async call(name, args, o = {}) {
       const handler = handlers[name];
       if (!handler) throw Object.assign(new Error(`unknown tool ${name}`), { code: -32602 });

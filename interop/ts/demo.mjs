@@ -92,9 +92,9 @@ async function countdown(peer) {
     line(seen.length === 0 ? "countdown(3)" : "", dim(`progress ${p.progress} of ${p.total ?? "?"}${p.message ? `: ${p.message}` : ""}`));
     seen.push(p);
   };
-  const result = await peer.call("countdown", { steps: 3 }, { onProgress });
+  const result = await peer.call("countdown", { steps: 3, seconds: 0.1 }, { onProgress });
   line("", text(result));
-  expect(seen.map((p) => p.progress).join() === "1,2,3", `progress was ${seen.map((p) => p.progress).join() || "not told"}, not 1,2,3`);
+  expect(seen.map((p) => p.progress).join() === "0,1,2,3", `progress was ${seen.map((p) => p.progress).join() || "not told"}, not 0,1,2,3`);
 }
 
 /** @param {Peer} peer */
@@ -102,13 +102,13 @@ async function greet(peer) {
   let asked = 0;
   peer.answer((ask) => {
     asked++;
-    line("greet()", dim(`asks "${ask.message}", is told Ada`));
-    return { action: "accept", content: { name: "Ada" } };
+    line("greet(Ada)", dim(`asks "${ask.message}", is told green`));
+    return { action: "accept", content: { colour: "green" } };
   });
-  const answer = text(await peer.call("greet", {}));
+  const answer = text(await peer.call("greet", { name: "Ada" }));
   line("", answer);
   expect(asked === 1, `greet asked ${asked} times, not once`);
-  expect(answer.includes("Ada"), `greet does not know the name it was told: ${answer}`);
+  expect(answer.includes("green"), `greet does not know the colour it was told: ${answer}`);
 }
 
 /** @param {ToolResult} result */

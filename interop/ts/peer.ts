@@ -11,6 +11,8 @@ export interface Peer {
   /** Sets the least severe level that the server sends, in the way of the era. */
   logLevel(level: "debug" | "info"): Promise<void>;
   tools(): Promise<Tool[]>;
+  /** Resolves when the server next says that the tools have changed. */
+  toolsChange(): Promise<void>;
   call(name: string, args: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>;
   close(): Promise<void>;
 }

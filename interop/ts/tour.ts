@@ -23,8 +23,7 @@ export const tour: Stop[] = [
       }
       const add = tools.get("add")?.inputSchema;
       assert.deepEqual(add?.required, ["a", "b"]);
-      assert.equal(typeOf(add.properties, "a"), "integer");
-      assert.equal(typeOf(add.properties, "b"), "integer");
+      for (const name of ["a", "b"]) assert.equal(property(add.properties, name)?.type, "integer");
       assert.ok(tools.get("forecast")?.outputSchema, "forecast has no output schema");
     },
   },
@@ -50,12 +49,13 @@ export const tour: Stop[] = [
     name: "sees progress in order, all of it before the result",
     async visit(peer) {
       const seen: Progress[] = [];
-      const result = await peer.call("countdown", { steps: 3 }, { onProgress: (p) => seen.push(p) });
+      const result = await peer.call("countdown", { steps: 3, seconds: 0.02 }, { onProgress: (p) => seen.push(p) });
       const atResult = [...seen];
       assert.ok(!result.isError, said(result));
       assert.deepEqual(
         atResult.map((p) => [p.progress, p.total]),
         [
+          [0, 3],
           [1, 3],
           [2, 3],
           [3, 3],
@@ -69,14 +69,15 @@ export const tour: Stop[] = [
       const asks: Ask[] = [];
       peer.answer((ask) => {
         asks.push(ask);
-        return { action: "accept", content: { name: "Ada" } };
+        return { action: "accept", content: { colour: "green" } };
       });
-      const result = await peer.call("greet", {});
+      const result = await peer.call("greet", { name: "Ada" });
       assert.ok(!result.isError, said(result));
-      assert.match(said(result), /\bAda\b/);
-      assert.equal(asks.length, 1, "the question came once");
-      assert.ok(asks[0]?.message, "the question says what it wants");
-      assert.equal(typeOf(asks[0].requestedSchema.properties, "name"), "string");
+      assert.match(said(result), /Ada.*\bgreen\b/);
+      assert.equal(asks.length, 1, "the question comes once");
+      assert.match(asks[0]?.message ?? "", /Ada/);
+      const colour = property(asks[0]?.requestedSchema.properties, "colour");
+      assert.deepEqual([colour?.type, colour?.enum], ["string", ["red", "green", "blue"]]);
     },
   },
   {
@@ -87,21 +88,49 @@ export const tour: Stop[] = [
         asked++;
         return { action: "decline" };
       });
-      const result = await peer.call("greet", {});
-      assert.equal(asked, 1, "the question came once");
-      assert.doesNotMatch(said(result), /\bAda\b/);
+      const result = await peer.call("greet", { name: "Ada" });
+      assert.ok(!result.isError, said(result));
+      assert.equal(asked, 1, "the question comes once");
+      assert.match(said(result), /to yourself/);
     },
   },
   {
-    name: "gets log messages, and none of what the tool prints",
+    name: "keeps questions of calls that run together apart",
+    async visit(peer) {
+      const colours = new Map([
+        ["Ada", "red"],
+        ["Bob", "green"],
+        ["Eve", "blue"],
+      ]);
+      peer.answer((ask) => {
+        const colour = colours.get(/Hello (\w+)!/.exec(ask.message)?.[1] ?? "");
+        return colour ? { action: "accept", content: { colour } } : { action: "cancel" };
+      });
+      const greetings = await Promise.all([...colours.keys()].map(async (name) => said(await peer.call("greet", { name }))));
+      assert.deepEqual(
+        greetings,
+        [...colours].map(([name, colour]) => `Hello ${name}, here is something ${colour} for you.`),
+      );
+    },
+  },
+  {
+    name: "gets what the tool logs, and the bridge what it prints",
     async visit(peer, log) {
       await peer.logLevel("debug");
       const before = peer.logs.length;
       const mark = log.mark;
-      const result = await peer.call("noisy", {});
+      const result = await peer.call("noisy", { lines: 2 });
       assert.ok(!result.isError, said(result));
-      assert.ok(peer.logs.length > before, "no log message came before the result");
-      await log.find(/noisy|print/i, mark);
+      assert.deepEqual(
+        peer.logs.slice(before).map((l) => [l.level, l.data]),
+        [
+          ["info", "logged line 0"],
+          ["info", "logged line 1"],
+          ["warning", { lines: 2 }],
+        ],
+      );
+      await log.find(/printed line 1/, mark);
+      await log.find(/an error line 1/, mark);
     },
   },
   {
@@ -121,17 +150,33 @@ export const tour: Stop[] = [
       const mark = log.mark;
       const stop = new AbortController();
       const started = signal();
-      const call = peer.call("countdown", { steps: 100_000 }, { signal: stop.signal, onProgress: started.fire });
+      const call = peer.call("linger", {}, { signal: stop.signal, onProgress: started.fire });
       await Promise.race([started.fired, call]); // a call that fails before it starts tells why
       stop.abort(new Error("the tour has seen enough"));
       await assert.rejects(call);
-      await log.find(/countdown.*cancel|cancel.*countdown/i, mark);
+      await log.find(/linger: cancelled/, mark);
     },
   },
   {
     name: "goes on after a cancelled call",
     async visit(peer) {
       for (let i = 0; i < 5; i++) assert.match(said(await peer.call("add", { a: i, b: 1 })), new RegExp(`\\b${String(i + 1)}\\b`));
+    },
+  },
+  {
+    name: "is told that the tools have changed",
+    async visit(peer) {
+      const names = async () => (await peer.tools()).map((t) => t.name);
+      let change = peer.toolsChange();
+      await peer.call("learn", {});
+      await soon(change, "nothing said that there is a new tool");
+      assert.ok((await names()).includes("trick"), "the new tool is listed");
+      assert.match(said(await peer.call("trick", {})), /Ta-da/);
+
+      change = peer.toolsChange();
+      await peer.call("forget", {});
+      await soon(change, "nothing said that a tool is gone");
+      assert.ok(!(await names()).includes("trick"), "the tool is not listed any more");
     },
   },
   {
@@ -168,14 +213,27 @@ export function said(result: ToolResult): string {
   return result.content.map((c) => c.text ?? "").join("\n");
 }
 
-/** The type that a schema's properties give to one of them. */
-function typeOf(properties: unknown, name: string): unknown {
-  const property = isObject(properties) ? properties[name] : undefined;
-  return isObject(property) ? property.type : undefined;
+/** What a schema says of one of its properties. */
+function property(properties: unknown, name: string): Record<string, unknown> | undefined {
+  const found = isObject(properties) ? properties[name] : undefined;
+  return isObject(found) ? found : undefined;
 }
 
 function isObject(v: unknown): v is Record<string, unknown> {
   return typeof v === "object" && v !== null;
+}
+
+/** Waits for what has to happen soon. */
+async function soon(event: Promise<void>, otherwise: string): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, failed) => {
+    timer = setTimeout(() => {
+      failed(new Error(otherwise));
+    }, 5_000);
+  });
+  await Promise.race([event, late]).finally(() => {
+    clearTimeout(timer);
+  });
 }
 
 /** Something that happens once, and somebody who waits for it. */
