@@ -1,6 +1,10 @@
 package bridge
 
-import pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+import (
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
 
 // ElicitsForms reports whether a client shows forms to its user. A client that names no mode does (2025-11-25 and
 // 2026-07-28: client/elicitation, capabilities).
@@ -39,4 +43,25 @@ func Missing(have *pb.ClientCapabilities, req *pb.InputRequest) *pb.ClientCapabi
 		}
 	}
 	return nil
+}
+
+// Effective returns what of c a client can do in revision r. A capability that the revision does not know has no words to be
+// used by.
+func Effective(c *pb.ClientCapabilities, r Revision) *pb.ClientCapabilities {
+	elicits := c.GetElicitation() == nil || r.HasElicitation() && (c.GetElicitation().GetUrl() == nil || r.HasURLElicitation())
+	tools := c.GetSampling().GetTools() == nil || r.HasSamplingTools()
+	if elicits && tools {
+		return c
+	}
+	c = proto.CloneOf(c)
+	switch {
+	case !r.HasElicitation():
+		c.Elicitation = nil
+	case !r.HasURLElicitation():
+		c.Elicitation = &pb.ElicitationCapability{Extra: c.GetElicitation().GetExtra()}
+	}
+	if !tools {
+		c.Sampling.Tools = nil
+	}
+	return c
 }

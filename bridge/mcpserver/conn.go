@@ -143,24 +143,23 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 		c.refuse(msg, out, "id "+id+" is that of a request still being answered: every request needs an id of its own")
 		return
 	}
-	done := func() {
+	to := &lastSink{out, func() {
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		delete(c.running, id)
-		c.mu.Unlock()
-		cancel(nil)
-	}
+	}}
 	if !c.start(func() {
-		defer done()
-		c.s.modern(ctx, msg, nil, out)
+		defer cancel(nil)
+		c.s.modern(ctx, msg, nil, to)
 	}) {
-		done()
-		c.overloaded(bridge.Rev20260728, msg, out)
+		c.overloaded(bridge.Rev20260728, msg, to)
+		cancel(nil)
 	}
 }
 
 // startLegacy begins to answer a request of the session.
 func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, header http.Header, out sink) {
-	ctx, done, err := ss.begin(msg)
+	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
 		x := &exchange{s: c.s, rev: ss.rev, id: msg.ID, out: out}
 		x.refuse(nil, err)
@@ -168,10 +167,10 @@ func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, header http.Header
 	}
 	if !c.start(func() {
 		defer done()
-		ss.request(ctx, msg, header, out)
+		ss.request(ctx, msg, header, to)
 	}) {
+		c.overloaded(ss.rev, msg, to)
 		done()
-		c.overloaded(ss.rev, msg, out)
 	}
 }
 

@@ -239,14 +239,14 @@ func (ss *session) reply(w http.ResponseWriter) *reply {
 
 // serve answers a request of the session, from beginning to end.
 func (ss *session) serve(msg *jsonrpc.Message, header http.Header, out sink) {
-	ctx, done, err := ss.begin(msg)
+	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
 		x := &exchange{s: ss.s, rev: ss.rev, id: msg.ID, out: out}
 		x.refuse(nil, err)
 		return
 	}
 	defer done()
-	ss.request(ctx, msg, header, out)
+	ss.request(ctx, msg, header, to)
 }
 
 // sessionOf returns the session that a request names. If there is none, it has answered the request.

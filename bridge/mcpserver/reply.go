@@ -21,6 +21,17 @@ type sink interface {
 	finish(status int, msg []byte)
 }
 
+// A lastSink forgets a request before its response is sent: as soon as the client has it, the id is free again.
+type lastSink struct {
+	sink
+	forget func()
+}
+
+func (l *lastSink) finish(status int, msg []byte) {
+	l.forget()
+	l.sink.finish(status, msg)
+}
+
 const (
 	// keepaliveEvery is how long a stream may say nothing. Load balancers cut a stream after 60 s and more.
 	keepaliveEvery = 15 * time.Second

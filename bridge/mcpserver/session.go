@@ -87,6 +87,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session
 			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s: %w", name, err)
 		}
 	}
+	caller.ClientCapabilities = bridge.Effective(caller.GetClientCapabilities(), rev)
 	d, err := s.discover(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -158,27 +159,30 @@ func (ss *session) idleSince(now time.Time) time.Duration {
 	return now.Sub(ss.used)
 }
 
-// begin notes that a request is being answered. It is answered under the context, and done is called afterwards.
-func (ss *session) begin(msg *jsonrpc.Message) (ctx context.Context, done func(), err error) {
+// begin notes that a request is being answered. It is answered under the context and to the sink that begin returns, and done
+// is called afterwards.
+func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, to sink, done func(), err error) {
 	id := string(msg.ID)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ctx.Err() != nil {
-		return nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED", "the session has ended: send initialize again")
+		return nil, nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED", "the session has ended: send initialize again")
 	}
 	if _, twice := ss.running[id]; twice {
 		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", id)
 		e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
-		return nil, nil, e
+		return nil, nil, nil, e
 	}
 	ctx, cancel := context.WithCancelCause(ss.ctx)
 	ss.running[id] = cancel
 	ss.calls.Add(1)
-	return ctx, func() {
+	to = &lastSink{out, func() {
 		ss.mu.Lock()
+		defer ss.mu.Unlock()
 		delete(ss.running, id)
 		ss.used = time.Now()
-		ss.mu.Unlock()
+	}}
+	return ctx, to, func() {
 		cancel(nil)
 		ss.calls.Done()
 	}, nil

@@ -107,7 +107,7 @@ func (l lineReader) next() ([]byte, error) {
 		var line []byte
 		for {
 			part, err := l.r.ReadSlice('\n')
-			if len(line)+len(part) > l.most {
+			if len(line)+len(part) > l.most+1 { // the end of the line does not count
 				return nil, l.skip(err)
 			}
 			line = append(line, part...)

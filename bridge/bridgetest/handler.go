@@ -1,0 +1,330 @@
+// Package bridgetest is what tests of fronts and backs share: a Handler that does a bit of everything, and the laws that
+// hold for every Handler that is made of another one.
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A Handler is a bridge.Handler with a tool, a resource or a prompt for everything that MCP can do.
+type Handler struct {
+	// Started gets the name of every call of the tool "wait" once it waits, and Ended once it has ended by its context.
+	Started, Ended chan string
+	// Calls counts how often each tool was called.
+	Calls Counter
+
+	mu        sync.Mutex
+	tools     []*pb.Tool
+	listeners map[chan *pb.ListenResponse]struct{}
+}
+
+// A Counter counts by name. It may be used concurrently.
+type Counter struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *Counter) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = map[string]int{}
+	}
+	c.n[name]++
+}
+
+// Of returns how often name was counted.
+func (c *Counter) Of(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[name]
+}
+
+// New returns a Handler.
+func New() *Handler {
+	h := &Handler{
+		Started: make(chan string, 1024), Ended: make(chan string, 1024),
+		listeners: map[chan *pb.ListenResponse]struct{}{},
+	}
+	for name := range tools {
+		h.tools = append(h.tools, &pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: []byte(`{"type":"object"}`)})
+	}
+	slices.SortFunc(h.tools, func(a, b *pb.Tool) int {
+		if a.GetName() < b.GetName() {
+			return -1
+		}
+		return 1
+	})
+	return h
+}
+
+var _ bridge.Handler = (*Handler)(nil)
+
+// pageSize is how many tools are on a page.
+const pageSize = 4
+
+// Handle implements bridge.Handler.
+func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch r := call.Request.(type) {
+	case *pb.DiscoverRequest:
+		return done(discovery)
+	case *pb.ListToolsRequest:
+		return h.listTools(r)
+	case *pb.CallToolRequest:
+		f := tools[r.GetName()]
+		if f == nil {
+			return nil, bridge.Errorf(codes.NotFound, "there is no tool %q", r.GetName())
+		}
+		h.Calls.add(r.GetName())
+		return f(ctx, h, r, emit)
+	case *pb.ListResourcesRequest:
+		return done(&pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "test://a", Name: "a", Title: proto.String("The A")}}})
+	case *pb.ListResourceTemplatesRequest:
+		return done(&pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{UriTemplate: "test://{id}", Name: "t"}}})
+	case *pb.ReadResourceRequest:
+		if r.GetUri() != "test://a" {
+			return nil, bridge.Errorf(codes.NotFound, "there is no resource %q", r.GetUri())
+		}
+		return done(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{Uri: r.GetUri(), Body: &pb.ResourceContents_Text{Text: "A"}}}})
+	case *pb.ListPromptsRequest:
+		return done(&pb.ListPromptsResponse{Prompts: []*pb.Prompt{{Name: "p", Arguments: []*pb.PromptArgument{{Name: "x", Required: proto.Bool(true)}}}}})
+	case *pb.GetPromptRequest:
+		return getPrompt(r)
+	case *pb.CompleteRequest:
+		return done(&pb.CompleteResponse{Completion: &pb.Completion{Values: []string{r.GetArgument().GetValue() + "!"}, Total: proto.Int64(0)}})
+	case *pb.ListenRequest:
+		return h.listen(ctx, r, emit)
+	}
+	return nil, bridge.Errorf(codes.Unimplemented, "there is no %s", call.Method.Name)
+}
+
+var discovery = &pb.DiscoverResponse{
+	ServerInfo: &pb.Implementation{Name: "bridgetest", Version: "1", Title: proto.String("Bridge Test")},
+	Capabilities: &pb.ServerCapabilities{
+		Tools:     &pb.ToolsCapability{ListChanged: proto.Bool(true)},
+		Resources: &pb.ResourcesCapability{ListChanged: proto.Bool(true), Subscribe: proto.Bool(true)},
+		Prompts:   &pb.PromptsCapability{},
+		Logging:   &pb.Capability{}, Completions: &pb.Capability{},
+	},
+	Instructions: proto.String("call anything"),
+}
+
+func done(m proto.Message) (*bridge.Result, error) { return &bridge.Result{Complete: m}, nil }
+
+func needs(state string, reqs map[string]*pb.InputRequest) (*bridge.Result, error) {
+	n := &pb.InputRequired{Requests: reqs}
+	if state != "" {
+		n.State = []byte(state)
+	}
+	return &bridge.Result{Needs: n}, nil
+}
+
+// Text returns a tool's result that is text.
+func Text(format string, args ...any) *pb.CallToolResult {
+	return &pb.CallToolResult{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: fmt.Sprintf(format, args...)}}}}}
+}
+
+// Form returns a question with one field.
+func Form(message, field string) *pb.InputRequest {
+	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+		Message: message, RequestedSchema: []byte(`{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`),
+	}}}}}
+}
+
+func (h *Handler) listTools(r *pb.ListToolsRequest) (*bridge.Result, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from := 0
+	if r.Cursor != nil {
+		n, err := strconv.Atoi(r.GetCursor())
+		if err != nil || n < 0 || n > len(h.tools) {
+			return nil, bridge.Errorf(codes.InvalidArgument, "the cursor %q is not one of ours", r.GetCursor())
+		}
+		from = n
+	}
+	res := &pb.ListToolsResponse{Tools: h.tools[from:min(from+pageSize, len(h.tools))], TtlMs: proto.Int64(0)}
+	if from+pageSize < len(h.tools) {
+		res.NextCursor = proto.String(strconv.Itoa(from + pageSize))
+	}
+	return done(res)
+}
+
+func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
+	if r.GetName() != "p" {
+		return nil, bridge.Errorf(codes.NotFound, "there is no prompt %q", r.GetName())
+	}
+	if _, ok := r.GetArguments()["x"]; !ok {
+		a := r.GetInputResponses()["x"].GetElicit()
+		if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
+			return needs("", map[string]*pb.InputRequest{"x": Form("which x?", "x")})
+		}
+	}
+	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: Text("x is %q", r.GetArguments()["x"]).GetContent()[0]}}})
+}
+
+// Add adds a tool and tells listeners.
+func (h *Handler) Add(name string) {
+	h.mu.Lock()
+	h.tools = append(h.tools, &pb.Tool{Name: name})
+	h.mu.Unlock()
+	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+}
+
+// Update tells listeners that a resource changed.
+func (h *Handler) Update(uri string) {
+	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
+}
+
+// Tell tells every listener a change.
+func (h *Handler) Tell(change *pb.ListenResponse) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		l <- change
+	}
+}
+
+// Listeners returns how many Listen calls are open.
+func (h *Handler) Listeners() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.listeners)
+}
+
+func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.Emit) (*bridge.Result, error) {
+	changes := make(chan *pb.ListenResponse, 64)
+	h.mu.Lock()
+	h.listeners[changes] = struct{}{}
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.listeners, changes)
+	}()
+	err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: r.GetNotifications()},
+	}}})
+	for err == nil {
+		select {
+		case c := <-changes:
+			err = emit(bridge.Event{Change: c})
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return nil, err
+}
+
+type tool func(ctx context.Context, h *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error)
+
+var tools = map[string]tool{
+	// echo returns its arguments.
+	"echo": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		return done(Text("%s", r.GetArguments()))
+	},
+	// structured returns its arguments as JSON.
+	"structured": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		return done(&pb.CallToolResult{StructuredContent: r.GetArguments(), Content: []*pb.ContentBlock{}})
+	},
+	// who returns what it is told of its caller.
+	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		c := r.GetContext()
+		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetProtocolVersion(), c.GetClientInfo().GetName(), c.GetProgressWanted(),
+			c.GetLogLevel(), bridge.ElicitsForms(c.GetClientCapabilities())))
+	},
+	// count makes progress that does not always increase, and logs at two levels.
+	"count": func(_ context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		for _, e := range []bridge.Event{
+			{Progress: &pb.Progress{Progress: 0, Total: proto.Float64(2), Message: proto.String("begin")}},
+			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG, Data: []byte(`"detail"`)}},
+			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
+			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
+			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"), Data: []byte(`{"n":9007199254740993}`)}},
+			{Progress: &pb.Progress{Progress: 2, Total: proto.Float64(2)}},
+		} {
+			if err := emit(e); err != nil {
+				return nil, err
+			}
+		}
+		return done(Text("counted"))
+	},
+	// ask asks for a name, then whether that is right, and remembers the name in its state.
+	"ask": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if err := emit(bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
+			return nil, err
+		}
+		if len(r.GetState()) == 0 {
+			a := r.GetInputResponses()["name"].GetElicit()
+			if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
+				if a != nil {
+					return done(Text("the user said %v", a.GetAction()))
+				}
+				return needs("", map[string]*pb.InputRequest{"name": Form("who are you?", "name")})
+			}
+			return needs("name="+string(a.GetContent()), map[string]*pb.InputRequest{"right": Form("is that right?", "yes")})
+		}
+		return done(Text("%s %s", r.GetState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
+	},
+	// many asks for everything at once.
+	"many": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		in := r.GetInputResponses()
+		if len(in) == 0 {
+			return needs("", map[string]*pb.InputRequest{
+				"form": Form("q", "a"),
+				"model": {Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
+					MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: pb.Role_ROLE_USER, Content: Text("2+2?").GetContent()}},
+				}}},
+				"roots": {Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
+			})
+		}
+		return done(Text("form=%s model=%s roots=%d", in["form"].GetElicit().GetContent(),
+			in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(), len(in["roots"].GetListRoots().GetRoots())))
+	},
+	// why asks for a name and returns why there is none.
+	"why": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		if in := r.GetInputResponses()["name"]; in != nil {
+			return done(Text("%v %d %s", in.GetError().GetReason(), in.GetError().GetCode(), in.GetError().GetMessage()))
+		}
+		return needs("", map[string]*pb.InputRequest{"name": Form("who?", "name")})
+	},
+	// endless asks again and again.
+	"endless": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		return needs(string(r.GetState())+"x", map[string]*pb.InputRequest{"name": Form("who?", "name")})
+	},
+	// wait waits for the end of its context.
+	"wait": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		h.Started <- string(r.GetArguments())
+		<-ctx.Done()
+		h.Ended <- string(r.GetArguments())
+		return nil, ctx.Err()
+	},
+	// fail fails as a tool does.
+	"fail": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		res := Text("it does not work")
+		res.IsError = proto.Bool(true)
+		return done(res)
+	},
+	// broken fails as a backend does that must not be heard of.
+	"broken": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return nil, errors.New("password is hunter2")
+	},
+	// exact fails with a JSON-RPC error of its own.
+	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return nil, &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
+	},
+	// garbage returns what is not JSON.
+	"garbage": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return done(&pb.CallToolResult{StructuredContent: []byte(`{"a":1,"a":`)})
+	},
+}

@@ -1,0 +1,97 @@
+package mcpserver_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+)
+
+func TestHostAndOrigin(t *testing.T) {
+	f := newFront(t, mcpserver.Options{AllowedHosts: []string{"mcp.example.com"}, AllowedOrigins: []string{"https://app.example.com"}})
+	body, h := modern(1, "tools/list", "", noCaps)
+	for _, c := range []struct {
+		host, origin string
+		status       int
+	}{
+		{"", "", 200},
+		{"localhost", "", 200},
+		{"localhost:1", "", 200},
+		{"127.0.0.9:80", "", 200},
+		{"[::1]:8080", "", 200},
+		{"[::1]", "", 200},
+		{"mcp.example.com", "", 200},
+		{"mcp.example.com:443", "", 200},
+		{"MCP.example.com", "", 200},
+		{"evil.example.com", "", 403},
+		{"localhost.evil.example.com", "", 403},
+		{"10.0.0.1", "", 403},
+		{"", "http://localhost:6274", 200},
+		{"", "http://[::1]:1", 200},
+		{"", "https://app.example.com", 200},
+		{"mcp.example.com", "https://mcp.example.com", 200},
+		{"", "https://app.example.com.evil.example.com", 403},
+		{"", "https://app.example.com:444", 403},
+		{"", "http://app.example.com", 403},
+		{"", "https://evil.example.com", 403},
+		{"", "http://localhost@evil.example.com", 403},
+		{"", "file://localhost", 403},
+		{"", "null", 403},
+	} {
+		x := h
+		if c.host != "" {
+			x = append(x, "Host", c.host)
+		}
+		if c.origin != "" {
+			x = append(x, "Origin", c.origin)
+		}
+		for _, method := range []string{http.MethodPost, http.MethodOptions} {
+			want := c.status
+			if method == http.MethodOptions && want == 200 {
+				want = 204
+			}
+			res := f.do(t.Context(), method, f.url, body, x)
+			if res.StatusCode != want {
+				t.Errorf("%s Host %q Origin %q: %s", method, c.host, c.origin, res.Status)
+			}
+			if got := res.Header.Get("Access-Control-Allow-Origin"); c.status == 200 && got != c.origin || c.status != 200 && got != "" {
+				t.Errorf("%s Origin %q: may be read by %q", method, c.origin, got)
+			}
+		}
+		if res := f.do(t.Context(), http.MethodGet, f.url, "", append(header{"Mcp-Session-Id", "x"}, x[len(h):]...)); (res.StatusCode == 403) != (c.status == 403) {
+			t.Errorf("GET Host %q Origin %q: %s", c.host, c.origin, res.Status)
+		}
+	}
+}
+
+func TestWhatAPostMustBe(t *testing.T) {
+	f := newFront(t, mcpserver.Options{MaxBody: 1000})
+	body, h := modern(1, "tools/list", "", noCaps)
+	pad := func(n int) string { return body + strings.Repeat(" ", n-len(body)) }
+	for _, c := range []struct {
+		name, body string
+		h          header
+		status     int
+	}{
+		{"JSON with a charset", body, header{"Content-Type", "", "Content-Type", "application/json; charset=UTF-8"}, 200},
+		{"another charset", body, header{"Content-Type", "", "Content-Type", "application/json; charset=latin1"}, 415},
+		{"text", body, header{"Content-Type", "", "Content-Type", "text/plain"}, 415},
+		{"no type", body, header{"Content-Type", ""}, 415},
+		{"compressed", body, header{"Content-Encoding", "gzip"}, 415},
+		{"accepts all", body, header{"Accept", "", "Accept", "*/*"}, 200},
+		{"accepts classes", body, header{"Accept", "", "Accept", "text/*;q=0.5, application/*"}, 200},
+		{"accepts anything", body, header{"Accept", ""}, 200},
+		{"accepts in two headers", body, header{"Accept", "", "Accept", "application/json", "Accept", "text/event-stream"}, 200},
+		{"accepts no stream", body, header{"Accept", "", "Accept", "application/json"}, 406},
+		{"accepts no JSON", body, header{"Accept", "", "Accept", "text/event-stream"}, 406},
+		{"below the limit", pad(999), nil, 200},
+		{"at the limit", pad(1000), nil, 200},
+		{"above the limit", pad(1001), nil, 413},
+		{"empty", "", nil, 400},
+	} {
+		if res := f.post(c.body, append(h, c.h...)); res.StatusCode != c.status {
+			t.Errorf("%s: %s", c.name, res.Status)
+		}
+	}
+}

@@ -1,0 +1,414 @@
+package mcpserver_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+)
+
+var legacyRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+
+const clientCaps = `{"elicitation":{},"sampling":{},"roots":{}}`
+
+func call(id, tool, args, meta string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + args + `,"_meta":{` + meta + `}}}`
+}
+
+func TestInitializeNegotiates(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for asked, got := range map[string]string{
+		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
+		// A revision without initialize is never negotiated by it.
+		"2026-07-28": "2025-11-25", "1.0": "2025-11-25",
+	} {
+		res := f.post(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+asked+`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
+		msg := read(t, res).next()
+		want(t, msg, "id", `"i"`, "result.protocolVersion", `"`+got+`"`, "result.serverInfo.name", `"bridgetest"`, "result.instructions", `"call anything"`,
+			"result.resultType", "null", "result._meta", "null")
+		if res.Header.Get("Mcp-Session-Id") == "" {
+			t.Errorf("%s: no session", asked)
+		}
+		if has := get(t, msg, "result.capabilities.completions") != "null"; has != (got != "2024-11-05") {
+			t.Errorf("%s: completions %v", got, has)
+		}
+		if has := get(t, msg, "result.serverInfo.title") != "null"; has != (got >= "2025-06-18") {
+			t.Errorf("%s: title %v", got, has)
+		}
+	}
+}
+
+func TestInitializeThatCannotBeMeant(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, params := range []string{
+		`{}`, `{"protocolVersion":1,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}`,
+		`{"protocolVersion":"2025-11-25","clientInfo":{"name":"c","version":"1"}}`,
+		`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}`,
+		`{"protocolVersion":"2025-11-25","capabilities":[],"clientInfo":{"name":"c","version":"1"}}`,
+	} {
+		res := f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`, nil)
+		want(t, read(t, res).next(), "error.code", "-32602")
+		if res.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%s: got a session", params)
+		}
+	}
+}
+
+func TestLegacyCallInEveryRevision(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, rev := range legacyRevisions {
+		c := f.initialize(rev, clientCaps)
+		res := c.send(call(`"x"`, "echo", `{"a":9007199254740993}`, ""))
+		if diff := cmp.Diff([]string{`{"jsonrpc":"2.0","id":"x","result":{"content":[{"type":"text","text":"{\"a\":9007199254740993}"}]}}`}, read(t, res).rest()); diff != "" {
+			t.Errorf("%s: %s", rev, diff)
+		}
+		want(t, read(t, c.send(call("1", "who", "{}", `"progressToken":1`))).next(),
+			"result.content.0.text", fmt.Sprintf(`"%s old progress=true log=LOG_LEVEL_INFO forms=%v"`, rev, rev >= "2025-06-18"))
+	}
+}
+
+func TestLegacyEventsComeOnTheStreamOfTheirRequest(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, rev := range legacyRevisions {
+		c := f.initialize(rev, clientCaps)
+		want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`)).next(), "result", "{}")
+		msgs := read(t, c.send(call("2", "count", "{}", `"progressToken":"t"`))).rest()
+		message := `,"message":"begin"`
+		if rev == "2024-11-05" {
+			message = ""
+		}
+		if diff := cmp.Diff([]string{
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":0,"total":2` + message + `}}`,
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"detail"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1,"total":2}}`,
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"l","data":{"n":9007199254740993}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":2,"total":2}}`,
+			`{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"counted"}]}}`,
+		}, msgs); diff != "" {
+			t.Errorf("%s: %s", rev, diff)
+		}
+	}
+}
+
+func TestLegacyClientIsAskedOnTheStreamOfItsRequest(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, rev := range []string{"2025-06-18", "2025-11-25"} {
+		c := f.initialize(rev, clientCaps)
+		s := read(t, c.send(call("1", "ask", "{}", "")))
+		for _, content := range []string{`{"name":"Ada"}`, `{"yes":"y"}`} {
+			q := s.next()
+			want(t, q, "method", `"elicitation/create"`, "params.requestedSchema.type", `"object"`)
+			if has := get(t, q, "params.mode") != "null"; has != (rev == "2025-11-25") {
+				t.Errorf("%s: mode in %s", rev, q)
+			}
+			if res := c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":{"action":"accept","content":` + content + `}}`); res.StatusCode != 202 {
+				t.Fatalf("%s: answer: %s", rev, res.Status)
+			}
+		}
+		want(t, s.next(), "id", "1", "result.content.0.text", `"name={\"name\":\"Ada\"} {\"yes\":\"y\"}"`)
+		if s.next() != "" {
+			t.Errorf("%s: the stream goes on after the response", rev)
+		}
+	}
+}
+
+func TestLegacyClientIsAskedSeveralThingsAtOnce(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	s := read(t, c.send(call("1", "many", "{}", "")))
+	answers := map[string]string{
+		`"elicitation/create"`:     `{"action":"accept","content":{"a":"b"}}`,
+		`"sampling/createMessage"`: `{"role":"assistant","content":{"type":"text","text":"4"},"model":"m"}`,
+		`"roots/list"`:             `{"roots":[{"uri":"file:///a"},{"uri":"file:///b"}]}`,
+	}
+	var asked []string
+	for range 3 {
+		asked = append(asked, s.next())
+	}
+	for i := range asked { // answered in another order than asked
+		q := asked[len(asked)-1-i]
+		c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":` + answers[get(t, q, "method")] + `}`)
+	}
+	want(t, s.next(), "id", "1", "result.content.0.text", `"form={\"a\":\"b\"} model=4 roots=2"`)
+}
+
+func TestLegacyAnswersThatAreNone(t *testing.T) {
+	f := newFront(t, mcpserver.Options{AskTimeout: 50 * time.Millisecond})
+	c := f.initialize("2025-11-25", clientCaps)
+	s := read(t, c.send(call("1", "why", "{}", "")))
+	c.send(`{"jsonrpc":"2.0","id":` + get(t, s.next(), "id") + `,"error":{"code":-1,"message":"no"}}`)
+	want(t, s.next(), "result.content.0.text", `"REASON_REFUSED -1 no"`)
+
+	s = read(t, c.send(call("2", "why", "{}", "")))
+	q := s.next()
+	want(t, s.next(), "method", `"notifications/cancelled"`, "params.requestId", get(t, q, "id"))
+	want(t, s.next(), "result.content.0.text", `"REASON_NO_ANSWER 0 the client did not answer within 50ms"`)
+	if res := c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":{"action":"accept"}}`); res.StatusCode != 400 {
+		t.Errorf("an answer that is too late: %s", res.Status)
+	}
+}
+
+func TestLegacyClientIsNotAskedWhatItCannotAnswer(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for rev, caps := range map[string]string{"2024-11-05": clientCaps, "2025-03-26": clientCaps, "2025-06-18": `{}`, "2025-11-25": `{"elicitation":{"url":{}}}`} {
+		c := f.initialize(rev, caps)
+		msg := read(t, c.send(call("1", "ask", "{}", ""))).rest()
+		want(t, msg[len(msg)-1], "id", "1", "result.isError", "true")
+		if text := get(t, msg[len(msg)-1], "result.content.0.text"); !strings.Contains(text, "elicitation") {
+			t.Errorf("%s: %s", rev, text)
+		}
+	}
+}
+
+func TestLegacyRoundsAreBounded(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	s := read(t, c.send(call("1", "endless", "{}", "")))
+	n := 0
+	for m := s.next(); ; m = s.next() {
+		if get(t, m, "method") == "null" {
+			want(t, m, "error.code", "-32603")
+			break
+		}
+		n++
+		c.send(`{"jsonrpc":"2.0","id":` + get(t, m, "id") + `,"result":{"action":"decline"}}`)
+	}
+	if n != 10 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestLegacyCallSurvivesDisconnect(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := read(t, c.do(ctx, http.MethodPost, c.url, call("1", "ask", "{}", ""), c.headers()))
+	q := s.next()
+	cancel() // the stream is lost while the user thinks
+	if res := c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":{"action":"decline"}}`); res.StatusCode != 202 {
+		t.Fatalf("answer: %s", res.Status)
+	}
+	want(t, read(t, c.get(t.Context(), s.last)).next(), "id", "1", "result.content.0.text", `"the user said ELICIT_ACTION_DECLINE"`)
+}
+
+func TestLegacyCancellationIsANotification(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	done := make(chan []string)
+	go func() { done <- read(t, c.send(call(`"w"`, "wait", `{"n":1}`, ""))).rest() }()
+	<-f.h.Started
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"other"}}`)
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w","reason":"enough"}}`)
+	<-f.h.Ended
+	if msgs := <-done; len(msgs) != 0 {
+		t.Errorf("a cancelled request was answered: %q", msgs)
+	}
+}
+
+func TestLegacyIDsInUseAreRefused(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	done := make(chan struct{})
+	go func() { defer close(done); read(t, c.send(call("1", "wait", "{}", ""))).rest() }()
+	<-f.h.Started
+	want(t, read(t, c.send(call("1", "echo", "{}", ""))).next(), "id", "1", "error.code", "-32600")
+	want(t, read(t, c.send(call(`"1"`, "echo", "{}", ""))).next(), "id", `"1"`, "error", "null")
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-done
+}
+
+func TestSessionRules(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-06-18", clientCaps)
+	other := f.initialize("2025-03-26", clientCaps)
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	for _, x := range []struct {
+		name   string
+		h      header
+		status int
+	}{
+		{"its session", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18"}, 200},
+		{"its session, no revision", header{"Mcp-Session-Id", c.id}, 200},
+		{"another revision than negotiated", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25"}, 400},
+		{"a revision that is none", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "newest"}, 400},
+		{"no session", header{"MCP-Protocol-Version", "2025-06-18"}, 400},
+		{"no such session", header{"Mcp-Session-Id", "x" + c.id}, 404},
+	} {
+		if res := f.post(list, x.h); res.StatusCode != x.status {
+			t.Errorf("%s: %s", x.name, res.Status)
+		}
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); read(t, c.send(call("1", "wait", "{}", ""))).rest() }()
+	<-f.h.Started
+	if res := c.do(t.Context(), http.MethodDelete, c.url, "", c.headers()); res.StatusCode != 204 {
+		t.Errorf("DELETE: %s", res.Status)
+	}
+	<-f.h.Ended // the calls of a session end with it
+	<-done
+	if res := c.send(list); res.StatusCode != 404 {
+		t.Errorf("after DELETE: %s", res.Status)
+	}
+	if res := c.get(t.Context(), ""); res.StatusCode != 404 {
+		t.Errorf("GET after DELETE: %s", res.Status)
+	}
+	if res := other.send(list); res.StatusCode != 200 {
+		t.Errorf("another session: %s", res.Status)
+	}
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	f := newFront(t, mcpserver.Options{MaxSessions: 2})
+	first := f.initialize("2025-11-25", clientCaps)
+	f.initialize("2025-11-25", clientCaps)
+	res := f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
+	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
+		t.Errorf("%s", res.Status)
+	}
+	first.do(t.Context(), http.MethodDelete, f.url, "", first.headers())
+	f.initialize("2025-11-25", clientCaps)
+}
+
+func TestIdleSessionsMakeRoom(t *testing.T) {
+	f := newFront(t, mcpserver.Options{MaxSessions: 1, SessionTTL: -1})
+	f.initialize("2025-11-25", clientCaps)
+	f.initialize("2025-11-25", clientCaps)
+}
+
+func TestChangesGoToTheStreamThatAGetOpens(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)).next(), "result", "{}")
+	f.h.Update("test://a") // before there is a stream
+	f.h.Update("test://a")
+	first := read(t, c.get(t.Context(), ""))
+	want(t, first.next(), "method", `"notifications/resources/updated"`, "params", `{"uri":"test://a"}`)
+	f.h.Add("new")
+	want(t, first.next(), "method", `"notifications/tools/list_changed"`)
+	second := read(t, c.get(t.Context(), ""))
+	if e, ok := second.event(); !ok || e.data != "" || e.id == "" {
+		t.Errorf("the stream does not begin with an event to come back to: %+v", e)
+	}
+	f.h.Add("newer")
+	want(t, second.next(), "method", `"notifications/tools/list_changed"`)
+	if m := first.next(); m != "" {
+		t.Errorf("a message on two streams: %s", m)
+	}
+	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":2,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)).next(), "result", "{}")
+	f.h.Update("test://a")
+	f.h.Add("newest")
+	want(t, second.next(), "method", `"notifications/tools/list_changed"`)
+}
+
+// A stream that is cut anywhere can be gone on with, and nothing is lost, repeated or foreign.
+func TestResumeAtEveryCut(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, rev := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
+		c := f.initialize(rev, clientCaps)
+		s := read(t, c.send(call("1", "count", "{}", `"progressToken":"t"`)))
+		var ids, all []string
+		for e, ok := s.event(); ok; e, ok = s.event() {
+			if primed := e.data == ""; primed != (rev == "2025-11-25" && len(ids) == 0) {
+				t.Errorf("%s: event %d is %+v", rev, len(ids), e)
+			}
+			ids, all = append(ids, e.id), append(all, e.data)
+		}
+		read(t, c.send(call("2", "count", "{}", `"progressToken":"other"`))).rest()
+		for i, id := range ids {
+			if diff := cmp.Diff(all[i+1:], read(t, c.get(t.Context(), id)).rest(), cmpEmpty); diff != "" {
+				t.Errorf("%s: after %s: %s", rev, id, diff)
+			}
+		}
+	}
+}
+
+var cmpEmpty = cmp.Transformer("", func(s []string) []string {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+})
+
+func TestResumeOfWhatIsNotThere(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	s := read(t, c.send(call("1", "count", "{}", `"progressToken":"t"`)))
+	s.rest()
+	other := f.initialize("2025-11-25", clientCaps)
+	if res := other.get(t.Context(), s.last); res.StatusCode != 404 {
+		t.Errorf("another session's event: %s", res.Status)
+	}
+	for _, id := range []string{"nonsense", "1-999", "9-0", "1--1", "1-01", "-", "1-0x"} {
+		if res := c.get(t.Context(), id); res.StatusCode != 404 {
+			t.Errorf("%q: %s", id, res.Status)
+		}
+	}
+}
+
+func TestBatches(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	const batch = `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":"2","method":"tools/list"},` +
+		`{"jsonrpc":"2.0","id":3,"method":"nosuch"},{"jsonrpc":"1.0","id":4,"method":"ping"}]`
+	for _, rev := range legacyRevisions {
+		c := f.initialize(rev, clientCaps)
+		res := c.send(batch)
+		if rev != "2025-03-26" {
+			if res.StatusCode != 400 {
+				t.Errorf("%s: %s", rev, res.Status)
+			}
+			continue
+		}
+		msgs := read(t, res).next()
+		seen := map[string]bool{}
+		for i := range 4 {
+			p := fmt.Sprint(i, ".")
+			seen[get(t, msgs, p+"id")+" "+get(t, msgs, p+"error.code")] = true
+		}
+		if diff := cmp.Diff(map[string]bool{"1 null": true, `"2" null`: true, "3 -32601": true, "4 -32600": true}, seen); diff != "" {
+			t.Errorf("%s in %s", diff, msgs)
+		}
+		if res := c.send(`[{"jsonrpc":"2.0","method":"notifications/x"}]`); res.StatusCode != 202 {
+			t.Errorf("notifications alone: %s", res.Status)
+		}
+		if res := c.send(`[]`); res.StatusCode != 400 {
+			t.Errorf("nothing: %s", res.Status)
+		}
+		// With something to say before the answers, they come as events.
+		ids := map[string]bool{}
+		for _, m := range read(t, c.send(`[`+call("1", "count", "{}", `"progressToken":"t"`)+`,`+call("2", "echo", "{}", "")+`]`)).rest() {
+			if get(t, m, "method") == "null" {
+				ids[get(t, m, "id")] = true
+			}
+		}
+		if !ids["1"] || !ids["2"] {
+			t.Errorf("answered %v", ids)
+		}
+	}
+}
+
+func TestLegacyMethodsThatAreNotThere(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	for _, method := range []string{"server/discover", "subscriptions/listen", "tasks/list", "nosuch"} {
+		res := c.send(`{"jsonrpc":"2.0","id":1,"method":"` + method + `"}`)
+		if res.StatusCode != 200 {
+			t.Errorf("%s: %s", method, res.Status)
+		}
+		want(t, read(t, res).next(), "error.code", "-32601")
+	}
+	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)).next(), "error.code", "-32602")
+}
+
+func TestResourceNotFoundHasTheCodeOfItsRevision(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://z"}}`)).next(), "error.code", "-32002")
+	body, h := modern(1, "resources/read", `"uri":"test://z"`, noCaps, "Mcp-Name", "test://z")
+	want(t, read(t, f.post(body, h)).next(), "error.code", "-32602")
+}

@@ -1,0 +1,220 @@
+package mcpserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+)
+
+// A pipe is a stdio client.
+type pipe struct {
+	*testing.T
+	h    *bridgetest.Handler
+	in   io.WriteCloser
+	out  *bufio.Scanner
+	done chan error
+}
+
+func newPipe(t *testing.T, o mcpserver.Options) *pipe {
+	t.Helper()
+	o.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
+	p := &pipe{T: t, h: bridgetest.New(), done: make(chan error, 1)}
+	s := mcpserver.New(p.h, o)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	p.in, p.out = inW, bufio.NewScanner(outR)
+	p.out.Buffer(nil, 32<<20)
+	go func() {
+		p.done <- s.ServeStdio(context.Background(), inR, outW)
+		outW.Close()
+	}()
+	t.Cleanup(func() {
+		inW.Close()
+		for p.out.Scan() { //nolint:revive // what is left is of no interest
+		}
+		s.Close()
+	})
+	return p
+}
+
+func (p *pipe) say(line string) {
+	p.Helper()
+	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *pipe) next() string {
+	p.Helper()
+	if !p.out.Scan() {
+		p.Fatal("the output has ended")
+	}
+	return p.out.Text()
+}
+
+func (p *pipe) initialize(rev string) {
+	p.Helper()
+	p.say(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":` + clientCaps + `,"clientInfo":{"name":"old","version":"1"}}}`)
+	want(p.T, p.next(), "id", `"i"`, "result.protocolVersion", `"`+rev+`"`)
+	p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func modernLine(id int, method, params, meta string) string {
+	body, _ := modern(id, method, params, meta)
+	return body
+}
+
+func TestStdioServesBothErasAtOnce(t *testing.T) {
+	for _, rev := range legacyRevisions {
+		p := newPipe(t, mcpserver.Options{})
+		p.say(modernLine(1, "server/discover", "", noCaps))
+		want(t, p.next(), "id", "1", "result.supportedVersions", `["2026-07-28"]`)
+		p.initialize(rev)
+		p.say(call("2", "who", "{}", ""))
+		want(t, p.next(), "id", "2", "result.resultType", "null", "result.content.0.text", fmt.Sprintf(`"%s old progress=false log=LOG_LEVEL_INFO forms=%v"`, rev, rev >= "2025-06-18"))
+		p.say(modernLine(3, "tools/call", `"name":"who"`, noCaps))
+		want(t, p.next(), "id", "3", "result.resultType", `"complete"`, "result.content.0.text", `"2026-07-28 t progress=false log=LOG_LEVEL_UNSPECIFIED forms=false"`)
+	}
+}
+
+func TestStdioAsksALegacyClient(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "ask", "{}", `"progressToken":5`))
+	want(t, p.next(), "method", `"notifications/progress"`, "params.progressToken", "5")
+	p.say(`{"jsonrpc":"2.0","id":` + get(t, p.next(), "id") + `,"result":{"action":"cancel"}}`)
+	want(t, p.next(), "id", "1", "result.content.0.text", `"the user said ELICIT_ACTION_CANCEL"`)
+}
+
+func TestStdioCancellation(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "wait", `"1"`, ""))
+	want(t, p.next(), "error.code", "-32602") // arguments are an object
+	p.say(call("1", "wait", `{}`, ""))
+	<-p.h.Started
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-p.h.Ended
+	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
+	<-p.h.Started
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	<-p.h.Ended
+	p.say(modernLine(3, "tools/call", `"name":"echo"`, noCaps))
+	want(t, p.next(), "id", "3") // and nothing of 1 and 2
+}
+
+func TestStdioTellsChanges(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(modernLine(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps))
+	want(t, p.next(), "method", `"notifications/subscriptions/acknowledged"`)
+	p.h.Add("new")
+	tagged := map[bool]bool{}
+	for range 2 { // one for the session, one for the subscription
+		m := p.next()
+		want(t, m, "method", `"notifications/tools/list_changed"`)
+		tagged[get(t, m, "params._meta") != "null"] = true
+	}
+	if len(tagged) != 2 {
+		t.Error("not one of each era")
+	}
+}
+
+func TestStdioGoesOnAfterGarbage(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{MaxLine: 4096})
+	p.initialize("2025-11-25")
+	for _, c := range []struct{ line, code string }{
+		{"hello", "-32700"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"} {"jsonrpc":"2.0","id":2,"method":"ping"}`, "-32700"},
+		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, "-32600"},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "-32600"},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", "-32700"},
+		{strings.Repeat("x", 4097), "-32600"},
+		{strings.Repeat("x", 100_000), "-32600"},
+	} {
+		p.say(c.line)
+		m := p.next()
+		want(t, m, "error.code", c.code)
+	}
+	p.say("")
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + strings.Repeat(" ", 4095-len(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) + "\r")
+	want(t, p.next(), "id", "1", "result", "{}")
+}
+
+func TestStdioBeforeInitialize(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	want(t, p.next(), "id", "1", "result", "{}")
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
+	p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	want(t, p.next(), "id", "2", "error.code", "-32600")
+	p.say(`{"jsonrpc":"2.0","id":3,"method":"server/discover"}`)
+	want(t, p.next(), "id", "3", "error.code", "-32602")
+}
+
+func TestStdioAnswersWhatWasAskedBeforeTheEnd(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "why", "{}", ""))
+	p.next() // the question
+	p.say(call("2", "echo", "{}", ""))
+	p.in.Close()
+	got := map[string]string{}
+	for p.out.Scan() {
+		got[get(t, p.out.Text(), "id")] = get(t, p.out.Text(), "result.content.0.text")
+	}
+	if got["1"] != `"REASON_NO_ANSWER 0 the client has gone"` || got["2"] != `"{}"` {
+		t.Errorf("%v", got)
+	}
+	if err := <-p.done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStdioBatches(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-03-26")
+	p.say(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
+	ids := map[string]bool{}
+	for range 2 {
+		ids[get(t, p.next(), "id")] = true
+	}
+	if !ids["1"] || !ids["2"] {
+		t.Errorf("%v", ids)
+	}
+}
+
+func TestStdioCallsAreBounded(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{MaxCalls: 2})
+	p.initialize("2025-11-25")
+	p.say(call("1", "wait", "{}", ""))
+	p.say(call("2", "wait", "{}", ""))
+	<-p.h.Started
+	<-p.h.Started
+	p.say(call("3", "echo", "{}", ""))
+	want(t, p.next(), "id", "3", "error.code", "-32603", "error.data.outcome", `"not_executed"`, "error.data.reason", `"OVERLOADED"`)
+	for _, id := range []string{"1", "2"} { // messages that are no requests are always taken
+		p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+		<-p.h.Ended
+	}
+}
+
+// The id of a request is free as soon as its client has the answer.
+func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	for range 300 {
+		p.say(modernLine(1, "tools/call", `"name":"echo"`, noCaps))
+		want(t, p.next(), "id", "1", "error", "null")
+		p.say(call("2", "echo", "{}", ""))
+		want(t, p.next(), "id", "2", "error", "null")
+	}
+}
