@@ -187,6 +187,9 @@ func (c *watched) end() {
 	}
 }
 
+// errNotServing is what a backend says that is there and not ready.
+var errNotServing = errors.New("its health service says that it is not serving")
+
 // check asks whether the backend is well. A backend that answers anything but that it is not, is: it need not have a health
 // service.
 func (k *link) check(ctx context.Context, service string, opts ...grpc.CallOption) error {
@@ -194,7 +197,7 @@ func (k *link) check(ctx context.Context, service string, opts ...grpc.CallOptio
 	switch status.Code(err) {
 	case codes.OK:
 		if s := r.GetStatus(); s == grpc_health_v1.HealthCheckResponse_NOT_SERVING {
-			return errors.New("its health service says that it is not serving")
+			return errNotServing
 		}
 		return nil
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:

@@ -330,7 +330,8 @@ func TestUnwellBackendIsRestarted(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "once")
 			r := run(t, Options{Command: []string{rogue, how}, Env: []string{"FILE=" + file}},
 				func(p *pace) { p.health = 100 * time.Millisecond }).ready(t)
-			pid, l := r.pid(t), r.live.Load()
+			l := r.live.Load()
+			pid := r.pid(t)
 			if how == "stopped" {
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
@@ -346,6 +347,17 @@ func TestUnwellBackendIsRestarted(t *testing.T) {
 			}
 			r.log.wait(t, "it failed 3 health checks in a row")
 		})
+	}
+}
+
+// A plugin may take its time between its handshake and its first call.
+func TestNotServingYetIsWaitedFor(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "once")
+	o := Options{Command: []string{rogue, "late"}, Env: []string{"FILE=" + file}, StartTimeout: 300 * time.Millisecond}
+	run(t, o).ready(t)
+	err := run(t, o).Ready(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "says that it is not serving") {
+		t.Errorf("the one that is never ready: %v", err)
 	}
 }
 

@@ -73,6 +73,7 @@ type attempt struct {
 	sent   bool // the backend may have seen the call
 	lost   bool // err is that the connection broke or could not be made, and not the backend's answer
 	shown  bool // events were emitted
+	ours   bool // err is what emit says or what we think of the answer; gRPC may still be busy with the call
 }
 
 // attempt makes call at l, once.
@@ -92,14 +93,12 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 			a.result = &bridge.Result{Complete: res}
 		}
 	}
-	if a.err == nil {
+	if a.err == nil || a.ours {
+		a.sent = true
 		return a
 	}
-	a.sent = at.Addr != nil || a.shown
-	s, ok := status.FromError(a.err)
-	if _, ours := errors.AsType[*bridge.Error](a.err); ours || !ok {
-		return a // not from gRPC: what emit says, or what we think of the backend's answer
-	}
+	a.sent = at.Addr != nil
+	s, _ := status.FromError(a.err)
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown:
 		// A backend may answer with any of these. It did if the connection held.
@@ -163,13 +162,13 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			a.err = emit(event)
 		}
 		if a.err != nil {
-			a.result = nil
+			a.result, a.ours = nil, true
 			return a
 		}
 	}
 	if a.result == nil {
 		if m.NewResult != nil {
-			a.err = p.misbehaved(m, "ended without a result and without an error")
+			a.err, a.ours = p.misbehaved(m, "ended without a result and without an error"), true
 			return a
 		}
 		a.result = &bridge.Result{}

@@ -167,9 +167,7 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 	_ = os.Remove(filepath.Join(dir, keyPairFile))
 	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.MaxMessage)
 	if err == nil {
-		limited, cancel := context.WithTimeout(r.ctx, min(p.pace.answer, p.o.StartTimeout))
-		err = m.check(limited, goplugin.GRPCServiceName, grpc.WaitForReady(true))
-		cancel()
+		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
 	}
 	if err != nil {
 		mute := &mute{addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.ctx.Err() != nil, err: err}
@@ -179,6 +177,20 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 	}
 	m.wg.Go(m.readStdio)
 	return m, nil
+}
+
+// firstAnswer waits until a process that has printed its handshake answers. It may say that it is not ready until the start
+// timeout, but it must say something.
+func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
+	for {
+		ctx, cancel := context.WithTimeout(m.ctx, p.pace.answer)
+		err := m.check(ctx, goplugin.GRPCServiceName, grpc.WaitForReady(true))
+		cancel()
+		if !errors.Is(err, errNotServing) || time.Now().After(until) {
+			return err
+		}
+		p.rest(m.ctx)
+	}
 }
 
 const keyPairFile = "key-pair.pem"
@@ -219,7 +231,12 @@ type mute struct {
 	err   error
 }
 
+func (e *mute) Unwrap() error { return e.err }
+
 func (e *mute) Error() string {
+	if errors.Is(e.err, errNotServing) {
+		return fmt.Sprintf("it answers at %s, but %v", e.addr, e.err)
+	}
 	return fmt.Sprintf("it printed its handshake and does not answer at %s: %s", e.addr, status.Convert(e.err).Message())
 }
 
@@ -340,7 +357,10 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
 	case answersNot:
 		fix = "it must serve TLS with the certificate of its handshake, and admit the one in PLUGIN_CLIENT_CERT"
-		if silent.ended {
+		switch {
+		case errors.Is(err, errNotServing):
+			fix = "raise the start timeout, or have it set its health status to SERVING"
+		case silent.ended:
 			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), "see what it said"
 		}
 	case r.cmd == nil:

@@ -124,16 +124,19 @@ func serve() (net.Listener, string) {
 		panic(err)
 	}
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.MaxRecvMsgSize(64<<20))
-	pb.RegisterMcpServiceServer(s, server{})
 	h := health.NewServer()
+	pb.RegisterMcpServiceServer(s, server{health: h})
 	h.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
+	if does("late") {
+		h.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		if once() {
+			time.AfterFunc(100*time.Millisecond, func() {
+				h.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
+			})
+		}
+	}
 	if !does("no-health") {
 		grpc_health_v1.RegisterHealthServer(s, h)
-	}
-	if does("unwell") && once() {
-		time.AfterFunc(100*time.Millisecond, func() {
-			h.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-		})
 	}
 	go s.Serve(listen)
 	return listen, base64.RawStdEncoding.EncodeToString(cert.Certificate[0])
@@ -141,9 +144,14 @@ func serve() (net.Listener, string) {
 
 type server struct {
 	pb.UnimplementedMcpServiceServer
+	health *health.Server
 }
 
-func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+// Discover tells the process, and afterwards its first life is not well any more.
+func (s server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	if does("unwell") && once() {
+		s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	}
 	return &pb.DiscoverResponse{ServerInfo: &pb.Implementation{Name: "rogue", Version: fmt.Sprint(os.Getpid())}}, nil
 }
 
