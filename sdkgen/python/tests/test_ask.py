@@ -3,6 +3,7 @@
 import asyncio
 import enum
 import json
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -139,6 +140,23 @@ async def test_a_task_that_swallows_the_end_of_the_round_ends_it_all_the_same() 
         return str(got[0])
 
     assert (await call(app, "gathers", answers=["a"])).text == "a"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="has no TaskGroup")
+async def test_a_task_group_ends_the_round() -> None:
+    app = App("test")
+
+    @app.tool
+    async def groups(ctx: Context) -> str:
+        async def ask(message: str) -> str:
+            return (await ctx.elicit(message, str)).data
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(m)) for m in ("A?", "B?")]
+        return "".join(t.result() for t in tasks)
+
+    got = await call(app, "groups", answers=["a", "b"])
+    assert sorted(got.text) == ["a", "b"]
 
 
 async def test_an_answer_that_was_not_awaited_ends_the_round_when_it_is_looked_at() -> None:

@@ -182,9 +182,10 @@ class App:
         """Answers CallTool: writes the events and returns the last one. StatusError and McpError are its errors."""
         tool = self._tools.get(request.name)
         if tool is None:
-            close = difflib.get_close_matches(request.name, self._tools, 1)
+            asked = request.name[:128]  # A status travels in the trailers, which have little room.
+            close = difflib.get_close_matches(asked, self._tools, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise StatusError(grpc.StatusCode.NOT_FOUND, f"there is no tool {request.name!r}{hint}")
+            raise StatusError(grpc.StatusCode.NOT_FOUND, f"there is no tool {asked!r}{hint}")
         ctx: Context | None = None
         self._running += 1
         try:

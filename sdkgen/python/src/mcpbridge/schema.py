@@ -193,7 +193,7 @@ def _list(error: ValidationError, names: tuple[str, ...] = ()) -> str:
             what = "does not exist" + (f"; did you mean {close[0]}?" if close else "")
         else:
             got = pydantic_core.to_json(e["input"], inf_nan_mode="constants", serialize_unknown=True).decode()
-            what = f"{e['msg']}, got {textwrap.shorten(got, 80, placeholder=' ...')}"
+            what = f"{e['msg']}, got {got if len(got) <= 80 else got[:80] + ' ...'}"
         lines.append(f"- {field}: {what}")
     return "\n".join(lines)
 

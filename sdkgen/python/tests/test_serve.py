@@ -1,0 +1,481 @@
+"""A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end."""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import status_pb2
+from grpc_health.v1 import health_pb2
+
+from mcpbridge import v1
+from mcpbridge.automtls import make_key_pair
+from mcpbridge.testing import EVERYTHING
+from mcpbridge.v1.service_pb2_grpc import McpServiceStub
+
+TOOLS = """
+import asyncio, os, subprocess, sys, time
+print("printed before the import")
+from mcpbridge import *
+print("printed after the import")
+app = App("test")
+
+@app.tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+@app.tool
+def echo(text: str) -> str:
+    return text
+
+@app.tool
+def loud() -> str:
+    print("printed")
+    os.write(1, b"written to fd 1\\n")
+    subprocess.run(["echo", "echoed by a child"])
+    return "ok"
+
+@app.tool
+async def slow(seconds: float, file: str = "") -> str:
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        open(file, "w").write("cancelled")
+        raise
+    return "slept"
+
+@app.tool
+def slow_sync(seconds: float, file: str, ctx: Context) -> str:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.01)
+        if ctx.cancelled:
+            open(file, "w").write("cancelled")
+            return ""
+    return "slept"
+
+@app.tool
+def stuck() -> None:
+    time.sleep(60)
+
+@app.tool
+async def blocks() -> None:
+    time.sleep(60)
+
+@app.tool
+def steps(n: int, ctx: Context) -> str:
+    for i in range(n):
+        ctx.progress(i, n)
+        ctx.log.info(i)
+    return "done"
+
+@app.tool
+async def greet(ctx: Context) -> str:
+    return "Hello " + (await ctx.elicit("Name?", str)).data
+
+@app.tool
+def exact() -> None:
+    raise McpError(-32042, "exactly this", {"n": 9007199254740993})
+
+@app.tool
+def read_stdin() -> str:
+    return repr(sys.stdin.read())
+
+@app.tool
+def grow(name: str) -> None:
+    def extra() -> None: ...
+    app.add_tool(extra, name=name)
+
+print("printed before run")
+app.run()
+print("run returned")
+"""
+
+COOKIE = {"MCPBRIDGE_PLUGIN": "mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS": "1"}
+
+
+class Plugin:
+    """A plugin process, and what the bridge does to one."""
+
+    def __init__(self, folder: Path, env: dict[str, str], lifeline: bool = True) -> None:
+        program = folder / "tools.py"
+        program.write_text(TOOLS)
+        env = {"PLUGIN_UNIX_SOCKET_DIR": str(folder), **env}
+        if lifeline:
+            env["MCP_PLUGIN_LIFELINE"] = "stdin"
+        self.stderr = folder / "stderr"
+        with self.stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, str(program)],
+                env={"PATH": os.environ["PATH"], **env},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+        assert self.process.stdout
+        self.line = ""
+        self.before: list[str] = []
+        while line := self.process.stdout.readline().decode():
+            if line.startswith("1|"):
+                self.line = line.rstrip("\n")
+                break
+            self.before.append(line.rstrip("\n"))
+        self.fields = self.line.split("|")
+
+    @property
+    def target(self) -> str:
+        return f"unix:{self.fields[3]}"
+
+    def log(self) -> str:
+        return self.stderr.read_text()
+
+    def rest_of_stdout(self) -> bytes:
+        assert self.process.stdout
+        return self.process.stdout.read()
+
+    def channel(self) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(self.target, options=OPTIONS)
+
+
+OPTIONS = [
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Plugin]]:
+    plugins = []
+
+    def start(env: dict[str, str] | None = None, **options: Any) -> Plugin:
+        plugins.append(Plugin(tmp_path, {**COOKIE, **(env or {})}, **options))
+        return plugins[-1]
+
+    yield start
+    for plugin in plugins:
+        plugin.process.kill()
+        plugin.process.communicate()
+
+
+def stub_of(channel: grpc.aio.Channel) -> Any:
+    return McpServiceStub(channel)  # type: ignore[no-untyped-call]  # protoc writes no types for services.
+
+
+async def call(stub: Any, name: str, /, **arguments: Any) -> list[v1.CallToolResponse]:
+    request = v1.CallToolRequest(context=EVERYTHING, name=name, arguments=json.dumps(arguments).encode())
+    return [event async for event in stub.CallTool(request)]
+
+
+async def text(stub: Any, name: str, /, **arguments: Any) -> str:
+    return str((await call(stub, name, **arguments))[-1].result.content[0].text.text)
+
+
+async def until(what: Callable[[], Any], seconds: float = 5) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+async def shutdown(channel: grpc.aio.Channel) -> None:
+    stop: Any = channel.unary_unary("/plugin.GRPCController/Shutdown")
+    assert await stop(b"") == b""
+
+
+StartPlugin = Callable[..., Plugin]
+
+
+async def test_the_handshake_is_the_only_line_after_the_import(start: StartPlugin) -> None:
+    plugin = start()
+    assert plugin.before == ["printed before the import"]
+    assert plugin.fields[:3] == ["1", "1", "unix"]
+    assert plugin.fields[4:] == ["grpc", ""]
+    assert len(plugin.fields[3]) < 100
+    async with plugin.channel() as channel:
+        assert await text(stub_of(channel), "add", a=1, b=2) == "3"
+        await shutdown(channel)
+    assert plugin.process.wait(5) == 0
+    assert not Path(plugin.fields[3]).exists()
+    assert plugin.rest_of_stdout() == b""
+
+
+async def test_what_is_printed_is_log(start: StartPlugin) -> None:
+    plugin = start()
+    async with plugin.channel() as channel:
+        assert await text(stub_of(channel), "loud") == "ok"
+        # At once, and not when the process ends.
+        for line in ("after the import", "before run", "printed\n", "written to fd 1\n", "echoed by a child\n"):
+            assert line in plugin.log()
+        await shutdown(channel)
+    plugin.process.wait(5)
+    assert "run returned" in plugin.log()
+    assert plugin.rest_of_stdout() == b""
+
+
+async def test_multiplexing_is_declined(start: StartPlugin) -> None:
+    assert start({"PLUGIN_MULTIPLEX_GRPC": "true"}).fields[6] == "false"
+
+
+async def test_an_unknown_version_is_refused(start: StartPlugin) -> None:
+    plugin = start({"PLUGIN_PROTOCOL_VERSIONS": "2,3"})
+    assert (plugin.line, plugin.process.wait(5)) == ("", 1)
+    assert "the bridge speaks version 2,3 of the plugin contract" in plugin.log()
+
+
+def split(pem: str) -> tuple[bytes, bytes]:
+    key, begin, certificate = pem.partition("-----BEGIN CERTIFICATE-----")
+    return key.encode(), (begin + certificate).encode()
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["MCPBRIDGE_KEY_PAIR", "AutoMTLS"])
+async def test_mutual_tls(start: StartPlugin, tmp_path: Path, given: bool) -> None:
+    key, certificate = split(make_key_pair())
+    env = {"PLUGIN_CLIENT_CERT": certificate.decode()}
+    pair = make_key_pair()
+    if given:
+        (tmp_path / "pair.pem").write_text(pair)
+        env["MCPBRIDGE_KEY_PAIR"] = str(tmp_path / "pair.pem")
+    plugin = start(env)
+    field = plugin.fields[5]
+    assert "=" not in field
+    server = ssl.DER_cert_to_PEM_cert(base64.b64decode(field + "=" * (-len(field) % 4)))
+    if given:
+        assert ssl.PEM_cert_to_DER_cert(split(pair)[1].decode().strip()) == ssl.PEM_cert_to_DER_cert(server)
+
+    async def add(credentials: grpc.ChannelCredentials | None) -> str:
+        secure = grpc.aio.secure_channel(plugin.target, credentials, options=OPTIONS) if credentials else plugin.channel()
+        async with secure as channel:
+            return await asyncio.wait_for(text(stub_of(channel), "add", a=1, b=2), 10)
+
+    assert await add(grpc.ssl_channel_credentials(server.encode(), key, certificate)) == "3"
+    other_key, other_certificate = split(make_key_pair())
+    for refused in (
+        grpc.ssl_channel_credentials(server.encode(), other_key, other_certificate),
+        grpc.ssl_channel_credentials(server.encode()),
+        None,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as e:
+            await add(refused)
+        assert e.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_health(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            health_pb2.HealthCheckRequest.SerializeToString,
+            health_pb2.HealthCheckResponse.FromString,
+        )
+        for service in ("", "plugin"):
+            got = await check(health_pb2.HealthCheckRequest(service=service))
+            assert got.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_events_come_as_they_happen_and_the_result_last(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        events = await call(stub_of(channel), "steps", n=100)
+    kinds = [e.WhichOneof("event") for e in events]
+    assert kinds == ["progress", "log"] * 100 + ["result"]
+    assert [e.progress.progress for e in events if e.HasField("progress")] == list(range(100))
+
+
+async def test_a_question_takes_two_calls(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        stub = stub_of(channel)
+        (asked,) = await call(stub, "greet")
+        (key,) = asked.input_required.requests
+        answer = v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=b'{"value":"Ada"}'))
+        state = asked.input_required.state
+        state.decode()  # It is a string in MCP.
+        request = v1.CallToolRequest(context=EVERYTHING, name="greet", state=state, input_responses={key: answer})
+        (answered,) = [e async for e in stub.CallTool(request)]
+    assert answered.result.content[0].text.text == "Hello Ada"
+
+
+async def test_errors_are_statuses(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        stub = stub_of(channel)
+
+        async def code(answer: Awaitable[Any]) -> grpc.StatusCode:
+            with pytest.raises(grpc.aio.AioRpcError) as e:
+                await answer
+            return e.value.code()
+
+        assert await code(call(stub, "ad")) == grpc.StatusCode.NOT_FOUND
+        assert await code(stub.ListTools(v1.ListToolsRequest(cursor="x"))) == grpc.StatusCode.INVALID_ARGUMENT
+        assert await code(stub.ListPrompts(v1.ListPromptsRequest())) == grpc.StatusCode.UNIMPLEMENTED
+        with pytest.raises(grpc.aio.AioRpcError) as e:
+            await call(stub, "exact")
+    (trailer,) = (value for key, value in e.value.trailing_metadata() if key == "grpc-status-details-bin")
+    status = status_pb2.Status.FromString(trailer)
+    detail = v1.JsonRpcError()
+    assert status.details[0].Unpack(detail)
+    assert detail == v1.JsonRpcError(code=-32042, message="exactly this", data=b'{"n":9007199254740993}')
+
+
+@pytest.mark.parametrize("tool", ["slow", "slow_sync"])
+async def test_a_cancelled_call_stops(start: StartPlugin, tmp_path: Path, tool: str) -> None:
+    file = tmp_path / "told"
+    async with start().channel() as channel:
+        task = asyncio.create_task(call(stub_of(channel), tool, seconds=60, file=str(file)))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        await until(file.exists)
+
+
+async def test_large_messages(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        stub = stub_of(channel)
+        large = "x" * (20 << 20)
+        assert await text(stub, "echo", text=large) == large
+        # What it says of a wrong one is short all the same: a status has room for little.
+        assert len(await text(stub, "add", a=large, b=large)) < 1000
+        with pytest.raises(grpc.aio.AioRpcError) as e:
+            await call(stub, large)
+    assert e.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_listening(start: StartPlugin) -> None:
+    plugin = start()
+    async with plugin.channel() as channel:
+        stub = stub_of(channel)
+        wanted = v1.SubscriptionFilter(tools_list_changed=True, prompts_list_changed=True)
+        events = stub.Listen(v1.ListenRequest(notifications=wanted))
+        acknowledged = (await events.read()).acknowledged
+        assert acknowledged.notifications == v1.SubscriptionFilter(tools_list_changed=True)
+        for name in ("one", "two"):
+            await call(stub, "grow", name=name)
+            assert (await asyncio.wait_for(events.read(), 5)).HasField("tools_list_changed")
+        assert [t.name for t in (await stub.ListTools(v1.ListToolsRequest())).tools][-2:] == ["one", "two"]
+        began = time.monotonic()
+        await shutdown(channel)
+        assert await events.read() is grpc.aio.EOF
+    assert plugin.process.wait(5) == 0
+    assert time.monotonic() - began < 2
+
+
+async def test_shutdown_lets_calls_finish(start: StartPlugin) -> None:
+    plugin = start()
+    async with plugin.channel() as channel:
+        stub = stub_of(channel)
+        task = asyncio.create_task(text(stub, "slow", seconds=1))
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        await shutdown(channel)
+        assert time.monotonic() - began < 0.5, "the answer comes first"
+        assert await task == "slept"
+    assert plugin.process.wait(5) == 0
+
+
+async def test_shutdown_waits_no_longer_than_the_drain(start: StartPlugin) -> None:
+    plugin = start()
+    async with plugin.channel() as channel:
+        task = asyncio.create_task(text(stub_of(channel), "stuck"))
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        await shutdown(channel)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await task
+    assert await asyncio.to_thread(plugin.process.wait, 5) == 0
+    assert 4.5 < time.monotonic() - began < 7
+
+
+async def test_signals(start: StartPlugin) -> None:
+    plugin = start()
+    plugin.process.send_signal(signal.SIGINT)
+    async with plugin.channel() as channel:
+        assert await text(stub_of(channel), "add", a=1, b=2) == "3"
+    plugin.process.send_signal(signal.SIGTERM)
+    assert plugin.process.wait(5) == 0
+    assert "Traceback" not in plugin.log()
+
+
+@pytest.mark.parametrize("busy", [None, "slow", "stuck", "blocks"])
+async def test_the_end_of_the_lifeline_ends_the_process(start: StartPlugin, tmp_path: Path, busy: str | None) -> None:
+    plugin = start()
+    async with plugin.channel() as channel:
+        arguments = {"seconds": 60, "file": str(tmp_path / "told")} if busy == "slow" else {}
+        task = asyncio.create_task(call(stub_of(channel), busy or "add", **arguments))
+        await asyncio.sleep(0.5)
+        assert plugin.process.stdin
+        plugin.process.stdin.close()
+        plugin.process.stdin = None
+        assert await asyncio.to_thread(plugin.process.wait, 5) == 0
+        task.cancel()
+        await asyncio.wait({task})
+    assert not Path(plugin.fields[3]).exists()
+
+
+async def test_a_tool_cannot_read_the_lifeline(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        assert await asyncio.wait_for(text(stub_of(channel), "read_stdin"), 5) == "''"
+
+
+def test_without_a_lifeline_the_death_of_the_parent_ends_the_process(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    parent = textwrap.dedent("""
+        import os, subprocess, sys
+        plugin = subprocess.Popen([sys.executable, sys.argv[1]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        while not plugin.stdout.readline().startswith(b"1|"): pass
+        print(plugin.pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """)
+    env = {**os.environ, **COOKIE, "PLUGIN_UNIX_SOCKET_DIR": str(tmp_path)}
+    out = subprocess.run(
+        [sys.executable, "-c", parent, str(tmp_path / "tools.py")], env=env, capture_output=True, text=True
+    ).stdout
+    pid = int(out)
+    end = time.monotonic() + 5
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def run(tmp_path: Path, *arguments: str) -> "subprocess.Popen[str]":
+    (tmp_path / "tools.py").write_text(TOOLS)
+    env = {k: v for k, v in os.environ.items() if k not in COOKIE}
+    command = [sys.executable, "tools.py", *arguments]
+    return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_person_is_told_what_to_run(tmp_path: Path) -> None:
+    process = run(tmp_path)
+    _, stderr = process.communicate(timeout=10)
+    assert process.returncode == 2
+    assert "mcpbridge run -- python3 tools.py" in stderr
+    assert "python3 tools.py --listen 127.0.0.1:50051" in stderr
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "unix:{}/s"])
+async def test_attached(tmp_path: Path, listen: str) -> None:
+    process = run(tmp_path, "--listen", listen.format(tmp_path))
+    assert process.stderr
+    line = process.stderr.readline()
+    assert line.startswith("test: listening at ")
+    address = line.split()[-1]
+    assert not address.endswith(":0")
+    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+        assert await text(stub_of(channel), "add", a=1, b=2) == "3"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=5)
+    assert process.returncode == 0
+    assert not (tmp_path / "s").exists()
+
+
+def test_an_address_in_use_is_said(tmp_path: Path) -> None:
+    process = run(tmp_path, "--listen=nowhere.invalid:1")
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "test: cannot listen at nowhere.invalid:1" in stderr
