@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -169,7 +170,7 @@ func descendants(of int) []int {
 // gone waits until none of the processes runs any more. Most are not the test's own children, so nobody tells it: it looks.
 func gone(t *testing.T, pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // see above
 		pids = slices.DeleteFunc(pids, func(pid int) bool {
 			_, runs := parentOf(pid)
 			return !runs
@@ -193,8 +194,7 @@ func parentOf(pid int) (int, bool) {
 	if err != nil {
 		return 0, false
 	}
-	_, after, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
-	fields := strings.Fields(after)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // a name may hold blanks and parentheses
 	if len(fields) < 2 || fields[0] == "Z" || fields[0] == "X" {
 		return 0, false
 	}

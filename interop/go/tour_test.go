@@ -1,3 +1,4 @@
+//nolint:thelper,staticcheck // the stops are tests, not helpers; logging is deprecated, and that it works is what we test
 package interop
 
 import (
