@@ -1,15 +1,236 @@
 package jsonrpc
 
-import "testing"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
 
-var call200 = []byte(`{"jsonrpc":"2.0","id":1234,"method":"tools/call","params":{"name":"get_weather","arguments":{"city":"Paris","units":"metric","days":3,"detail":true},"_meta":{"progressToken":"p1","x":"aaaaaaaaaaaaaa"}}}`)
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want Message
+	}{
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, Message{ID: []byte("1"), Method: "ping"}},
+		{` {"params":{ "a" : 1e2 },"method":"tools/call","id": "x\u0061" ,"jsonrpc":"2.0"} `, Message{ID: []byte(`"x\u0061"`), Method: "tools/call", Params: []byte(`{ "a" : 1e2 }`)}},
+		{`{"jsonrpc":"2.0","id":-123456789012345678901234567890,"method":"m"}`, Message{ID: []byte("-123456789012345678901234567890"), Method: "m"}},
+		{`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", MaxID-2) + `","method":"m"}`, Message{ID: []byte(`"` + strings.Repeat("i", MaxID-2) + `"`), Method: "m"}},
+		{`{"jsonrpc":"2.0","id":"","method":"m","Method":"n","ID":2,"new":[]}`, Message{ID: []byte(`""`), Method: "m"}},
+		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, Message{Method: "notifications/initialized"}},
+		{`{"jsonrpc":"2.0","id":0,"result":{}}`, Message{ID: []byte("0"), Result: []byte("{}")}},
+		{`{"jsonrpc":"2.0","id":0,"result":{},"params":[]}`, Message{ID: []byte("0"), Result: []byte("{}")}},
+		{`{"jsonrpc":"2.0","id":0,"error":{"code":-1,"message":"m","data":[1.0]}}`, Message{ID: []byte("0"), Error: &pb.JsonRpcError{Code: -1, Message: proto.String("m"), Data: []byte("[1.0]")}}},
+		{`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
+		{`{"jsonrpc":"2.0","error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
+	} {
+		got, err := Parse([]byte(tt.in))
+		if err != nil || string(got.ID) != string(tt.want.ID) || (got.ID == nil) != (tt.want.ID == nil) || got.Method != tt.want.Method ||
+			string(got.Params) != string(tt.want.Params) || string(got.Result) != string(tt.want.Result) || !proto.Equal(got.Error, tt.want.Error) {
+			t.Errorf("%s: got %+v, %v", tt.in, got, err)
+		}
+		kinds := 0
+		for _, is := range []bool{got.IsRequest(), got.IsNotification(), got.IsResponse()} {
+			if is {
+				kinds++
+			}
+		}
+		if kinds != 1 {
+			t.Errorf("%s: is %d kinds of message", tt.in, kinds)
+		}
+	}
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	const parse, invalid = -32700, -32600
+	for _, tt := range []struct {
+		name string
+		in   string
+		code int64
+		id   string
+		want string
+	}{
+		{"nothing", ``, parse, "", `the message is not strict JSON: byte 0: unexpected end of the text`},
+		{"garbage", `hello`, parse, "", `the message is not strict JSON: byte 0: invalid character 'h' at start of value`},
+		{"two messages", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, parse, "", `the message is not strict JSON: byte 37: more text after the value`},
+		{"byte order mark", "\ufeff{}", parse, "", `the message is not strict JSON: byte 0: invalid character '\ufeff' at start of value`},
+		{"a name twice", `{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}`, parse, "", `the message is not strict JSON: byte 37: duplicate name "method"`},
+		{"a name twice in the arguments", `{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"a":1,"a":2}}}`, parse, "", `the message is not strict JSON: byte 66: duplicate name "a"`},
+		{"no UTF-8", "{\"\xff\":1}", parse, "", `the message is not strict JSON: byte 2: invalid UTF-8`},
+		{"too deep", strings.Repeat("[", 300) + strings.Repeat("]", 300), invalid, "", `the message is too large: byte 256: nested deeper than 256`},
+		{"a batch", `[]`, invalid, "", `a message is a JSON object, not []`},
+		{"a string", `"x"`, invalid, "", `a message is a JSON object, not "x"`},
+		{"no version", `{"id":1,"method":"m"}`, invalid, "1", `member "jsonrpc" must be "2.0"`},
+		{"another version", `{"jsonrpc":"1.0","id":1,"method":"m"}`, invalid, "1", `member "jsonrpc" must be "2.0"`},
+		{"a number as version", `{"jsonrpc":2.0,"id":1,"method":"m"}`, invalid, "1", `member "jsonrpc" must be "2.0"`},
+		{"id with a fraction", `{"jsonrpc":"2.0","id":1.5,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not 1.5`},
+		{"id with an exponent", `{"jsonrpc":"2.0","id":1e3,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not 1e3`},
+		{"id null", `{"jsonrpc":"2.0","id":null,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not null`},
+		{"id true", `{"jsonrpc":"2.0","id":true,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not true`},
+		{"id an object", `{"jsonrpc":"2.0","id":{},"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not {}`},
+		{"id too long", `{"jsonrpc":"2.0","id":"` + strings.Repeat("i", MaxID-1) + `","method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
+		{"id too long a number", `{"jsonrpc":"2.0","id":1` + strings.Repeat("0", MaxID) + `,"method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
+		{"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, invalid, "1", `a message has "method", "result" or "error"`},
+		{"a NUL in a name", `{"jsonrpc":"2.0","id":1,"metho\u0000d":"m"}`, invalid, "1", `a message has "method", "result" or "error"`},
+		{"method a number", `{"jsonrpc":"2.0","id":1,"method":1}`, invalid, "1", `member "method" must be a string that is not empty, not 1`},
+		{"method null", `{"jsonrpc":"2.0","id":1,"method":null}`, invalid, "1", `member "method" must be a string that is not empty, not null`},
+		{"method empty", `{"jsonrpc":"2.0","id":1,"method":""}`, invalid, "1", `member "method" must be a string that is not empty, not ""`},
+		{"params an array", `{"jsonrpc":"2.0","id":"a","method":"m","params":[1]}`, invalid, `"a"`, `member "params" must be an object, not [1]`},
+		{"params null", `{"jsonrpc":"2.0","id":"a","method":"m","params":null}`, invalid, `"a"`, `member "params" must be an object, not null`},
+		{"params a string", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, invalid, `"a"`, `member "params" must be an object, not "x"`},
+		{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, invalid, "1", `a message with "method" has neither "result" nor "error"`},
+		{"method and error", `{"jsonrpc":"2.0","id":1,"method":"m","error":{}}`, invalid, "1", `a message with "method" has neither "result" nor "error"`},
+		{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, invalid, "1", `a response has either "result" or "error"`},
+		{"result without id", `{"jsonrpc":"2.0","result":{}}`, invalid, "", `a result has an "id"`},
+		{"result with id null", `{"jsonrpc":"2.0","id":null,"result":{}}`, invalid, "", `member "id" must be a string or an integer, not null`},
+		{"result no object", `{"jsonrpc":"2.0","id":1,"result":null}`, invalid, "1", `member "result" must be an object, not null`},
+		{"error no object", `{"jsonrpc":"2.0","id":1,"error":"x"}`, invalid, "1", `member "error" must be an object, not "x"`},
+		{"error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":""}}`, invalid, "1", `member "error" must have "code" and "message"`},
+		{"error without message", `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`, invalid, "1", `member "error" must have "code" and "message"`},
+		{"error code a string", `{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":""}}`, invalid, "1", `member "error.code" must be an integer, not "1"`},
+		{"error message a number", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":1}}`, invalid, "1", `member "error.message" must be a string, not 1`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse([]byte(tt.in))
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("got %v", err)
+			}
+			if e.RPC.GetCode() != tt.code || string(e.ID) != tt.id || e.Error() != tt.want {
+				t.Errorf("got %d, id %q\n got %s\nwant %s", e.RPC.GetCode(), e.ID, e, tt.want)
+			}
+		})
+	}
+}
+
+func TestBatches(t *testing.T) {
+	many := func(n int) string { return "[" + strings.Repeat("{},", n-1) + "{}]" }
+	for in, want := range map[string]bool{"": false, " \n[": true, "[1]": true, `{"a":[]}`: false, "x[": false} {
+		if IsBatch([]byte(in)) != want {
+			t.Errorf("%q: got %v", in, !want)
+		}
+	}
+	texts, err := ParseBatch([]byte(` [ {"a": 1} ,2,"x"] `))
+	if err != nil || fmt.Sprintf("%s", texts) != `[{"a": 1} 2 "x"]` {
+		t.Errorf("got %s, %v", texts, err)
+	}
+	if texts, err = ParseBatch([]byte(many(MaxBatch))); err != nil || len(texts) != MaxBatch {
+		t.Errorf("got %d, %v", len(texts), err)
+	}
+	for _, tt := range []struct {
+		in   string
+		code int64
+		want string
+	}{
+		{`[]`, -32600, `a batch has at least one message`},
+		{`{}`, -32600, `a batch is a JSON array, not {}`},
+		{`[{}`, -32700, `the message is not strict JSON: byte 3: unexpected end of the text`},
+		{`[{"a":1,"a":1}]`, -32700, `the message is not strict JSON: byte 8: duplicate name "a"`},
+		{many(MaxBatch + 1), -32600, `a batch has at most 100 messages`},
+	} {
+		_, err := ParseBatch([]byte(tt.in))
+		var e *Error
+		if !errors.As(err, &e) || e.RPC.GetCode() != tt.code || e.Error() != tt.want || e.ID != nil {
+			t.Errorf("%s: got %v", tt.in, err)
+		}
+	}
+}
+
+func TestAppend(t *testing.T) {
+	id := []byte(`"a"`)
+	e := &pb.JsonRpcError{Code: -32602, Message: proto.String("no \"x\"\n"), Data: []byte("{\n\"a\":1}")}
+	for _, tt := range []struct {
+		got  []byte
+		want string
+	}{
+		{AppendRequest(nil, id, "tools/call", []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"a":1}}`},
+		{AppendRequest(nil, []byte("1"), "a\"b", nil), `{"jsonrpc":"2.0","id":1,"method":"a\"b"}`},
+		{AppendNotification([]byte("data: "), "n", nil), `data: {"jsonrpc":"2.0","method":"n"}`},
+		{AppendNotification(nil, "n", []byte(`{}`)), `{"jsonrpc":"2.0","method":"n","params":{}}`},
+		{AppendResult(nil, id, []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":"a","result":{"a":1}}`},
+		{AppendResult(nil, id, nil), `{"jsonrpc":"2.0","id":"a","result":{}}`},
+		{AppendError(nil, id, e, true), `{"jsonrpc":"2.0","id":"a","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`},
+		{AppendError(nil, nil, e, true), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`},
+		{AppendError(nil, nil, &pb.JsonRpcError{Code: 1}, false), `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}`},
+		{AppendError(nil, id, &pb.JsonRpcError{Data: []byte(`{"a":1,"a":2}`)}, false), `{"jsonrpc":"2.0","id":"a","error":{"code":0,"message":""}}`},
+	} {
+		if string(tt.got) != tt.want {
+			t.Errorf("\n got %s\nwant %s", tt.got, tt.want)
+		}
+	}
+}
+
+// FuzzParse writes again what it read, and reads that.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`,
+		`{"jsonrpc":"2.0","method":"n","params":{}}`,
+		`{"jsonrpc":"2.0","id":"a","result":{"a":[]}}`,
+		`{"jsonrpc":"2.0","id":-0,"error":{"code":-32700,"message":"\ud83d\ude00","data":null}}`,
+		`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}`,
+		`{"jsonrpc":"2.0","id":1.5,"method":"m"}`,
+		`[{"jsonrpc":"2.0","id":1,"method":"ping"},{}]`, `[]`, `{`, "\xff",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if texts, err := ParseBatch(data); err == nil && (!IsBatch(data) || len(texts) == 0 || len(texts) > MaxBatch) {
+			t.Fatalf("%q: %d messages", data, len(texts))
+		}
+		m, err := Parse(data)
+		if err != nil {
+			var e *Error
+			if !errors.As(err, &e) || e.RPC.GetCode() != -32700 && e.RPC.GetCode() != -32600 {
+				t.Fatalf("%q: %v", data, err)
+			}
+			if out := AppendError(nil, e.ID, e.RPC, false); rawjson.Check(out) != nil {
+				t.Fatalf("%q: answered with %q", data, out)
+			}
+			return
+		}
+		var out []byte
+		switch {
+		case m.IsRequest():
+			out = AppendRequest(nil, m.ID, m.Method, m.Params)
+		case m.IsNotification():
+			out = AppendNotification(nil, m.Method, m.Params)
+		case m.Error != nil:
+			out = AppendError(nil, m.ID, m.Error, false)
+		default:
+			out = AppendResult(nil, m.ID, m.Result)
+		}
+		again, err := Parse(out)
+		if err != nil || string(again.ID) != string(m.ID) || again.Method != m.Method || string(again.Params) != string(m.Params) ||
+			string(again.Result) != string(m.Result) || again.Error.GetCode() != m.Error.GetCode() || again.Error.GetMessage() != m.Error.GetMessage() {
+			t.Fatalf("%q became %q: %v", data, out, err)
+		}
+		var loose struct{ ID, Method json.RawMessage }
+		if err := json.Unmarshal(data, &loose); err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+	})
+}
 
 func BenchmarkParse(b *testing.B) {
-	b.ReportAllocs()
-	b.SetBytes(int64(len(call200)))
-	for b.Loop() {
-		if _, err := Parse(call200); err != nil {
-			b.Fatal(err)
-		}
+	small := `{"jsonrpc":"2.0","id":1234,"method":"tools/call","params":{"name":"get_weather","arguments":{"city":"Paris","units":"metric","days":3,"detail":true},"_meta":{"progressToken":"p1","x":"aaaaaaaaaaaaaa"}}}`
+	large := strings.Replace(small, `"Paris"`, `[`+strings.Repeat(`{"name":"Paris","days":3},`, 64<<10/26)+`0]`, 1)
+	text := strings.Replace(small, `Paris`, strings.Repeat(`Paris is a city. `, 64<<10/17), 1)
+	for name, data := range map[string]string{"200B": small, "64KiB/records": large, "64KiB/string": text} {
+		b.Run(name, func(b *testing.B) {
+			data := []byte(data)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				if _, err := Parse(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -102,13 +103,10 @@ func checkLimits(data []byte) error {
 // invalid text.
 func explain(data []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(data))
-	err := d.SkipValue()
+	_, err := d.ReadValue()
 	if err == nil {
-		end := d.InputOffset()
-		if _, err = d.ReadToken(); err == nil {
-			at := int(end) + len(data[end:]) - len(bytes.TrimLeft(data[end:], " \t\r\n"))
-			return &Error{Offset: at, Reason: "more text after the value"}
-		}
+		rest := data[d.InputOffset():]
+		return &Error{Offset: len(data) - len(bytes.TrimLeft(rest, " \t\r\n")), Reason: "more text after the value"}
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Offset: len(data), Reason: "unexpected end of the text"}
@@ -117,11 +115,11 @@ func explain(data []byte) error {
 	if !errors.As(err, &s) {
 		return &Error{Offset: int(d.InputOffset()), Reason: Shorten(err.Error())}
 	}
-	reason := strings.TrimPrefix(s.Err.Error(), "jsontext: ")
+	reason := Shorten(strings.TrimPrefix(s.Err.Error(), "jsontext: "))
 	if errors.Is(s.Err, jsontext.ErrDuplicateName) {
-		reason = "duplicate name " + Shorten(fmt.Sprintf("%q", s.JSONPointer.LastToken()))
+		reason = "duplicate name " + Shorten(strconv.Quote(s.JSONPointer.LastToken()))
 	}
-	return &Error{Offset: int(s.ByteOffset), Reason: Shorten(reason)}
+	return &Error{Offset: int(s.ByteOffset), Reason: reason}
 }
 
 // maxShown is how much of somebody else's text goes into an error.

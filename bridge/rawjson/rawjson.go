@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"iter"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -51,29 +50,12 @@ func Get(object []byte, name string) []byte {
 
 // String returns the value of a JSON string. It reports false for anything else.
 func String(raw []byte) (string, bool) {
-	raw = trim(raw)
-	if !isString(raw) {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), true
-	}
-	s, err := jsontext.AppendUnquote(nil, raw)
-	return unsafe.String(unsafe.SliceData(s), len(s)), err == nil // nobody else has s
+	s, ok := unquote(trim(raw))
+	return string(s), ok
 }
 
 // Bytes returns the value of a JSON string, as String does: as a slice of raw where it has no escapes.
-func Bytes(raw []byte) ([]byte, bool) {
-	raw = trim(raw)
-	if !isString(raw) {
-		return nil, false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw[1 : len(raw)-1 : len(raw)-1], true
-	}
-	s, err := jsontext.AppendUnquote(nil, raw)
-	return s, err == nil
-}
+func Bytes(raw []byte) ([]byte, bool) { return unquote(trim(raw)) }
 
 // IsObject reports whether raw is an object.
 func IsObject(raw []byte) bool {

@@ -42,7 +42,7 @@ func element(array []byte, i int) (value []byte, next int, ok bool) {
 	return array[i:end:end], end, end > i
 }
 
-// unquote returns the value of a string: a slice of it where it has no escapes.
+// unquote returns the value of a string: a slice of it where it has no escapes. It reports false for anything else.
 func unquote(quoted []byte) ([]byte, bool) {
 	if !isString(quoted) {
 		return nil, false
@@ -51,7 +51,10 @@ func unquote(quoted []byte) ([]byte, bool) {
 		return quoted[1 : len(quoted)-1 : len(quoted)-1], true
 	}
 	s, err := jsontext.AppendUnquote([]byte{}, quoted)
-	return s, err == nil
+	if err != nil {
+		return nil, false
+	}
+	return s, true
 }
 
 // isString reports whether raw looks like a string.
