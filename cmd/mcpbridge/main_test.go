@@ -24,7 +24,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mcpbridge": main})
+	testscript.Main(cleaning{m}, map[string]func(){"mcpbridge": main})
+}
+
+// cleaning removes what the tests have built, once they are over.
+type cleaning struct{ m *testing.M }
+
+func (c cleaning) Run() int {
+	defer func() {
+		if path, err := buildEcho(); err == nil {
+			os.RemoveAll(filepath.Dir(path))
+		}
+	}()
+	return c.m.Run()
 }
 
 // TestScripts runs what is typed in testdata/script, and compares what is answered.
@@ -49,8 +61,9 @@ func echoGo(t *testing.T) string {
 	return path
 }
 
+// buildEcho builds it; TestMain removes it.
 var buildEcho = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "mcpbridge-test") //nolint:usetesting // it is for all tests, and a temporary directory's own
+	dir, err := os.MkdirTemp("", "mcpbridge-test")
 	if err != nil {
 		return "", err
 	}

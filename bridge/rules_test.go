@@ -1,0 +1,414 @@
+package bridge_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// The rules of this repository that a machine can check. Whoever breaks one is told why it is there and what to do.
+
+const module = "github.com/mcpbridge/mcpbridge/"
+
+// An importRule says what some packages must not import. Paths are below the module; a prefix stands for all below it.
+type importRule struct {
+	who, notWhom []string
+	except       []string // of who
+	because, fix string
+}
+
+var importRules = []importRule{
+	{
+		who:     []string{""},
+		notWhom: []string{"bridge/mcpserver", "bridge/grpcserver", "bridge/plugin", "bridge/mcpclient"},
+		except:  []string{"cmd", "bridge/bridgetest"},
+		because: "fronts and backs know the waist and never one another: that is why two of each serve every direction",
+		fix:     "take a bridge.Handler; cmd puts the pieces together. What both need goes into a package of its own beside them",
+	},
+	{
+		who:     []string{"bridge"},
+		notWhom: []string{"cmd", "examples", "sdkgen/go/runtime"},
+		because: "everything points at bridge, and nothing that users write is part of it",
+		fix:     "move what is needed down, into bridge",
+	},
+	{
+		who:     []string{""},
+		notWhom: []string{"cmd"},
+		because: "cmd wires; nobody depends on how",
+		fix:     "move what is needed into a package below bridge",
+	},
+	{
+		who:     []string{"sdkgen/go", "examples"},
+		notWhom: []string{"bridge"},
+		because: "a backend needs the contract only, as backends in other languages do",
+		fix:     "use sdkgen/go/gen, or put what is missing into sdkgen/go",
+	},
+}
+
+// peers are modules that only tests and benchmarks in modules of their own may use.
+var peers = []string{"github.com/modelcontextprotocol/", "github.com/mark3labs/"}
+
+func TestImportRules(t *testing.T) {
+	for _, p := range loadModule(t) {
+		who := below(p.PkgPath)
+		for path := range p.Imports {
+			for _, peer := range peers {
+				if strings.HasPrefix(path, peer) {
+					t.Errorf("%s imports %s.\n  why: users of mcpbridge would have to download it\n  fix: do it in interop/go or bench, which are modules of their own", p.ID, path)
+				}
+			}
+			if !strings.HasPrefix(path, module) {
+				continue
+			}
+			for _, r := range importRules {
+				whom := below(path)
+				if !isBelow(who, r.who) || isBelow(who, r.except) || !isBelow(whom, r.notWhom) || who == whom {
+					continue
+				}
+				t.Errorf("%s imports %s.\n  why not: %s\n  fix: %s", p.ID, whom, r.because, r.fix)
+			}
+		}
+	}
+}
+
+// below returns a package's path below the module. Tests that are packages of their own belong to what they test.
+func below(path string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(path, module), ".test"), "_test")
+}
+
+func isBelow(path string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool {
+		return p == "" || path == p || strings.HasPrefix(path, p+"/")
+	})
+}
+
+var revisionName = regexp.MustCompile(`^"20\d\d-\d\d-\d\d"$`)
+
+func TestOnlyRevisionGoComparesRevisions(t *testing.T) {
+	const why = "a new revision must touch one file and not everything that was ever particular to one"
+	const fix = "ask the revision a question, rev.PrimesSSE(); if there is none that fits, add one to bridge/revision.go"
+	for _, p := range loadModule(t) {
+		for _, f := range p.Syntax {
+			name := p.Fset.Position(f.Pos()).Filename
+			if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, filepath.Join("bridge", "revision.go")) {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if compares(p.TypesInfo, n) {
+					t.Errorf("%s: revisions are compared here.\n  why not: %s\n  fix: %s", p.Fset.Position(n.Pos()), why, fix)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// compares reports whether a node compares revisions, or strings with the name of one. Whether there is a revision at all
+// may be asked everywhere.
+func compares(info *types.Info, n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		switch n.Op {
+		case token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ:
+		default:
+			return false
+		}
+		for _, e := range []ast.Expr{n.X, n.Y} {
+			if isNamed(e, "NoRevision") {
+				return false
+			}
+		}
+		return isRevision(info, n.X) || isRevision(info, n.Y) || isRevisionName(n.X) || isRevisionName(n.Y)
+	case *ast.SwitchStmt:
+		return n.Tag != nil && isRevision(info, n.Tag)
+	case *ast.CaseClause:
+		return slices.ContainsFunc(n.List, isRevisionName)
+	}
+	return false
+}
+
+// The rule itself is tested, because code that keeps it does not show that it finds anything.
+func TestComparisonsAreFound(t *testing.T) {
+	const source = `package bridge
+type Revision uint8
+const (NoRevision Revision = iota; Old; New)
+func _(r Revision, name string) {
+	_ = r >= New           // found
+	_ = Old == r           // found
+	_ = name == "2025-11-25" // found
+	switch r { case New: } // found
+	switch name { case "2026-07-28": } // found
+	_ = r == NoRevision
+	_ = name == "2025"
+	_ = r + New
+	_ = map[Revision]string{New: "2026-07-28"}[r]
+}`
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, "a.go", source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	if _, err := new(types.Config).Check(module+"bridge", set, []*ast.File{f}, info); err != nil {
+		t.Fatal(err)
+	}
+	found := map[int]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if compares(info, n) {
+			found[set.Position(n.Pos()).Line] = true
+		}
+		return true
+	})
+	n := 0
+	for line := range strings.Lines(source) {
+		n++
+		if want := strings.Contains(line, "// found"); found[n] != want {
+			t.Errorf("line %d: found is %t: %s", n, found[n], line)
+		}
+	}
+}
+
+func isRevision(info *types.Info, e ast.Expr) bool {
+	named, ok := info.TypeOf(e).(*types.Named)
+	return ok && named.Obj().Name() == "Revision" && named.Obj().Pkg().Path() == module+"bridge"
+}
+
+func isRevisionName(e ast.Expr) bool {
+	lit, ok := e.(*ast.BasicLit)
+	return ok && revisionName.MatchString(lit.Value)
+}
+
+func isNamed(e ast.Expr, name string) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name == name
+	case *ast.SelectorExpr:
+		return e.Sel.Name == name
+	}
+	return false
+}
+
+func TestEveryPackageHasOneComment(t *testing.T) {
+	comments := map[string][]string{} // files with a package comment, by directory
+	onlyTests := map[string]bool{}    // directories without a package that is not a test
+	files := goFiles(t)
+	for _, file := range files {
+		if strings.HasSuffix(file.name, "_test.go") {
+			onlyTests[filepath.Dir(file.name)] = true
+		}
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file.name, "_test.go") {
+			delete(onlyTests, filepath.Dir(file.name))
+		}
+	}
+	for _, file := range files {
+		dir := filepath.Dir(file.name)
+		if strings.HasSuffix(file.name, "_test.go") && !onlyTests[dir] {
+			if file.tree.Doc != nil {
+				t.Errorf("%s: a test has a package comment.\n  why not: a reader looks for it in the package\n  fix: put a blank line after it", file.name)
+			}
+			continue
+		}
+		if ast.IsGenerated(file.tree) {
+			continue
+		}
+		comments[dir] = append(comments[dir], nil...) // a package without a comment must be there too
+		if file.tree.Doc == nil {
+			continue
+		}
+		comments[dir] = append(comments[dir], file.name)
+		want := "Package " + file.tree.Name.Name + " "
+		if file.tree.Name.Name == "main" {
+			want = "Command "
+		}
+		if text := file.tree.Doc.Text(); !strings.HasPrefix(text, want) {
+			t.Errorf("%s: its package comment begins %.40q.\n  why not: go doc shows it in a list\n  fix: begin it with %q", file.name, text, want)
+		}
+	}
+	for dir, files := range comments {
+		if len(files) != 1 {
+			t.Errorf("%s has %d package comments: %v.\n  why: a reader meets a package by its one comment\n  fix: have exactly one, in the file that one comes for", dir, len(files), files)
+		}
+	}
+}
+
+func TestMainAloneEndsTheProcess(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if file.tree.Name.Name == "main" || strings.HasSuffix(file.name, "_test.go") {
+			continue
+		}
+		ast.Inspect(file.tree, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			switch name := pkg.Name + "." + sel.Sel.Name; name {
+			case "os.Exit", "log.Fatal", "log.Fatalf", "log.Fatalln", "signal.Notify", "signal.NotifyContext":
+				t.Errorf("%s: %s.\n  why not: a package does not know what else runs in its process, nor what must end first\n  fix: return an error, or end with the context", file.at(n), name)
+			}
+			return true
+		})
+	}
+}
+
+// What another operating system cannot do, its tests may leave out.
+func TestNoTestIsSkipped(t *testing.T) {
+	for _, file := range goFiles(t) {
+		ast.Inspect(file.tree, func(n ast.Node) bool {
+			if branch, ok := n.(*ast.IfStmt); ok && asksPlatform(branch.Cond) {
+				return false
+			}
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) && strings.HasSuffix(file.name, "_test.go") {
+				t.Errorf("%s: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up what it needs, or take it out", file.at(n))
+			}
+			return true
+		})
+	}
+	skip := regexp.MustCompile(`\b(?:it|test|describe)\.(?:skip|todo)\b|\bpytest\.(?:mark\.)?(?:skip|xfail)\b`)
+	for _, name := range repositoryFiles(t, ".py", ".ts", ".mjs") {
+		eachLine(t, name, func(n int, line string) {
+			if skip.MatchString(line) {
+				t.Errorf("%s:%d: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up what it needs, or take it out", name, n)
+			}
+		})
+	}
+}
+
+// asksPlatform reports whether a condition asks for the operating system or the processor.
+func asksPlatform(cond ast.Expr) bool {
+	asks := false
+	ast.Inspect(cond, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && isNamed(sel.X, "runtime") && (sel.Sel.Name == "GOOS" || sel.Sel.Name == "GOARCH") {
+			asks = true
+		}
+		return true
+	})
+	return asks
+}
+
+func TestNothingIsLeftForLater(t *testing.T) {
+	note := regexp.MustCompile(`\b(?:TO` + `DO|FIX` + `ME|XX` + `X)\b`)
+	for _, name := range repositoryFiles(t, ".go", ".py", ".ts", ".mjs", ".proto", ".sh", ".yml", ".yaml", ".toml") {
+		eachLine(t, name, func(n int, line string) {
+			if note.MatchString(line) {
+				t.Errorf("%s:%d: something is left for later.\n  why not: later never comes, and a reader cannot rely on what is there\n  fix: do it now, or open an issue and say in the comment what holds today", name, n)
+			}
+		})
+	}
+}
+
+// loadOnce loads the packages of the main module, tests included. Types of what they import come from the build cache.
+var loadOnce = sync.OnceValues(func() ([]*packages.Package, error) {
+	return packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedFiles | packages.NeedCompiledGoFiles |
+			packages.NeedTypes | packages.NeedTypesInfo | packages.NeedExportFile,
+		Dir: "..", Tests: true,
+	}, "./...")
+})
+
+func loadModule(t *testing.T) []*packages.Package {
+	t.Helper()
+	loaded, err := loadOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range loaded {
+		for _, e := range p.Errors {
+			t.Errorf("%s: %v", p.ID, e)
+		}
+	}
+	return loaded
+}
+
+// A goFile is a Go file of the repository, whatever its module.
+type goFile struct {
+	name string
+	set  *token.FileSet
+	tree *ast.File
+}
+
+func (f goFile) at(n ast.Node) string { return f.set.Position(n.Pos()).String() }
+
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var files []goFile
+	for _, name := range repositoryFiles(t, ".go") {
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, filepath.Join(root(t), name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, goFile{name, set, tree})
+	}
+	return files
+}
+
+// repositoryFiles returns the files with the given endings that are, or could be, in the repository.
+func repositoryFiles(t *testing.T, endings ...string) []string {
+	t.Helper()
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	cmd.Dir = root(t)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	var names []string
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		if !slices.Contains(endings, filepath.Ext(name)) || slices.Contains(strings.Split(name, "/"), "testdata") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root(t), name)); err == nil { // it may be deleted and not yet committed
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func eachLine(t *testing.T, name string, f func(n int, line string)) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		f(n, string(line))
+	}
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		t.Fatal(fmt.Errorf("the root of the module is not %s: %w", strconv.Quote(dir), err))
+	}
+	return dir
+}
