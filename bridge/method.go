@@ -179,3 +179,55 @@ func splitCommon(m interface {
 	}
 	return Event{}, nil, false
 }
+
+// Join is the reverse of Split: it returns the message that tells an Event, or the Result that ends the stream, to a peer. It
+// returns nil for what the method cannot tell.
+func (m *Method) Join(e Event, r *Result) proto.Message {
+	switch m {
+	case CallTool:
+		out := &pb.CallToolResponse{}
+		switch {
+		case e.Progress != nil:
+			out.Event = &pb.CallToolResponse_Progress{Progress: e.Progress}
+		case e.Log != nil:
+			out.Event = &pb.CallToolResponse_Log{Log: e.Log}
+		case r != nil && r.Needs != nil:
+			out.Event = &pb.CallToolResponse_InputRequired{InputRequired: r.Needs}
+		case r != nil:
+			out.Event = &pb.CallToolResponse_Result{Result: r.Complete.(*pb.CallToolResult)}
+		}
+		return out
+	case ReadResource:
+		out := &pb.ReadResourceResponse{}
+		switch {
+		case e.Progress != nil:
+			out.Event = &pb.ReadResourceResponse_Progress{Progress: e.Progress}
+		case e.Log != nil:
+			out.Event = &pb.ReadResourceResponse_Log{Log: e.Log}
+		case r != nil && r.Needs != nil:
+			out.Event = &pb.ReadResourceResponse_InputRequired{InputRequired: r.Needs}
+		case r != nil:
+			out.Event = &pb.ReadResourceResponse_Result{Result: r.Complete.(*pb.ReadResourceResult)}
+		}
+		return out
+	case GetPrompt:
+		out := &pb.GetPromptResponse{}
+		switch {
+		case e.Progress != nil:
+			out.Event = &pb.GetPromptResponse_Progress{Progress: e.Progress}
+		case e.Log != nil:
+			out.Event = &pb.GetPromptResponse_Log{Log: e.Log}
+		case r != nil && r.Needs != nil:
+			out.Event = &pb.GetPromptResponse_InputRequired{InputRequired: r.Needs}
+		case r != nil:
+			out.Event = &pb.GetPromptResponse_Result{Result: r.Complete.(*pb.GetPromptResult)}
+		}
+		return out
+	case Listen:
+		if e.Change != nil {
+			return e.Change
+		}
+		return &pb.ListenResponse{Event: &pb.ListenResponse_Result{Result: r.Complete.(*pb.ListenResult)}}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package bridgetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Laws checks that a chain of adapters around a Handler cannot be told from the Handler itself: whatever is called, the
+// same events come in the same order, and then the same result or the same error. A new chain is one call of Laws.
+func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler) {
+	t.Helper()
+	bare, inner := New(), New()
+	chain := wrap(t, inner)
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			want, got := s.play(t.Context(), bare), s.play(t.Context(), chain)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	t.Run("cancelling ends the call", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := chain.Handle(ctx, toolCall("wait", `{"n":1}`), func(bridge.Event) error { return nil })
+			failed <- err
+		}()
+		if got := <-inner.Started; got != `{"n":1}` {
+			t.Errorf("called with %s", got)
+		}
+		cancel()
+		if code := bridge.AsError(<-failed).Code.String(); code != "Canceled" {
+			t.Errorf("ended with %s", code)
+		}
+		<-inner.Ended
+	})
+	t.Run("a listener is told what changes", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := make(chan string)
+		done := make(chan struct{})
+		yes := true
+		call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Context: caller, Notifications: &pb.SubscriptionFilter{
+			ToolsListChanged: &yes, ResourceSubscriptions: []string{"test://a"},
+		}}}
+		go func() {
+			defer close(done)
+			_, _ = chain.Handle(ctx, call, func(e bridge.Event) error { // it ends by being cancelled
+				select {
+				case changes <- text(e.Change):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+		}()
+		if got := <-changes; !strings.Contains(got, "acknowledged") {
+			t.Errorf("the first is %s", got)
+		}
+		inner.Update("test://a")
+		if got := <-changes; !strings.Contains(got, "test://a") {
+			t.Errorf("%s", got)
+		}
+		inner.Add("new")
+		if got := <-changes; !strings.Contains(got, "toolsListChanged") {
+			t.Errorf("%s", got)
+		}
+		cancel()
+		<-done
+	})
+	t.Run("calls side by side do not mix", func(t *testing.T) {
+		const calls = 200
+		results := make(chan string, calls)
+		for i := range calls {
+			go func() {
+				args := fmt.Sprintf(`{"n":%d}`, i)
+				res, err := chain.Handle(t.Context(), toolCall("echo", args), func(bridge.Event) error { return nil })
+				if err != nil || res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText() != args {
+					results <- fmt.Sprintf("%s: %v %v", args, res, err)
+					return
+				}
+				results <- ""
+			}()
+		}
+		for range calls {
+			select {
+			case r := <-results:
+				if r != "" {
+					t.Error(r)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("a call was lost")
+			}
+		}
+	})
+}
+
+// A scenario is a way to call a Handler. What it is called with and what comes of it is a transcript.
+type scenario struct {
+	name string
+	// calls are made one after the other. A result that needs input is answered with the next answers, with its state.
+	calls   []*bridge.Call
+	answers []map[string]*pb.InputResponse
+}
+
+// play returns the transcript.
+func (s scenario) play(ctx context.Context, h bridge.Handler) string {
+	var out strings.Builder
+	answers := s.answers
+	for _, call := range s.calls {
+		for call != nil {
+			fmt.Fprintln(&out, "call", call.Method.Name, text(call.Request))
+			res, err := h.Handle(ctx, call, func(e bridge.Event) error {
+				fmt.Fprintln(&out, "event", text(e.Progress), text(e.Log))
+				return nil
+			})
+			switch {
+			case err != nil:
+				e := bridge.AsError(err)
+				fmt.Fprintln(&out, "error", e.Code, e.Message, text(e.RPC), text(e.Failure))
+				call = nil
+			case res.Needs != nil && len(answers) > 0:
+				fmt.Fprintln(&out, "needs", text(res.Needs))
+				call, answers = call.Retry(answers[0], res.Needs.State), answers[1:]
+			case res.Needs != nil:
+				fmt.Fprintln(&out, "needs", text(res.Needs))
+				call = nil
+			default:
+				fmt.Fprintln(&out, "result", text(res.Complete))
+				call = nil
+			}
+		}
+	}
+	return out.String()
+}
+
+// text returns a message as text that is the same for equal messages.
+func text(m proto.Message) string {
+	data, err := protojson.Marshal(m)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.ReplaceAll(string(data), ": ", ":") // protojson adds spaces at random
+}
+
+var caller = &pb.CallContext{
+	ProtocolVersion: bridge.Rev20260728.String(), LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG, ProgressWanted: true,
+	ClientInfo: &pb.Implementation{Name: "laws", Version: "1"},
+	ClientCapabilities: &pb.ClientCapabilities{
+		Elicitation: &pb.ElicitationCapability{}, Sampling: &pb.SamplingCapability{}, Roots: &pb.RootsCapability{},
+	},
+}
+
+func toolCall(name, args string) *bridge.Call {
+	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: caller, Name: name, Arguments: []byte(args)}}
+}
+
+func accept(content string) *pb.InputResponse {
+	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(content),
+	}}}
+}
+
+var scenarios = []scenario{
+	{name: "discover", calls: []*bridge.Call{{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: caller}}}},
+	{name: "list", calls: []*bridge.Call{
+		{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: caller}},
+		{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: caller, Cursor: proto.String("4")}},
+		{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: caller, Cursor: proto.String("none")}},
+		{Method: bridge.ListResources, Request: &pb.ListResourcesRequest{Context: caller}},
+		{Method: bridge.ListResourceTemplates, Request: &pb.ListResourceTemplatesRequest{Context: caller}},
+		{Method: bridge.ListPrompts, Request: &pb.ListPromptsRequest{Context: caller}},
+	}},
+	{name: "call", calls: []*bridge.Call{
+		toolCall("echo", `{"b":9007199254740993,"a":1e2}`), toolCall("structured", `{"a":[1,null]}`), toolCall("who", `{}`),
+		toolCall("count", `{}`), toolCall("fail", `{}`), toolCall("nosuch", `{}`), toolCall("exact", `{}`),
+	}},
+	{
+		name: "ask", calls: []*bridge.Call{toolCall("ask", `{"x":1}`)},
+		answers: []map[string]*pb.InputResponse{{"name": accept(`{"name":"Ada"}`)}, {"right": accept(`{"yes":"y"}`)}},
+	},
+	{
+		name: "ask for several things", calls: []*bridge.Call{toolCall("many", `{}`)},
+		answers: []map[string]*pb.InputResponse{{
+			"form": accept(`{"a":"b"}`),
+			"model": {Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
+				Role: pb.Role_ROLE_ASSISTANT, Model: "m", Content: Text("4").GetContent(),
+			}}},
+			"roots": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}}}},
+		}},
+	},
+	{name: "ask in vain", calls: []*bridge.Call{toolCall("ask", `{}`)}},
+	{name: "read", calls: []*bridge.Call{
+		{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: caller, Uri: "test://a"}},
+		{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: caller, Uri: "test://z"}},
+	}},
+	{
+		name: "prompt", calls: []*bridge.Call{
+			{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: caller, Name: "p", Arguments: map[string]string{"x": "y"}}},
+			{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: caller, Name: "nosuch"}},
+			{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: caller, Name: "p"}},
+		},
+		answers: []map[string]*pb.InputResponse{{"x": accept(`{"x":"z"}`)}},
+	},
+	{name: "complete", calls: []*bridge.Call{{Method: bridge.Complete, Request: &pb.CompleteRequest{
+		Context: caller, Argument: &pb.CompletionArgument{Name: "x", Value: "a"},
+		Ref: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
+	}}}},
+}
