@@ -4,6 +4,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 
@@ -156,7 +157,7 @@ func checkID(id []byte) *Error {
 	if len(id) > MaxID {
 		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, MaxID)
 	}
-	if id[0] != '"' && !isInteger(id) {
+	if !bytes.HasPrefix(id, []byte{'"'}) && !isInteger(id) {
 		return newError(nil, codeInvalidRequest, `member "id" must be a string or an integer, not %s`, rawjson.Shorten(id))
 	}
 	return nil

@@ -194,7 +194,7 @@ func downElicitRequest(r *pb.ElicitRequest, rev bridge.Revision) (*pb.ElicitRequ
 
 // downElicitForm rewrites the form's schema for a revision with fewer kinds of fields.
 func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, error) {
-	if rev.HasTitledEnums() && rev.HasMultiSelect() && rev.HasFormDefaults() || len(f.GetRequestedSchema()) == 0 {
+	if rev.HasTitledEnums() && rev.HasMultiSelect() && rev.HasFormDefaults() || !rawjson.IsObject(f.GetRequestedSchema()) {
 		return f, nil
 	}
 	if err := rawjson.Check(f.RequestedSchema); err != nil {
@@ -213,9 +213,9 @@ func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, erro
 func downFormSchema(schema []byte, rev bridge.Revision) ([]byte, error) {
 	out := encoder{dst: []byte{'{'}}
 	for name, value := range rawjson.Members(schema) {
-		switch string(name) {
-		case "$schema":
-		case "properties":
+		switch {
+		case string(name) == "$schema":
+		case string(name) == "properties" && rawjson.IsObject(value):
 			fields := encoder{dst: []byte{'{'}}
 			for name, property := range rawjson.Members(value) {
 				property, err := downFormField(property, rev)
@@ -235,6 +235,9 @@ func downFormSchema(schema []byte, rev bridge.Revision) ([]byte, error) {
 // downFormField rewrites the schema of one field of a form: a titled choice by `enumNames`, and without the default that
 // only boolean fields have in 2025-06-18.
 func downFormField(field []byte, rev bridge.Revision) ([]byte, error) {
+	if !rawjson.IsObject(field) {
+		return field, nil
+	}
 	typ, _ := rawjson.String(rawjson.Get(field, "type"))
 	if typ == "array" && !rev.HasMultiSelect() {
 		return nil, unsaid("a choice of several values", rev)
@@ -242,7 +245,7 @@ func downFormField(field []byte, rev bridge.Revision) ([]byte, error) {
 	out := encoder{dst: []byte{'{'}}
 	for name, value := range rawjson.Members(field) {
 		switch {
-		case string(name) == "oneOf" && !rev.HasTitledEnums():
+		case string(name) == "oneOf" && rawjson.IsArray(value) && !rev.HasTitledEnums():
 			enum, names := []byte{'['}, []byte{'['}
 			for choice := range rawjson.Elements(value) {
 				constant, title := rawjson.Get(choice, "const"), rawjson.Get(choice, "title")

@@ -100,8 +100,9 @@ func (e *encoder) union(m protoreflect.Message, u *union, o object) error {
 	if !f.in(e.rev) {
 		return fmt.Errorf("%q cannot be said in %s", f.name, e.rev)
 	}
-	if u.tag != "" && e.rev.Within(u.tagSince, bridge.NoRevision) {
-		o.head, o.tag = f.head, u.tag
+	o.tag = u.tag
+	if e.rev.Within(u.tagSince, bridge.NoRevision) {
+		o.head = f.head
 	}
 	inner := m.Get(f.fd).Message()
 	if u.content == "" {
