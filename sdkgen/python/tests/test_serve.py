@@ -47,8 +47,9 @@ def loud() -> str:
     return "ok"
 
 @app.tool
-async def slow(seconds: float, file: str = "") -> str:
+async def slow(seconds: float, file: str, ctx: Context) -> str:
     try:
+        ctx.progress(0)
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:
         open(file, "w").write("cancelled")
@@ -57,6 +58,7 @@ async def slow(seconds: float, file: str = "") -> str:
 
 @app.tool
 def slow_sync(seconds: float, file: str, ctx: Context) -> str:
+    ctx.progress(0)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.01)
@@ -66,11 +68,13 @@ def slow_sync(seconds: float, file: str, ctx: Context) -> str:
     return "slept"
 
 @app.tool
-def stuck() -> None:
+def stuck(ctx: Context) -> None:
+    ctx.progress(0)
     time.sleep(60)
 
 @app.tool
-async def blocks() -> None:
+async def blocks(ctx: Context) -> None:
+    await ctx.progress(0)
     time.sleep(60)
 
 @app.tool
@@ -178,11 +182,18 @@ async def call(stub: Any, name: str, /, **arguments: Any) -> list[v1.CallToolRes
     return [event async for event in stub.CallTool(request)]
 
 
+async def started(stub: Any, name: str, /, **arguments: Any) -> Any:
+    """A call of a tool that says when it has started, and has."""
+    stream = stub.CallTool(v1.CallToolRequest(context=EVERYTHING, name=name, arguments=json.dumps(arguments).encode()))
+    assert (await stream.read()).HasField("progress")
+    return stream
+
+
 async def text(stub: Any, name: str, /, **arguments: Any) -> str:
     return str((await call(stub, name, **arguments))[-1].result.content[0].text.text)
 
 
-async def until(what: Callable[[], Any], seconds: float = 5) -> None:
+async def until(what: Callable[[], Any], seconds: float = 10) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen"
@@ -329,9 +340,8 @@ async def test_errors_are_statuses(start: StartPlugin) -> None:
 async def test_a_cancelled_call_stops(start: StartPlugin, tmp_path: Path, tool: str) -> None:
     file = tmp_path / "told"
     async with start().channel() as channel:
-        task = asyncio.create_task(call(stub_of(channel), tool, seconds=60, file=str(file)))
-        await asyncio.sleep(0.3)
-        task.cancel()
+        stream = await started(stub_of(channel), tool, seconds=60, file=str(file))
+        stream.cancel()
         await until(file.exists)
 
 
@@ -369,27 +379,24 @@ async def test_listening(start: StartPlugin) -> None:
 async def test_shutdown_lets_calls_finish(start: StartPlugin) -> None:
     plugin = start()
     async with plugin.channel() as channel:
-        stub = stub_of(channel)
-        task = asyncio.create_task(text(stub, "slow", seconds=1))
-        await asyncio.sleep(0.3)
+        stream = await started(stub_of(channel), "slow", seconds=2, file="")
         began = time.monotonic()
         await shutdown(channel)
-        assert time.monotonic() - began < 0.5, "the answer comes first"
-        assert await task == "slept"
+        assert time.monotonic() - began < 1.5, "the answer comes first"
+        assert (await stream.read()).result.content[0].text.text == "slept"
     assert plugin.process.wait(5) == 0
 
 
 async def test_shutdown_waits_no_longer_than_the_drain(start: StartPlugin) -> None:
     plugin = start()
     async with plugin.channel() as channel:
-        task = asyncio.create_task(text(stub_of(channel), "stuck"))
-        await asyncio.sleep(0.3)
+        stream = await started(stub_of(channel), "stuck")
         began = time.monotonic()
         await shutdown(channel)
         with pytest.raises(grpc.aio.AioRpcError):
-            await task
+            await stream.read()
     assert await asyncio.to_thread(plugin.process.wait, 5) == 0
-    assert 4.5 < time.monotonic() - began < 7
+    assert 4.5 < time.monotonic() - began < 8
 
 
 async def test_signals(start: StartPlugin) -> None:
@@ -406,15 +413,15 @@ async def test_signals(start: StartPlugin) -> None:
 async def test_the_end_of_the_lifeline_ends_the_process(start: StartPlugin, tmp_path: Path, busy: str | None) -> None:
     plugin = start()
     async with plugin.channel() as channel:
-        arguments = {"seconds": 60, "file": str(tmp_path / "told")} if busy == "slow" else {}
-        task = asyncio.create_task(call(stub_of(channel), busy or "add", **arguments))
-        await asyncio.sleep(0.5)
+        if busy:
+            arguments = {"seconds": 60, "file": str(tmp_path / "told")} if busy == "slow" else {}
+            stream = await started(stub_of(channel), busy, **arguments)
         assert plugin.process.stdin
         plugin.process.stdin.close()
         plugin.process.stdin = None
-        assert await asyncio.to_thread(plugin.process.wait, 5) == 0
-        task.cancel()
-        await asyncio.wait({task})
+        assert await asyncio.to_thread(plugin.process.wait, 8) == 0
+        if busy:
+            stream.cancel()
     assert not Path(plugin.fields[3]).exists()
 
 
