@@ -79,7 +79,7 @@ func startHTTP(t *testing.T) (string, *lines) {
 	})
 
 	address := regexp.MustCompile(`http://[^\s"]+/mcp`)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	line, err := log.find(ctx, address, 0)
 	if err != nil {
@@ -170,7 +170,7 @@ func descendants(of int) []int {
 // gone waits until none of the processes runs any more. Most are not the test's own children, so nobody tells it: it looks.
 func gone(t *testing.T, pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // see above
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // see above
 		pids = slices.DeleteFunc(pids, func(pid int) bool {
 			_, runs := parentOf(pid)
 			return !runs

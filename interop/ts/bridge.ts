@@ -91,7 +91,7 @@ export function descendants(of: number): number[] {
  * Resolves when none of the processes runs any more. They are not ours to wait for (their parent may be gone), so this
  * one looks now and then instead of being told.
  */
-export async function gone(pids: number[], limit = 5_000): Promise<void> {
+export async function gone(pids: number[], limit = 10_000): Promise<void> {
   const deadline = Date.now() + limit;
   for (;;) {
     const left = pids.filter((pid) => parentOf(pid) !== undefined);

@@ -7,7 +7,7 @@ export class Lines {
   #ended: Error | undefined;
 
   /** `patience` is for how many milliseconds `find` waits for a line that does not come. */
-  constructor(patience = 10_000) {
+  constructor(patience = 15_000) {
     this.#patience = patience;
   }
 

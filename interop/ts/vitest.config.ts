@@ -5,7 +5,7 @@ export default defineConfig({
     include: ["*.test.ts"],
     // One bridge at a time starts a Python backend; a small machine is kinder to one than to six.
     fileParallelism: false,
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
   },
 });
