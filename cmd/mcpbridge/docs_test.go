@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// statusNames are the gRPC codes as other languages write them, with the error of a row in docs/errors.md.
+var statusNames = [...]string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
+	"RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE",
+	"DATA_LOSS", "UNAUTHENTICATED",
+}
+
+// TestErrorsPage makes every error that a backend can make, and compares what arrives with docs/errors.md.
+func TestErrorsPage(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| gRPC status | legacy | modern | HTTP status, modern | message |\n|---|---|---|---|---|\n")
+	row := func(name string, code codes.Code, m *bridge.Method) {
+		legacy := (&bridge.Error{Code: code}).JSONRPC(bridge.LatestLegacy, m).GetCode()
+		status, rpc := modernError(t, code, m)
+		message := "withheld"
+		if rpc.Message == "the message" {
+			message = "kept"
+		}
+		fmt.Fprintf(&table, "| %s | %d | %d | %d | %s |\n", name, legacy, rpc.Code, status, message)
+	}
+	for i := 1; i < len(statusNames); i++ {
+		code := codes.Code(i)
+		row("`"+statusNames[i]+"`", code, bridge.CallTool)
+		if code == codes.NotFound {
+			row("`"+statusNames[i]+"` of a resource", code, bridge.ReadResource)
+		}
+	}
+	comparePart(t, "../../docs/errors.md", "codes", table.String())
+}
+
+type rpcError struct {
+	Code    int64
+	Message string
+}
+
+// modernError returns what a client of the newest revision gets when a backend fails a call.
+func modernError(t *testing.T, code codes.Code, m *bridge.Method) (status int, e rpcError) {
+	t.Helper()
+	failing := bridge.HandlerFunc(func(_ context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+		if c.Method == bridge.Discover {
+			has := &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}}
+			return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: has}}, nil
+		}
+		return nil, bridge.Errorf(code, "the message")
+	})
+	s := mcpserver.New(failing, mcpserver.Options{})
+	defer s.Close()
+	target := map[*bridge.Method]string{bridge.CallTool: `"name":"x"`, bridge.ReadResource: `"uri":"x"`}[m]
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + m.Name + `","params":{` + target + `,"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}`
+	req := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body)).WithContext(t.Context())
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": m.Name, "Mcp-Name": "x",
+	} {
+		req.Header.Set(name, value)
+	}
+	res := httptest.NewRecorder()
+	s.ServeHTTP(res, req)
+	var answer struct{ Error *rpcError }
+	if err := json.Unmarshal(res.Body.Bytes(), &answer); err != nil || answer.Error == nil {
+		t.Fatalf("%s: answered %q: %v", code, res.Body, err)
+	}
+	return res.Code, *answer.Error
+}
+
+// comparePart compares the part of a page between two marks with what it should be, or writes it.
+func comparePart(t *testing.T, page, name, want string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^\n]*-->\n)(.*?)(<!-- /` + name + ` -->)`)
+	m := part.FindSubmatchIndex(text)
+	if m == nil {
+		t.Fatalf("%s has no part %q", page, name)
+	}
+	if got := string(text[m[4]:m[5]]); got == want {
+		return
+	}
+	if os.Getenv("UPDATE_DOCS") == "" {
+		t.Fatalf("%s: the part %q is not true any more. It should be, and UPDATE_DOCS=1 writes:\n%s", page, name, want)
+	}
+	updated := string(text[:m[4]]) + want + string(text[m[5]:])
+	if err := os.WriteFile(page, []byte(updated), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fenced returns the code that follows each mark `<!-- test: ... -->` in a page, by what the mark says.
+func fenced(t *testing.T, page string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, m := range regexp.MustCompile("(?s)<!-- test: (.*?) -->\n```[a-z]*\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		found[m[1]] = m[2]
+	}
+	return found
+}
+
+func TestConfigurationPageIsWhole(t *testing.T) {
+	whole, ok := fenced(t, "../../docs/configuration.md")["this is the whole configuration"]
+	if !ok {
+		t.Fatal("docs/configuration.md does not have it")
+	}
+	dir := t.TempDir()
+	name := filepath.Join(dir, "mcpbridge.yaml")
+	if err := os.WriteFile(name, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := load(name, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.validate(); err != nil {
+		t.Error(err)
+	}
+	if l.Backends[0].Launch.Dir != dir || l.Serve.Drain != 30*time.Second || l.Serve.HTTP.AllowedHosts[0] != "tools.example.com" {
+		t.Errorf("it was read as %+v", l.Config)
+	}
+	for _, k := range environKeys() {
+		if _, ok := l.file.places[k.path]; !ok {
+			t.Errorf("the page does not have the key %s", k.path)
+		}
+	}
+}
+
+// TestReadme does what the README says: its tools, called by its commands.
+func TestReadme(t *testing.T) {
+	parts := fenced(t, "../../README.md")
+	dir := t.TempDir()
+	for _, name := range []string{"tools.py", "mcpbridge.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(parts[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	venv, err := filepath.Abs("../../.venv/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ask it over stdio", "run what the file says"} {
+		script, ok := parts[name]
+		if !ok {
+			t.Fatalf("README.md has no part %q", name)
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		cmd.Dir = dir
+		// TestMain has put mcpbridge into PATH.
+		cmd.Env = append(os.Environ(), "PATH="+venv+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+			`"clientInfo":{"name":"readme","version":"1"}}}` + "\n")
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), `"name":"greeter"`) {
+			t.Errorf("%s: %v\n%s\n%s\n%s", name, err, script, out, stderr.String())
+		}
+	}
+}
