@@ -41,8 +41,13 @@ func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.R
 func Check(data []byte) error {
 	// A text with few brackets and commas cannot be over a limit; counting them costs next to nothing. The limits come
 	// first, so that no text makes the strict pass nest or remember more than that.
-	if bytes.Count(data, openBrace)+bytes.Count(data, openBracket) > MaxDepth || bytes.Count(data, comma) >= MaxMembers {
-		if err := checkLimits(data); err != nil {
+	if bytes.Count(data, openBrace)+bytes.Count(data, openBracket) > MaxDepth {
+		if at := tooDeep(data); at >= 0 {
+			return &Error{at, fmt.Sprintf("nested deeper than %d", MaxDepth), true}
+		}
+	}
+	if bytes.Count(data, comma) >= MaxMembers {
+		if err := checkCounts(data); err != nil {
 			return err
 		}
 	}
@@ -58,34 +63,42 @@ var (
 	comma       = []byte(",")
 )
 
-// checkLimits walks over text that may be anything at all. What it says is right for JSON; other text is refused later.
-func checkLimits(data []byte) error {
+// tooDeep returns where a text nests deeper than MaxDepth, or -1 if it does not. What it says is right for JSON; other text
+// is refused later.
+func tooDeep(data []byte) int {
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch class[data[i]] {
+		case opens:
+			if depth++; depth > MaxDepth {
+				return i
+			}
+		case closes:
+			depth = max(0, depth-1)
+		case quotes:
+			i = skipString(data, i) - 1
+		}
+	}
+	return -1
+}
+
+// checkCounts counts the members of each object and the elements of each array in a text that is not too deep.
+func checkCounts(data []byte) error {
 	type level struct {
 		object bool
 		commas int
 	}
-	var levels [MaxDepth]level
-	depth := 0
-	for i := 0; i < len(data); {
+	levels := make([]level, 1, MaxDepth+1) // the text itself is a level: it can have stray commas
+	for i := 0; i < len(data); i++ {
 		switch c := data[i]; c {
-		case '"':
-			i = skipString(data, i)
-			continue
 		case '{', '[':
-			if depth == MaxDepth {
-				return &Error{i, fmt.Sprintf("nested deeper than %d", MaxDepth), true}
-			}
-			levels[depth] = level{object: c == '{'}
-			depth++
+			levels = append(levels, level{object: c == '{'})
 		case '}', ']':
-			if depth > 0 {
-				depth--
-			}
+			levels = levels[:max(1, len(levels)-1)]
+		case '"':
+			i = skipString(data, i) - 1
 		case ',':
-			if depth == 0 {
-				break
-			}
-			l := &levels[depth-1]
+			l := &levels[len(levels)-1]
 			l.commas++
 			if l.object && l.commas >= MaxMembers {
 				return &Error{i, fmt.Sprintf("an object of more than %d members", MaxMembers), true}
@@ -94,7 +107,6 @@ func checkLimits(data []byte) error {
 				return &Error{i, fmt.Sprintf("an array of more than %d elements", MaxElements), true}
 			}
 		}
-		i++
 	}
 	return nil
 }
