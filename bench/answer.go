@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // An answerCheck verifies the answers to one caller's calls: the id and every byte of the echoed payload.
@@ -59,7 +60,7 @@ func (c *answerCheck) decode(message []byte, n int) error {
 	if answer.Error != nil {
 		return fmt.Errorf("call %d: answered with error %.300s", n, answer.Error)
 	}
-	if id := fmt.Sprint(n); string(answer.ID) != id {
+	if id := strconv.Itoa(n); string(answer.ID) != id {
 		return fmt.Errorf("call %d: answer has id %.40s", n, answer.ID)
 	}
 	if answer.Result == nil || answer.Result.IsError {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ func TestPayloadHasItsSizeAndDecodesToItsText(t *testing.T) {
 var answerForms = map[string]func(http.ResponseWriter, []byte){
 	"content-length": func(w http.ResponseWriter, message []byte) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", fmt.Sprint(len(message)))
+		w.Header().Set("Content-Length", strconv.Itoa(len(message)))
 		w.Write(message)
 	},
 	"chunked": func(w http.ResponseWriter, message []byte) {
@@ -85,6 +86,7 @@ func chunksOf(b []byte, n int) func(func([]byte) bool) {
 
 // echoServer answers calls with what respond makes of them, and the handshake.
 func echoServer(t *testing.T, respond func(w http.ResponseWriter, id string, arguments json.RawMessage)) string {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var call struct {
@@ -345,7 +347,7 @@ func TestEveryPeerAnswersBothErasAndEnds(t *testing.T) {
 				t.Errorf("%+v, %v; want %d processes", used, err, want)
 			}
 			p.stop()
-			if _, err := os.Stat(filepath.Join("/proc", fmt.Sprint(p.pid))); err == nil {
+			if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.pid))); err == nil {
 				t.Errorf("process %d is still there", p.pid)
 			}
 		})
@@ -363,8 +365,10 @@ func TestStartSaysWhyAServerDidNotStart(t *testing.T) {
 }
 
 func TestRunReportsRatiosAndWritesThem(t *testing.T) {
-	o, err := parseOptions([]string{"-rounds", "2", "-duration", "50ms", "-sizes", "200", "-callers", "2", "-only", "floor,go-sdk",
-		"-out", filepath.Join(t.TempDir(), "bench.json")})
+	o, err := parseOptions([]string{
+		"-rounds", "2", "-duration", "50ms", "-sizes", "200", "-callers", "2", "-only", "floor,go-sdk",
+		"-out", filepath.Join(t.TempDir(), "bench.json"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (c *caller) call() error {
 // close ends the session, so that a later measurement does not pay for it, and the connection.
 func (c *caller) close() {
 	if c.session != "" {
-		c.exchange(c.http("DELETE", c.sessionHeaders(), nil))
+		_, _ = c.exchange(c.http("DELETE", c.sessionHeaders(), nil)) // a server need not support it
 	}
 	c.conn.Close()
 }

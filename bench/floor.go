@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -68,8 +69,10 @@ func serveFloor(ctx context.Context, args []string) error {
 	if err := plugin.Start(); err != nil {
 		return err
 	}
-	defer plugin.Wait()
-	defer plugin.Process.Signal(syscall.SIGTERM)
+	defer func() {
+		_ = plugin.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = plugin.Wait()                          // by the signal
+	}()
 
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(creds), grpc.WithAuthority("localhost"))
 	if err != nil {
@@ -110,8 +113,8 @@ func floorHandler(conn grpc.ClientConnInterface) http.Handler {
 		answer = fmt.Appendf(answer, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[],"structuredContent":`, id)
 		answer = append(append(answer, arguments[:len(arguments)-2]...), "}}"...)
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
-		w.Write(answer)
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		_, _ = w.Write(answer) // the caller notices
 	})
 }
 
@@ -122,7 +125,7 @@ func floorHandshake(w http.ResponseWriter, body []byte) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Mcp-Session-Id", "floor")
-	io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":`+clientInfo+`}}`)
+	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":`+clientInfo+`}}`)
 }
 
 // floorPlugin is the other end: it sends back the bytes it gets.

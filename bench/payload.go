@@ -58,7 +58,9 @@ func quoted(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.Encode(s)
+	if err := e.Encode(s); err != nil {
+		panic(err) // a string can always be encoded
+	}
 	return b.Bytes()[1 : b.Len()-2]
 }
 

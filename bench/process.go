@@ -45,7 +45,7 @@ func start(cmd *exec.Cmd, within time.Duration) (*process, error) {
 	go func() {
 		defer close(p.done)
 		p.tail.follow(stderr, ready)
-		cmd.Wait()
+		_ = cmd.Wait() // cmd.ProcessState says how it ended
 	}()
 	select {
 	case p.url = <-ready:
@@ -60,12 +60,12 @@ func start(cmd *exec.Cmd, within time.Duration) (*process, error) {
 
 // stop ends the server in order, then whatever is left of its group by force.
 func (p *process) stop() {
-	syscall.Kill(p.pid, syscall.SIGTERM)
+	_ = syscall.Kill(p.pid, syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
 	case <-time.After(5 * time.Second):
 	}
-	syscall.Kill(-p.pid, syscall.SIGKILL)
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	<-p.done
 }
 
