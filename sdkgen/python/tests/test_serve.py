@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -465,15 +466,18 @@ def test_a_person_is_told_what_to_run(tmp_path: Path) -> None:
     assert "python3 tools.py --listen 127.0.0.1:50051" in stderr
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "unix:{}/s"])
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp:127.0.0.1:0", "unix:{}/s", "unix:s", "unix://{}/s"])
 async def test_attached(tmp_path: Path, listen: str) -> None:
     process = run(tmp_path, "--listen", listen.format(tmp_path))
     assert process.stderr
     line = process.stderr.readline()
-    assert line.startswith("test: listening at ")
+    assert line.startswith("test: listening. Serve it with: mcpbridge run ")
     address = line.split()[-1]
-    assert not address.endswith(":0")
-    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+    if listen.startswith("unix"):
+        assert address == f"unix://{tmp_path}/s"
+    else:
+        assert re.fullmatch(r"tcp:127.0.0.1:[1-9]\d*", address)
+    async with grpc.aio.insecure_channel(address.removeprefix("tcp:"), options=OPTIONS) as channel:
         assert await text(stub_of(channel), "add", a=1, b=2) == "3"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=5)

@@ -76,18 +76,21 @@ def _exit(code: int, message: str) -> NoReturn:
 
 async def _attached(app: "App", listen: str) -> None:
     server = _Server(app)
+    # The same words as the bridge's: tcp:host:port, unix:///path.
+    listen = listen.removeprefix("tcp:")
     try:
         port = server.grpc.add_insecure_port(listen)
     except RuntimeError as e:
         _exit(1, f"{app.name}: cannot listen at {listen}: {e}")
-    address = listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
+    socket = Path(listen.removeprefix("unix:").removeprefix("//")).absolute() if listen.startswith("unix:") else None
+    address = f"unix://{socket}" if socket else f"tcp:{listen.rpartition(':')[0]}:{port}"
     await server.grpc.start()
-    sys.stderr.write(f"{app.name}: listening at {address}\n")
+    sys.stderr.write(f"{app.name}: listening. Serve it with: mcpbridge run {address}\n")
     sys.stderr.flush()
     _on_signal(server, signal.SIGINT, signal.SIGTERM)
     await server.wait()
-    if listen.startswith("unix:"):
-        Path(listen.removeprefix("unix:")).unlink(missing_ok=True)
+    if socket:
+        socket.unlink(missing_ok=True)
 
 
 async def _managed(app: "App") -> None:
