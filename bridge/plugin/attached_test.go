@@ -32,6 +32,11 @@ type fake struct {
 	call     func(*pb.CallToolRequest, stream) error
 	list     func(context.Context) (*pb.ListToolsResponse, error)
 	discover func() (*pb.DiscoverResponse, error)
+	listen   func(grpc.ServerStreamingServer[pb.ListenResponse]) error
+}
+
+func (f *fake) Listen(_ *pb.ListenRequest, s grpc.ServerStreamingServer[pb.ListenResponse]) error {
+	return f.listen(s)
 }
 
 func (f *fake) CallTool(r *pb.CallToolRequest, s stream) error { return f.call(r, s) }
@@ -223,6 +228,19 @@ func TestEmitErrorEndsTheCall(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	<-ended
+}
+
+func TestListenTellsChangesAndMayJustEnd(t *testing.T) {
+	change := &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}
+	r := attach(t, &fake{listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error { return s.Send(change) }}, Options{})
+	var got []*pb.ListenResponse
+	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, func(e bridge.Event) error {
+		got = append(got, e.Change)
+		return nil
+	})
+	if err != nil || !proto.Equal(res.Complete, &pb.ListenResult{}) || len(got) != 1 || !proto.Equal(got[0], change) {
+		t.Errorf("got %v, %v, %v", got, res, err)
+	}
 }
 
 func TestMistakesOfTheBackendAreNamed(t *testing.T) {

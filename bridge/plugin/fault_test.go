@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -34,6 +35,17 @@ func TestNoiseIsLog(t *testing.T) {
 	if text, _ := r.log.look(); !strings.Contains(text, strings.Repeat("y", 8<<10)) || strings.Contains(text, strings.Repeat("y", 8<<10+1)) {
 		t.Error("the long line without an end is not logged, or not cut")
 	}
+}
+
+// go-plugin takes standard output and error away from a plugin in Go, and has it wait if nobody asks for them.
+func TestStockPluginsOutputIsLog(t *testing.T) {
+	r := run(t, Options{Command: []string{echo}}).ready(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := r.Handle(ctx, tool("slow", `{"ms":60000}`), func(bridge.Event) error { cancel(); return nil })
+	if e := bridge.AsError(err); e.Code != codes.Canceled {
+		t.Errorf("got %v", e)
+	}
+	r.log.wait(t, `"stream":"stderr","message":"slow: cancelled"`)
 }
 
 // Stock go-plugin gives the plugin our own standard input: it would read the MCP messages that are meant for us.
@@ -286,9 +298,18 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 		if _, err := os.Stat(file); name == EnvKeyPair && !os.IsNotExist(err) {
 			t.Errorf("the key pair is still in %s", file)
 		}
-		if dir, err := os.Stat(file); name == "PLUGIN_UNIX_SOCKET_DIR" && (err != nil || dir.Mode().Perm() != 0o700) {
+		if name != "PLUGIN_UNIX_SOCKET_DIR" {
+			continue
+		}
+		if dir, err := os.Stat(file); err != nil || dir.Mode().Perm() != 0o700 {
 			t.Errorf("the socket's directory: %v, %v", dir, err)
 		}
+		defer func() {
+			_ = r.stop()
+			if _, err := os.Stat(file); !os.IsNotExist(err) {
+				t.Errorf("the socket's directory %s is left: %v", file, err)
+			}
+		}()
 	}
 }
 

@@ -166,12 +166,12 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			return a
 		}
 	}
-	if a.result == nil {
-		if m.NewResult != nil {
-			a.err, a.ours = p.misbehaved(m, "ended without a result and without an error"), true
-			return a
-		}
-		a.result = &bridge.Result{}
+	switch {
+	case a.result != nil:
+	case m == bridge.Listen: // there is nothing in its result that a backend must say
+		a.result = &bridge.Result{Complete: m.NewResult()}
+	default:
+		a.err, a.ours = p.misbehaved(m, "ended without a result and without an error"), true
 	}
 	return a
 }

@@ -148,7 +148,7 @@ func closeAll(files []*os.File) {
 // find returns the path of the program.
 func (r *process) find() (string, error) {
 	name := r.command[0]
-	if strings.ContainsRune(name, filepath.Separator) {
+	if filepath.Base(name) != name {
 		path := name
 		if !filepath.IsAbs(path) && r.o.Dir != "" {
 			path = filepath.Join(r.o.Dir, path)

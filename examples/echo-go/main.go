@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"time"
 
@@ -101,7 +102,7 @@ func slow(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallTool
 		case <-end:
 			return say(stream, "done")
 		case <-stream.Context().Done():
-			println("slow: cancelled")
+			fmt.Fprintln(os.Stderr, "slow: cancelled")
 			return stream.Context().Err()
 		}
 	}
