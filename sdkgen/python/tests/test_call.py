@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -92,9 +93,10 @@ async def test_a_return_type_is_kept() -> None:
         (KeyError("x"), "KeyError: 'x'"),
         (ZeroDivisionError(), "ZeroDivisionError"),
         (StopIteration("s"), "the tool raised StopIteration"),
+        (SystemExit(2), "SystemExit: 2"),
     ],
 )
-async def test_an_exception_is_an_error_for_the_model(error: Exception, message: str) -> None:
+async def test_an_exception_is_an_error_for_the_model(error: BaseException, message: str) -> None:
     app = App("test")
 
     @app.tool
@@ -264,6 +266,20 @@ async def test_an_async_tool_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="cannot tell")
+async def test_a_cancellation_inside_a_tool_is_a_failure() -> None:
+    app = App("test")
+
+    @app.tool
+    async def inside() -> None:
+        task = asyncio.create_task(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    got = await call(app, "inside")
+    assert (got.is_error, got.text) == (True, "CancelledError")
 
 
 @pytest.mark.parametrize("how", ["check", "progress", "cancelled"])

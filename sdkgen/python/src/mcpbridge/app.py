@@ -197,15 +197,18 @@ class App:
             else:
                 value = await self._in_thread(tool.fn, arguments)
             response = success(value, tool.signature.dump)
-        except asyncio.CancelledError:
-            if ctx is not None:
-                ctx._cancel()
-            raise
+        except asyncio.CancelledError as e:
+            if not _cancelling():
+                response = self._failed(tool, e)  # Something that the tool waited for was cancelled: not the call.
+            else:
+                if ctx is not None:
+                    ctx._cancel()
+                raise
         except McpError:
             raise
         except ToolError as e:
             response = failure(str(e))
-        except Exception as e:
+        except (Exception, SystemExit) as e:  # One tool's sys.exit() is not to end the others.
             response = self._failed(tool, e)
         except BaseException:
             # RoundEnd, or a BaseExceptionGroup of an asyncio.TaskGroup that holds it.
@@ -237,7 +240,7 @@ class App:
             with self._lock:
                 self._blocking -= 1
 
-    def _failed(self, tool: _Tool, e: Exception) -> v1.CallToolResponse:
+    def _failed(self, tool: _Tool, e: BaseException) -> v1.CallToolResponse:
         """The model gets the message, our log gets the line and the traceback."""
         code = getattr(tool.fn, "__code__", None)
         tb = e.__traceback__
@@ -248,8 +251,8 @@ class App:
             at = f" at {Path(frames[0].filename).name}:{frames[0].lineno}"
         kind = type(e).__name__
         log.error('tool "%s" failed%s: %s: %s', tool.message.name, at, kind, e, exc_info=(type(e), e, tb))
-        # A KeyError's message is only the key.
-        return failure(f"{kind}: {e}" if isinstance(e, KeyError) else str(e) or kind)
+        # A KeyError's message is only the key, and a SystemExit's the code.
+        return failure(f"{kind}: {e}" if isinstance(e, (KeyError, SystemExit)) else str(e) or kind)
 
     # Serving.
 
@@ -262,6 +265,12 @@ class App:
         from mcpbridge import serve
 
         serve.run(self, listen)
+
+
+def _cancelling() -> bool:
+    """Whether it is the call itself that is being cancelled. Python 3.10 cannot tell, and is told yes."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is None or cancelling() > 0
 
 
 def _at(fn: Callable[..., Any]) -> str:

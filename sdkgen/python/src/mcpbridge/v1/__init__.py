@@ -106,6 +106,7 @@ from mcpbridge.v1.service_pb2 import (
     ListToolsResponse as ListToolsResponse,
     ListenRequest as ListenRequest,
     ListenResponse as ListenResponse,
+    ListenResult as ListenResult,
     Principal as Principal,
     Prompt as Prompt,
     PromptArgument as PromptArgument,

@@ -502,18 +502,28 @@ class SubscriptionFilter(_message.Message):
     def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., extra: _Optional[bytes] = ...) -> None: ...
 
 class ListenResponse(_message.Message):
-    __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated")
+    __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated", "result")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     TOOLS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_UPDATED_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
     acknowledged: SubscriptionsAcknowledged
     tools_list_changed: ListChanged
     prompts_list_changed: ListChanged
     resources_list_changed: ListChanged
     resource_updated: ResourceUpdated
-    def __init__(self, acknowledged: _Optional[_Union[SubscriptionsAcknowledged, _Mapping]] = ..., tools_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., prompts_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resources_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resource_updated: _Optional[_Union[ResourceUpdated, _Mapping]] = ...) -> None: ...
+    result: ListenResult
+    def __init__(self, acknowledged: _Optional[_Union[SubscriptionsAcknowledged, _Mapping]] = ..., tools_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., prompts_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resources_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resource_updated: _Optional[_Union[ResourceUpdated, _Mapping]] = ..., result: _Optional[_Union[ListenResult, _Mapping]] = ...) -> None: ...
+
+class ListenResult(_message.Message):
+    __slots__ = ("meta", "extra")
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    meta: bytes
+    extra: bytes
+    def __init__(self, meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
 
 class SubscriptionsAcknowledged(_message.Message):
     __slots__ = ("notifications", "meta", "extra")
