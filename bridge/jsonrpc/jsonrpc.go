@@ -5,6 +5,7 @@ package jsonrpc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -71,7 +72,7 @@ func check(data []byte) *Error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := err.(*rawjson.Error); ok && e.Limit {
+	if e, ok := errors.AsType[*rawjson.Error](err); ok && e.Limit {
 		return newError(nil, codeInvalidRequest, "the message is too large: %v", err)
 	}
 	return newError(nil, codeParse, "the message is not strict JSON: %v", err)

@@ -17,7 +17,7 @@ import (
 )
 
 // Members that a revision does not have are left out because json.proto says so. Here is what that does not do: what is
-// said in other words to an older revision, and what cannot be said to it at all (protocol.md 6.5).
+// said in other words to an older revision, and what cannot be said to it at all.
 
 // A downFunc says a message in the words of a revision. It returns the message itself if there is nothing to do, and never
 // changes it: it may be in a cache.

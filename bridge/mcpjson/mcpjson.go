@@ -50,7 +50,7 @@ func Unmarshal(data []byte, m proto.Message, rev bridge.Revision) error {
 	return d.message(data, m.ProtoReflect(), p, "")
 }
 
-// An located error says where in the JSON it is.
+// A located error says where in the JSON it is.
 type located struct {
 	path string
 	err  error

@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
-// The examples in the pages of older revisions, each with the method it belongs to.
+// The examples in the pages of older revisions, each with the method it belongs to. One is left out: an early draft had an
+// action "reject", and no revision does.
 func TestExamplesOfOlderRevisionsRoundTrip(t *testing.T) {
-	for _, rev := range bridge.Revisions() {
+	for rev, n := range map[bridge.Revision]int{bridge.Rev20241105: 35, bridge.Rev20250618: 15, bridge.Rev20251125: 35} {
 		data, err := os.ReadFile("testdata/seeds/" + rev.String() + ".json")
 		if err != nil {
-			continue // no page of that revision
+			t.Fatal(err)
 		}
 		var examples []struct {
 			Method  string
@@ -24,11 +24,11 @@ func TestExamplesOfOlderRevisionsRoundTrip(t *testing.T) {
 		if err := json.Unmarshal(data, &examples); err != nil {
 			t.Fatal(err)
 		}
+		if len(examples) != n {
+			t.Errorf("%s: %d examples", rev, len(examples))
+		}
 		for i, e := range examples {
 			t.Run(fmt.Sprintf("%s/%d/%s", rev, i, e.Method), func(t *testing.T) {
-				if e.Method == "elicitation/create" && string(rawjson.Get(rawjson.Get(e.Message, "result"), "action")) == `"reject"` {
-					t.Skip("an early draft said reject; no revision does")
-				}
 				roundTripMessage(t, e.Message, e.Method, rev)
 			})
 		}

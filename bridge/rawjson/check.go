@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What a text may hold at most (reliability.md 2.4).
+// What a text may hold at most.
 const (
 	// MaxDepth is how deep objects and arrays may be nested.
 	MaxDepth = 256
@@ -123,8 +123,8 @@ func explain(data []byte) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Offset: len(data), Reason: "unexpected end of the text"}
 	}
-	var s *jsontext.SyntacticError
-	if !errors.As(err, &s) {
+	s, ok := errors.AsType[*jsontext.SyntacticError](err)
+	if !ok {
 		return &Error{Offset: int(d.InputOffset()), Reason: Shorten(err.Error())}
 	}
 	reason := Shorten(strings.TrimPrefix(s.Err.Error(), "jsontext: "))
