@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -184,6 +185,19 @@ func (c *watched) Close() error {
 func (c *watched) end() {
 	if !c.over.Swap(true) {
 		c.link.losses.Add(1)
+	}
+}
+
+// settled waits until gRPC says of a connection that has been used that it is there, for calls may be quicker than that. It
+// reports false if it is gone already.
+func (k *link) settled(ctx context.Context) bool {
+	for {
+		switch s := k.conn.GetState(); {
+		case s == connectivity.Ready:
+			return true
+		case s != connectivity.Connecting || !k.conn.WaitForStateChange(ctx, s):
+			return false
+		}
 	}
 }
 

@@ -470,6 +470,9 @@ func (p *Plugin) keep(ctx context.Context, k *link) {
 			p.rest(ctx)
 			continue
 		}
+		if !k.settled(ctx) {
+			continue
+		}
 		told = false
 		p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
 		l := p.begin(k)
