@@ -19,12 +19,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A shape is a definition of MCP's schema and the message it is converted to.
-type shape struct {
-	name string
-	new  func() proto.Message
-}
-
+// as returns what makes a message of a type.
 func as[M any, P interface {
 	*M
 	proto.Message
