@@ -34,9 +34,10 @@ func TestKilledBridgeLeavesNothingBehind(t *testing.T) {
 	}
 	var worst time.Duration
 	for range 20 {
-		pids := filepath.Join(t.TempDir(), "pids")
+		dir := t.TempDir() // a killed bridge cannot remove its sockets
+		pids := filepath.Join(dir, "pids")
 		c := exec.Command(os.Args[0])
-		c.Env = append(os.Environ(), "PLUGIN_TEST_BRIDGE="+rogue, "PLUGIN_TEST_MODE=grandchild", "PIDS="+pids)
+		c.Env = append(os.Environ(), "PLUGIN_TEST_BRIDGE="+rogue, "PLUGIN_TEST_MODE=grandchild", "PIDS="+pids, "TMPDIR="+dir)
 		c.Stderr = os.Stderr
 		out, err := c.StdoutPipe()
 		if err != nil {
