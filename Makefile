@@ -76,7 +76,7 @@ lint: lint-go lint-proto lint-python lint-ts ## run every linter, and compare th
 
 .PHONY: lint-go
 lint-go:
-	@unformatted=$$($(GO) tool -modfile=tools/go.mod gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	@unformatted=$$($(GO) tool -modfile=tools/go.mod gofumpt -l $$(git ls-files --cached --others --exclude-standard -- '*.go' ':!sdkgen/go/gen')); \
 		test -z "$$unformatted" || { printf 'not formatted, run make format:\n%s\n' "$$unformatted" >&2; exit 1; }
 	$(GOLANGCI) run ./...
 	@for dir in $(PEER_MODULES); do \
@@ -99,7 +99,7 @@ lint-ts: interop/ts/node_modules/.done
 
 .PHONY: format
 format: setup ## format Go, protobuf and Python
-	$(GO) tool -modfile=tools/go.mod gofumpt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+	$(GO) tool -modfile=tools/go.mod gofumpt -w $$(git ls-files --cached --others --exclude-standard -- '*.go' ':!sdkgen/go/gen')
 	$(BUF) format -w
 	cd sdkgen/python && ruff check --fix . && ruff format .
 
