@@ -128,6 +128,21 @@ func (x *exchange) finishRaw(result []byte) {
 	x.out.finish(http.StatusOK, jsonrpc.AppendResult(nil, x.id, result))
 }
 
+// about returns the error that a call ended with, with what it is about where MCP says that: the URI of a resource that does
+// not exist (every revision: server/resources, error handling).
+func (x *exchange) about(call *bridge.Call, err error) error {
+	e := bridge.AsError(err)
+	r, ok := call.Request.(*pb.ReadResourceRequest)
+	if !ok || e.Code != codes.NotFound || e.RPC != nil || e.Failure != nil {
+		return err
+	}
+	data := append(rawjson.AppendString([]byte(`{"uri":`), r.GetUri()), '}')
+	return &bridge.Error{
+		Code: e.Code, Message: e.Message, Cause: err,
+		RPC: &pb.JsonRpcError{Code: x.rev.ResourceNotFound(), Data: data},
+	}
+}
+
 // fail answers the request with the error that a handler made of it.
 func (x *exchange) fail(m *bridge.Method, err error) { x.failWith(http.StatusOK, m, err) }
 

@@ -60,7 +60,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header htt
 	case ended(ctx):
 		x.out.finish(http.StatusOK, nil)
 	case err != nil:
-		x.fail(m, err)
+		x.fail(m, x.about(call, err))
 	default:
 		x.finish(m, res, nil)
 	}

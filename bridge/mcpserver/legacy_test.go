@@ -405,10 +405,12 @@ func TestLegacyMethodsThatAreNotThere(t *testing.T) {
 	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)).next(), "error.code", "-32602")
 }
 
-func TestResourceNotFoundHasTheCodeOfItsRevision(t *testing.T) {
+func TestResourceNotFoundHasTheCodeOfItsRevisionAndTheURI(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
+	const message, data = `"there is no resource \"test://z\""`, `{"uri":"test://z"}`
 	c := f.initialize("2025-11-25", clientCaps)
-	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://z"}}`)).next(), "error.code", "-32002")
+	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://z"}}`)).next(),
+		"error.code", "-32002", "error.message", message, "error.data", data)
 	body, h := modern(1, "resources/read", `"uri":"test://z"`, noCaps, "Mcp-Name", "test://z")
-	want(t, read(t, f.post(body, h)).next(), "error.code", "-32602")
+	want(t, read(t, f.post(body, h)).next(), "error.code", "-32602", "error.message", message, "error.data", data)
 }

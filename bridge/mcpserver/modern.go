@@ -234,7 +234,7 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 	case ctx.Err() != nil:
 		x.out.finish(http.StatusOK, nil) // nobody wants an answer
 	case err != nil:
-		x.fail(call.Method, err)
+		x.fail(call.Method, x.about(call, err))
 	case res.Needs != nil:
 		needs, err := s.sealNeeds(call, res.Needs, round+1)
 		x.finish(call.Method, needs, err, s.serverInfo(d))
