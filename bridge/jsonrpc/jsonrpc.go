@@ -17,6 +17,7 @@ import (
 const (
 	codeParse          = -32700
 	codeInvalidRequest = -32600
+	codeInvalidParams  = -32602
 )
 
 const (
@@ -66,14 +67,14 @@ func newError(id []byte, code int64, format string, args ...any) *Error {
 	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message}}
 }
 
-// check is rawjson.Check with the JSON-RPC code for what it finds. A text that is only too much may well be JSON.
+// check is rawjson.Check with the JSON-RPC code for what it finds. What is JSON by its grammar is no parse error.
 func check(data []byte) *Error {
 	err := rawjson.Check(data)
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*rawjson.Error](err); ok && e.Limit {
-		return newError(nil, codeInvalidRequest, "the message is too large: %v", err)
+	if e, ok := errors.AsType[*rawjson.Error](err); ok && e.JSON {
+		return newError(nil, codeInvalidRequest, "the message is refused: %v", err)
 	}
 	return newError(nil, codeParse, "the message is not strict JSON: %v", err)
 }
@@ -129,7 +130,7 @@ func Parse(data []byte) (Message, error) {
 			return fail(`member "method" must be a string that is not empty, not %s`, rawjson.Shorten(method))
 		}
 		if params != nil && !rawjson.IsObject(params) {
-			return fail(`member "params" must be an object, not %s`, rawjson.Shorten(params))
+			return Message{}, newError(id, codeInvalidParams, `member "params" must be an object, not %s`, rawjson.Shorten(params))
 		}
 		return Message{ID: id, Method: name, Params: params}, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestWhatIsRefused(t *testing.T) {
-	const parse, invalid = -32700, -32600
+	const parse, invalid, params = -32700, -32600, -32602
 	for _, tt := range []struct {
 		name string
 		in   string
@@ -60,10 +61,10 @@ func TestWhatIsRefused(t *testing.T) {
 		{"garbage", `hello`, parse, "", `the message is not strict JSON: byte 0: invalid character 'h' at start of value`},
 		{"two messages", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, parse, "", `the message is not strict JSON: byte 37: more text after the value`},
 		{"byte order mark", "\ufeff{}", parse, "", `the message is not strict JSON: byte 0: invalid character '\ufeff' at start of value`},
-		{"a name twice", `{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}`, parse, "", `the message is not strict JSON: byte 37: duplicate name "method"`},
-		{"a name twice in the arguments", `{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"a":1,"a":2}}}`, parse, "", `the message is not strict JSON: byte 66: duplicate name "a"`},
+		{"a name twice", `{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}`, invalid, "", `the message is refused: byte 37: duplicate name "method"`},
+		{"a name twice in the arguments", `{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"a":1,"a":2}}}`, invalid, "", `the message is refused: byte 66: duplicate name "a"`},
 		{"no UTF-8", "{\"\xff\":1}", parse, "", `the message is not strict JSON: byte 2: invalid UTF-8`},
-		{"too deep", strings.Repeat("[", 300) + strings.Repeat("]", 300), invalid, "", `the message is too large: byte 256: nested deeper than 256`},
+		{"too deep", strings.Repeat("[", 300) + strings.Repeat("]", 300), invalid, "", `the message is refused: byte 256: nested deeper than 256`},
 		{"a batch", `[]`, invalid, "", `a message is a JSON object, not []`},
 		{"a string", `"x"`, invalid, "", `a message is a JSON object, not "x"`},
 		{"no version", `{"id":1,"method":"m"}`, invalid, "1", `member "jsonrpc" must be "2.0"`},
@@ -81,9 +82,9 @@ func TestWhatIsRefused(t *testing.T) {
 		{"method a number", `{"jsonrpc":"2.0","id":1,"method":1}`, invalid, "1", `member "method" must be a string that is not empty, not 1`},
 		{"method null", `{"jsonrpc":"2.0","id":1,"method":null}`, invalid, "1", `member "method" must be a string that is not empty, not null`},
 		{"method empty", `{"jsonrpc":"2.0","id":1,"method":""}`, invalid, "1", `member "method" must be a string that is not empty, not ""`},
-		{"params an array", `{"jsonrpc":"2.0","id":"a","method":"m","params":[1]}`, invalid, `"a"`, `member "params" must be an object, not [1]`},
-		{"params null", `{"jsonrpc":"2.0","id":"a","method":"m","params":null}`, invalid, `"a"`, `member "params" must be an object, not null`},
-		{"params a string", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, invalid, `"a"`, `member "params" must be an object, not "x"`},
+		{"params an array", `{"jsonrpc":"2.0","id":"a","method":"m","params":[1]}`, params, `"a"`, `member "params" must be an object, not [1]`},
+		{"params null", `{"jsonrpc":"2.0","id":"a","method":"m","params":null}`, params, `"a"`, `member "params" must be an object, not null`},
+		{"params a string", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, params, `"a"`, `member "params" must be an object, not "x"`},
 		{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, invalid, "1", `a message with "method" has neither "result" nor "error"`},
 		{"method and error", `{"jsonrpc":"2.0","id":1,"method":"m","error":{}}`, invalid, "1", `a message with "method" has neither "result" nor "error"`},
 		{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, invalid, "1", `a response has either "result" or "error"`},
@@ -131,7 +132,7 @@ func TestBatches(t *testing.T) {
 		{`[]`, -32600, `a batch has at least one message`},
 		{`{}`, -32600, `a batch is a JSON array, not {}`},
 		{`[{}`, -32700, `the message is not strict JSON: byte 3: unexpected end of the text`},
-		{`[{"a":1,"a":1}]`, -32700, `the message is not strict JSON: byte 8: duplicate name "a"`},
+		{`[{"a":1,"a":1}]`, -32600, `the message is refused: byte 8: duplicate name "a"`},
 		{many(MaxBatch + 1), -32600, `a batch has at most 100 messages`},
 	} {
 		_, err := ParseBatch([]byte(tt.in))
@@ -186,7 +187,7 @@ func FuzzParse(f *testing.F) {
 		m, err := Parse(data)
 		if err != nil {
 			var e *Error
-			if !errors.As(err, &e) || e.RPC.GetCode() != -32700 && e.RPC.GetCode() != -32600 {
+			if !errors.As(err, &e) || !slices.Contains([]int64{-32700, -32600, -32602}, e.RPC.GetCode()) {
 				t.Fatalf("%q: %v", data, err)
 			}
 			if out := AppendError(nil, e.ID, e.RPC, false); rawjson.Check(out) != nil {

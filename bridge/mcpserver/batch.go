@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 )
 
@@ -14,7 +15,7 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 		return
 	}
 	if isModern(r.Header) {
-		malformed(w, errBatch)
+		malformed(w, r.Header, errBatch)
 		return
 	}
 	ss := s.sessionOf(w, r)
@@ -22,48 +23,78 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 		return
 	}
 	if !ss.rev.TakesBatches() {
-		malformed(w, errBatch)
+		malformed(w, r.Header, errBatch)
 		return
 	}
 	texts, err := jsonrpc.ParseBatch(body)
 	if err != nil {
-		malformed(w, err)
+		malformed(w, r.Header, err)
 		return
 	}
 	ss.touch()
-	var requests []*jsonrpc.Message
-	var bad [][]byte
+	b, err := sortBatch(texts, ss.rev)
+	if err != nil {
+		malformed(w, r.Header, err)
+		return
+	}
+	for i := range b.responses {
+		ss.answered(&b.responses[i])
+	}
+	for i := range b.notifications {
+		ss.notified(&b.notifications[i])
+	}
+	if len(b.requests) == 0 && len(b.refused) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	ss.serveBatch(w, r, b.requests, b.refused)
+}
+
+// A sortedBatch is what several messages at once are.
+type sortedBatch struct {
+	requests, notifications, responses []jsonrpc.Message
+	// refused are the answers to what are no messages.
+	refused [][]byte
+}
+
+// sortBatch tells what the messages of a batch are. It refuses as a whole what a batch cannot be: responses together with
+// requests, and two requests with one id.
+func sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
+	b := &sortedBatch{}
+	ids := map[string]bool{}
 	for _, text := range texts {
 		msg, err := jsonrpc.Parse(text)
 		switch {
 		case err != nil:
 			e := asParseError(err)
-			bad = append(bad, jsonrpc.AppendError(nil, e.ID, e.RPC, ss.rev.OmitsUnknownErrorID()))
+			b.refused = append(b.refused, jsonrpc.AppendError(nil, e.ID, e.RPC, rev.OmitsUnknownErrorID()))
 		case msg.IsResponse():
-			ss.answered(&msg)
+			b.responses = append(b.responses, msg)
 		case msg.IsNotification():
-			ss.notified(&msg)
+			b.notifications = append(b.notifications, msg)
+		case ids[string(msg.ID)]:
+			return nil, &jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "the batch has two requests with id "+string(msg.ID))}
 		default:
-			requests = append(requests, &msg)
+			ids[string(msg.ID)] = true
+			b.requests = append(b.requests, msg)
 		}
 	}
-	if len(requests) == 0 && len(bad) == 0 {
-		w.WriteHeader(http.StatusAccepted)
-		return
+	if len(b.responses) > 0 && len(b.requests) > 0 {
+		return nil, &jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "the batch has both requests and responses: send them apart")}
 	}
-	ss.serveBatch(w, r, requests, bad)
+	return b, nil
 }
 
 // serveBatch answers the requests of a batch side by side. The answers are one JSON array, unless something has to be said
 // before they are all there: then each is an event of a stream.
-func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests []*jsonrpc.Message, answers [][]byte) {
+func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests []jsonrpc.Message, answers [][]byte) {
 	out := ss.reply(w)
 	out.start()
 	defer out.stop()
 	b := &batch{out: out, answers: answers}
 	var wg sync.WaitGroup
-	for _, msg := range requests {
-		wg.Go(func() { ss.serve(msg, r.Header, batchSink{b}) })
+	for i := range requests {
+		wg.Go(func() { ss.serve(&requests[i], r.Header, batchSink{b}) })
 	}
 	wg.Wait()
 	out.finishBatch(b.answers)

@@ -63,7 +63,12 @@ func (c *conn) legacy() *session {
 // receive takes what the client sent: one message, or in 2025-03-26 several. It keeps data, and does not block.
 func (c *conn) receive(data []byte, header http.Header) {
 	if !jsonrpc.IsBatch(data) {
-		c.receiveOne(data, header, connSink{c})
+		msg, err := jsonrpc.Parse(data)
+		if err != nil {
+			c.malformed(err)
+			return
+		}
+		c.take(&msg, header)
 		return
 	}
 	ss := c.legacy()
@@ -76,8 +81,18 @@ func (c *conn) receive(data []byte, header http.Header) {
 		c.malformed(err)
 		return
 	}
-	for _, text := range texts {
-		c.receiveOne(text, header, connSink{c})
+	b, err := sortBatch(texts, ss.rev)
+	if err != nil {
+		c.malformed(err)
+		return
+	}
+	for _, answer := range b.refused {
+		c.said(c.write(answer))
+	}
+	for _, msgs := range [][]jsonrpc.Message{b.responses, b.notifications, b.requests} {
+		for i := range msgs {
+			c.take(&msgs[i], header)
+		}
 	}
 }
 
@@ -101,30 +116,27 @@ func (c *conn) said(err error) {
 	}
 }
 
-func (c *conn) receiveOne(data []byte, header http.Header, out sink) {
-	msg, err := jsonrpc.Parse(data)
-	if err != nil {
-		c.malformed(err)
-		return
-	}
+// take begins to do what a message says.
+func (c *conn) take(msg *jsonrpc.Message, header http.Header) {
+	out := connSink{c}
 	meta := rawjson.Get(msg.Params, "_meta")
 	ss := c.legacy()
 	switch {
 	case msg.IsRequest() && c.takesModern && rawjson.Get(meta, metaVersion) != nil:
-		c.startModern(&msg, out)
+		c.startModern(msg, out)
 	case msg.IsRequest() && msg.Method == "initialize" && ss == nil:
-		c.initialize(&msg, out)
-	case msg.IsNotification() && c.cancelled(&msg):
+		c.initialize(msg, out)
+	case msg.IsNotification() && c.cancelled(msg):
 	case ss == nil:
-		c.early(&msg, out)
+		c.early(msg, out)
 	case msg.IsResponse():
-		if !ss.answered(&msg) {
+		if !ss.answered(msg) {
 			c.s.log.Debug().Bytes("id", msg.ID).Msg("ignored a response that nobody waits for")
 		}
 	case msg.IsNotification():
-		ss.notified(&msg)
+		ss.notified(msg)
 	default:
-		c.startLegacy(ss, &msg, header, out)
+		c.startLegacy(ss, msg, header, out)
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	msg, err := jsonrpc.Parse(body)
 	if err != nil {
-		malformed(w, err)
+		malformed(w, r.Header, err)
 		return
 	}
 	meta := rawjson.Get(msg.Params, "_meta")
@@ -98,10 +98,14 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 }
 
 // malformed answers a body that is no message.
-func malformed(w http.ResponseWriter, err error) {
+func malformed(w http.ResponseWriter, h http.Header, err error) {
 	e := asParseError(err)
+	status := http.StatusBadRequest
+	if e.RPC.GetCode() == codeInvalidParams && !isModern(h) {
+		status = http.StatusOK // the request is one, and legacy clients take another status for the end of the connection
+	}
 	w.Header()["Content-Type"] = contentTypeJSON
-	w.WriteHeader(http.StatusBadRequest)
+	w.WriteHeader(status)
 	_, _ = w.Write(jsonrpc.AppendError(nil, e.ID, e.RPC, true)) // whether the client reads it is its own business
 }
 
@@ -173,6 +177,8 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 	switch {
 	case msg.IsResponse():
 		refuse(w, http.StatusBadRequest, codeInvalidRequest, "since 2026-07-28 clients send no responses: make the request again with inputResponses")
+	case msg.IsNotification() && bridge.MethodByName(msg.Method) != nil:
+		refuse(w, http.StatusBadRequest, codeInvalidRequest, msg.Method+" without an id is no request: give it one")
 	case msg.IsNotification():
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -216,10 +222,7 @@ func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 	ss.touch()
 	switch {
 	case msg.IsResponse():
-		if !ss.answered(msg) {
-			refuse(w, http.StatusBadRequest, codeInvalidRequest, "no request with this id waits for a response")
-			return
-		}
+		ss.answered(msg) // one that is too late, or that nobody waits for, is dropped
 		w.WriteHeader(http.StatusAccepted)
 	case msg.IsNotification():
 		ss.notified(msg)

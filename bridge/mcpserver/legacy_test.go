@@ -149,7 +149,7 @@ func TestLegacyAnswersThatAreNone(t *testing.T) {
 	q := s.next()
 	want(t, s.next(), "method", `"notifications/cancelled"`, "params.requestId", get(t, q, "id"))
 	want(t, s.next(), "result.content.0.text", `"REASON_NO_ANSWER 0 the client did not answer within 50ms"`)
-	if res := c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":{"action":"accept"}}`); res.StatusCode != 400 {
+	if res := c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":{"action":"accept"}}`); res.StatusCode != 202 {
 		t.Errorf("an answer that is too late: %s", res.Status)
 	}
 }
@@ -286,7 +286,6 @@ func TestChangesGoToTheStreamThatAGetOpens(t *testing.T) {
 	c := f.initialize("2025-11-25", clientCaps)
 	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)).next(), "result", "{}")
 	f.h.Update("test://a") // before there is a stream
-	f.h.Update("test://a")
 	first := read(t, c.get(t.Context(), ""))
 	want(t, first.next(), "method", `"notifications/resources/updated"`, "params", `{"uri":"test://a"}`)
 	f.h.Add("new")
@@ -376,8 +375,13 @@ func TestBatches(t *testing.T) {
 		if res := c.send(`[{"jsonrpc":"2.0","method":"notifications/x"}]`); res.StatusCode != 202 {
 			t.Errorf("notifications alone: %s", res.Status)
 		}
-		if res := c.send(`[]`); res.StatusCode != 400 {
-			t.Errorf("nothing: %s", res.Status)
+		for _, bad := range []string{
+			`[]`, `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"}]`,
+			`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":9,"result":{}}]`,
+		} {
+			if res := c.send(bad); res.StatusCode != 400 {
+				t.Errorf("%s: %s", bad, res.Status)
+			}
 		}
 		// With something to say before the answers, they come as events.
 		ids := map[string]bool{}

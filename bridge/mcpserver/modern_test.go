@@ -166,7 +166,9 @@ func TestModernRequestsThatCannotBeMeant(t *testing.T) {
 		{"a batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, "tools/list", "2026-07-28", 400, "-32600"},
 		{"a response", `{"jsonrpc":"2.0","id":1,"result":{}}`, "", "2026-07-28", 400, "-32600"},
 		{"two messages", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}{}`, "tools/list", "2026-07-28", 400, "-32700"},
-		{"a name twice", `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}`, "tools/list", "2026-07-28", 400, "-32700"},
+		{"a name twice", `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}`, "tools/list", "2026-07-28", 400, "-32600"},
+		{"params of an array", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}`, "tools/list", "2026-07-28", 400, "-32602"},
+		{"a call without an id", `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo"}}`, "tools/call", "2026-07-28", 400, "-32600"},
 	} {
 		res := f.post(c.body, header{"MCP-Protocol-Version", c.version, "Mcp-Method", c.method})
 		msg := read(t, res).next()

@@ -43,7 +43,7 @@ type Options struct {
 	StateTTL time.Duration
 	// AskTimeout is how long a legacy client may take to answer a question. Zero: 5 minutes.
 	AskTimeout time.Duration
-	// Linger is how long a stdio client that has closed its side is still answered what it asked. Zero: 5 seconds.
+	// Linger is how long a stdio client that has closed its side is still answered what it asked. Zero: 1 second.
 	Linger time.Duration
 	// SessionTTL is how long a legacy session may be idle. Zero: 30 minutes.
 	SessionTTL time.Duration
@@ -61,7 +61,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	or(&o.StateTTL, 10*time.Minute)
 	or(&o.AskTimeout, 5*time.Minute)
-	or(&o.Linger, 5*time.Second)
+	or(&o.Linger, time.Second)
 	or(&o.SessionTTL, 30*time.Minute)
 	or(&o.MaxSessions, 100_000)
 	or(&o.MaxBody, 4<<20)

@@ -28,8 +28,8 @@ type Error struct {
 	Offset int
 	// Reason is what is wrong there.
 	Reason string
-	// Limit says that the text may well be JSON, but that it is more than is taken.
-	Limit bool
+	// JSON says that the text is JSON as far as it was read: it is refused for a name that is there twice, or for its size.
+	JSON bool
 }
 
 // Error implements error.
@@ -127,11 +127,10 @@ func explain(data []byte) error {
 	if !ok {
 		return &Error{Offset: int(d.InputOffset()), Reason: Shorten(err.Error())}
 	}
-	reason := Shorten(strings.TrimPrefix(s.Err.Error(), "jsontext: "))
 	if errors.Is(s.Err, jsontext.ErrDuplicateName) {
-		reason = "duplicate name " + Shorten(strconv.Quote(s.JSONPointer.LastToken()))
+		return &Error{int(s.ByteOffset), "duplicate name " + Shorten(strconv.Quote(s.JSONPointer.LastToken())), true}
 	}
-	return &Error{Offset: int(s.ByteOffset), Reason: reason}
+	return &Error{Offset: int(s.ByteOffset), Reason: Shorten(strings.TrimPrefix(s.Err.Error(), "jsontext: "))}
 }
 
 // maxShown is how much of somebody else's text goes into an error.

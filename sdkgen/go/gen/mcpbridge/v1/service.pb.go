@@ -3309,13 +3309,14 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x06claims\x18\x04 \x01(\fR\x06claims\"l\n" +
 	"\x0fDiscoverRequest\x12;\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xc9\x04\n" +
+	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xd5\x04\n" +
 	"\x10DiscoverResponse\x12E\n" +
 	"\vserver_info\x18\x01 \x01(\v2\x1c.mcpbridge.v1.ImplementationB\x06\xa2\x8b#\x02`\x01R\n" +
 	"serverInfo\x12L\n" +
 	"\fcapabilities\x18\x02 \x01(\v2 .mcpbridge.v1.ServerCapabilitiesB\x06\xa2\x8b#\x02(\x01R\fcapabilities\x12'\n" +
-	"\finstructions\x18\x03 \x01(\tH\x00R\finstructions\x88\x01\x01\x125\n" +
-	"\x12supported_versions\x18\x04 \x03(\tB\x06\xa2\x8b#\x02(\x01R\x11supportedVersions\x12/\n" +
+	"\finstructions\x18\x03 \x01(\tH\x00R\finstructions\x88\x01\x01\x12A\n" +
+	"\x12supported_versions\x18\x04 \x03(\tB\x12\xa2\x8b#\x0e(\x01B\n" +
+	"2026-07-28R\x11supportedVersions\x12/\n" +
 	"\x06ttl_ms\x18\x05 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
 	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12[\n" +
 	"\vcache_scope\x18\x06 \x01(\x0e2\x18.mcpbridge.v1.CacheScopeB\x1b\xa2\x8b#\x172\t\"private\"B\n" +

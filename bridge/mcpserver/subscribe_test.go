@@ -1,0 +1,66 @@
+package mcpserver
+
+import (
+	"strconv"
+	"testing"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func updated(uri string) *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}}
+}
+
+func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
+	p := newPending()
+	for range 3 {
+		p.add(updated("a"))
+	}
+	<-p.ready
+	if got := p.take(); len(got) != 1 {
+		t.Errorf("the same change is kept %d times", len(got))
+	}
+	for i := range maxPending + 1 {
+		p.add(updated(strconv.Itoa(i)))
+	}
+	if got := p.take(); len(got) != maxPending {
+		t.Errorf("%d changes are kept", len(got))
+	}
+}
+
+func TestPartsOfAResource(t *testing.T) {
+	for _, c := range []struct {
+		uri, root string
+		want      bool
+	}{
+		{"file:///a", "file:///a", true},
+		{"file:///a/b", "file:///a", true},
+		{"file:///a/b", "file:///a/", true},
+		{"file:///a#b", "file:///a", true},
+		{"file:///a?b", "file:///a", true},
+		{"file:///ab", "file:///a", false},
+		{"file:///", "file:///a", false},
+		{"file:///a", "", false},
+	} {
+		if got := below(c.uri, c.root); got != c.want {
+			t.Errorf("below(%q, %q) = %v", c.uri, c.root, got)
+		}
+	}
+}
+
+// What a log has forgotten it does not give out, and a reader that needs it is cut off.
+func TestLogForgetsItsOldestEvents(t *testing.T) {
+	l := newEventLog("1")
+	for range 5 {
+		l.push(make([]byte, maxReplay/4))
+	}
+	if l.has(-1) || l.has(5) || !l.has(0) || !l.has(4) {
+		t.Errorf("has -1: %v, 0: %v, 4: %v, 5: %v", l.has(-1), l.has(0), l.has(4), l.has(5))
+	}
+	if events, more := l.wait(t.Context(), l.take(), 0); more {
+		t.Errorf("got %d events", len(events))
+	}
+	if events, _ := l.wait(t.Context(), l.take(), 1); len(events) != 4 {
+		t.Errorf("got %d events", len(events))
+	}
+}
