@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -216,5 +217,23 @@ func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
 		want(t, p.next(), "id", "1", "error", "null")
 		p.say(call("2", "echo", "{}", ""))
 		want(t, p.next(), "id", "2", "error", "null")
+	}
+}
+
+// What still runs a while after the client has closed its side is ended, so that the bridge can end.
+func TestStdioEndsWhatLingers(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{Linger: time.Millisecond})
+	p.initialize("2025-11-25")
+	p.say(call("1", "wait", "{}", ""))
+	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
+	<-p.h.Started
+	<-p.h.Started
+	p.in.Close()
+	<-p.h.Ended
+	<-p.h.Ended
+	for p.out.Scan() { //nolint:revive // nobody reads the answers
+	}
+	if err := <-p.done; err != nil {
+		t.Error(err)
 	}
 }

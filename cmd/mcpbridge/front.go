@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -31,12 +32,13 @@ func (a *App) newFront(now context.Context) front {
 	if a.ln == nil {
 		return &stdioFront{ctx: ctx, cancel: cancel, mcp: a.mcp, in: a.stdin, out: a.stdout}
 	}
-	f := &httpFront{now: now, cancel: cancel, mcp: a.mcp, calls: a.calls, ln: a.ln}
+	f := &httpFront{now: now, cancel: cancel, mcp: a.mcp, calls: a.calls, ln: a.ln, silent: map[net.Conn]struct{}{}}
 	mux := http.NewServeMux()
 	mux.Handle(a.cfg.Serve.HTTP.Path, http.HandlerFunc(f.admit))
 	f.srv = &http.Server{
 		Handler: mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnState:   f.track,
 		ErrorLog:    log.New(debugLog{a.log}, "", 0),
 	}
 	return f
@@ -76,6 +78,28 @@ type httpFront struct {
 	srv    *http.Server
 	// refusing says that connections are not to be used again.
 	refusing atomic.Bool
+
+	mu     sync.Mutex
+	silent map[net.Conn]struct{} // connections on which no request has come yet
+}
+
+// track keeps silent. Shutdown would wait for such connections, which some clients open and never use.
+func (f *httpFront) track(c net.Conn, state http.ConnState) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if state == http.StateNew {
+		f.silent[c] = struct{}{}
+		return
+	}
+	delete(f.silent, c)
+}
+
+func (f *httpFront) closeSilent() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.silent {
+		c.Close() // its server goroutine says what came of it
+	}
 }
 
 func (f *httpFront) serve() error {
@@ -111,6 +135,7 @@ func (f *httpFront) end() {
 	f.ln.Close() // it may be closed already
 	f.srv.SetKeepAlivesEnabled(false)
 	f.mcp.Close()
+	f.closeSilent()
 	ctx, cancel := context.WithTimeout(f.now, finishTime)
 	defer cancel()
 	if err := f.srv.Shutdown(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -240,6 +241,28 @@ func TestDrainFinishesCallsAndBeginsNone(t *testing.T) {
 	}
 	if code := r.wait(t); code != exitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+}
+
+// Some clients open a connection and never use it.
+func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
+	addr, _, _ := strings.Cut(strings.TrimPrefix(r.url, "http://"), "/")
+	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if _, err := r.call(t, "echo", `{}`); err != nil { // the connection before is accepted, too, by now
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	r.drain()
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+	if d := time.Since(begin); d >= finishTime {
+		t.Errorf("it took %s", d)
 	}
 }
 
