@@ -1,0 +1,253 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// What is asked of a client is returned, and the call comes again with the answers: everything else that a tool wants to
+// know by then goes into the state. The answers are not to be trusted, so one that is missing, or of another kind than was
+// asked for, is asked for again. Whether the client can be asked at all, the bridge knows.
+
+// needs is what is asked of the client, by key. The state is absent if it is empty.
+func needs(state string, requests map[string]*pb.InputRequest) *pb.InputRequired {
+	n := &pb.InputRequired{Requests: requests}
+	if state != "" {
+		n.State = []byte(state)
+	}
+	return n
+}
+
+type requests = map[string]*pb.InputRequest
+
+func form(message, schema string) *pb.InputRequest {
+	f := &pb.ElicitForm{Message: message, RequestedSchema: []byte(schema)}
+	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: f}}}}
+}
+
+func model(prompt string, maxTokens int64) *pb.InputRequest {
+	m := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{text(prompt)}}
+	r := &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{m}, MaxTokens: maxTokens}
+	return &pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: r}}
+}
+
+func roots() *pb.InputRequest {
+	return &pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}}
+}
+
+const (
+	nameForm     = `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`
+	colorForm    = `{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}`
+	confirmForm  = `{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`
+	addressForm  = `{"type":"object","properties":{"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}},"required":["username","email"]}`
+	defaultsForm = `{"type":"object","properties":{
+		"name":{"type":"string","description":"User name","default":"John Doe"},
+		"age":{"type":"integer","description":"User age","default":30},
+		"score":{"type":"number","description":"User score","default":95.5},
+		"status":{"type":"string","description":"User status","enum":["active","inactive","pending"],"default":"active"},
+		"verified":{"type":"boolean","description":"Verification status","default":true}},"required":[]}`
+	enumsForm = `{"type":"object","properties":{
+		"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},
+		"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
+		"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},
+		"untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},
+		"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}},"required":[]}`
+)
+
+// refused returns why the client did not answer something it was asked, or nothing. Older revisions only.
+func refused(answers map[string]*pb.InputResponse) string {
+	for key, a := range answers {
+		if e := a.GetError(); e != nil {
+			return fmt.Sprintf("The client did not answer %q: %s", key, e.GetMessage())
+		}
+	}
+	return ""
+}
+
+// said describes the user's answer.
+func said(e *pb.ElicitResult) string {
+	action := strings.ToLower(strings.TrimPrefix(e.GetAction().String(), "ELICIT_ACTION_"))
+	content := string(e.GetContent())
+	if content == "" {
+		content = "{}"
+	}
+	return "action=" + action + ", content=" + content
+}
+
+// field returns a member of the form that the user filled in, if it is a text.
+func field(e *pb.ElicitResult, name string) (value string, ok bool) {
+	var content map[string]json.RawMessage
+	if e.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT || json.Unmarshal(e.GetContent(), &content) != nil {
+		return "", false
+	}
+	return value, json.Unmarshal(content[name], &value) == nil
+}
+
+// spoken returns the text of the model's answer.
+func spoken(m *pb.CreateMessageResult) string {
+	var out strings.Builder
+	for _, block := range m.GetContent() {
+		out.WriteString(block.GetText().GetText())
+	}
+	return out.String()
+}
+
+// asksForm returns a tool that shows the user a form, under the given key, and returns the answer. No key stands for "form".
+func asksForm(key, schema string) func(*call) error {
+	if key == "" {
+		key = "form"
+	}
+	return func(c *call) error {
+		if e := c.GetInputResponses()[key].GetElicit(); e != nil {
+			return c.finish(text("Elicitation completed: " + said(e)))
+		}
+		return c.need(needs("", requests{key: form("Please fill in this form", schema)}))
+	}
+}
+
+func elicitation(c *call) error {
+	if e := c.GetInputResponses()["user"].GetElicit(); e != nil {
+		return c.finish(text("User response: <" + said(e) + ">"))
+	}
+	var args struct{ Message string }
+	if err := c.arguments(&args); err != nil {
+		return err
+	}
+	return c.need(needs("", requests{"user": form(args.Message, addressForm)}))
+}
+
+func sampling(c *call) error {
+	if m := c.GetInputResponses()["model"].GetCreateMessage(); m != nil {
+		return c.finish(text("LLM response: " + spoken(m)))
+	}
+	var args struct{ Prompt string }
+	if err := c.arguments(&args); err != nil {
+		return err
+	}
+	return c.need(needs("", requests{"model": model(args.Prompt, 100)}))
+}
+
+func greet(c *call) error {
+	e := c.GetInputResponses()["user_name"].GetElicit()
+	if e == nil {
+		return c.need(needs("", requests{"user_name": form("What is your name?", nameForm)}))
+	}
+	name, ok := field(e, "name")
+	if !ok {
+		return c.finish(text("Then not: " + said(e)))
+	}
+	return c.finish(text("Hello, " + name + "!"))
+}
+
+func capital(c *call) error {
+	m := c.GetInputResponses()["capital_question"].GetCreateMessage()
+	if m == nil {
+		return c.need(needs("", requests{"capital_question": model("What is the capital of France?", 100)}))
+	}
+	return c.finish(text("The model says: " + spoken(m)))
+}
+
+func folders(c *call) error {
+	r := c.GetInputResponses()["client_roots"].GetListRoots()
+	if r == nil {
+		return c.need(needs("", requests{"client_roots": roots()}))
+	}
+	return c.finish(text("The client works in: " + uris(r)))
+}
+
+func uris(r *pb.ListRootsResult) string {
+	var all []string
+	for _, root := range r.GetRoots() {
+		all = append(all, root.GetUri())
+	}
+	return strings.Join(all, ", ")
+}
+
+// confirm wants its state back with the answer. A client that changes it never gets here: the bridge finds out.
+func confirm(c *call) error {
+	const asked = "asked to confirm"
+	e := c.GetInputResponses()["confirm"].GetElicit()
+	if e == nil || c.State == nil {
+		return c.need(needs(asked, requests{"confirm": form("Please confirm", confirmForm)}))
+	}
+	if string(c.GetState()) != asked {
+		return status.Errorf(codes.InvalidArgument, "the state is %q, and was %q", c.GetState(), asked)
+	}
+	return c.finish(text("state-ok: " + said(e)))
+}
+
+func askAll(c *call) error {
+	name, ok := field(c.GetInputResponses()["user_name"].GetElicit(), "name")
+	greeting := c.GetInputResponses()["greeting"].GetCreateMessage()
+	where := c.GetInputResponses()["client_roots"].GetListRoots()
+	if !ok || greeting == nil || where == nil || c.State == nil {
+		return c.need(needs("asked all", requests{
+			"user_name":    form("What is your name?", nameForm),
+			"greeting":     model("Generate a greeting", 50),
+			"client_roots": roots(),
+		}))
+	}
+	return c.finish(text(fmt.Sprintf("%s %s, you work in %s", spoken(greeting), name, uris(where))))
+}
+
+// A journey is the state of askTwice: what it has learned in earlier rounds.
+type journey struct {
+	Step int
+	Name string
+}
+
+func askTwice(c *call) error {
+	var j journey
+	if c.State != nil {
+		if err := json.Unmarshal(c.GetState(), &j); err != nil {
+			return status.Errorf(codes.InvalidArgument, "state: %v", err)
+		}
+	}
+	name, named := field(c.GetInputResponses()["step1"].GetElicit(), "name")
+	color, colored := field(c.GetInputResponses()["step2"].GetElicit(), "color")
+	switch {
+	case j.Step == 1 && named:
+		return c.travel(journey{Step: 2, Name: name}, "step2", form("Step 2: What is your favorite color?", colorForm))
+	case j.Step == 2 && colored:
+		return c.finish(text(j.Name + " likes " + color))
+	case j.Step == 2:
+		return c.travel(j, "step2", form("Step 2: What is your favorite color?", colorForm))
+	}
+	return c.travel(journey{Step: 1}, "step1", form("Step 1: What is your name?", nameForm))
+}
+
+// travel asks for what comes next on a journey.
+func (c *call) travel(j journey, key string, r *pb.InputRequest) error {
+	state, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	return c.need(needs(string(state), requests{key: r}))
+}
+
+func askPossible(c *call) error {
+	can := c.GetContext().GetClientCapabilities()
+	all := requests{}
+	if can.GetElicitation() != nil {
+		all["user_name"] = form("What is your name?", nameForm)
+	}
+	if can.GetSampling() != nil {
+		all["capital_question"] = model("What is the capital of France?", 100)
+	}
+	if can.GetRoots() != nil {
+		all["client_roots"] = roots()
+	}
+	for key := range c.GetInputResponses() {
+		delete(all, key)
+	}
+	if len(all) == 0 {
+		return c.finish(text(fmt.Sprintf("The client answered %d questions.", len(c.GetInputResponses()))))
+	}
+	return c.need(needs("", all))
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// changes are what test_trigger_tool_change and test_trigger_prompt_change have done, and who wants to know.
+type changes struct {
+	mu           sync.Mutex // guards what is below
+	tool, prompt bool
+	count        int
+	listeners    map[chan *pb.ListenResponse]struct{}
+}
+
+func newChanges() *changes { return &changes{listeners: map[chan *pb.ListenResponse]struct{}{}} }
+
+func (c *changes) hasTool() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tool
+}
+
+func (c *changes) hasPrompt() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.prompt
+}
+
+func (c *changes) times() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
+func (c *changes) toggleTool() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tool = !c.tool
+	c.tell(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+}
+
+func (c *changes) togglePrompt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prompt = !c.prompt
+	c.tell(&pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
+}
+
+// tell tells all listeners a change of a list, which changes the watched resource, too. The caller holds mu.
+func (c *changes) tell(list *pb.ListenResponse) {
+	c.count++
+	watched := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: watchedURI}}}
+	for l := range c.listeners {
+		for _, change := range []*pb.ListenResponse{list, watched} {
+			select {
+			case l <- change:
+			default: // so many are waiting to be told that they will tell this one
+			}
+		}
+	}
+}
+
+// join adds a listener, who calls leave at the end.
+func (c *changes) join() (told <-chan *pb.ListenResponse, leave func()) {
+	l := make(chan *pb.ListenResponse, 64)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners[l] = struct{}{}
+	return l, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.listeners, l)
+	}
+}
+
+func (s *server) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
+	told, leave := s.changes.join()
+	defer leave()
+	// Everything can be asked for; what nothing here ever changes is simply never told.
+	ack := &pb.SubscriptionsAcknowledged{Notifications: req.GetNotifications()}
+	if err := stream.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case change := <-told:
+			if !wanted(req.GetNotifications(), change) {
+				continue
+			}
+			if err := stream.Send(change); err != nil {
+				return err
+			}
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+	}
+}
+
+func wanted(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool {
+	switch e := change.GetEvent().(type) {
+	case *pb.ListenResponse_ToolsListChanged:
+		return f.GetToolsListChanged()
+	case *pb.ListenResponse_PromptsListChanged:
+		return f.GetPromptsListChanged()
+	case *pb.ListenResponse_ResourceUpdated:
+		return slices.Contains(f.GetResourceSubscriptions(), e.ResourceUpdated.GetUri())
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+// Command conformance-go is the backend that the official MCP conformance suite asks for: its tools, prompts and resources,
+// by its names. Like echo-go it has no SDK, only hashicorp/go-plugin and the generated stubs. What the suite asks of a server
+// beyond that (sessions, headers, sealed state, capability checks) is the bridge's business, and so is not here.
+//
+// Try it: mcpbridge run -- conformance-go
+package main
+
+import (
+	"context"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func main() {
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: plugin.HandshakeConfig{
+			ProtocolVersion: 1, MagicCookieKey: "MCPBRIDGE_PLUGIN", MagicCookieValue: "mcpbridge.v1",
+		},
+		Plugins:    plugin.PluginSet{"mcpbridge": &served{}},
+		GRPCServer: plugin.DefaultGRPCServer,
+		Logger:     hclog.NewNullLogger(),
+	})
+}
+
+// served makes a server go-plugin's plugin.
+type served struct{ plugin.NetRPCUnsupportedPlugin }
+
+func (*served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error { //nolint:unparam // the error is go-plugin's
+	pb.RegisterMcpServiceServer(s, &server{changes: newChanges()})
+	return nil
+}
+
+func (*served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, nil // the bridge has its own client
+}
+
+// A server is the backend. Its parts are in the files of their names.
+type server struct {
+	pb.UnimplementedMcpServiceServer
+
+	changes *changes
+}
+
+func (*server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	return &pb.DiscoverResponse{
+		ServerInfo:   &pb.Implementation{Name: "conformance-go", Version: "1"},
+		Instructions: proto.String("Answers the official MCP conformance suite."),
+		Capabilities: &pb.ServerCapabilities{
+			Tools:       &pb.ToolsCapability{ListChanged: proto.Bool(true)},
+			Resources:   &pb.ResourcesCapability{Subscribe: proto.Bool(true)},
+			Prompts:     &pb.PromptsCapability{ListChanged: proto.Bool(true)},
+			Completions: &pb.Capability{},
+			Logging:     &pb.Capability{},
+		},
+	}, nil
+}
+
+// Everything that can be listed is the same for every caller, and may change at any time.
+var (
+	listTTL   = proto.Int64(0)
+	listScope = pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum()
+)
