@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Says how many scenarios of the official MCP conformance suite a server has passed, from what the suite has written.
+
+The suite's console and exit code leave out warnings, and count what it finds by itself in every answer. Here a scenario
+counts if it has no failure and no warning, and at least one success of its own; one that did not run does not.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+# Checks that the suite adds to every scenario, whatever that has found.
+SYNTHETIC = {"wire-schema-valid", "wire-schema-harness-error"}
+
+# Scenarios that are in no leg, and why. Whatever else the suite has must be in one: see `uncovered`.
+NOT_DUE = {
+    r"tasks-.*": "the tasks extension (io.modelcontextprotocol/tasks) is not part of any revision",
+    r"sep-2640-.*": "the skills extension (SEP-2640) is not part of any revision",
+}
+
+# Scenarios that a pinned leg runs and that are about what its version does not have: how they must end instead, and why.
+# Clients of that version would not understand the answer that the suite expects.
+BEYOND = {
+    ("2024-11-05", "tools-call-audio"): (
+        "failure tools-call-audio: No audio content found",
+        "content of type audio came with 2025-03-26; it must come as an embedded resource",
+    ),
+    ("2024-11-05", "tools-call-elicitation"): (
+        "failure tools-call-elicitation: Server did not request elicitation from client",
+        "elicitation came with 2025-06-18",
+    ),
+    ("2025-03-26", "tools-call-elicitation"): (
+        "failure tools-call-elicitation: Server did not request elicitation from client",
+        "elicitation came with 2025-06-18",
+    ),
+}
+
+RUN = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
+
+
+def faults(checks):
+    """Returns why a scenario with these checks does not count: nothing if it does."""
+    own = [c for c in checks if c["id"] not in SYNTHETIC]
+    out = [
+        f"{c['status'].lower()} {c['id']}: {c.get('errorMessage') or c.get('description') or 'the suite does not say why'}"
+        for c in checks
+        if c["status"] in ("FAILURE", "WARNING")
+    ]
+    if not out and not any(c["status"] == "SUCCESS" for c in own):
+        out.append("it has no success of its own, so it says nothing")
+    return list(dict.fromkeys(out))
+
+
+def ran(results):
+    """Returns the checks of every run that is below the directory, by scenario."""
+    runs = {}
+    for file in sorted(pathlib.Path(results).rglob("checks.json")):
+        if m := RUN.fullmatch(file.parent.name):
+            runs.setdefault(m["scenario"], []).extend(json.loads(file.read_text(encoding="utf-8")))
+    return runs
+
+
+def score(results, scenarios):
+    """Returns what is wrong with each of the scenarios: nothing, if it counts."""
+    runs = ran(results)
+    return {s: faults(runs[s]) if s in runs else ["it did not run"] for s in scenarios}
+
+
+def without_beyond(verdicts, version):
+    """Returns the verdicts that a leg of a version is scored by, and why the others are not."""
+    scored, beyond = dict(verdicts), []
+    for (v, scenario), (end, why) in BEYOND.items():
+        if v != version or scenario not in verdicts:
+            continue
+        if verdicts[scenario] == [end]:
+            del scored[scenario]
+            beyond.append(f"{scenario} is not scored: {why}")
+        else:
+            scored[scenario] = [*verdicts[scenario], f"it must end with {end!r}: {why}"]
+    return scored, beyond
+
+
+def unforced(log, version, handshakes):
+    """Returns why a leg was not in the version it was to be in, or nothing."""
+    try:
+        answers = pathlib.Path(log).read_text(encoding="utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        answers = []
+    if others := sorted(set(answers) - {version}):
+        return f"{version} was proposed and answered with {', '.join(others)}"
+    if len(answers) < handshakes:
+        return f"{len(answers)} handshakes were in {version}, of at least {handshakes}"
+    return None
+
+
+def uncovered(every, legs):
+    """Returns the scenarios that are in no leg without a reason."""
+    return [s for s in every if s not in legs and not any(re.fullmatch(p, s) for p in NOT_DUE)]
+
+
+def tell(leg, verdicts, broken=None, notes=()):
+    """Prints a line for the leg, and below it what is wrong. Returns how many scenarios count, of how many."""
+    passed = 0 if broken else sum(not v for v in verdicts.values())
+    print(f"{leg:<28} {passed:>3}/{len(verdicts)}")
+    for line in [broken, *notes] if broken else notes:
+        print(f"    {line}")
+    for scenario, why in verdicts.items():
+        for line in why:
+            print(f"    {scenario}: {line}")
+    return passed, len(verdicts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    leg = commands.add_parser("leg", help="score one leg; the names of its scenarios are read from stdin")
+    leg.add_argument("name")
+    leg.add_argument("results", help="what the suite wrote, with -o")
+    leg.add_argument("--tally", required=True, help="the file to add the score to")
+    leg.add_argument("--pinned", metavar="VERSION", help="the version that was forced")
+    leg.add_argument("--pins", metavar="FILE", help="what pin.mjs wrote")
+    total = commands.add_parser("total", help="add up the legs; the names of all scenarios are read from stdin")
+    total.add_argument("tally")
+    args = parser.parse_args()
+    names = sys.stdin.read().split()
+
+    if args.command == "leg":
+        verdicts = score(args.results, names)
+        broken = unforced(args.pins, args.pinned, len(names)) if args.pinned else None
+        if not names:
+            broken = "the suite lists no scenarios for it"
+        verdicts, notes = without_beyond(verdicts, args.pinned)
+        passed, of = tell(args.name, verdicts, broken, notes)
+        with pathlib.Path(args.tally).open("a", encoding="utf-8") as tally:
+            tally.write(json.dumps({"passed": passed, "of": of, "scenarios": names, "broken": bool(broken)}) + "\n")
+        return
+
+    legs = [json.loads(line) for line in pathlib.Path(args.tally).read_text(encoding="utf-8").splitlines()]
+    passed, of = sum(x["passed"] for x in legs), sum(x["of"] for x in legs)
+    print(f"{'total':<28} {passed:>3}/{of}")
+    forgotten = uncovered(names, {s for x in legs for s in x["scenarios"]})
+    for scenario in forgotten:
+        print(f"    {scenario}: it is in no leg; add one, or say in score.py why not")
+    if passed < of or of == 0 or forgotten or any(x["broken"] for x in legs):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
