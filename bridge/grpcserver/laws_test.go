@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A handler served by gRPC and dialled as a backend is the same handler.
 func TestServedAndDialledHandlerIsTheSame(t *testing.T) {
 	bridgetest.Laws(t, func(t *testing.T, h bridge.Handler) bridge.Handler {
+		t.Helper()
 		path := filepath.Join(t.TempDir(), "s")
 		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 		if err != nil {
@@ -33,7 +34,7 @@ func TestServedAndDialledHandlerIsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		ran := make(chan error, 1)
 		go func() { ran <- p.Run(ctx) }()
 		t.Cleanup(func() {

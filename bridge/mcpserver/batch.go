@@ -73,14 +73,14 @@ func sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
 		case msg.IsNotification():
 			b.notifications = append(b.notifications, msg)
 		case ids[string(msg.ID)]:
-			return nil, &jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "the batch has two requests with id "+string(msg.ID))}
+			return nil, &jsonrpc.Error{RPC: invalidRequest("the batch has two requests with id "+string(msg.ID))}
 		default:
 			ids[string(msg.ID)] = true
 			b.requests = append(b.requests, msg)
 		}
 	}
 	if len(b.responses) > 0 && len(b.requests) > 0 {
-		return nil, &jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "the batch has both requests and responses: send them apart")}
+		return nil, &jsonrpc.Error{RPC: invalidRequest("the batch has both requests and responses: send them apart")}
 	}
 	return b, nil
 }

@@ -97,7 +97,7 @@ func (c *conn) receive(data []byte, header http.Header) {
 }
 
 // errBatch is the error for an array where a single message must be.
-var errBatch = &jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "a JSON array of messages is only for 2025-03-26: send one message at a time")}
+var errBatch = &jsonrpc.Error{RPC: invalidRequest("a JSON array of messages is only for 2025-03-26: send one message at a time")}
 
 // malformed answers what is no message.
 func (c *conn) malformed(err error) {
@@ -215,9 +215,9 @@ func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 	if msg.Method != notifyCancelled {
 		return false
 	}
-	id := string(rawjson.Get(msg.Params, "requestId"))
+	id := rawjson.Get(msg.Params, "requestId")
 	c.mu.Lock()
-	cancel := c.running[id]
+	cancel := c.running[string(id)]
 	c.mu.Unlock()
 	if cancel != nil {
 		cancel(errCancelled)
@@ -259,7 +259,7 @@ func (c *conn) early(msg *jsonrpc.Message, out sink) {
 func (c *conn) refuse(msg *jsonrpc.Message, out sink, why string) {
 	x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 	e := bridge.Errorf(codes.InvalidArgument, "%s", why)
-	e.RPC = rpcError(codeInvalidRequest, why)
+	e.RPC = invalidRequest(why)
 	x.refuse(nil, e)
 }
 

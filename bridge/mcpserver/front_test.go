@@ -95,13 +95,14 @@ type stream struct {
 }
 
 func read(t *testing.T, res *http.Response) *stream {
+	t.Helper()
 	return &stream{t: t, r: bufio.NewReader(res.Body), json: strings.HasPrefix(res.Header.Get("Content-Type"), "application/json")}
 }
 
 // event returns the next event, or false at the end.
 func (s *stream) event() (event, bool) {
 	var e event
-	any := false
+	begun := false
 	for {
 		line, err := s.r.ReadString('\n')
 		if err != nil {
@@ -111,7 +112,7 @@ func (s *stream) event() (event, bool) {
 		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {
-		case line == "" && any:
+		case line == "" && begun:
 			if e.id != "" {
 				s.last = e.id
 			}
@@ -129,7 +130,7 @@ func (s *stream) event() (event, bool) {
 		case name == "retry":
 			e.retry = value
 		}
-		any = true
+		begun = true
 	}
 }
 

@@ -66,8 +66,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := s.readBody(w, r)
 	if err != nil {
-		var tooLong *http.MaxBytesError
-		if errors.As(err, &tooLong) {
+		if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			refuse(w, http.StatusRequestEntityTooLarge, codeInvalidRequest,
 				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
 			return

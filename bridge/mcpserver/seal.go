@@ -75,7 +75,7 @@ func (s *sealer) seal(call *bridge.Call, state []byte, round byte) (string, erro
 	out := make([]byte, prefix, prefix+headerLen+len(state)+aead.Overhead())
 	copy(out, s.ids[0][:])
 	rand.Read(out[keyIDLen:])
-	plain := binary.BigEndian.AppendUint64(make([]byte, 0, headerLen+len(state)), uint64(time.Now().Add(s.ttl).Unix())) //nolint:gosec // G115: times are after 1970
+	plain := binary.BigEndian.AppendUint64(make([]byte, 0, headerLen+len(state)), uint64(time.Now().Add(s.ttl).Unix()))
 	plain = append(append(plain, round), state...)
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, binding(call))), nil
 }
@@ -102,7 +102,7 @@ func (s *sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byt
 		if err != nil || len(plain) < headerLen {
 			return nil, 0, bad
 		}
-		if uint64(time.Now().Unix()) > binary.BigEndian.Uint64(plain) { //nolint:gosec // G115: times are after 1970
+		if uint64(time.Now().Unix()) > binary.BigEndian.Uint64(plain) {
 			return nil, 0, bridge.Errorf(codes.InvalidArgument, "requestState has expired: make the call again without it")
 		}
 		return plain[headerLen:], plain[headerLen-1], nil

@@ -29,7 +29,7 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 		for {
 			line, err := in.next()
 			if errors.Is(err, errLineTooLong) {
-				c.malformed(&jsonrpc.Error{RPC: rpcError(codeInvalidRequest, "the line is too long: send less, or raise the bridge's limit")})
+				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line is too long: send less, or raise the bridge's limit")})
 				continue
 			}
 			if err != nil {
@@ -139,6 +139,6 @@ func (l lineReader) skip(err error) error {
 	return errLineTooLong
 }
 
-func rpcError(code int64, message string) *pb.JsonRpcError {
-	return &pb.JsonRpcError{Code: code, Message: &message}
+func invalidRequest(message string) *pb.JsonRpcError {
+	return &pb.JsonRpcError{Code: codeInvalidRequest, Message: &message}
 }

@@ -34,12 +34,13 @@ func newPipe(t *testing.T, o mcpserver.Options) *pipe {
 	p.in, p.out = inW, bufio.NewScanner(outR)
 	p.out.Buffer(nil, 32<<20)
 	go func() {
-		p.done <- s.ServeStdio(context.Background(), inR, outW)
+		p.done <- s.ServeStdio(context.WithoutCancel(t.Context()), inR, outW)
 		outW.Close()
 	}()
 	t.Cleanup(func() {
 		inW.Close()
-		for p.out.Scan() { //nolint:revive // what is left is of no interest
+		for p.out.Scan() {
+			continue // what is left is of no interest
 		}
 		s.Close()
 	})
@@ -231,7 +232,8 @@ func TestStdioEndsWhatLingers(t *testing.T) {
 	p.in.Close()
 	<-p.h.Ended
 	<-p.h.Ended
-	for p.out.Scan() { //nolint:revive // nobody reads the answers
+	for p.out.Scan() {
+		continue // nobody reads the answers
 	}
 	if err := <-p.done; err != nil {
 		t.Error(err)
