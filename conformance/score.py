@@ -20,6 +20,9 @@ NOT_DUE = {
     r"sep-2640-.*": "the skills extension (SEP-2640) is not part of any revision",
 }
 
+# Checks without whose success a scenario says nothing about what it is for: what it is for has then not happened.
+ESSENTIAL = {"server-sse-polling": "server-sse-disconnect-resume"}
+
 # Scenarios that a pinned leg runs and that are about what its version does not have: how they must end instead, and why.
 # Clients of that version would not understand the answer that the suite expects.
 BEYOND = {
@@ -40,7 +43,7 @@ BEYOND = {
 RUN = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
 
-def faults(checks):
+def faults(scenario, checks):
     """Returns why a scenario with these checks does not count: nothing if it does."""
     own = [c for c in checks if c["id"] not in SYNTHETIC]
     out = [
@@ -50,6 +53,9 @@ def faults(checks):
     ]
     if not out and not any(c["status"] == "SUCCESS" for c in own):
         out.append("it has no success of its own, so it says nothing")
+    essential = ESSENTIAL.get(scenario)
+    if essential and not any(c["status"] == "SUCCESS" and c["id"] == essential for c in checks):
+        out.append(f"{essential} has no success, so what the scenario is about did not happen")
     return list(dict.fromkeys(out))
 
 
@@ -65,7 +71,7 @@ def ran(results):
 def score(results, scenarios):
     """Returns what is wrong with each of the scenarios: nothing, if it counts."""
     runs = ran(results)
-    return {s: faults(runs[s]) if s in runs else ["it did not run"] for s in scenarios}
+    return {s: faults(s, runs[s]) if s in runs else ["it did not run"] for s in scenarios}
 
 
 def without_beyond(verdicts, version):

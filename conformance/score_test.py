@@ -24,23 +24,34 @@ def check(status, name="tools-list", **more):
 
 class Faults(unittest.TestCase):
     def test_a_success_of_its_own_counts(self):
-        self.assertEqual(score.faults([check("SUCCESS"), check("INFO"), check("SKIPPED")]), [])
+        self.assertEqual(score.faults("tools-list", [check("SUCCESS"), check("INFO"), check("SKIPPED")]), [])
 
     def test_failures_and_warnings_do_not_count(self):
         self.assertEqual(
-            score.faults([check("SUCCESS"), check("FAILURE", errorMessage="no"), check("WARNING", "order", description="hm")]),
+            score.faults(
+                "tools-list",
+                [check("SUCCESS"), check("FAILURE", errorMessage="no"), check("WARNING", "order", description="hm")],
+            ),
             ["failure tools-list: no", "warning order: hm"],
         )
 
     def test_a_failure_of_a_synthetic_check_does_not_count(self):
         self.assertEqual(
-            score.faults([check("SUCCESS"), check("FAILURE", "wire-schema-valid", errorMessage="bad")]),
+            score.faults("tools-list", [check("SUCCESS"), check("FAILURE", "wire-schema-valid", errorMessage="bad")]),
             ["failure wire-schema-valid: bad"],
         )
 
     def test_what_says_nothing_does_not_count(self):
         for checks in [[], [check("SKIPPED")], [check("INFO")], [check("SUCCESS", "wire-schema-valid")]]:
-            self.assertEqual(score.faults(checks), ["it has no success of its own, so it says nothing"])
+            self.assertEqual(score.faults("tools-list", checks), ["it has no success of its own, so it says nothing"])
+
+    def test_what_is_about_something_that_did_not_happen_does_not_count(self):
+        other, essential = check("SUCCESS", "server-sse-retry-field"), "server-sse-disconnect-resume"
+        self.assertEqual(score.faults("server-sse-polling", [other, check("SUCCESS", essential)]), [])
+        self.assertEqual(
+            score.faults("server-sse-polling", [other, check("INFO", essential)]),
+            ["server-sse-disconnect-resume has no success, so what the scenario is about did not happen"],
+        )
 
 
 class Leg(unittest.TestCase):
