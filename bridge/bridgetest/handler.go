@@ -323,6 +323,10 @@ var tools = map[string]tool{
 	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return nil, &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
 	},
+	// panic has a bug.
+	"panic": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		panic("a bug")
+	},
 	// garbage returns what is not JSON.
 	"garbage": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return done(&pb.CallToolResult{StructuredContent: []byte(`{"a":1,"a":`)})

@@ -73,7 +73,7 @@ func sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
 		case msg.IsNotification():
 			b.notifications = append(b.notifications, msg)
 		case ids[string(msg.ID)]:
-			return nil, &jsonrpc.Error{RPC: invalidRequest("the batch has two requests with id "+string(msg.ID))}
+			return nil, &jsonrpc.Error{RPC: invalidRequest("the batch has two requests with id " + string(msg.ID))}
 		default:
 			ids[string(msg.ID)] = true
 			b.requests = append(b.requests, msg)

@@ -83,11 +83,11 @@ func (l *eventLog) untold() int {
 	return max(l.told, l.first)
 }
 
-// tell notes that the events before number n have been given out.
-func (l *eventLog) tell(n int) {
+// untell notes that the events from number n on could not be given out after all.
+func (l *eventLog) untell(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told = max(l.told, n)
+	l.told = min(l.told, n)
 }
 
 // ended reports whether nothing more will be appended.
@@ -104,7 +104,7 @@ func (l *eventLog) held(reader int) bool {
 	return l.reader == reader
 }
 
-// wait blocks until there is an event of number n or later, and returns those there are. It returns none when the log is
+// wait blocks until there is an event of number n or later, and returns those there are, which counts as giving them out. It returns none when the log is
 // closed and has no more, when another response took over, or when ctx ends.
 func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 	for {
@@ -118,6 +118,7 @@ func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 			return nil, false // forgotten; better a cut stream than one with a hole
 		}
 		if fresh := l.events[n-l.first:]; len(fresh) > 0 || l.closed {
+			l.told = max(l.told, n+len(fresh))
 			l.mu.Unlock()
 			return fresh, len(fresh) > 0
 		}

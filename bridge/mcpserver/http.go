@@ -227,10 +227,30 @@ func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 		ss.notified(msg)
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		out := ss.reply(w)
-		out.start()
-		defer out.stop()
-		ss.serve(msg, r.Header, out)
+		ss.post(w, r.Header, msg)
+	}
+}
+
+// post answers a request that came by a POST. The answer may outlive the response.
+func (ss *session) post(w http.ResponseWriter, header http.Header, msg *jsonrpc.Message) {
+	out := ss.reply(w)
+	if ss.rev.PrimesSSE() {
+		out.pollAfter = ss.s.opts.PollAfter
+	}
+	out.start()
+	defer out.stop()
+	if out.polled == nil {
+		ss.serve(msg, header, out)
+		return
+	}
+	answered := make(chan struct{})
+	go func() { // ends with the call, for which the end of the session waits
+		defer close(answered)
+		ss.serve(msg, header, out)
+	}()
+	select {
+	case <-answered:
+	case <-out.polled:
 	}
 }
 
@@ -375,6 +395,7 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 			return
 		}
 		var out []byte
+		from := n
 		for _, msg := range events {
 			if msg == nil {
 				out = append(out, primingEvent(l.id, n)...)
@@ -384,8 +405,8 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 			n++
 		}
 		if writeStream(w, out) != nil {
+			l.untell(from)
 			return
 		}
-		l.tell(n)
 	}
 }

@@ -418,3 +418,44 @@ func TestResourceNotFoundHasTheCodeOfItsRevisionAndTheURI(t *testing.T) {
 	body, h := modern(1, "resources/read", `"uri":"test://z"`, noCaps, "Mcp-Name", "test://z")
 	want(t, read(t, f.post(body, h)).next(), "error.code", "-32602", "error.message", message, "error.data", data)
 }
+
+// A response that may not last is cut, and the client comes back for the rest.
+func TestLongResponsesArePolled(t *testing.T) {
+	f := newFront(t, mcpserver.Options{PollAfter: time.Millisecond})
+	for _, tool := range []string{"wait", "ask"} { // one says nothing, one asks
+		c := f.initialize("2025-11-25", clientCaps)
+		s := read(t, c.send(call("1", tool, "{}", "")))
+		first, _ := s.event()
+		if first.id == "" || first.data != "" || first.retry == "" {
+			t.Fatalf("%s: the stream begins with %+v", tool, first)
+		}
+		for m := s.next(); m != ""; m = s.next() {
+			want(t, m, "id", `"1"`) // at most the question
+		}
+		back := read(t, c.get(t.Context(), first.id))
+		if tool == "wait" {
+			<-f.h.Started
+			c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			<-f.h.Ended
+		} else {
+			c.send(`{"jsonrpc":"2.0","id":` + get(t, back.next(), "id") + `,"result":{"action":"decline"}}`)
+			want(t, back.next(), "id", "1", "result.content.0.text", `"the user said ELICIT_ACTION_DECLINE"`)
+		}
+		if m := back.next(); m != "" {
+			t.Errorf("%s: after the end: %s", tool, m)
+		}
+	}
+	old := f.initialize("2025-06-18", clientCaps) // knows nothing of it
+	s := read(t, old.send(call("1", "ask", "{}", "")))
+	old.send(`{"jsonrpc":"2.0","id":` + get(t, s.next(), "id") + `,"result":{"action":"decline"}}`)
+	want(t, s.next(), "id", "1")
+}
+
+func TestPanicEndsTheCallOnly(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	status, msgs := f.callModern("panic", "", noCaps, "")
+	if status != 200 {
+		t.Errorf("status %d", status)
+	}
+	want(t, msgs[0], "error.code", "-32603", "error.data.outcome", `"unknown"`)
+}

@@ -42,7 +42,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, header http.H
 	}
 	switch m {
 	case bridge.Discover:
-		x.finish(m, discovered(d), nil, s.serverInfo(d))
+		x.finish(m, discovered(d), nil, d.serverInfo())
 	case bridge.Listen:
 		s.listen(ctx, x, call, d)
 	default:
@@ -212,8 +212,8 @@ func parseLevel(raw []byte) (pb.LogLevel, error) {
 }
 
 // discovered returns the answer to server/discover by a server that is d.
-func discovered(d *pb.DiscoverResponse) *pb.DiscoverResponse {
-	out := proto.CloneOf(d)
+func discovered(d *known) *pb.DiscoverResponse {
+	out := proto.CloneOf(d.DiscoverResponse)
 	out.Capabilities = shown(d)
 	if out.GetCapabilities() == nil {
 		out.Capabilities = &pb.ServerCapabilities{}
@@ -223,13 +223,13 @@ func discovered(d *pb.DiscoverResponse) *pb.DiscoverResponse {
 }
 
 // modernHandle has a call answered. If it needs input, the client is told what, and is given the state sealed.
-func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Call, d *pb.DiscoverResponse) {
+func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
 	round, err := s.openState(call)
 	if err != nil {
 		x.fail(call.Method, err)
 		return
 	}
-	res, err := s.handler.Handle(ctx, call, x.emit(call))
+	res, err := s.handle(ctx, call, x.emit(call))
 	switch {
 	case ctx.Err() != nil:
 		x.out.finish(http.StatusOK, nil) // nobody wants an answer
@@ -237,9 +237,9 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 		x.fail(call.Method, x.about(call, err))
 	case res.Needs != nil:
 		needs, err := s.sealNeeds(call, res.Needs, round+1)
-		x.finish(call.Method, needs, err, s.serverInfo(d))
+		x.finish(call.Method, needs, err, d.serverInfo())
 	default:
-		x.finish(call.Method, res.Complete, nil, s.serverInfo(d))
+		x.finish(call.Method, res.Complete, nil, d.serverInfo())
 	}
 }
 

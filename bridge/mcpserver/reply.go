@@ -51,12 +51,18 @@ type reply struct {
 	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
 	prime bool
 
+	// pollAfter is how long the response may stay open before the client has to come back for the rest. Zero: for ever.
+	pollAfter time.Duration
+	// polled is closed when it has.
+	polled chan struct{}
+
 	mu     sync.Mutex
 	stream bool // the response is a stream
 	done   bool // the response has ended: w must not be touched
 	broken error
 	reader int
 	alive  *time.Timer
+	poll   *time.Timer // nil if the response may stay open
 }
 
 // start begins to keep the response alive. Whoever calls it calls stop before ServeHTTP returns.
@@ -64,6 +70,23 @@ func (r *reply) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.alive = time.AfterFunc(keepaliveEvery, r.keepalive)
+	if r.pollAfter > 0 {
+		r.polled = make(chan struct{})
+		r.poll = time.AfterFunc(r.pollAfter, r.leave)
+	}
+}
+
+// leave ends the response before it is complete. The client knows where to come back, and when, from the event that the
+// stream began with (2025-11-25: basic/transports, sending messages to the server).
+func (r *reply) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return
+	}
+	r.begin()
+	r.done = true
+	close(r.polled)
 }
 
 // stop ends the response.
@@ -72,6 +95,9 @@ func (r *reply) stop() {
 	defer r.mu.Unlock()
 	r.done = true
 	r.alive.Stop()
+	if r.poll != nil {
+		r.poll.Stop()
+	}
 }
 
 // keepalive turns a response that lets itself be waited for into a stream, so that nobody takes it for dead.
@@ -111,7 +137,7 @@ func streamHeaders(h http.Header) {
 
 // write sends bytes of the stream. The caller holds mu.
 func (r *reply) write(data []byte) {
-	if r.broken != nil || r.log != nil && !r.log.held(r.reader) {
+	if r.done || r.broken != nil || r.log != nil && !r.log.held(r.reader) {
 		return
 	}
 	r.broken = writeStream(r.w, data)
@@ -176,7 +202,8 @@ var contentTypeJSON = []string{mcphttp.JSON}
 // eventID names event n of a log.
 func eventID(log string, n int) string { return log + "-" + strconv.Itoa(n) }
 
-// primingEvent is an event that has an id and no data (2025-11-25: basic/transports, sending messages to the server).
+// primingEvent is an event that has an id and no data, and says how long to wait, in milliseconds, before coming back when
+// the stream is lost or cut (2025-11-25: basic/transports, sending messages to the server).
 func primingEvent(log string, n int) []byte {
-	return []byte("id: " + eventID(log, n) + "\ndata: \n\n")
+	return []byte("id: " + eventID(log, n) + "\nretry: 1000\ndata: \n\n")
 }

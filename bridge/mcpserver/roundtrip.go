@@ -21,7 +21,7 @@ import (
 // asked for here and now, and the handler is called again with the answers.
 func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call) (proto.Message, error) {
 	for range maxRounds {
-		res, err := ss.s.handler.Handle(ctx, call, x.emit(call))
+		res, err := ss.s.handle(ctx, call, x.emit(call))
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,9 @@ type Options struct {
 	StateTTL time.Duration
 	// AskTimeout is how long a legacy client may take to answer a question. Zero: 5 minutes.
 	AskTimeout time.Duration
+	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
+	// for the rest. It is for networks that cut responses that last. Zero: for ever.
+	PollAfter time.Duration
 	// Linger is how long a stdio client that has closed its side is still answered what it asked. Zero: 1 second.
 	Linger time.Duration
 	// SessionTTL is how long a legacy session may be idle. Zero: 30 minutes.
@@ -93,8 +97,8 @@ type Server struct {
 	// draining ends when streams that only wait for changes are to end.
 	draining context.Context
 	drain    context.CancelFunc
-	// identity is the serverInfo of the last Discover, as JSON.
-	identity atomic.Pointer[identity]
+	// known is what the handler last was.
+	known atomic.Pointer[known]
 
 	mu       sync.Mutex // guards what is below
 	sessions map[string]*session
@@ -102,10 +106,16 @@ type Server struct {
 	swept    time.Time
 }
 
-type identity struct {
-	of   *pb.DiscoverResponse
-	json []byte
+// A known is what a handler was at some time. It is not changed.
+type known struct {
+	*pb.DiscoverResponse
+	at time.Time
+	// info is the server_info, as JSON.
+	info []byte
 }
+
+// knownFor is how long it is not asked again what the handler is, so that asking costs calls nothing.
+const knownFor = time.Second
 
 // The causes for which a call's context ends, besides those of its transport.
 var (
@@ -146,9 +156,24 @@ func (s *Server) Close() {
 	s.hub.close()
 }
 
-// discover returns what the handler is. Backs remember it, so that asking costs nothing.
-func (s *Server) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
-	res, err := s.handler.Handle(ctx, discoverCall, nil)
+// handle has the handler answer a call. A bug in it must not end the bridge.
+func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error().Str("method", call.Method.Name).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("a handler panicked; please report this")
+			res, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
+		}
+	}()
+	return s.handler.Handle(ctx, call, emit)
+}
+
+// discover returns what the handler is, or was a moment ago.
+func (s *Server) discover(ctx context.Context) (*known, error) {
+	now := time.Now()
+	if k := s.known.Load(); k != nil && now.Sub(k.at) < knownFor {
+		return k, nil
+	}
+	res, err := s.handle(ctx, discoverCall, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -156,13 +181,21 @@ func (s *Server) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
 	if !ok {
 		return nil, bridge.Errorf(codes.Internal, "server/discover: answered with %T", res.Complete)
 	}
-	return d, nil
+	k := &known{DiscoverResponse: d, at: now}
+	if k.info, err = mcpjson.Append(nil, info(d), bridge.Rev20260728); err != nil {
+		return nil, bridge.Errorf(codes.Internal, "server/discover: server_info cannot be written as MCP: %w", err)
+	}
+	s.known.Store(k)
+	return k, nil
 }
+
+// serverInfo returns the member of `_meta` that says who answers (2026-07-28: basic/index, _meta).
+func (k *known) serverInfo() mcpjson.Member { return mcpjson.Member{Name: metaServerInfo, Value: k.info} }
 
 var discoverCall = &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: &pb.CallContext{}}}
 
 // offered returns an error if a server that is d does not have the method (2026-07-28: schema, MethodNotFoundError).
-func offered(d *pb.DiscoverResponse, m *bridge.Method) error {
+func offered(d *known, m *bridge.Method) error {
 	if m.Offered(d.GetCapabilities()) {
 		return nil
 	}
@@ -179,7 +212,7 @@ func info(d *pb.DiscoverResponse) *pb.Implementation {
 }
 
 // shown returns the capabilities of d that this server can serve. Tasks need a store, which it does not have.
-func shown(d *pb.DiscoverResponse) *pb.ServerCapabilities {
+func shown(d *known) *pb.ServerCapabilities {
 	c := d.GetCapabilities()
 	if c.GetTasks() == nil {
 		return c
@@ -187,21 +220,6 @@ func shown(d *pb.DiscoverResponse) *pb.ServerCapabilities {
 	c = proto.CloneOf(c)
 	c.Tasks = nil
 	return c
-}
-
-// serverInfo returns the member of `_meta` that says who answers (2026-07-28: basic/index, _meta).
-func (s *Server) serverInfo(d *pb.DiscoverResponse) mcpjson.Member {
-	id := s.identity.Load()
-	if id == nil || id.of != d {
-		data, err := mcpjson.Append(nil, info(d), bridge.Rev20260728)
-		if err != nil {
-			s.log.Error().Err(err).Msg("the backend's server_info cannot be written as MCP")
-			data = []byte(`{"name":"mcpbridge","version":""}`)
-		}
-		id = &identity{of: d, json: data}
-		s.identity.Store(id)
-	}
-	return mcpjson.Member{Name: metaServerInfo, Value: id.json}
 }
 
 // newSession remembers a session. It returns an error when there are too many.

@@ -28,7 +28,7 @@ type session struct {
 	// caller is what the client said in initialize. It never changes (2025-11-25: basic/lifecycle).
 	caller *pb.CallContext
 	// is is what the handler was when the session began.
-	is *pb.DiscoverResponse
+	is *known
 
 	// ctx ends with the session, not with any request: in the legacy era a lost connection is no cancellation (2025-11-25:
 	// basic/transports, sending messages to the server).
@@ -111,7 +111,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session
 }
 
 // initializeResult returns the answer to initialize by a server that is d.
-func initializeResult(d *pb.DiscoverResponse, rev bridge.Revision) ([]byte, error) {
+func initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
 	out := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
 	caps := shown(d)
 	if caps == nil {
@@ -121,7 +121,7 @@ func initializeResult(d *pb.DiscoverResponse, rev bridge.Revision) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	if out, err = mcpjson.Append(append(out, `,"serverInfo":`...), info(d), rev); err != nil {
+	if out, err = mcpjson.Append(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev); err != nil {
 		return nil, err
 	}
 	if d.Instructions != nil {

@@ -164,7 +164,7 @@ func (h *hub) run(ctx context.Context, l *listening) {
 	}}
 	pause := relistenMin
 	for gap := false; ; gap = true {
-		_, err := h.s.handler.Handle(ctx, call, func(e bridge.Event) error {
+		_, err := h.s.handle(ctx, call, func(e bridge.Event) error {
 			if e.Change.GetAcknowledged() == nil {
 				h.dispatch(e.Change)
 				return nil
@@ -336,7 +336,7 @@ func (p *pending) take() []*pb.ListenResponse {
 
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
 // basic/patterns/subscriptions).
-func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *pb.DiscoverResponse) {
+func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
 	id := mcpjson.Member{Name: metaSubscriptionID, Value: x.id}
 	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
 	changes := newPending()
@@ -365,7 +365,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 			err = ctx.Err()
 		case <-s.draining.Done():
 			// The graceful end is a result (T-1 of the protocol digest has why it is not notifications/cancelled).
-			result, encodeErr := mcpjson.Append(nil, &pb.ListenResult{}, x.rev, id, s.serverInfo(d))
+			result, encodeErr := mcpjson.Append(nil, &pb.ListenResult{}, x.rev, id, d.serverInfo())
 			if encodeErr == nil {
 				x.finishRaw(result)
 				return
