@@ -60,6 +60,12 @@ func New() *Handler {
 	for name := range tools {
 		h.tools = append(h.tools, &pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: []byte(`{"type":"object"}`)})
 	}
+	for _, t := range h.tools {
+		if t.GetName() == "echo" {
+			t.InputSchema = []byte(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},` +
+				`"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}`)
+		}
+	}
 	slices.SortFunc(h.tools, func(a, b *pb.Tool) int {
 		if a.GetName() < b.GetName() {
 			return -1

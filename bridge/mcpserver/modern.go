@@ -28,6 +28,9 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, header http.H
 	}
 	m := bridge.MethodByName(msg.Method)
 	call, err := s.modernCall(x, m, msg, meta, header)
+	if err == nil {
+		err = s.checkParams(ctx, call, header)
+	}
 	if err != nil {
 		x.refuse(m, err)
 		return

@@ -308,3 +308,31 @@ func TestModernHasNoStreamsOrSessionsToOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestModernHeadersSayWhatTheArgumentsSay(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, c := range []struct {
+		args   string
+		h      header
+		status int
+	}{
+		{`{"region":"eu"}`, header{"Mcp-Param-Region", "eu"}, 200},
+		{`{"region":"eu"}`, header{"mcp-param-REGION", " =?base64?ZXU=?= "}, 200},
+		{`{"region":"eu","in":{"n":42.0}}`, header{"Mcp-Param-Region", "eu", "Mcp-Param-Count", "42"}, 200},
+		{`{"region":null}`, nil, 200},
+		{`{}`, header{"Mcp-Param-Other", "is not ours"}, 200},
+		{`{"region":"eu"}`, nil, 400},
+		{`{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, 400},
+		{`{"region":"eu"}`, header{"Mcp-Param-Region", "=?base64?ZXU?="}, 400},
+		{`{"region":"eu"}`, header{"Mcp-Param-Region", "eu", "Mcp-Param-Region", "eu"}, 400},
+		{`{}`, header{"Mcp-Param-Region", "eu"}, 400},
+		{`{"in":{"n":1}}`, header{"Mcp-Param-Count", "2"}, 400},
+	} {
+		body, h := modern(1, "tools/call", `"name":"echo","arguments":`+c.args, noCaps, "Mcp-Name", "echo")
+		res := f.post(body, append(h, c.h...))
+		msg := read(t, res).next()
+		if res.StatusCode != c.status || c.status == 400 && get(t, msg, "error.code") != "-32020" {
+			t.Errorf("%s %q: %s %s", c.args, c.h, res.Status, msg)
+		}
+	}
+}

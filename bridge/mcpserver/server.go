@@ -97,6 +97,8 @@ type Server struct {
 	// draining ends when streams that only wait for changes are to end.
 	draining context.Context
 	drain    context.CancelFunc
+	params   paramTable
+
 	// known is what the handler last was.
 	known atomic.Pointer[known]
 
@@ -190,7 +192,9 @@ func (s *Server) discover(ctx context.Context) (*known, error) {
 }
 
 // serverInfo returns the member of `_meta` that says who answers (2026-07-28: basic/index, _meta).
-func (k *known) serverInfo() mcpjson.Member { return mcpjson.Member{Name: metaServerInfo, Value: k.info} }
+func (k *known) serverInfo() mcpjson.Member {
+	return mcpjson.Member{Name: metaServerInfo, Value: k.info}
+}
 
 var discoverCall = &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: &pb.CallContext{}}}
 

@@ -81,6 +81,7 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	a.calls = newCalls(backend)
 	a.mcp = mcpserver.New(a.calls, mcpserver.Options{
 		Log: log, AllowedHosts: cfg.Serve.HTTP.AllowedHosts, AllowedOrigins: cfg.Serve.HTTP.AllowedOrigins,
+		PollAfter: cfg.Serve.HTTP.PollAfter,
 	})
 	return a, nil
 }

@@ -64,6 +64,9 @@ type HTTPConfig struct {
 	AllowedOrigins []string `koanf:"allowedOrigins"`
 	// AllowedHosts are the names, other than those of this machine, under which clients may reach it.
 	AllowedHosts []string `koanf:"allowedHosts"`
+	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
+	// for the rest. It is for networks that cut responses that last. 0: for ever.
+	PollAfter time.Duration `koanf:"pollAfter"`
 	// Insecure says that Addr may be one that other machines reach, although nothing checks who calls.
 	Insecure bool `koanf:"insecure"`
 }
@@ -236,6 +239,9 @@ func (l *loaded) validateServe() error {
 	}
 	if s.Drain < 0 {
 		return usage(l.where("serve.drain"), "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
+	}
+	if s.HTTP.PollAfter < 0 {
+		return usage(l.where("serve.http.pollAfter"), "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s", s.HTTP.PollAfter)
 	}
 	if p := s.HTTP.Path; !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, "{}?# \t") {
 		return usage(l.where("serve.http.path"), "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
