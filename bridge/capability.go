@@ -45,20 +45,17 @@ func Missing(have *pb.ClientCapabilities, req *pb.InputRequest) *pb.ClientCapabi
 	return nil
 }
 
-// Effective returns what of c a client can do in revision r. A capability that the revision does not know has no words to be
-// used by.
+// Effective returns what of c a client can do in revision r: a way to use a capability that the revision has no words for, it
+// cannot be used by. A client of a revision without elicitation that declares it all the same has it, as 2025-06-18 does.
 func Effective(c *pb.ClientCapabilities, r Revision) *pb.ClientCapabilities {
-	elicits := c.GetElicitation() == nil || r.HasElicitation() && (c.GetElicitation().GetUrl() == nil || r.HasURLElicitation())
+	urls := c.GetElicitation().GetUrl() == nil || r.HasURLElicitation()
 	tools := c.GetSampling().GetTools() == nil || r.HasSamplingTools()
-	if elicits && tools {
+	if urls && tools {
 		return c
 	}
 	c = proto.CloneOf(c)
-	switch {
-	case !r.HasElicitation():
-		c.Elicitation = nil
-	case !r.HasURLElicitation():
-		c.Elicitation = &pb.ElicitationCapability{Extra: c.GetElicitation().GetExtra()}
+	if !urls {
+		c.Elicitation.Url = nil
 	}
 	if !tools {
 		c.Sampling.Tools = nil

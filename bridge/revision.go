@@ -99,9 +99,6 @@ func (r Revision) OmitsUnknownErrorID() bool { return r >= Rev20251125 }
 // HasURLElicitation reports whether a user can be asked to visit a web page.
 func (r Revision) HasURLElicitation() bool { return r >= Rev20251125 }
 
-// HasElicitation reports whether a user can be asked at all.
-func (r Revision) HasElicitation() bool { return r >= Rev20250618 }
-
 // HasMultiSelect reports whether a form can have a field with several values.
 func (r Revision) HasMultiSelect() bool { return r >= Rev20251125 }
 

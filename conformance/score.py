@@ -30,14 +30,6 @@ BEYOND = {
         "failure tools-call-audio: No audio content found",
         "content of type audio came with 2025-03-26; it must come as an embedded resource",
     ),
-    ("2024-11-05", "tools-call-elicitation"): (
-        "failure tools-call-elicitation: Server did not request elicitation from client",
-        "elicitation came with 2025-06-18",
-    ),
-    ("2025-03-26", "tools-call-elicitation"): (
-        "failure tools-call-elicitation: Server did not request elicitation from client",
-        "elicitation came with 2025-06-18",
-    ),
 }
 
 RUN = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")

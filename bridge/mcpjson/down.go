@@ -29,7 +29,6 @@ var downs = map[protoreflect.FullName]downFunc{
 	"mcpbridge.v1.ToolResultContent":         down(downToolResultContent),
 	"mcpbridge.v1.ContentBlock":              down(downContentBlock),
 	"mcpbridge.v1.Completion":                down(downCompletion),
-	"mcpbridge.v1.ElicitRequest":             down(downElicitRequest),
 	"mcpbridge.v1.ElicitForm":                down(downElicitForm),
 	"mcpbridge.v1.ElicitUrl":                 down(downElicitURL),
 	"mcpbridge.v1.CreateMessageRequest":      down(downCreateMessageRequest),
@@ -173,23 +172,11 @@ func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error)
 	return c, nil
 }
 
-// laterMembers are the members that json.proto gives no revision although older ones do not have them.
-var laterMembers = map[protoreflect.FullName]string{
-	"mcpbridge.v1.DiscoverResponse.supported_versions": "2026-07-28",
-}
-
 // hopMembers are the members that belong to a hop and not to what is passed on: a token, or a side of `initialize`. Whoever
 // speaks to the peer reads and writes them.
 var hopMembers = map[protoreflect.FullName][]string{
 	"mcpbridge.v1.Progress":         {"progressToken"},
 	"mcpbridge.v1.DiscoverResponse": {"protocolVersion", "serverInfo"},
-}
-
-func downElicitRequest(r *pb.ElicitRequest, rev bridge.Revision) (*pb.ElicitRequest, error) {
-	if !rev.HasElicitation() {
-		return nil, unsaid("a question to the user", rev)
-	}
-	return r, nil
 }
 
 // downElicitForm rewrites the form's schema for a revision with fewer kinds of fields.

@@ -93,7 +93,6 @@ func TestWhatIsRefusedWhenWriting(t *testing.T) {
 		{"message of another contract", &pb.JsonField{}, latest, `mcpbridge.v1.JsonField is not a message of the contract`},
 		{"tool use", tool(&pb.ContentBlock{Block: &pb.ContentBlock_ToolUse{ToolUse: &pb.ToolUseContent{}}}), bridge.Rev20250618, `content[0]: "tool_use" cannot be said in 2025-06-18`},
 		{"URL", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{}}}, bridge.Rev20250618, `"url" cannot be said in 2025-06-18`},
-		{"question to the user", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}}, bridge.Rev20250326, `a question to the user cannot be said in 2025-03-26`},
 		{"multi-select", formOf(`{"type":"object","properties":{"x":{"type":"array"}}}`), bridge.Rev20250618, `requestedSchema.properties["x"]: a choice of several values cannot be said in 2025-06-18`},
 		{"form that is no object", formOf(`5`), bridge.Rev20250618, `requestedSchema: must be a JSON object, not 5`},
 		{"sampling with tools", &pb.CreateMessageRequest{Tools: []*pb.Tool{{}}}, bridge.Rev20250618, `tools: a tool for the model cannot be said in 2025-06-18`},

@@ -1,7 +1,6 @@
 package mcpjson
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,7 +204,7 @@ func newUnion(md protoreflect.MessageDescriptor, opts *pb.JsonMessage, all map[p
 func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all map[protoreflect.MessageDescriptor]*plan) *field {
 	f := &field{
 		fd: fd, name: fd.JSONName(), fallback: opts.GetFallback(), nullable: opts.GetNullable(), single: opts.GetSingle(),
-		since: revision(fd, cmp.Or(opts.GetSince(), laterMembers[fd.FullName()])), until: revision(fd, opts.GetUntil()),
+		since: revision(fd, opts.GetSince()), until: revision(fd, opts.GetUntil()),
 	}
 	if opts.GetName() != "" {
 		f.name = opts.GetName()

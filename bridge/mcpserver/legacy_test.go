@@ -69,7 +69,7 @@ func TestLegacyCallInEveryRevision(t *testing.T) {
 			t.Errorf("%s: %s", rev, diff)
 		}
 		want(t, read(t, c.send(call("1", "who", "{}", `"progressToken":1`))).next(),
-			"result.content.0.text", fmt.Sprintf(`"%s old progress=true log=LOG_LEVEL_INFO forms=%v"`, rev, rev >= "2025-06-18"))
+			"result.content.0.text", `"`+rev+` old progress=true log=LOG_LEVEL_INFO forms=true"`)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestLegacyEventsComeOnTheStreamOfTheirRequest(t *testing.T) {
 
 func TestLegacyClientIsAskedOnTheStreamOfItsRequest(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
-	for _, rev := range []string{"2025-06-18", "2025-11-25"} {
+	for _, rev := range legacyRevisions { // of the first two, those that say that they can be asked
 		c := f.initialize(rev, clientCaps)
 		s := read(t, c.send(call("1", "ask", "{}", "")))
 		for _, content := range []string{`{"name":"Ada"}`, `{"yes":"y"}`} {
@@ -156,7 +156,7 @@ func TestLegacyAnswersThatAreNone(t *testing.T) {
 
 func TestLegacyClientIsNotAskedWhatItCannotAnswer(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
-	for rev, caps := range map[string]string{"2024-11-05": clientCaps, "2025-03-26": clientCaps, "2025-06-18": `{}`, "2025-11-25": `{"elicitation":{"url":{}}}`} {
+	for rev, caps := range map[string]string{"2024-11-05": `{}`, "2025-03-26": `{"sampling":{}}`, "2025-06-18": `{}`, "2025-11-25": `{"elicitation":{"url":{}}}`} {
 		c := f.initialize(rev, caps)
 		msg := read(t, c.send(call("1", "ask", "{}", ""))).rest()
 		want(t, msg[len(msg)-1], "id", "1", "result.isError", "true")

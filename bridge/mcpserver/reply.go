@@ -58,7 +58,7 @@ type reply struct {
 
 	mu     sync.Mutex
 	stream bool // the response is a stream
-	done   bool // the response has ended: w must not be touched
+	done   bool // the response is complete, or has ended before: w must not be touched any more
 	broken error
 	reader int
 	alive  *time.Timer
@@ -179,6 +179,7 @@ func (r *reply) event(msg []byte, last bool) {
 func (r *reply) finish(status int, msg []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer func() { r.done = true }()
 	switch {
 	case r.stream && msg != nil:
 		r.event(msg, true)

@@ -51,26 +51,11 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 func (ss *session) cannot(needs *pb.InputRequired) string {
 	for _, key := range sortedKeys(needs.GetRequests()) {
 		req := needs.GetRequests()[key]
-		if what := inexpressible(ss.rev, req); what != "" {
-			return fmt.Sprintf("This needs %s, which MCP %s does not have. Ask the user directly, or use a newer client.", what, ss.rev)
-		}
 		if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
 			return fmt.Sprintf("This needs %s, which this client does not support. Ask the user directly, or use another client.", kindOf(req))
 		}
-	}
-	return ""
-}
-
-// inexpressible returns what of a request a revision has no words for, or nothing.
-func inexpressible(rev bridge.Revision, req *pb.InputRequest) string {
-	switch r := req.GetRequest().(type) {
-	case *pb.InputRequest_Elicit:
-		if !rev.HasElicitation() || r.Elicit.GetUrl() != nil && !rev.HasURLElicitation() {
-			return kindOf(req)
-		}
-	case *pb.InputRequest_CreateMessage:
-		if (r.CreateMessage.GetTools() != nil || r.CreateMessage.GetToolChoice() != nil) && !rev.HasSamplingTools() {
-			return kindOf(req)
+		if _, err := askMessage("", req, ss.rev); err != nil {
+			return fmt.Sprintf("This needs %s, which cannot be asked in MCP %s: %v. Ask the user directly, or use a newer client.", kindOf(req), ss.rev, err)
 		}
 	}
 	return ""

@@ -3,7 +3,6 @@ package mcpserver_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -81,7 +80,7 @@ func TestStdioServesBothErasAtOnce(t *testing.T) {
 		want(t, p.next(), "id", "1", "result.supportedVersions", `["2026-07-28"]`)
 		p.initialize(rev)
 		p.say(call("2", "who", "{}", ""))
-		want(t, p.next(), "id", "2", "result.resultType", "null", "result.content.0.text", fmt.Sprintf(`"%s old progress=false log=LOG_LEVEL_INFO forms=%v"`, rev, rev >= "2025-06-18"))
+		want(t, p.next(), "id", "2", "result.resultType", "null", "result.content.0.text", `"`+rev+` old progress=false log=LOG_LEVEL_INFO forms=true"`)
 		p.say(modernLine(3, "tools/call", `"name":"who"`, noCaps))
 		want(t, p.next(), "id", "3", "result.resultType", `"complete"`, "result.content.0.text", `"2026-07-28 t progress=false log=LOG_LEVEL_UNSPECIFIED forms=false"`)
 	}
