@@ -1,0 +1,122 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// noArguments are the arguments of a call that has none.
+var noArguments = []byte("{}")
+
+// callTool calls a tool with arguments that it takes, and returns what it says that it returns.
+func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	arrived := c.clock.Load()
+	cc := r.GetContext()
+	who := callerOf(cc)
+	t, seek := c.lookup(who, r.GetName())
+	if seek {
+		var err error
+		if t, err = c.find(ctx, who, cc, r.GetName(), 0); err != nil && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if t == nil { // the backend says so, or knows better
+		return c.h.Handle(ctx, call, emit)
+	}
+	if !c.o.SkipArguments {
+		arguments := r.GetArguments()
+		if len(arguments) == 0 {
+			arguments = noArguments
+		}
+		wrong, s, err := c.check(ctx, r, &t, inputOf, arguments, arrived)
+		if err != nil {
+			return nil, err
+		}
+		if wrong != nil {
+			return refused("The arguments do not fit the tool %q, and it was not called:%s\nIt is called like this: %s",
+				r.GetName(), wrong.lines("the arguments"), s.signature(r.GetName())), nil
+		}
+	}
+	result, err := c.h.Handle(ctx, call, emit)
+	if err != nil || c.o.SkipOutput || t.output == nil {
+		return result, err
+	}
+	out, ok := result.Complete.(*pb.CallToolResult)
+	if !ok || out.GetIsError() {
+		return result, nil // what a tool that failed returns need not conform (U-17)
+	}
+	return c.output(ctx, r, t, result, out)
+}
+
+// output returns the result of a tool, if it conforms to the tool's output schema.
+func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, result *bridge.Result, out *pb.CallToolResult) (*bridge.Result, error) {
+	returned := c.clock.Load()
+	wrong, s, err := c.check(ctx, r, &t, outputOf, out.GetStructuredContent(), returned)
+	if err != nil {
+		return nil, err
+	}
+	if wrong == nil {
+		return result, nil
+	}
+	lines := wrong.lines("the structured content")
+	c.o.Log.Error().Str("tool", shorten(r.GetName(), maxName)).Str("code", "Internal").Str("violation", lines).
+		Msg("the backend's tool returned what its own output schema does not allow")
+	return refused("The tool %q was called, and returned something that its own output schema does not allow. This is a fault of the tool; "+
+		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, shorten(s.shape(s.full, maxShape), maxSignature)), nil
+}
+
+func inputOf(t *tool) *schema  { return t.input }
+func outputOf(t *tool) *schema { return t.output }
+
+// check returns why a value does not conform to a schema of a tool, and which schema that is; nil if it does, or if that is
+// not known for sure. If the schema may be old, it looks for the tool anew, and leaves the newer one in t.
+func (c *Catalog) check(ctx context.Context, r *pb.CallToolRequest, t **tool, of func(*tool) *schema, value []byte, after uint64) (*violation, *schema, error) {
+	s := of(*t)
+	wrong := s.check(value)
+	if wrong == nil || (*t).began > after {
+		c.tell(r.GetName(), s)
+		return wrong, s, nil
+	}
+	newer, err := c.find(ctx, callerOf(r.GetContext()), r.GetContext(), r.GetName(), after)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case err != nil || newer == nil || of(newer) == nil:
+		return nil, nil, nil //nolint:nilerr // without a list that is new there is no refusal
+	}
+	*t = newer
+	if of(newer) != s {
+		s = of(newer)
+		wrong = s.check(value)
+	}
+	c.tell(r.GetName(), s)
+	return wrong, s, nil
+}
+
+// tell logs once that a schema cannot be used.
+func (c *Catalog) tell(name string, s *schema) {
+	if s.err == nil && s.skipped == nil {
+		return
+	}
+	s.told.Do(func() {
+		if s.err != nil {
+			c.warn(name, "tool is not checked: its schema cannot be used", s.err)
+			return
+		}
+		c.warn(name, "tool is not wholly checked", s.skipped)
+	})
+}
+
+// refused returns a tool's result that says why there is no other one.
+func refused(format string, args ...any) *bridge.Result {
+	text := fmt.Sprintf(format, args...)
+	return &bridge.Result{Complete: &pb.CallToolResult{
+		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}},
+		IsError: proto.Bool(true),
+	}}
+}

@@ -1,0 +1,136 @@
+// Package catalog knows what a backend has to offer. It is a bridge.Handler around that of the backend: it remembers lists
+// for as long as they are true, drops tools that would break their clients, and holds calls of tools to the schemas that the
+// tools are published with, arguments and results alike.
+//
+// A list is remembered for each principal and revision, and never shown to another. What is remembered of a list may be old;
+// it is good enough to accept arguments by, and never to refuse them by: before it refuses, the catalog asks for the list
+// again.
+package catalog
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Options are what a Catalog can be told.
+type Options struct {
+	// Log gets what is wrong with the backend's tools, once each.
+	Log zerolog.Logger
+	// SkipArguments leaves it to the backend to check the arguments of its tools.
+	SkipArguments bool
+	// SkipOutput leaves it to the client to check what tools return.
+	SkipOutput bool
+}
+
+// A Catalog is a bridge.Handler that knows the tools of another one. The messages that it returns for lists are shared: nobody
+// may change them, and an answer that is the same as the one before is the same message.
+type Catalog struct {
+	h bridge.Handler
+	o Options
+
+	// clock counts what happens, so that it can be said what began after what.
+	clock atomic.Uint64
+
+	warned onceEach
+
+	mu      sync.RWMutex // guards what follows; not held while the handler is called
+	pages   map[pageKey]*page
+	bytes   int               // of pages
+	before  map[pageKey]*page // the page that names the one of the key as the next
+	flights map[pageKey]*flight
+	kinds   [kinds]kindState
+	known   map[caller]*tools
+	count   int // of tools in known
+	schemas map[string]*schema
+	text    int // bytes of schemas
+}
+
+var _ bridge.Handler = (*Catalog)(nil)
+
+// New returns a Catalog of h.
+func New(h bridge.Handler, o Options) *Catalog {
+	c := &Catalog{
+		h: h, o: o,
+		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[caller]*tools{},
+		schemas: map[string]*schema{},
+	}
+	c.clock.Store(1) // 0 stands for before everything
+	return c
+}
+
+// Handle implements bridge.Handler.
+func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch r := call.Request.(type) {
+	case *pb.CallToolRequest:
+		if c.o.SkipArguments && c.o.SkipOutput {
+			break
+		}
+		return c.callTool(ctx, call, r, emit)
+	case *pb.ListToolsRequest:
+		return c.list(ctx, call, kindTools, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListPromptsRequest:
+		return c.list(ctx, call, kindPrompts, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListResourcesRequest:
+		return c.list(ctx, call, kindResources, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListResourceTemplatesRequest:
+		return c.list(ctx, call, kindTemplates, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListenRequest:
+		return c.listen(ctx, call, emit)
+	}
+	return c.h.Handle(ctx, call, emit)
+}
+
+// A caller is for whom lists are the same. Scopes are part of it: they say what a principal may see.
+type caller struct {
+	authenticated                    bool
+	issuer, subject, scopes, version string
+}
+
+func callerOf(cc *pb.CallContext) caller {
+	p := cc.GetPrincipal()
+	return caller{
+		authenticated: p != nil, issuer: p.GetIssuer(), subject: p.GetSubject(), scopes: strings.Join(p.GetScopes(), " "),
+		version: cc.GetProtocolVersion(),
+	}
+}
+
+// onceEach remembers what has been said.
+type onceEach struct {
+	mu   sync.Mutex
+	said map[string]struct{}
+}
+
+// maxSaid is how many warnings are remembered. A backend that gives reason for more hears of some of them again.
+const maxSaid = 4_096
+
+func (o *onceEach) first(what string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, ok := o.said[what]; ok {
+		return false
+	}
+	if o.said == nil || len(o.said) >= maxSaid {
+		o.said = map[string]struct{}{}
+	}
+	o.said[what] = struct{}{}
+	return true
+}
+
+// warn logs something about a tool, unless it has been logged.
+func (c *Catalog) warn(tool, what string, err error) {
+	tool = shorten(tool, maxName)
+	if c.warned.first(tool + "\x00" + what + "\x00" + errText(err)) {
+		c.o.Log.Warn().Str("tool", tool).Str("reason", errText(err)).Msg(what)
+	}
+}
+
+// now is the time by which lists grow old.
+func now() time.Time { return time.Now() }

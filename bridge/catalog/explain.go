@@ -1,0 +1,536 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+)
+
+// How much is said of a violation.
+const (
+	maxProblems  = 12
+	maxProblem   = 300
+	maxSignature = 1_500
+	maxListed    = 10 // choices, names
+	maxShape     = 3  // levels of objects in a signature
+)
+
+// A violation is why a value does not conform to a schema, for the one who made the value.
+type violation struct {
+	// problems are what is wrong, in the order of where it is.
+	problems []problem
+}
+
+// A problem is what is wrong in one place.
+type problem struct {
+	// at is where, as a JSON pointer. Empty: the whole value.
+	at string
+	// text is what was expected and what came instead.
+	text string
+}
+
+// refusal is a violation of the whole value.
+func refusal(text string) *violation { return &violation{problems: []problem{{"", text}}} }
+
+// lines returns the problems, a line each.
+func (v *violation) lines(whole string) string {
+	var b strings.Builder
+	for i, p := range v.problems {
+		if i == maxProblems {
+			fmt.Fprintf(&b, "\n- and %d more", len(v.problems)-i)
+			break
+		}
+		at := whole
+		if p.at != "" {
+			at = shorten(p.at, maxProblem)
+		}
+		fmt.Fprintf(&b, "\n- %s: %s", at, shorten(p.text, maxProblem))
+	}
+	return b.String()
+}
+
+// shorten returns s, or its beginning.
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// english is the language of what the library says.
+var english = message.NewPrinter(language.English)
+
+// explain says in words what the library found.
+func (s *schema) explain(value any, found *jsonschema.ValidationError) *violation {
+	e := explainer{schema: s, value: value}
+	e.error(found)
+	slices.SortFunc(e.problems, func(a, b problem) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+	e.problems = slices.Compact(e.problems)
+	return &e.violation
+}
+
+type explainer struct {
+	violation
+	*schema
+	value any
+}
+
+func (e *explainer) add(at []string, format string, args ...any) {
+	e.problems = append(e.problems, problem{pointer(at), fmt.Sprintf(format, args...)})
+}
+
+func pointer(at []string) string {
+	var b strings.Builder
+	for _, name := range at {
+		b.WriteString("/" + pointerEscapes.Replace(name))
+	}
+	return b.String()
+}
+
+// error says what one error is.
+func (e *explainer) error(err *jsonschema.ValidationError) {
+	at := err.InstanceLocation
+	switch k := err.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
+		if len(err.Causes) > 0 {
+			for _, cause := range err.Causes {
+				e.error(cause)
+			}
+			return
+		}
+	case *kind.AnyOf:
+		e.choice(err)
+		return
+	case *kind.OneOf:
+		if len(k.Subschemas) == 0 {
+			e.choice(err)
+			return
+		}
+		e.add(at, "expected exactly one of several forms to fit, and more than one does; got %s", e.got(at))
+		return
+	case *kind.Required:
+		e.missing(at, k.Missing, "")
+		return
+	case *kind.Dependency:
+		e.missing(at, k.Missing, k.Prop)
+		return
+	case *kind.DependentRequired:
+		e.missing(at, k.Missing, k.Prop)
+		return
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			e.add(append(slices.Clone(at), name), "%s", e.unknown(at))
+		}
+		return
+	case *kind.FalseSchema:
+		e.add(at, "expected nothing here, got %s", e.got(at))
+		return
+	case *kind.PropertyNames:
+		e.add(at, "%q is not a name that is allowed here", shorten(k.Property, maxProblem))
+		return
+	}
+	if want := expected(err.ErrorKind); want != "" {
+		e.add(at, "expected %s, got %s", want, e.got(at))
+		return
+	}
+	e.add(at, "%s", err.ErrorKind.LocalizedString(english))
+}
+
+// expected says what is expected where an error is, or nothing.
+func expected(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return alternatives(k.Want)
+	case *kind.Enum:
+		return "one of " + list(k.Want)
+	case *kind.Const:
+		return show(k.Want)
+	case *kind.MinLength:
+		return fmt.Sprintf("at least %s", count(k.Want, "character"))
+	case *kind.MaxLength:
+		return fmt.Sprintf("at most %s", count(k.Want, "character"))
+	case *kind.Pattern:
+		return "text that matches " + shorten(k.Want, maxProblem/3)
+	case *kind.Minimum:
+		return "at least " + decimal(k.Want)
+	case *kind.Maximum:
+		return "at most " + decimal(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "more than " + decimal(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "less than " + decimal(k.Want)
+	case *kind.MultipleOf:
+		return "a multiple of " + decimal(k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("at least %s", count(k.Want, "item"))
+	case *kind.MaxItems:
+		return fmt.Sprintf("at most %s", count(k.Want, "item"))
+	case *kind.MinProperties:
+		return fmt.Sprintf("at least %s", count(k.Want, "property"))
+	case *kind.MaxProperties:
+		return fmt.Sprintf("at most %s", count(k.Want, "property"))
+	case *kind.UniqueItems:
+		return fmt.Sprintf("different items, and items %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
+	case *kind.AdditionalItems:
+		return fmt.Sprintf("%s less", count(k.Count, "item"))
+	case *kind.Not:
+		return "something else"
+	case *kind.Contains:
+		return "at least one item of a certain form"
+	}
+	return ""
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + strings.Replace(what, "property", "propertie", 1) + "s"
+}
+
+// decimal returns a number as people write it.
+func decimal(r *big.Rat) string {
+	if r.IsInt() {
+		return shorten(r.Num().String(), 40)
+	}
+	text, exact := r.FloatPrec()
+	if !exact || text > 20 {
+		text = 20
+	}
+	return r.FloatString(text)
+}
+
+// missing says which properties are not there, and what they should be.
+func (e *explainer) missing(at, names []string, with string) {
+	for _, name := range names {
+		want := "a value"
+		if s := e.schemaAt(at); s != nil {
+			if p := declared(s, name); p != nil {
+				if w := e.shape(p, maxShape-1); w != "any" {
+					want = w
+				}
+			}
+		}
+		because := ""
+		if with != "" {
+			because = fmt.Sprintf(" because %q is there", shorten(with, maxProblem/3))
+		}
+		e.add(append(slices.Clone(at), name), "expected %s%s, got nothing: it is required", want, because)
+	}
+}
+
+// unknown says what could be there instead of a property that is not declared.
+func (e *explainer) unknown(at []string) string {
+	s := resolve(e.schemaAt(at))
+	if s == nil || len(s.Properties) == 0 {
+		return "there is no such property"
+	}
+	names := slices.Sorted(maps.Keys(s.Properties))
+	more := ""
+	if len(names) > maxListed {
+		names, more = names[:maxListed], ", …"
+	}
+	return "there is no such property; there is " + strings.Join(names, ", ") + more
+}
+
+// choice says what is wrong where none of several forms fits: what is wrong with the one that was meant, if that can be told.
+func (e *explainer) choice(err *jsonschema.ValidationError) {
+	at := err.InstanceLocation
+	var want []string
+	var meant []*jsonschema.ValidationError
+	for _, cause := range err.Causes {
+		if misfit := whole(cause, err.InstanceLocation); misfit != nil {
+			if len(misfit.InstanceLocation) > len(at) {
+				at, want = misfit.InstanceLocation, nil // rather what tells the forms apart than the whole
+			}
+			if w := expected(misfit.ErrorKind); w != "" && len(misfit.InstanceLocation) == len(at) && !slices.Contains(want, w) {
+				want = append(want, w)
+			}
+			continue
+		}
+		meant = append(meant, cause)
+	}
+	switch {
+	case len(meant) == 1:
+		e.error(meant[0])
+	case len(meant) > 1:
+		e.add(err.InstanceLocation, "expected one of several forms, and none of them fits; each of these is wrong for one of them; got %s", e.got(err.InstanceLocation))
+		for _, m := range meant[:min(len(meant), maxListed)] {
+			e.error(m)
+		}
+	case len(want) > 0:
+		e.add(at, "expected %s, got %s", strings.Join(want, ", or "), e.got(at))
+	default:
+		e.add(err.InstanceLocation, "%s", err.ErrorKind.LocalizedString(english))
+	}
+}
+
+// whole returns the error by which a form does not fit the value at all: its type, or what it is one of.
+func whole(err *jsonschema.ValidationError, at []string) *jsonschema.ValidationError {
+	switch err.ErrorKind.(type) {
+	case *kind.Type, *kind.Enum, *kind.Const, *kind.FalseSchema:
+		if slices.Equal(err.InstanceLocation, at) {
+			return err
+		}
+	case *kind.Reference, *kind.AllOf, *kind.Group:
+		for _, cause := range err.Causes {
+			if w := whole(cause, at); w != nil {
+				return w
+			}
+		}
+	}
+	// A form that is told by one of its properties is not meant if the property says another one.
+	if _, ok := err.ErrorKind.(*kind.Const); ok && len(err.InstanceLocation) == len(at)+1 {
+		return err
+	}
+	return nil
+}
+
+// got says what the value at a place is.
+func (e *explainer) got(at []string) string {
+	v := e.value
+	for _, name := range at {
+		switch inner := v.(type) {
+		case map[string]any:
+			v = inner[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(inner) {
+				return "something else"
+			}
+			v = inner[i]
+		}
+	}
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return fmt.Sprintf("the boolean %t", v)
+	case json.Number:
+		return "the number " + shorten(v.String(), 40)
+	case string:
+		return "the string " + show(v)
+	case []any:
+		return fmt.Sprintf("an array of %s", count(len(v), "item"))
+	case map[string]any:
+		return fmt.Sprintf("an object of %s", count(len(v), "property"))
+	}
+	return "something else"
+}
+
+// show returns a value as JSON, or its beginning.
+func show(v any) string {
+	if s, ok := v.(string); ok {
+		return string(rawjson.AppendString(nil, rawjson.Shorten(s)))
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "something"
+	}
+	return rawjson.Shorten(text)
+}
+
+func list(values []any) string {
+	var all []string
+	for i, v := range values {
+		if i == maxListed {
+			all = append(all, "…")
+			break
+		}
+		all = append(all, show(v))
+	}
+	return strings.Join(all, ", ")
+}
+
+var articles = map[string]string{"array": "an array", "object": "an object", "integer": "an integer", "null": "null"}
+
+func alternatives(names []string) string {
+	var all []string
+	for _, name := range nullLast(names) {
+		article := articles[name]
+		if article == "" {
+			article = "a " + name
+		}
+		all = append(all, article)
+	}
+	return strings.Join(all, " or ")
+}
+
+// nullLast returns names of types with null at the end, as people put it.
+func nullLast(names []string) []string {
+	if len(names) > 1 && names[0] == "null" {
+		return append(slices.Clone(names[1:]), "null")
+	}
+	return names
+}
+
+// schemaAt returns what the schema says of a place, if that is simple to find.
+func (e *explainer) schemaAt(at []string) *jsonschema.Schema {
+	s := e.full
+	for _, name := range at {
+		if s = declared(s, name); s == nil {
+			return nil
+		}
+	}
+	return s
+}
+
+// resolve follows references.
+func resolve(s *jsonschema.Schema) *jsonschema.Schema {
+	for range maxListed {
+		if s == nil || s.Ref == nil || len(s.Properties) > 0 {
+			return s
+		}
+		s = s.Ref
+	}
+	return nil
+}
+
+// declared returns what a schema says of a property or an item.
+func declared(s *jsonschema.Schema, name string) *jsonschema.Schema {
+	s = resolve(s)
+	if s == nil {
+		return nil
+	}
+	if p := s.Properties[name]; p != nil {
+		return p
+	}
+	for _, a := range []any{s.Items2020, s.Items, s.AdditionalProperties} {
+		if child, ok := a.(*jsonschema.Schema); ok && child != nil {
+			return child
+		}
+	}
+	for _, branches := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf} {
+		for _, b := range branches {
+			if b = resolve(b); b != nil && b.Properties[name] != nil {
+				return b.Properties[name]
+			}
+		}
+	}
+	return nil
+}
+
+// signature returns how a tool is called, as far as a line can say it.
+func (s *schema) signature(tool string) string {
+	root := resolve(s.full)
+	if root == nil {
+		return tool
+	}
+	return shorten(tool+"("+s.fields(root, maxShape)+")", maxSignature)
+}
+
+// fields returns the properties of an object: those that are required first.
+func (s *schema) fields(of *jsonschema.Schema, levels int) string {
+	var required, others []string
+	for _, name := range order(s.text, of) {
+		if slices.Contains(of.Required, name) {
+			required = append(required, rawjson.Shorten(name)+": "+s.shape(of.Properties[name], levels-1))
+		} else {
+			others = append(others, rawjson.Shorten(name)+"?: "+s.shape(of.Properties[name], levels-1))
+		}
+	}
+	return strings.Join(append(required, others...), ", ")
+}
+
+// shape says in a few words what a part of the schema allows.
+func (s *schema) shape(of *jsonschema.Schema, levels int) string {
+	of = resolve(of)
+	switch {
+	case of == nil || of.Bool != nil:
+		return "any"
+	case of.Const != nil:
+		return show(*of.Const)
+	case of.Enum != nil:
+		return strings.ReplaceAll(list(of.Enum.Values), ", ", "|")
+	case len(of.AnyOf) > 0 || len(of.OneOf) > 0:
+		var all []string
+		for i, branch := range append(slices.Clone(of.AnyOf), of.OneOf...) {
+			if i == maxListed || levels <= 0 {
+				all = append(all, "…")
+				break
+			}
+			all = append(all, s.shape(branch, levels-1))
+		}
+		return strings.Join(slices.Compact(all), "|")
+	case of.Types == nil || of.Types.IsEmpty():
+		return "any"
+	}
+	var all []string
+	for _, name := range nullLast(of.Types.ToStrings()) {
+		switch name {
+		case "array":
+			all = append(all, s.items(of, levels))
+		case "object":
+			if len(of.Properties) > 0 && levels > 0 {
+				name = "{" + s.fields(of, levels) + "}"
+			}
+			all = append(all, name)
+		case "integer", "number":
+			all = append(all, name+bounds(of))
+		default:
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// items says what an array is of.
+func (s *schema) items(of *jsonschema.Schema, levels int) string {
+	item := of.Items2020
+	if old, ok := of.Items.(*jsonschema.Schema); ok {
+		item = old
+	}
+	if item == nil || levels <= 0 {
+		return "array"
+	}
+	text := s.shape(item, levels-1)
+	if strings.Contains(text, "|") {
+		text = "(" + text + ")"
+	}
+	return text + "[]"
+}
+
+// bounds returns the bounds of a number, as " 1..10".
+func bounds(s *jsonschema.Schema) string {
+	low, high := either(s.Minimum, s.ExclusiveMinimum), either(s.Maximum, s.ExclusiveMaximum)
+	if low == "" && high == "" {
+		return ""
+	}
+	return " " + low + ".." + high
+}
+
+func either(a, b *big.Rat) string {
+	switch {
+	case a != nil:
+		return decimal(a)
+	case b != nil:
+		return decimal(b)
+	}
+	return ""
+}
+
+// errText returns an error as a short line.
+func errText(err error) string {
+	if s := (*jsonschema.SchemaValidationError)(nil); errors.As(err, &s) {
+		if v := (*jsonschema.ValidationError)(nil); errors.As(s.Err, &v) {
+			for len(v.Causes) > 0 {
+				v = v.Causes[0]
+			}
+			return fmt.Sprintf("it is not a valid schema: at %q %s", pointer(v.InstanceLocation), shorten(v.ErrorKind.LocalizedString(english), maxProblem))
+		}
+	}
+	return shorten(strings.ReplaceAll(err.Error(), location, ""), maxProblem)
+}

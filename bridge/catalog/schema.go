@@ -1,0 +1,468 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+)
+
+// What a schema may be at most (reliability.md 2.4).
+const (
+	maxSchemaBytes = 256 << 10
+	maxSchemaNodes = 10_000
+	maxSchemaDepth = 128
+	// maxSubschemas is how many objects and booleans a schema may have to be compiled. Compiling cannot be interrupted, and
+	// takes time by the square of their number: 50 ms for as many as this.
+	maxSubschemas = 2_000
+	// maxExponent and maxDigits are the largest number that is compared: a number of a few bytes can be one of millions of
+	// digits, and the library takes it at its word.
+	maxExponent = 400
+	maxDigits   = 1_000
+	// maxWork is how many times a schema may be asked about a value. Schemas can refer to one another so that this grows by
+	// the power of how deep the value is.
+	maxWork = 1_000_000
+)
+
+// anyObject is the schema of tools that have none.
+var anyObject = []byte(`{"type":"object"}`)
+
+// A schema is a JSON Schema that is compiled when it is first needed. It may be used concurrently, and is the same for all
+// tools and callers that have the same text.
+type schema struct {
+	text []byte
+
+	once sync.Once
+	// anyObject says that every object conforms.
+	anyObject bool
+	quick     *quick
+	full      *jsonschema.Schema
+	// anchors are schemas by their dynamic anchor.
+	anchors map[string][]*jsonschema.Schema
+	// err is why it cannot be used. skipped is what is left out of it.
+	err, skipped error
+
+	told sync.Once // that it cannot be used
+}
+
+// accepts reports whether value surely conforms, or there is no way to know.
+func (s *schema) accepts(value []byte) bool {
+	s.once.Do(s.compile)
+	switch {
+	case s.err != nil:
+		return true
+	case len(value) == 0:
+		return false
+	case s.anyObject && value[0] == '{':
+		return true
+	}
+	return s.quick.accepts(value)
+}
+
+// check returns why value does not conform, or nil if it does.
+func (s *schema) check(value []byte) *violation {
+	if s.accepts(value) {
+		return nil
+	}
+	if len(value) == 0 {
+		return refusal("expected one, got nothing")
+	}
+	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
+	}
+	if where, ok := sane(decoded); !ok {
+		return &violation{problems: []problem{{where, fmt.Sprintf("expected a number of at most %d digits", maxDigits)}}}
+	}
+	left := maxWork
+	if !s.affordable(s.full, decoded, 1, &left) {
+		return refusal("it is too large to be compared with the schema")
+	}
+	return s.decide(decoded)
+}
+
+// decide asks the library.
+func (s *schema) decide(decoded any) (v *violation) {
+	defer func() {
+		if r := recover(); r != nil { // what the library stumbles over must not end the process
+			v = refusal("it cannot be compared with the schema")
+		}
+	}()
+	err := s.full.Validate(decoded)
+	if err == nil {
+		return nil
+	}
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return refusal(rawjson.Shorten(err.Error()))
+	}
+	return s.explain(decoded, invalid)
+}
+
+// location is where the library thinks a schema is. References are relative to it.
+const location = "mcpbridge://tool/schema.json"
+
+var errExternal = errors.New("it refers to a schema outside of it, which is never fetched")
+
+// outside is where the library would get other schemas from.
+type outside struct{}
+
+// Load implements jsonschema.URLLoader.
+func (outside) Load(string) (any, error) { return nil, errExternal }
+
+// compile makes the schema ready for use.
+func (s *schema) compile() {
+	defer func() {
+		if r := recover(); r != nil {
+			s.err = fmt.Errorf("the library gives up on it: %v", r)
+		}
+	}()
+	if n := subschemas(s.text); n > maxSubschemas {
+		s.err = fmt.Errorf("it may have %d schemas in it, and at most %d are compiled", n, maxSubschemas)
+		return
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s.text))
+	if err != nil {
+		s.err = err
+		return
+	}
+	if where, ok := sane(doc); !ok {
+		s.err = fmt.Errorf("it has a number of more than %d digits at %q", maxDigits, where)
+		return
+	}
+	if s.err = knownDialect(doc); s.err != nil {
+		return
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(outside{})
+	c.UseRegexpEngine(compileRegexp)
+	if s.err = c.AddResource(location, doc); s.err != nil {
+		return
+	}
+	full, err := c.Compile(location)
+	if err != nil {
+		s.err = err
+		if l := (*jsonschema.LoadURLError)(nil); errors.As(err, &l) {
+			s.err = fmt.Errorf("%w: %q", errExternal, rawjson.Shorten(strings.TrimPrefix(l.URL, "mcpbridge://tool/")))
+		}
+		return
+	}
+	roots := []*jsonschema.Schema{full}
+	var anchors []string
+	if bytes.Contains(s.text, []byte("$dynamicAnchor")) {
+		anchors = dynamic(doc, "")
+	}
+	for _, at := range anchors {
+		if anchored, err := c.Compile(location + "#" + at); err == nil {
+			roots = append(roots, anchored)
+		}
+	}
+	if s.err = s.adapt(roots); s.err != nil {
+		return
+	}
+	s.full = full
+	s.quick = quickMaker{s.text, map[*jsonschema.Schema]*quick{}}.of(full)
+	q := s.quick
+	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil && q.additional == nil
+}
+
+// dialects are the values of $schema that are known, without http: or https: and an empty fragment.
+var dialects = map[string]bool{
+	"json-schema.org/schema": true, "json-schema.org/draft/2020-12/schema": true, "json-schema.org/draft/2019-09/schema": true,
+	"json-schema.org/draft-07/schema": true, "json-schema.org/draft-06/schema": true, "json-schema.org/draft-04/schema": true,
+}
+
+func knownDialect(doc any) error {
+	object, _ := doc.(map[string]any)
+	name, ok := object["$schema"].(string)
+	if !ok {
+		return nil
+	}
+	bare := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(name, "http://"), "https://"), "#")
+	if !dialects[bare] {
+		return fmt.Errorf("it is of a dialect that is not known: %q", rawjson.Shorten(name))
+	}
+	return nil
+}
+
+// A pattern is a regular expression of a schema.
+type pattern struct {
+	text string
+	re   *regexp.Regexp // nil if it is none of Go's
+}
+
+// compileRegexp compiles Go's regular expressions, which take time by the length of the text. Those of ECMA-262 that are none
+// of them (they look ahead or behind) get through here and are dealt with by adapt: one of them is no reason not to check all
+// the rest.
+func compileRegexp(text string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(text)
+	if err != nil && !strings.Contains(text, "(?") && !strings.Contains(text, `\`) {
+		return nil, err // it is none of anybody's
+	}
+	return &pattern{text, re}, nil
+}
+
+// String implements jsonschema.Regexp.
+func (p *pattern) String() string { return p.text }
+
+// MatchString implements jsonschema.Regexp.
+func (p *pattern) MatchString(s string) bool { return p.re == nil || p.re.MatchString(s) }
+
+// adapt makes a compiled schema say what schemas say here: a format asserts nothing, as 2020-12 has it, whatever the dialect;
+// a pattern that cannot be compiled is left out where that only makes the schema accept more, and otherwise an error.
+func (s *schema) adapt(roots []*jsonschema.Schema) error {
+	s.anchors = map[string][]*jsonschema.Schema{}
+	var unknown *pattern
+	delicate := false
+	seen := map[*jsonschema.Schema]bool{}
+	var queue []*jsonschema.Schema
+	add := func(more ...*jsonschema.Schema) {
+		for _, m := range more {
+			if m != nil && !seen[m] {
+				seen[m] = true
+				queue = append(queue, m)
+			}
+		}
+	}
+	add(roots...)
+	for len(queue) > 0 {
+		at := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		at.Format = nil
+		if at.DynamicAnchor != "" {
+			s.anchors[at.DynamicAnchor] = append(s.anchors[at.DynamicAnchor], at)
+		}
+		if at.RecursiveAnchor {
+			s.anchors[""] = append(s.anchors[""], at)
+		}
+		if p, ok := at.Pattern.(*pattern); ok && p.re == nil {
+			unknown, at.Pattern = p, nil
+		}
+		for re := range at.PatternProperties {
+			if p, ok := re.(*pattern); ok && p.re == nil {
+				unknown, delicate = p, true
+			}
+		}
+		// What is left out of these makes the schema refuse more.
+		delicate = delicate || at.Not != nil || len(at.OneOf) > 0 || at.If != nil || at.MaxContains != nil ||
+			at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
+		eachChild(at, add)
+	}
+	switch {
+	case unknown == nil:
+		return nil
+	case delicate:
+		return fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
+	}
+	s.skipped = fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
+	return nil
+}
+
+// dynamic returns where a document has dynamic anchors: what they are at may be referred to by nothing that can be followed
+// beforehand.
+func dynamic(doc any, at string) []string {
+	var found []string
+	switch doc := doc.(type) {
+	case map[string]any:
+		if _, ok := doc["$dynamicAnchor"]; ok {
+			found = append(found, at)
+		}
+		for name, value := range doc {
+			found = append(found, dynamic(value, at+"/"+url.PathEscape(pointerEscapes.Replace(name)))...)
+		}
+	case []any:
+		for i, value := range doc {
+			found = append(found, dynamic(value, at+"/"+strconv.Itoa(i))...)
+		}
+	}
+	return found
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// eachChild passes on every schema that s refers to.
+func eachChild(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
+	inPlace(s, f)
+	for _, child := range s.Properties {
+		f(child)
+	}
+	for _, child := range s.PatternProperties {
+		f(child)
+	}
+	for _, a := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
+		switch a := a.(type) {
+		case *jsonschema.Schema:
+			f(a)
+		case []*jsonschema.Schema:
+			f(a...)
+		}
+	}
+	f(s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema)
+	f(s.PrefixItems...)
+}
+
+// inPlace passes on every schema that s asks about the same value.
+func inPlace(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
+	f(s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else)
+	if s.DynamicRef != nil {
+		f(s.DynamicRef.Ref)
+	}
+	f(s.AllOf...)
+	f(s.AnyOf...)
+	f(s.OneOf...)
+	for _, child := range s.DependentSchemas {
+		f(child)
+	}
+	for _, d := range s.Dependencies {
+		if child, ok := d.(*jsonschema.Schema); ok {
+			f(child)
+		}
+	}
+}
+
+// affordable reports whether the library can be asked about v: it takes from left what that costs at most. The library is
+// many times slower than this, and cannot be interrupted.
+func (s *schema) affordable(at *jsonschema.Schema, v any, chain int, left *int) bool {
+	*left -= chain // the library looks back along the schemas that led here
+	if at.Enum != nil {
+		*left -= len(at.Enum.Values)
+	}
+	if *left < 0 {
+		return false
+	}
+	if at.Bool != nil {
+		return true
+	}
+	ok := true
+	same := func(more ...*jsonschema.Schema) {
+		for _, m := range more {
+			ok = ok && (m == nil || s.affordable(m, v, chain+1, left))
+		}
+	}
+	inPlace(at, same)
+	if at.DynamicRef != nil {
+		same(s.anchors[at.DynamicRef.Anchor]...)
+	}
+	if at.RecursiveRef != nil {
+		same(s.anchors[""]...)
+	}
+	inner := func(child *jsonschema.Schema, v any) {
+		ok = ok && (child == nil || s.affordable(child, v, 1, left))
+	}
+	switch v := v.(type) {
+	case string:
+		*left -= len(v) / 1024
+	case map[string]any:
+		additional, _ := at.AdditionalProperties.(*jsonschema.Schema)
+		for name, value := range v {
+			inner(at.Properties[name], value)
+			inner(additional, value)
+			inner(at.UnevaluatedProperties, value)
+			inner(at.PropertyNames, name)
+			for _, child := range at.PatternProperties {
+				inner(child, value)
+			}
+		}
+	case []any:
+		items, _ := at.Items.(*jsonschema.Schema)
+		tuple, _ := at.Items.([]*jsonschema.Schema)
+		additional, _ := at.AdditionalItems.(*jsonschema.Schema)
+		for i, value := range v {
+			for _, child := range []*jsonschema.Schema{items, additional, at.Items2020, at.Contains, at.UnevaluatedItems} {
+				inner(child, value)
+			}
+			if i < len(at.PrefixItems) {
+				inner(at.PrefixItems[i], value)
+			}
+			if i < len(tuple) {
+				inner(tuple[i], value)
+			}
+		}
+	}
+	return ok
+}
+
+// sane reports whether the numbers in a value are of bearable size, and if not, where the first is that is not.
+func sane(v any) (string, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return "", bearable(string(v))
+	case []any:
+		for i, value := range v {
+			if where, ok := sane(value); !ok {
+				return "/" + strconv.Itoa(i) + where, false
+			}
+		}
+	case map[string]any:
+		for name, value := range v {
+			if where, ok := sane(value); !ok {
+				return "/" + name + where, false
+			}
+		}
+	}
+	return "", true
+}
+
+func bearable(number string) bool {
+	if len(number) <= 3 {
+		return true
+	}
+	_, exponent, found := strings.Cut(strings.ToLower(number), "e")
+	if !found {
+		return len(number) <= maxDigits
+	}
+	e, err := strconv.Atoi(exponent)
+	return err == nil && e <= maxExponent && e >= -maxExponent && len(number) <= maxDigits
+}
+
+// subschemas returns how many values of a JSON text could be schemas: at least as many as there are.
+func subschemas(text []byte) int {
+	n := 0
+	each(text, 0, func(value []byte, _ int) {
+		if c := value[0]; c == '{' || c == 't' || c == 'f' {
+			n++
+		}
+	})
+	return n
+}
+
+// each passes on every value of a JSON text, and how deep it is.
+func each(value []byte, depth int, f func(value []byte, depth int)) {
+	value = bytes.TrimLeft(value, " \t\r\n")
+	if len(value) == 0 || depth > maxSchemaDepth+1 {
+		return
+	}
+	f(value, depth)
+	for _, member := range rawjson.Members(value) {
+		each(member, depth+1, f)
+	}
+	for element := range rawjson.Elements(value) {
+		each(element, depth+1, f)
+	}
+}
+
+// outgrown returns why a JSON text has too much in it to be a schema.
+func outgrown(text []byte) error {
+	nodes, deepest := 0, 0
+	each(text, 1, func(_ []byte, depth int) {
+		nodes++
+		deepest = max(deepest, depth)
+	})
+	if deepest > maxSchemaDepth {
+		return fmt.Errorf("too large: nested deeper than %d", maxSchemaDepth)
+	}
+	if nodes > maxSchemaNodes {
+		return fmt.Errorf("too large: %d values, and at most %d are taken", nodes, maxSchemaNodes)
+	}
+	return nil
+}
