@@ -96,6 +96,10 @@ func (r Revision) ResourceNotFound() int64 {
 // null, as JSON-RPC 2.0 says.
 func (r Revision) OmitsUnknownErrorID() bool { return r >= Rev20251125 }
 
+// HasURLElicitationError reports whether a request can fail with an error that names web pages to visit, and a notification
+// tells when the user is done with one.
+func (r Revision) HasURLElicitationError() bool { return r == Rev20251125 }
+
 // HasURLElicitation reports whether a user can be asked to visit a web page.
 func (r Revision) HasURLElicitation() bool { return r >= Rev20251125 }
 

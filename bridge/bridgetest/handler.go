@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -328,6 +329,35 @@ var tools = map[string]tool{
 	// exact fails with a JSON-RPC error of its own.
 	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return nil, &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
+	},
+	// visit has a web page visited.
+	"visit": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		if a := r.GetInputResponses()["page"].GetElicit(); a != nil {
+			return done(Text("visited: %v", a.GetAction()))
+		}
+		return needs("", map[string]*pb.InputRequest{"page": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{
+			Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "sign in", Url: "https://example.com/in"}},
+		}}}})
+	},
+	// mustvisit fails with an error that names a web page, until it is visited.
+	"mustvisit": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		if a := r.GetInputResponses()["e1"].GetElicit(); a != nil {
+			return done(Text("visited: %v", a.GetAction()))
+		}
+		return nil, &bridge.Error{Code: codes.FailedPrecondition, RPC: &pb.JsonRpcError{
+			Code: -32042, Message: proto.String("sign in first"),
+			Data: []byte(`{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/in","message":"sign in"}]}`),
+		}}
+	},
+	// steps makes as much progress as it is told.
+	"steps": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		n, _ := strconv.Atoi(string(rawjson.Get(r.GetArguments(), "n")))
+		for i := range n {
+			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+				return nil, err
+			}
+		}
+		return done(Text("%d steps", n))
 	},
 	// panic has a bug.
 	"panic": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {

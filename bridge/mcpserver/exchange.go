@@ -30,6 +30,7 @@ const (
 	notifyInitialized   = "notifications/initialized"
 	notifyRootsChanged  = "notifications/roots/list_changed"
 	notifyAcknowledged  = "notifications/subscriptions/acknowledged"
+	notifyElicitation   = "notifications/elicitation/complete"
 	notifyUpdated       = "notifications/resources/updated"
 	notifyToolsList     = "notifications/tools/list_changed"
 	notifyPromptsList   = "notifications/prompts/list_changed"

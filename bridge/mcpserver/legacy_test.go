@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 var legacyRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
@@ -458,4 +460,124 @@ func TestPanicEndsTheCallOnly(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	want(t, msgs[0], "error.code", "-32603", "error.data.outcome", `"unknown"`)
+}
+
+const urlCaps = `{"elicitation":{"form":{},"url":{}}}`
+
+func TestWebPagesAreVisitedInEveryRevisionThatHasThem(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, tool := range []string{"visit", "mustvisit"} {
+		_, msgs := f.callModern(tool, "", `,"io.modelcontextprotocol/clientCapabilities":`+urlCaps, "")
+		key := map[string]string{"visit": "page", "mustvisit": "e1"}[tool]
+		want(t, msgs[0], "result.resultType", `"input_required"`, "result.inputRequests."+key+".params",
+			`{"message":"sign in","mode":"url","url":"https://example.com/in"}`)
+		_, msgs = f.callModern(tool, "", `,"io.modelcontextprotocol/clientCapabilities":`+urlCaps, `,"inputResponses":{"`+key+`":{"action":"accept"}}`)
+		want(t, msgs[0], "result.content.0.text", `"visited: ELICIT_ACTION_ACCEPT"`)
+		status, msgs := f.callModern(tool, "", `,"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}`, "")
+		if status != 400 {
+			t.Errorf("%s: status %d", tool, status)
+		}
+		want(t, msgs[0], "error.code", "-32021", "error.data", `{"requiredCapabilities":{"elicitation":{"url":{}}}}`)
+
+		for rev, caps := range map[string]string{"2025-06-18": urlCaps, "2025-11-25": `{"elicitation":{}}`} {
+			msgs := read(t, f.initialize(rev, caps).send(call("1", tool, "{}", ""))).rest()
+			want(t, msgs[len(msgs)-1], "result.isError", "true")
+		}
+	}
+	c := f.initialize("2025-11-25", urlCaps)
+	s := read(t, c.send(call("1", "visit", "{}", "")))
+	q := s.next()
+	want(t, q, "params.mode", `"url"`)
+	id := get(t, q, "params.elicitationId")
+	if id == "null" {
+		t.Error("the visit has no id")
+	}
+	c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":{"action":"accept"}}`)
+	want(t, s.next(), "method", `"notifications/elicitation/complete"`, "params", `{"elicitationId":`+id+`}`)
+	want(t, s.next(), "result.content.0.text", `"visited: ELICIT_ACTION_ACCEPT"`)
+}
+
+func TestErrorThatNamesWebPages(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c, other := f.initialize("2025-11-25", urlCaps), f.initialize("2025-11-25", urlCaps)
+	want(t, read(t, c.send(call("1", "mustvisit", "{}", ""))).next(), "error.code", "-32042", "error.data.elicitations.0.elicitationId", `"e1"`)
+	s, o := read(t, c.get(t.Context(), "")), read(t, other.get(t.Context(), ""))
+	for range 2 { // only the first is news
+		f.h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: "e1"}}})
+	}
+	f.h.Add("new")
+	want(t, s.next(), "method", `"notifications/elicitation/complete"`, "params", `{"elicitationId":"e1"}`)
+	want(t, s.next(), "method", `"notifications/tools/list_changed"`)
+	want(t, o.next(), "method", `"notifications/tools/list_changed"`)
+}
+
+// A long stream that is cut at any byte can be gone on with from the last event that came whole.
+func TestResumeAtEveryByte(t *testing.T) {
+	const events = 64
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	res := c.send(call("1", "steps", fmt.Sprintf(`{"n":%d}`, events-1), `"progressToken":"t"`))
+	whole, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := messages(t, string(whole))
+	if len(all) != events {
+		t.Fatalf("%d events", len(all))
+	}
+	read(t, c.send(call("2", "steps", `{"n":3}`, `"progressToken":"other"`))).rest()
+	// Every cut between events, and every byte of the event in the middle.
+	cuts := map[int]bool{}
+	at := 0
+	for i, part := range strings.SplitAfter(string(whole), "\n\n") {
+		cuts[at] = true
+		for k := range part {
+			if i == events/2 || k%37 == 0 {
+				cuts[at+k] = true
+			}
+		}
+		at += len(part)
+	}
+	for cut := range cuts {
+		got := string(whole[:cut])
+		got = got[:strings.LastIndex("\n\n"+got, "\n\n")]
+		last := ""
+		for line := range strings.Lines(got) {
+			if id, ok := strings.CutPrefix(line, "id: "); ok {
+				last = strings.TrimSpace(id)
+			}
+		}
+		if last == "" {
+			continue // cut before it could be known where to go on
+		}
+		resumed := append(messages(t, got), read(t, c.get(t.Context(), last)).rest()...)
+		if diff := cmp.Diff(all, resumed); diff != "" {
+			t.Fatalf("cut at byte %d, gone on after %s: %s", cut, last, diff)
+		}
+	}
+}
+
+// messages returns the messages of a stream of whole events.
+func messages(t *testing.T, text string) []string {
+	t.Helper()
+	return read(t, &http.Response{Body: io.NopCloser(strings.NewReader(text))}).rest()
+}
+
+func TestRootsAreAskedForAnew(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", `{"elicitation":{},"sampling":{},"roots":{"listChanged":true}}`)
+	for n, roots := range []string{`[]`, `[{"uri":"file:///a"}]`} {
+		s := read(t, c.send(call("1", "many", "{}", "")))
+		for range 3 {
+			q := s.next()
+			c.send(`{"jsonrpc":"2.0","id":` + get(t, q, "id") + `,"result":` + map[string]string{
+				`"elicitation/create"`: `{"action":"accept","content":{}}`, `"roots/list"`: `{"roots":` + roots + `}`,
+				`"sampling/createMessage"`: `{"role":"assistant","content":{"type":"text","text":"4"},"model":"m"}`,
+			}[get(t, q, "method")] + `}`)
+		}
+		want(t, s.next(), "result.content.0.text", fmt.Sprintf(`"form={} model=4 roots=%d"`, n))
+		if res := c.send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`); res.StatusCode != 202 {
+			t.Errorf("roots changed: %s", res.Status)
+		}
+	}
 }

@@ -232,7 +232,7 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 		x.fail(call.Method, err)
 		return
 	}
-	res, err := s.handle(ctx, call, x.emit(call))
+	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
 	switch {
 	case ctx.Err() != nil:
 		x.out.finish(http.StatusOK, nil) // nobody wants an answer

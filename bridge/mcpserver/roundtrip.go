@@ -20,9 +20,18 @@ import (
 // roundTrip has a call answered for a legacy client, which cannot make it again by itself: whatever the handler needs is
 // asked for here and now, and the handler is called again with the answers.
 func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call) (proto.Message, error) {
+	var asked map[string]*pb.InputRequest
+	var answers map[string]*pb.InputResponse
 	for range maxRounds {
 		res, err := ss.s.handle(ctx, call, x.emit(call))
+		if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
+			res, err = asNeeds(res, err)
+		}
 		if err != nil {
+			ss.await(err)
+			return nil, err
+		}
+		if err := x.completed(asked, answers, res.Needs); err != nil {
 			return nil, err
 		}
 		if res.Needs == nil {
@@ -38,8 +47,8 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 			}
 			return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
 		}
-		answers, err := ss.askAll(ctx, x, res.Needs.GetRequests())
-		if err != nil {
+		asked = withIDs(res.Needs.GetRequests(), rand.Text)
+		if answers, err = ss.askAll(ctx, x, asked); err != nil {
 			return nil, err
 		}
 		call = call.Retry(answers, res.Needs.State)
@@ -146,10 +155,6 @@ func withdraw(x *exchange, questions []question, reason string) error {
 
 // askMessage returns the request that asks req of a client.
 func askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, error) {
-	if url := req.GetElicit().GetUrl(); url != nil && url.ElicitationId == nil {
-		req = proto.CloneOf(req)
-		req.GetElicit().GetUrl().ElicitationId = proto.String(rand.Text())
-	}
 	body, err := mcpjson.Append(nil, req, rev)
 	if err != nil {
 		return nil, err

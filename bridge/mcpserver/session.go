@@ -57,6 +57,7 @@ type session struct {
 	plugs   int
 	unheard *pending
 	uris    []string // the resources it subscribed to
+	awaited []string // the visits of web pages that it waits for, by id
 	used    time.Time
 }
 
@@ -304,12 +305,18 @@ func (ss *session) listen() {
 	want := honour(&pb.SubscriptionFilter{
 		ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes, ResourceSubscriptions: slices.Clone(ss.uris),
 	}, caps)
+	if len(ss.awaited) > 0 {
+		want.ElicitationsCompleted = yes
+	}
 	ss.mu.Unlock()
 	ss.s.hub.add(ss.ctx, &ss.sub, want)
 }
 
 // tell tells the client a change, on exactly one stream, now or when it opens one.
 func (ss *session) tell(change *pb.ListenResponse) {
+	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
+		return
+	}
 	ss.mu.Lock()
 	push := ss.push
 	ss.mu.Unlock()

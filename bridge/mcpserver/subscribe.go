@@ -132,6 +132,7 @@ func (h *hub) union() *pb.SubscriptionFilter {
 		f.ToolsListChanged = either(f.ToolsListChanged, sub.want.ToolsListChanged)
 		f.PromptsListChanged = either(f.PromptsListChanged, sub.want.PromptsListChanged)
 		f.ResourcesListChanged = either(f.ResourcesListChanged, sub.want.ResourcesListChanged)
+		f.ElicitationsCompleted = either(f.ElicitationsCompleted, sub.want.ElicitationsCompleted)
 		for _, uri := range sub.want.GetResourceSubscriptions() {
 			uris[uri] = struct{}{}
 		}
@@ -152,7 +153,7 @@ func either(a, b *bool) *bool {
 }
 
 func empty(f *pb.SubscriptionFilter) bool {
-	return !f.GetToolsListChanged() && !f.GetPromptsListChanged() && !f.GetResourcesListChanged() && len(f.GetResourceSubscriptions()) == 0
+	return !f.GetElicitationsCompleted() && !f.GetToolsListChanged() && !f.GetPromptsListChanged() && !f.GetResourcesListChanged() && len(f.GetResourceSubscriptions()) == 0
 }
 
 // run listens until ctx ends, again and again: a backend that restarts ends its Listen. What changed while nobody listened
@@ -259,6 +260,8 @@ func wants(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool {
 		return f.GetResourcesListChanged()
 	case *pb.ListenResponse_ResourceUpdated:
 		return slices.ContainsFunc(f.GetResourceSubscriptions(), func(uri string) bool { return below(e.ResourceUpdated.GetUri(), uri) })
+	case *pb.ListenResponse_ElicitationCompleted:
+		return f.GetElicitationsCompleted()
 	}
 	return false
 }
@@ -291,6 +294,8 @@ func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjso
 		method, params = notifyResourcesList, e.ResourcesListChanged
 	case *pb.ListenResponse_ResourceUpdated:
 		method, params = notifyUpdated, e.ResourceUpdated
+	case *pb.ListenResponse_ElicitationCompleted:
+		method, params = notifyElicitation, e.ElicitationCompleted
 	case *pb.ListenResponse_Acknowledged:
 		method, params = notifyAcknowledged, e.Acknowledged
 	}

@@ -2819,6 +2819,8 @@ type SubscriptionFilter struct {
 	ResourcesListChanged *bool `protobuf:"varint,3,opt,name=resources_list_changed,json=resourcesListChanged,proto3,oneof" json:"resources_list_changed,omitempty"`
 	// Changes of the resources with these URIs. MCP `resourceSubscriptions`.
 	ResourceSubscriptions []string `protobuf:"bytes,4,rep,name=resource_subscriptions,json=resourceSubscriptions,proto3" json:"resource_subscriptions,omitempty"`
+	// Visits of web pages that are completed. The bridge wants to know where a client of 2025-11-25 waits for one.
+	ElicitationsCompleted *bool `protobuf:"varint,5,opt,name=elicitations_completed,json=elicitationsCompleted,proto3,oneof" json:"elicitations_completed,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2883,6 +2885,13 @@ func (x *SubscriptionFilter) GetResourceSubscriptions() []string {
 	return nil
 }
 
+func (x *SubscriptionFilter) GetElicitationsCompleted() bool {
+	if x != nil && x.ElicitationsCompleted != nil {
+		return *x.ElicitationsCompleted
+	}
+	return false
+}
+
 func (x *SubscriptionFilter) GetExtra() []byte {
 	if x != nil {
 		return x.Extra
@@ -2903,6 +2912,7 @@ type ListenResponse struct {
 	//	*ListenResponse_ResourcesListChanged
 	//	*ListenResponse_ResourceUpdated
 	//	*ListenResponse_Result
+	//	*ListenResponse_ElicitationCompleted
 	Event         isListenResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2999,6 +3009,15 @@ func (x *ListenResponse) GetResult() *ListenResult {
 	return nil
 }
 
+func (x *ListenResponse) GetElicitationCompleted() *ElicitationCompleted {
+	if x != nil {
+		if x, ok := x.Event.(*ListenResponse_ElicitationCompleted); ok {
+			return x.ElicitationCompleted
+		}
+	}
+	return nil
+}
+
 type isListenResponse_Event interface {
 	isListenResponse_Event()
 }
@@ -3033,6 +3052,11 @@ type ListenResponse_Result struct {
 	Result *ListenResult `protobuf:"bytes,6,opt,name=result,proto3,oneof"`
 }
 
+type ListenResponse_ElicitationCompleted struct {
+	// The user is done with a web page: MCP `notifications/elicitation/complete`.
+	ElicitationCompleted *ElicitationCompleted `protobuf:"bytes,7,opt,name=elicitation_completed,json=elicitationCompleted,proto3,oneof"`
+}
+
 func (*ListenResponse_Acknowledged) isListenResponse_Event() {}
 
 func (*ListenResponse_ToolsListChanged) isListenResponse_Event() {}
@@ -3044,6 +3068,73 @@ func (*ListenResponse_ResourcesListChanged) isListenResponse_Event() {}
 func (*ListenResponse_ResourceUpdated) isListenResponse_Event() {}
 
 func (*ListenResponse_Result) isListenResponse_Event() {}
+
+func (*ListenResponse_ElicitationCompleted) isListenResponse_Event() {}
+
+// ElicitationCompleted tells that the user is done with a web page that an error -32042 has named. Only the client that got the
+// error is told. MCP `notifications/elicitation/complete`, 2025-11-25 only.
+type ElicitationCompleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The `elicitationId` that the error said.
+	ElicitationId string `protobuf:"bytes,1,opt,name=elicitation_id,json=elicitationId,proto3" json:"elicitation_id,omitempty"`
+	// MCP `_meta` as a JSON object.
+	Meta []byte `protobuf:"bytes,2,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	// Members this contract has no field for, as one JSON object.
+	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ElicitationCompleted) Reset() {
+	*x = ElicitationCompleted{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ElicitationCompleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ElicitationCompleted) ProtoMessage() {}
+
+func (x *ElicitationCompleted) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ElicitationCompleted.ProtoReflect.Descriptor instead.
+func (*ElicitationCompleted) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ElicitationCompleted) GetElicitationId() string {
+	if x != nil {
+		return x.ElicitationId
+	}
+	return ""
+}
+
+func (x *ElicitationCompleted) GetMeta() []byte {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ElicitationCompleted) GetExtra() []byte {
+	if x != nil {
+		return x.Extra
+	}
+	return nil
+}
 
 // ListenResult ends a Listen in good order. MCP `SubscriptionsListenResult`, since 2026-07-28.
 type ListenResult struct {
@@ -3058,7 +3149,7 @@ type ListenResult struct {
 
 func (x *ListenResult) Reset() {
 	*x = ListenResult{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3161,7 @@ func (x *ListenResult) String() string {
 func (*ListenResult) ProtoMessage() {}
 
 func (x *ListenResult) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3174,7 @@ func (x *ListenResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenResult.ProtoReflect.Descriptor instead.
 func (*ListenResult) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListenResult) GetMeta() []byte {
@@ -3116,7 +3207,7 @@ type SubscriptionsAcknowledged struct {
 
 func (x *SubscriptionsAcknowledged) Reset() {
 	*x = SubscriptionsAcknowledged{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3219,7 @@ func (x *SubscriptionsAcknowledged) String() string {
 func (*SubscriptionsAcknowledged) ProtoMessage() {}
 
 func (x *SubscriptionsAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3232,7 @@ func (x *SubscriptionsAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionsAcknowledged.ProtoReflect.Descriptor instead.
 func (*SubscriptionsAcknowledged) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SubscriptionsAcknowledged) GetNotifications() *SubscriptionFilter {
@@ -3178,7 +3269,7 @@ type ListChanged struct {
 
 func (x *ListChanged) Reset() {
 	*x = ListChanged{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3281,7 @@ func (x *ListChanged) String() string {
 func (*ListChanged) ProtoMessage() {}
 
 func (x *ListChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3294,7 @@ func (x *ListChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChanged.ProtoReflect.Descriptor instead.
 func (*ListChanged) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListChanged) GetMeta() []byte {
@@ -3235,7 +3326,7 @@ type ResourceUpdated struct {
 
 func (x *ResourceUpdated) Reset() {
 	*x = ResourceUpdated{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3338,7 @@ func (x *ResourceUpdated) String() string {
 func (*ResourceUpdated) ProtoMessage() {}
 
 func (x *ResourceUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3351,7 @@ func (x *ResourceUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceUpdated.ProtoReflect.Descriptor instead.
 func (*ResourceUpdated) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResourceUpdated) GetUri() string {
@@ -3591,24 +3682,31 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\rListenRequest\x12;\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12N\n" +
 	"\rnotifications\x18\x02 \x01(\v2 .mcpbridge.v1.SubscriptionFilterB\x06\xa2\x8b#\x02(\x01R\rnotifications\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xd9\x02\n" +
+	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xb8\x03\n" +
 	"\x12SubscriptionFilter\x121\n" +
 	"\x12tools_list_changed\x18\x01 \x01(\bH\x00R\x10toolsListChanged\x88\x01\x01\x125\n" +
 	"\x14prompts_list_changed\x18\x02 \x01(\bH\x01R\x12promptsListChanged\x88\x01\x01\x129\n" +
 	"\x16resources_list_changed\x18\x03 \x01(\bH\x02R\x14resourcesListChanged\x88\x01\x01\x125\n" +
-	"\x16resource_subscriptions\x18\x04 \x03(\tR\x15resourceSubscriptions\x12\x1c\n" +
+	"\x16resource_subscriptions\x18\x04 \x03(\tR\x15resourceSubscriptions\x12B\n" +
+	"\x16elicitations_completed\x18\x05 \x01(\bB\x06\xa2\x8b#\x02`\x01H\x03R\x15elicitationsCompleted\x88\x01\x01\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x15\n" +
 	"\x13_tools_list_changedB\x17\n" +
 	"\x15_prompts_list_changedB\x19\n" +
-	"\x17_resources_list_changed\"\xd7\x03\n" +
+	"\x17_resources_list_changedB\x19\n" +
+	"\x17_elicitations_completed\"\xb2\x04\n" +
 	"\x0eListenResponse\x12M\n" +
 	"\facknowledged\x18\x01 \x01(\v2'.mcpbridge.v1.SubscriptionsAcknowledgedH\x00R\facknowledged\x12I\n" +
 	"\x12tools_list_changed\x18\x02 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x10toolsListChanged\x12M\n" +
 	"\x14prompts_list_changed\x18\x03 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x12promptsListChanged\x12Q\n" +
 	"\x16resources_list_changed\x18\x04 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x14resourcesListChanged\x12J\n" +
 	"\x10resource_updated\x18\x05 \x01(\v2\x1d.mcpbridge.v1.ResourceUpdatedH\x00R\x0fresourceUpdated\x124\n" +
-	"\x06result\x18\x06 \x01(\v2\x1a.mcpbridge.v1.ListenResultH\x00R\x06resultB\a\n" +
-	"\x05event\"Y\n" +
+	"\x06result\x18\x06 \x01(\v2\x1a.mcpbridge.v1.ListenResultH\x00R\x06result\x12Y\n" +
+	"\x15elicitation_completed\x18\a \x01(\v2\".mcpbridge.v1.ElicitationCompletedH\x00R\x14elicitationCompletedB\a\n" +
+	"\x05event\"x\n" +
+	"\x14ElicitationCompleted\x12%\n" +
+	"\x0eelicitation_id\x18\x01 \x01(\tR\relicitationId\x12\x1b\n" +
+	"\x04meta\x18\x02 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"Y\n" +
 	"\fListenResult\x12\x1b\n" +
 	"\x04meta\x18\x01 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
@@ -3650,7 +3748,7 @@ func file_mcpbridge_v1_service_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_service_proto_rawDescData
 }
 
-var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*CallContext)(nil),                   // 0: mcpbridge.v1.CallContext
 	(*Principal)(nil),                     // 1: mcpbridge.v1.Principal
@@ -3688,130 +3786,132 @@ var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*ListenRequest)(nil),                 // 33: mcpbridge.v1.ListenRequest
 	(*SubscriptionFilter)(nil),            // 34: mcpbridge.v1.SubscriptionFilter
 	(*ListenResponse)(nil),                // 35: mcpbridge.v1.ListenResponse
-	(*ListenResult)(nil),                  // 36: mcpbridge.v1.ListenResult
-	(*SubscriptionsAcknowledged)(nil),     // 37: mcpbridge.v1.SubscriptionsAcknowledged
-	(*ListChanged)(nil),                   // 38: mcpbridge.v1.ListChanged
-	(*ResourceUpdated)(nil),               // 39: mcpbridge.v1.ResourceUpdated
-	nil,                                   // 40: mcpbridge.v1.CallContext.HeadersEntry
-	nil,                                   // 41: mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	nil,                                   // 42: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	nil,                                   // 43: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	nil,                                   // 44: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	nil,                                   // 45: mcpbridge.v1.CompletionContext.ArgumentsEntry
-	(*Implementation)(nil),                // 46: mcpbridge.v1.Implementation
-	(*ClientCapabilities)(nil),            // 47: mcpbridge.v1.ClientCapabilities
-	(LogLevel)(0),                         // 48: mcpbridge.v1.LogLevel
-	(*ServerCapabilities)(nil),            // 49: mcpbridge.v1.ServerCapabilities
-	(CacheScope)(0),                       // 50: mcpbridge.v1.CacheScope
-	(*Tool)(nil),                          // 51: mcpbridge.v1.Tool
-	(*Progress)(nil),                      // 52: mcpbridge.v1.Progress
-	(*LogMessage)(nil),                    // 53: mcpbridge.v1.LogMessage
-	(*CallToolResult)(nil),                // 54: mcpbridge.v1.CallToolResult
-	(*InputRequired)(nil),                 // 55: mcpbridge.v1.InputRequired
-	(*Resource)(nil),                      // 56: mcpbridge.v1.Resource
-	(*Annotations)(nil),                   // 57: mcpbridge.v1.Annotations
-	(*Icon)(nil),                          // 58: mcpbridge.v1.Icon
-	(*ResourceContents)(nil),              // 59: mcpbridge.v1.ResourceContents
-	(Role)(0),                             // 60: mcpbridge.v1.Role
-	(*ContentBlock)(nil),                  // 61: mcpbridge.v1.ContentBlock
-	(*InputResponse)(nil),                 // 62: mcpbridge.v1.InputResponse
+	(*ElicitationCompleted)(nil),          // 36: mcpbridge.v1.ElicitationCompleted
+	(*ListenResult)(nil),                  // 37: mcpbridge.v1.ListenResult
+	(*SubscriptionsAcknowledged)(nil),     // 38: mcpbridge.v1.SubscriptionsAcknowledged
+	(*ListChanged)(nil),                   // 39: mcpbridge.v1.ListChanged
+	(*ResourceUpdated)(nil),               // 40: mcpbridge.v1.ResourceUpdated
+	nil,                                   // 41: mcpbridge.v1.CallContext.HeadersEntry
+	nil,                                   // 42: mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	nil,                                   // 43: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	nil,                                   // 44: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	nil,                                   // 45: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	nil,                                   // 46: mcpbridge.v1.CompletionContext.ArgumentsEntry
+	(*Implementation)(nil),                // 47: mcpbridge.v1.Implementation
+	(*ClientCapabilities)(nil),            // 48: mcpbridge.v1.ClientCapabilities
+	(LogLevel)(0),                         // 49: mcpbridge.v1.LogLevel
+	(*ServerCapabilities)(nil),            // 50: mcpbridge.v1.ServerCapabilities
+	(CacheScope)(0),                       // 51: mcpbridge.v1.CacheScope
+	(*Tool)(nil),                          // 52: mcpbridge.v1.Tool
+	(*Progress)(nil),                      // 53: mcpbridge.v1.Progress
+	(*LogMessage)(nil),                    // 54: mcpbridge.v1.LogMessage
+	(*CallToolResult)(nil),                // 55: mcpbridge.v1.CallToolResult
+	(*InputRequired)(nil),                 // 56: mcpbridge.v1.InputRequired
+	(*Resource)(nil),                      // 57: mcpbridge.v1.Resource
+	(*Annotations)(nil),                   // 58: mcpbridge.v1.Annotations
+	(*Icon)(nil),                          // 59: mcpbridge.v1.Icon
+	(*ResourceContents)(nil),              // 60: mcpbridge.v1.ResourceContents
+	(Role)(0),                             // 61: mcpbridge.v1.Role
+	(*ContentBlock)(nil),                  // 62: mcpbridge.v1.ContentBlock
+	(*InputResponse)(nil),                 // 63: mcpbridge.v1.InputResponse
 }
 var file_mcpbridge_v1_service_proto_depIdxs = []int32{
-	46, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
-	47, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
-	48, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
+	47, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
+	48, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
+	49, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
 	1,  // 3: mcpbridge.v1.CallContext.principal:type_name -> mcpbridge.v1.Principal
-	40, // 4: mcpbridge.v1.CallContext.headers:type_name -> mcpbridge.v1.CallContext.HeadersEntry
+	41, // 4: mcpbridge.v1.CallContext.headers:type_name -> mcpbridge.v1.CallContext.HeadersEntry
 	0,  // 5: mcpbridge.v1.DiscoverRequest.context:type_name -> mcpbridge.v1.CallContext
-	46, // 6: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
-	49, // 7: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
-	50, // 8: mcpbridge.v1.DiscoverResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	47, // 6: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
+	50, // 7: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
+	51, // 8: mcpbridge.v1.DiscoverResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	4,  // 9: mcpbridge.v1.DiscoverResponse.limits:type_name -> mcpbridge.v1.BackendLimits
 	0,  // 10: mcpbridge.v1.ListToolsRequest.context:type_name -> mcpbridge.v1.CallContext
-	51, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
-	50, // 12: mcpbridge.v1.ListToolsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	52, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
+	51, // 12: mcpbridge.v1.ListToolsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	0,  // 13: mcpbridge.v1.CallToolRequest.context:type_name -> mcpbridge.v1.CallContext
-	41, // 14: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	52, // 15: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
-	53, // 16: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
-	54, // 17: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
-	55, // 18: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	42, // 14: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	53, // 15: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
+	54, // 16: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
+	55, // 17: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
+	56, // 18: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
 	0,  // 19: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
-	56, // 20: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
-	50, // 21: mcpbridge.v1.ListResourcesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	57, // 20: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
+	51, // 21: mcpbridge.v1.ListResourcesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	0,  // 22: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
 	13, // 23: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
-	50, // 24: mcpbridge.v1.ListResourceTemplatesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	57, // 25: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
-	58, // 26: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
+	51, // 24: mcpbridge.v1.ListResourceTemplatesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	58, // 25: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
+	59, // 26: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
 	0,  // 27: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
-	42, // 28: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	59, // 29: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
-	50, // 30: mcpbridge.v1.ReadResourceResult.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	52, // 31: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
-	53, // 32: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
+	43, // 28: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	60, // 29: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
+	51, // 30: mcpbridge.v1.ReadResourceResult.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	53, // 31: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
+	54, // 32: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
 	15, // 33: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
-	55, // 34: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	56, // 34: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
 	0,  // 35: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
 	19, // 36: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
-	50, // 37: mcpbridge.v1.ListPromptsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
+	51, // 37: mcpbridge.v1.ListPromptsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
 	20, // 38: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
-	58, // 39: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
+	59, // 39: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
 	0,  // 40: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
-	43, // 41: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	44, // 42: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	44, // 41: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	45, // 42: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
 	23, // 43: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
-	60, // 44: mcpbridge.v1.PromptMessage.role:type_name -> mcpbridge.v1.Role
-	61, // 45: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
-	52, // 46: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
-	53, // 47: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
+	61, // 44: mcpbridge.v1.PromptMessage.role:type_name -> mcpbridge.v1.Role
+	62, // 45: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
+	53, // 46: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
+	54, // 47: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
 	22, // 48: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
-	55, // 49: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	56, // 49: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
 	0,  // 50: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
 	26, // 51: mcpbridge.v1.CompleteRequest.ref:type_name -> mcpbridge.v1.CompletionReference
 	29, // 52: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
 	30, // 53: mcpbridge.v1.CompleteRequest.completion_context:type_name -> mcpbridge.v1.CompletionContext
 	27, // 54: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
 	28, // 55: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
-	45, // 56: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
+	46, // 56: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
 	32, // 57: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
 	0,  // 58: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
 	34, // 59: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	37, // 60: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
-	38, // 61: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
-	38, // 62: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
-	38, // 63: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
-	39, // 64: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
-	36, // 65: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
-	34, // 66: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	62, // 67: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	62, // 68: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	62, // 69: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	2,  // 70: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
-	5,  // 71: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
-	7,  // 72: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
-	9,  // 73: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
-	11, // 74: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
-	14, // 75: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
-	17, // 76: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
-	21, // 77: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
-	25, // 78: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
-	33, // 79: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
-	3,  // 80: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
-	6,  // 81: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
-	8,  // 82: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
-	10, // 83: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
-	12, // 84: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
-	16, // 85: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
-	18, // 86: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
-	24, // 87: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
-	31, // 88: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
-	35, // 89: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
-	80, // [80:90] is the sub-list for method output_type
-	70, // [70:80] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	38, // 60: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
+	39, // 61: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
+	39, // 62: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
+	39, // 63: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
+	40, // 64: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
+	37, // 65: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
+	36, // 66: mcpbridge.v1.ListenResponse.elicitation_completed:type_name -> mcpbridge.v1.ElicitationCompleted
+	34, // 67: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	63, // 68: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	63, // 69: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	63, // 70: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	2,  // 71: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
+	5,  // 72: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
+	7,  // 73: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
+	9,  // 74: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
+	11, // 75: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
+	14, // 76: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
+	17, // 77: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
+	21, // 78: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
+	25, // 79: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
+	33, // 80: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
+	3,  // 81: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
+	6,  // 82: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
+	8,  // 83: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
+	10, // 84: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
+	12, // 85: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
+	16, // 86: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
+	18, // 87: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
+	24, // 88: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
+	31, // 89: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
+	35, // 90: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
+	81, // [81:91] is the sub-list for method output_type
+	71, // [71:81] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_service_proto_init() }
@@ -3874,6 +3974,7 @@ func file_mcpbridge_v1_service_proto_init() {
 		(*ListenResponse_ResourcesListChanged)(nil),
 		(*ListenResponse_ResourceUpdated)(nil),
 		(*ListenResponse_Result)(nil),
+		(*ListenResponse_ElicitationCompleted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3881,7 +3982,7 @@ func file_mcpbridge_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_service_proto_rawDesc), len(file_mcpbridge_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
