@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mcpbridge/mcpbridge/bridge/catalog"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 	"github.com/mcpbridge/mcpbridge/bridge/plugin"
 )
@@ -78,7 +79,7 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 		}
 	}
 	a.backend = backend
-	a.calls = newCalls(backend)
+	a.calls = newCalls(catalog.New(backend, catalog.Options{Log: log, SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput}))
 	a.mcp = mcpserver.New(a.calls, mcpserver.Options{
 		Log: log, AllowedHosts: cfg.Serve.HTTP.AllowedHosts, AllowedOrigins: cfg.Serve.HTTP.AllowedOrigins,
 		PollAfter: cfg.Serve.HTTP.PollAfter,

@@ -79,6 +79,10 @@ type BackendConfig struct {
 	Launch *LaunchConfig `koanf:"launch"`
 	// Dial is where it runs already: unix:///path, tcp:host:port or dns:host:port.
 	Dial string `koanf:"dial"`
+	// SkipArguments says that arguments of tools reach the backend without being checked against the tools' schemas.
+	SkipArguments bool `koanf:"skipArguments"`
+	// SkipOutput says that what tools return reaches the client without being checked against the tools' schemas.
+	SkipOutput bool `koanf:"skipOutput"`
 }
 
 // A LaunchConfig is how to start a backend.
