@@ -92,6 +92,7 @@ from mcpbridge.v1.service_pb2 import (
     CompletionReference as CompletionReference,
     DiscoverRequest as DiscoverRequest,
     DiscoverResponse as DiscoverResponse,
+    ElicitationCompleted as ElicitationCompleted,
     GetPromptRequest as GetPromptRequest,
     GetPromptResponse as GetPromptResponse,
     GetPromptResult as GetPromptResult,

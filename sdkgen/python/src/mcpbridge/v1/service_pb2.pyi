@@ -488,34 +488,48 @@ class ListenRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
 
 class SubscriptionFilter(_message.Message):
-    __slots__ = ("tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_subscriptions", "extra")
+    __slots__ = ("tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_subscriptions", "elicitations_completed", "extra")
     TOOLS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    ELICITATIONS_COMPLETED_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     tools_list_changed: bool
     prompts_list_changed: bool
     resources_list_changed: bool
     resource_subscriptions: _containers.RepeatedScalarFieldContainer[str]
+    elicitations_completed: bool
     extra: bytes
-    def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., elicitations_completed: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
 
 class ListenResponse(_message.Message):
-    __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated", "result")
+    __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated", "result", "elicitation_completed")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     TOOLS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_UPDATED_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    ELICITATION_COMPLETED_FIELD_NUMBER: _ClassVar[int]
     acknowledged: SubscriptionsAcknowledged
     tools_list_changed: ListChanged
     prompts_list_changed: ListChanged
     resources_list_changed: ListChanged
     resource_updated: ResourceUpdated
     result: ListenResult
-    def __init__(self, acknowledged: _Optional[_Union[SubscriptionsAcknowledged, _Mapping]] = ..., tools_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., prompts_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resources_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resource_updated: _Optional[_Union[ResourceUpdated, _Mapping]] = ..., result: _Optional[_Union[ListenResult, _Mapping]] = ...) -> None: ...
+    elicitation_completed: ElicitationCompleted
+    def __init__(self, acknowledged: _Optional[_Union[SubscriptionsAcknowledged, _Mapping]] = ..., tools_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., prompts_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resources_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resource_updated: _Optional[_Union[ResourceUpdated, _Mapping]] = ..., result: _Optional[_Union[ListenResult, _Mapping]] = ..., elicitation_completed: _Optional[_Union[ElicitationCompleted, _Mapping]] = ...) -> None: ...
+
+class ElicitationCompleted(_message.Message):
+    __slots__ = ("elicitation_id", "meta", "extra")
+    ELICITATION_ID_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    elicitation_id: str
+    meta: bytes
+    extra: bytes
+    def __init__(self, elicitation_id: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
 
 class ListenResult(_message.Message):
     __slots__ = ("meta", "extra")
