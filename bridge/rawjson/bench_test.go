@@ -8,6 +8,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// mixed is text as it comes, in JSON.
+var mixed = `{"text":"` + strings.Repeat(`The na\u00efve café plan, 12 €, was sent to 東京.\nfunc main() { fmt.Println(\"hello, world\") }\n2026-07-28 `+
+	`INFO served in 3 ms path=C:\\temp\\log.txt\tuser=\"Zoë\" and the rest of the line is plain words that say little, as lines do.\n`, 64<<10/240) + `"}`
+
 func BenchmarkCheck(b *testing.B) {
 	records := func(size int) []byte {
 		var s strings.Builder
@@ -17,6 +21,8 @@ func BenchmarkCheck(b *testing.B) {
 		return []byte("[" + s.String()[1:] + "]")
 	}
 	for name, data := range map[string][]byte{
+		"call/200B":     []byte(`{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("some words ", 9) + `"}}}`),
+		"mixed/64KiB":   []byte(mixed),
 		"records/200B":  records(200),
 		"records/64KiB": records(64 << 10),
 		"string/64KiB":  []byte(`{"text":"` + strings.Repeat("some words ", 64<<10/11) + `"}`),
@@ -42,7 +48,7 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 func BenchmarkAppendString(b *testing.B) {
-	s := strings.Repeat("some words and a line\n", 64<<10/22)
+	s, _ := String(Get([]byte(mixed), "text"))
 	b.SetBytes(int64(len(s)))
 	var dst []byte
 	for b.Loop() {

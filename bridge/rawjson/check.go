@@ -39,76 +39,15 @@ func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.R
 // the same to everybody: names that an object has twice, invalid UTF-8, lone surrogates, a byte order mark, anything
 // after the value. It also refuses what is over one of the limits. The error is an *Error.
 func Check(data []byte) error {
-	// A text with few brackets and commas cannot be over a limit; counting them costs next to nothing. The limits come
-	// first, so that no text makes the strict pass nest or remember more than that.
-	if bytes.Count(data, openBrace)+bytes.Count(data, openBracket) > MaxDepth {
-		if at := tooDeep(data); at >= 0 {
-			return &Error{at, fmt.Sprintf("nested deeper than %d", MaxDepth), true}
-		}
-	}
-	if bytes.Count(data, comma) >= MaxMembers {
-		if err := checkCounts(data); err != nil {
-			return err
-		}
-	}
-	if jsontext.Value(data).IsValid() {
+	s := scanner{data: data}
+	end := s.value(skipSpace(data, 0), 0)
+	if end != bad && skipSpace(data, end) == len(data) {
 		return nil
 	}
+	if s.over != nil {
+		return s.over
+	}
 	return explain(data)
-}
-
-var (
-	openBrace   = []byte("{")
-	openBracket = []byte("[")
-	comma       = []byte(",")
-)
-
-// tooDeep returns where a text nests deeper than MaxDepth, or -1 if it does not. What it says is right for JSON; other text
-// is refused later.
-func tooDeep(data []byte) int {
-	depth := 0
-	for i := 0; i < len(data); i++ {
-		switch class[data[i]] {
-		case opens:
-			if depth++; depth > MaxDepth {
-				return i
-			}
-		case closes:
-			depth = max(0, depth-1)
-		case quotes:
-			i = skipString(data, i) - 1
-		}
-	}
-	return -1
-}
-
-// checkCounts counts the members of each object and the elements of each array in a text that is not too deep.
-func checkCounts(data []byte) error {
-	type level struct {
-		object bool
-		commas int
-	}
-	levels := make([]level, 1, MaxDepth+1) // the text itself is a level: it can have stray commas
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; c {
-		case '{', '[':
-			levels = append(levels, level{object: c == '{'})
-		case '}', ']':
-			levels = levels[:max(1, len(levels)-1)]
-		case '"':
-			i = skipString(data, i) - 1
-		case ',':
-			l := &levels[len(levels)-1]
-			l.commas++
-			if l.object && l.commas >= MaxMembers {
-				return &Error{i, fmt.Sprintf("an object of more than %d members", MaxMembers), true}
-			}
-			if !l.object && l.commas >= MaxElements {
-				return &Error{i, fmt.Sprintf("an array of more than %d elements", MaxElements), true}
-			}
-		}
-	}
-	return nil
 }
 
 // explain returns why data, which is known to be invalid, is so. It reads data again, which only those pay who send

@@ -7,8 +7,7 @@ import (
 	"bytes"
 	"iter"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
+	"unsafe"
 )
 
 // Members returns the members of an object: their names, unquoted, and their values. It returns none for anything else.
@@ -74,18 +73,22 @@ func IsNull(raw []byte) bool { return string(trim(raw)) == "null" }
 
 // AppendString appends s as a JSON string. What is not UTF-8 in s is replaced.
 func AppendString(dst []byte, s string) []byte {
-	if !utf8.ValidString(s) {
-		dst, _ = jsontext.AppendQuote(dst, s) // the error only says that something is replaced
-		return dst
-	}
+	b := unsafe.Slice(unsafe.StringData(s), len(s)) // which is only read
 	dst = append(dst, '"')
-	for {
-		n := plain(s)
-		dst = append(dst, s[:n]...)
-		if n == len(s) {
-			return append(dst, '"')
+	from := 0 // what stands for itself from here on is yet to be appended
+	for i := special(b, 0); i < len(b); i = special(b, i) {
+		c := b[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRune(b[i:])
+			if r != utf8.RuneError || n > 1 {
+				i += n
+				continue
+			}
 		}
-		switch c := s[n]; c {
+		dst = append(dst, b[from:i]...)
+		i++
+		from = i
+		switch c {
 		case '"', '\\':
 			dst = append(dst, '\\', c)
 		case '\b':
@@ -99,37 +102,19 @@ func AppendString(dst []byte, s string) []byte {
 		case '\t':
 			dst = append(dst, `\t`...)
 		default:
+			if c >= utf8.RuneSelf {
+				dst = append(dst, "\uFFFD"...)
+				continue
+			}
 			dst = append(dst, `\u00`...)
 			dst = append(dst, hex[c>>4], hex[c&15])
 		}
-		s = s[n+1:]
 	}
+	dst = append(dst, b[from:]...)
+	return append(dst, '"')
 }
 
 const hex = "0123456789abcdef"
-
-// plain returns how many of the first bytes of s stand for themselves in a JSON string.
-func plain(s string) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	i := 0
-	// Eight bytes at a time. In each sum of differences, the high bit of a byte is set if the byte is what is looked for;
-	// a borrow can set it for a byte above such a one too, which only means that the loop ends.
-	for ; i+8 <= len(s); i += 8 {
-		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
-		quote, backslash := w^ones*'"', w^ones*'\\'
-		control := (w - ones*0x20) &^ w
-		if (control|(quote-ones)&^quote|(backslash-ones)&^backslash)&highs != 0 {
-			break
-		}
-	}
-	for ; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
-			break
-		}
-	}
-	return i
-}
 
 // AppendChecked appends JSON text of a backend, if Check passes it, as text of a single line: a newline between its tokens
 // would end a line of stdio or of an SSE event. Otherwise not a byte is changed.

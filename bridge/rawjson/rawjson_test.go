@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 func TestWhatIsRefused(t *testing.T) {
@@ -196,5 +198,68 @@ func TestWalkingMakesNoGarbage(t *testing.T) {
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestEveryShortText compares Check with jsontext on every text that can be made of a few letters.
+func TestEveryShortText(t *testing.T) {
+	for _, tt := range []struct {
+		alphabet, before, after string
+		most                    int
+	}{
+		{`{}[]",:1`, "", "", 6},
+		{`",:1ab`, "{", "}", 7},
+		{"01-+.eE", "", "", 6},
+		{"01-+.e ", "[", ",0]", 5},
+		{`\u"dDc8F0`, `"`, `"`, 5},
+		{`\uD8cE0`, `"\uD8`, `0"`, 6},
+		{"truefalsn", "[", "]", 5},
+		{"\"\\\x1f \x7f\x80\xbf\xc1\xc3\xed\xa0\xf0", `"aaaaaaa`, `"`, 4},
+		{"\t\n\r \v1,", " [", "] ", 5},
+	} {
+		text := []byte(tt.before)
+		var try func(left int)
+		try = func(left int) {
+			n := len(text)
+			text = append(text, tt.after...)
+			if err := Check(text); (err == nil) != jsontext.Value(text).IsValid() {
+				t.Fatalf("%q: %v", text, err)
+			}
+			text = text[:n]
+			for i := range len(tt.alphabet) {
+				if left > 0 {
+					text = append(text, tt.alphabet[i])
+					try(left - 1)
+					text = text[:n]
+				}
+			}
+		}
+		try(tt.most)
+	}
+}
+
+// TestNames looks for the name that is there twice at every place, among few and many.
+func TestNames(t *testing.T) {
+	for _, n := range []int{2, 3, fewNames - 1, fewNames, fewNames + 1, fewNames + 2, 5 * fewNames} {
+		for first := range n - 1 {
+			for second := first + 1; second < n; second++ {
+				var unique, twice strings.Builder
+				for i := range n {
+					// The objects inside have the names of the one around, which is no harm.
+					fmt.Fprintf(&unique, `,"n%d":{"n%d":0,"n%d":[{"n0":1}]}`, i, first, second)
+					if i == second {
+						fmt.Fprintf(&twice, `,"\u006e%d":0`, first)
+					} else {
+						fmt.Fprintf(&twice, `,"n%d":{"n%d":0,"n%d":[{"n0":1}]}`, i, first, second)
+					}
+				}
+				if err := Check([]byte("{" + unique.String()[1:] + "}")); err != nil {
+					t.Fatal(n, first, second, err)
+				}
+				if err := Check([]byte("{" + twice.String()[1:] + "}")); err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`duplicate name "n%d"`, first)) {
+					t.Fatal(n, first, second, err)
+				}
+			}
+		}
 	}
 }

@@ -1,0 +1,284 @@
+package rawjson
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// A scanner reads a text once, and strictly. Its methods read what begins at data[i] and return where it ends, or bad.
+//
+// jsontext would do: it says what is wrong with a text that is bad, and the tests compare with it. But it takes up to twice
+// as long, without the limits, and reading a large call is most of what the bridge itself does with it.
+type scanner struct {
+	data []byte
+	over *Error // the limit that data is over
+	// names are those of the objects around, as far as they are compared one by one; there are n. Being an array of places
+	// they are on the stack, and reading a small text makes no garbage.
+	names [4 * fewNames]place
+	n     int
+}
+
+// A place is where something is in a text.
+type place struct{ from, to int }
+
+// bad is where something ends that is not JSON, or is over a limit.
+const bad = -1
+
+// fewNames is how many names of an object are compared one by one, which is faster than a map and needs no memory.
+const fewNames = 16
+
+func (s *scanner) limit(at int, format string, limit int) int {
+	s.over = &Error{at, fmt.Sprintf(format, limit), true}
+	return bad
+}
+
+func (s *scanner) value(i, depth int) int {
+	if i == len(s.data) {
+		return bad
+	}
+	switch c := s.data[i]; c {
+	case '"':
+		end, _ := s.str(i)
+		return end
+	case '{', '[':
+		if depth == MaxDepth {
+			return s.limit(i, "nested deeper than %d", MaxDepth)
+		}
+		if c == '{' {
+			return s.object(i, depth+1)
+		}
+		return s.array(i, depth+1)
+	case 't':
+		return s.literal(i, "true")
+	case 'f':
+		return s.literal(i, "false")
+	case 'n':
+		return s.literal(i, "null")
+	}
+	return s.number(i)
+}
+
+func (s *scanner) array(i, depth int) int {
+	i = skipSpace(s.data, i+1)
+	if i < len(s.data) && s.data[i] == ']' {
+		return i + 1
+	}
+	for n := 1; ; n++ {
+		if i = s.value(i, depth); i == bad {
+			return bad
+		}
+		i = skipSpace(s.data, i)
+		switch {
+		case i == len(s.data):
+			return bad
+		case s.data[i] == ']':
+			return i + 1
+		case s.data[i] != ',':
+			return bad
+		case n == MaxElements:
+			return s.limit(i, "an array of more than %d elements", MaxElements)
+		}
+		i = skipSpace(s.data, i+1)
+	}
+}
+
+func (s *scanner) object(i, depth int) int {
+	i = skipSpace(s.data, i+1)
+	if i < len(s.data) && s.data[i] == '}' {
+		return i + 1
+	}
+	outer := s.n
+	var many map[string]struct{} // the names, once they are not compared one by one
+	for n := 1; ; n++ {
+		if i == len(s.data) || s.data[i] != '"' {
+			return bad
+		}
+		end, escaped := s.str(i)
+		if end == bad {
+			return bad
+		}
+		if many == nil && (escaped || n > fewNames || s.n == len(s.names)) {
+			many = make(map[string]struct{}, 4*fewNames)
+			for _, other := range s.names[outer:s.n] {
+				many[string(s.data[other.from:other.to])] = struct{}{}
+			}
+		}
+		if many == nil {
+			if !s.isNew(place{i + 1, end - 1}, outer) {
+				return bad
+			}
+		} else {
+			name, _ := unquote(s.data[i:end])
+			if many[string(name)] = struct{}{}; len(many) < n {
+				return bad
+			}
+		}
+		i = skipSpace(s.data, end)
+		if i == len(s.data) || s.data[i] != ':' {
+			return bad
+		}
+		if i = s.value(skipSpace(s.data, i+1), depth); i == bad {
+			return bad
+		}
+		i = skipSpace(s.data, i)
+		switch {
+		case i == len(s.data):
+			return bad
+		case s.data[i] == '}':
+			s.n = outer
+			return i + 1
+		case s.data[i] != ',':
+			return bad
+		case n == MaxMembers:
+			return s.limit(i, "an object of more than %d members", MaxMembers)
+		}
+		i = skipSpace(s.data, i+1)
+	}
+}
+
+// isNew adds a name to those from outer on, and reports false if it is one of them.
+func (s *scanner) isNew(name place, outer int) bool {
+	text := s.data[name.from:name.to]
+	for _, other := range s.names[outer:s.n] {
+		if string(s.data[other.from:other.to]) == string(text) {
+			return false
+		}
+	}
+	s.names[s.n] = name
+	s.n++
+	return true
+}
+
+// str reads a string, which begins with a quote, and reports whether it has escapes.
+func (s *scanner) str(i int) (end int, escaped bool) {
+	b := s.data
+	for i = special(b, i+1); i < len(b); i = special(b, i) {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1, escaped
+		case c >= utf8.RuneSelf:
+			// What is not ASCII is often not alone.
+			for i < len(b) && b[i] >= utf8.RuneSelf {
+				r, n := utf8.DecodeRune(b[i:])
+				if r == utf8.RuneError && n == 1 {
+					return bad, escaped
+				}
+				i += n
+			}
+		case c != '\\': // a control character
+			return bad, escaped
+		default:
+			escaped = true
+			if i = s.escape(i); i == bad {
+				return bad, escaped
+			}
+		}
+	}
+	return bad, escaped
+}
+
+// special returns the first place from i on that has a quote, a backslash, a control character or a byte beyond ASCII, or
+// len(b).
+func special(b []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	// Eight bytes at a time. In each sum of differences, the high bit of a byte is set if the byte is what is looked for. A
+	// borrow can set it for a byte above such a one too, but the lowest one is right.
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, backslash := w^ones*'"', w^ones*'\\'
+		if found := (w | (w - ones*0x20) | (quote-ones)&^quote | (backslash-ones)&^backslash) & highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i < len(b); i++ {
+		if c := b[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+	}
+	return i
+}
+
+// escape reads an escape, and two if they are the halves of a surrogate pair.
+func (s *scanner) escape(i int) int {
+	if i+1 == len(s.data) {
+		return bad
+	}
+	switch s.data[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2
+	}
+	switch r := s.unicode(i); {
+	case r == bad, 0xdc00 <= r && r < 0xe000:
+		return bad
+	case r < 0xd800, r >= 0xe000:
+		return i + 6
+	}
+	if r := s.unicode(i + 6); r < 0xdc00 || r >= 0xe000 {
+		return bad
+	}
+	return i + 12
+}
+
+// unicode returns the number that an escape `\u0000` says, or bad if it is no such escape.
+func (s *scanner) unicode(i int) int {
+	if i+6 > len(s.data) || s.data[i] != '\\' || s.data[i+1] != 'u' {
+		return bad
+	}
+	r := 0
+	for _, c := range s.data[i+2 : i+6] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			c = (c | 0x20) - 'a' + 10
+		default:
+			return bad
+		}
+		r = r<<4 | int(c)
+	}
+	return r
+}
+
+func (s *scanner) literal(i int, word string) int {
+	if end := i + len(word); end <= len(s.data) && string(s.data[i:end]) == word {
+		return end
+	}
+	return bad
+}
+
+func (s *scanner) number(i int) int {
+	if s.data[i] == '-' {
+		i++
+	}
+	whole := i
+	if i = s.digits(i); i == bad || s.data[whole] == '0' && i > whole+1 {
+		return bad
+	}
+	if i < len(s.data) && s.data[i] == '.' {
+		if i = s.digits(i + 1); i == bad {
+			return bad
+		}
+	}
+	if i < len(s.data) && s.data[i]|0x20 == 'e' {
+		i++
+		if i < len(s.data) && (s.data[i] == '+' || s.data[i] == '-') {
+			i++
+		}
+		return s.digits(i)
+	}
+	return i
+}
+
+// digits reads digits, at least one.
+func (s *scanner) digits(i int) int {
+	from := i
+	for i < len(s.data) && '0' <= s.data[i] && s.data[i] <= '9' {
+		i++
+	}
+	if i == from {
+		return bad
+	}
+	return i
+}
