@@ -10,7 +10,20 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from mcpbridge import App, Context, InvalidAnswer, McpError, NoAnswer, Refused, ToolError, Unsupported, v1
+from mcpbridge import (
+    App,
+    Context,
+    Image,
+    InvalidAnswer,
+    McpError,
+    NoAnswer,
+    Refused,
+    ToolError,
+    Unsupported,
+    assistant,
+    user,
+    v1,
+)
 from mcpbridge.errors import RoundEnd
 from mcpbridge.schema import form
 from mcpbridge.testing import EVERYTHING, call
@@ -128,6 +141,135 @@ async def test_gather_asks_all_in_one_round() -> None:
     assert (sorted(got.text), got.rounds) == (["a", "b"], 2)
 
 
+async def test_ask_all_asks_all_in_one_round() -> None:
+    app = App("test")
+
+    @app.tool
+    def plain(ctx: Context) -> str:
+        with ctx.ask_all():
+            name = ctx.elicit("Name?", str, key="name")
+            greeting = ctx.sample("Greet", key="greeting")
+            roots = ctx.roots(key="roots")
+        return f"{greeting.text} {name.data} {roots[0].uri}"
+
+    @app.tool
+    async def asynchronous(ctx: Context) -> str:
+        with ctx.ask_all():
+            name = await ctx.elicit("Name?", str, key="name")
+            greeting, roots = ctx.sample("Greet", key="greeting"), ctx.roots(key="roots")
+        return f"{greeting.text} {name.data} {roots[0].uri}"
+
+    @app.tool
+    def looks(ctx: Context) -> str:
+        with ctx.ask_all():
+            first = ctx.elicit("A?", str).data  # To look at an answer is to wait for it.
+            second = ctx.elicit("B?", str)
+        return first + second.data
+
+    context = v1.CallContext(client_capabilities=EVERYTHING.client_capabilities)
+    for tool in ("plain", "asynchronous"):
+        asked = (await app.call_tool(v1.CallToolRequest(name=tool, context=context), nothing)).input_required
+        assert sorted(asked.requests) == ["greeting", "name", "roots"]
+        by_kind = {"elicit": "Ada", "create_message": "Hi", "list_roots": ["file:///a"]}
+        answers = [by_kind[str(q.WhichOneof("request"))] for q in asked.requests.values()]
+        got = await call(app, tool, answers=answers)
+        assert (got.text, got.rounds) == ("Hi Ada file:///a", 2)
+    got = await call(app, "looks", answers=["a", "b"])
+    assert (got.text, got.rounds) == ("ab", 3)
+
+
+async def test_an_answer_that_is_not_looked_at_in_a_round_is_kept() -> None:
+    app = App("test")
+
+    @app.tool
+    async def two_chains(ctx: Context) -> str:
+        async def chain(name: str) -> str:
+            first = await ctx.elicit(f"{name}1?", str, key=f"{name}1")
+            return first.data + (await ctx.elicit(f"{name}2?", str, key=f"{name}2")).data
+
+        return "".join(await asyncio.gather(chain("a"), chain("b")))
+
+    request = v1.CallToolRequest(name="two_chains", context=EVERYTHING)
+    rounds = []
+    while True:
+        response = await app.call_tool(request, nothing)
+        if response.HasField("result"):
+            break
+        asked = response.input_required
+        rounds.append(sorted(asked.requests))
+        request = v1.CallToolRequest(name="two_chains", context=EVERYTHING, state=asked.state)
+        for key in asked.requests:
+            request.input_responses[key].CopyFrom(accept(b'{"value":"%s "}' % key.encode()))
+    assert response.result.content[0].text.text == "a1 a2 b1 b2 "
+    assert sorted(key for asked in rounds for key in asked) == ["a1", "a2", "b1", "b2"], "nothing is asked twice"
+
+
+async def test_what_was_not_asked_is_not_remembered() -> None:
+    app = App("test")
+
+    @app.tool
+    async def asks(ctx: Context) -> str:
+        return (await ctx.elicit("A?", str)).data + (await ctx.elicit("B?", str)).data
+
+    first = (await app.call_tool(v1.CallToolRequest(name="asks", context=EVERYTHING), nothing)).input_required
+    (key,) = first.requests
+    answers = {key: accept(b'{"value":"a"}'), "other": accept(b'"%s"' % (b"x" * 40_000))}
+    request = v1.CallToolRequest(name="asks", context=EVERYTHING, state=first.state, input_responses=answers)
+    second = (await app.call_tool(request, nothing)).input_required
+    assert set(json.loads(second.state)["answers"]) == {key}
+    assert second.state != first.state
+
+
+async def test_all_that_a_model_can_be_asked() -> None:
+    app = App("test")
+    app.add_tool(lambda: "", name="helper")
+    other = v1.Tool(name="other")
+
+    @app.tool
+    async def asks(ctx: Context) -> list[str]:
+        said = await ctx.sample(
+            [user("Look:", Image(b"i")), assistant("Nice."), v1.SamplingMessage(role=v1.ROLE_USER)],
+            max_tokens=7,
+            system="S",
+            temperature=0.5,
+            stop=["."],
+            model=["claude", "gpt"],
+            tools=["helper", other],
+            tool_choice="required",
+            include_context="none",
+            metadata={"a": 1},
+            meta={"b": 2},
+        )
+        return [said.text, said.tool_calls[0].name, said.message.stop_reason]
+
+    wish = v1.ContentBlock(tool_use=v1.ToolUseContent(id="1", name="helper"))
+    said = v1.ContentBlock(text=v1.TextContent(text="Hm."))
+    answer = v1.CreateMessageResult(role=v1.ROLE_ASSISTANT, content=[said, wish], model="m", stop_reason="toolUse")
+    got = await call(app, "asks", answers=[v1.InputResponse(create_message=answer)])
+    assert got.structured == {"result": ["Hm.", "helper", "toolUse"]}
+    text = [v1.ContentBlock(text=v1.TextContent(text=t)) for t in ("Look:", "Nice.")]
+    image = v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png"))
+    assert got.asked[0].create_message == v1.CreateMessageRequest(
+        messages=[
+            v1.SamplingMessage(role=v1.ROLE_USER, content=[text[0], image]),
+            v1.SamplingMessage(role=v1.ROLE_ASSISTANT, content=[text[1]]),
+            v1.SamplingMessage(role=v1.ROLE_USER),
+        ],
+        model_preferences=v1.ModelPreferences(hints=[v1.ModelHint(name="claude"), v1.ModelHint(name="gpt")]),
+        system_prompt="S",
+        include_context="none",
+        temperature=0.5,
+        max_tokens=7,
+        stop_sequences=["."],
+        metadata=b'{"a":1}',
+        tools=[app.tool_message("helper"), other],
+        tool_choice=v1.ToolChoice(mode="required"),
+        meta=b'{"b":2}',
+    )
+    no_tools = v1.CallContext(client_capabilities=v1.ClientCapabilities(sampling=v1.SamplingCapability()))
+    assert "does not give its model tools" in (await call(app, "asks", context=no_tools)).text
+
+
 async def test_a_task_that_swallows_the_end_of_the_round_ends_it_all_the_same() -> None:
     app = App("test")
 
@@ -200,8 +342,18 @@ async def test_an_answer_that_does_not_fit_is_invalid() -> None:
 
     got = await call(app, "paint", answers=[{"colour": "mauve"}])
     assert got.text == "invalid: the answer does not fit the form:\n- colour: Input should be 'red' or 'green', got \"mauve\""
+
+
+async def test_an_answer_of_another_kind_is_none() -> None:
+    app = App("test")
+
+    @app.tool
+    async def name(ctx: Context) -> str:
+        return (await ctx.elicit("Name?", str)).data
+
     wrong_kind = v1.InputResponse(list_roots=v1.ListRootsResult())
-    assert "with list_roots, not elicit" in (await call(app, "paint", answers=[wrong_kind])).text
+    got = await call(app, "name", answers=[wrong_kind, v1.InputResponse(), "Ada"])
+    assert (got.text, got.rounds) == ("Ada", 4)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from mcpbridge import App, Audio, Context, Image, McpError, ToolError, v1
-from mcpbridge.app import StatusError
+from mcpbridge.handlers import StatusError
 from mcpbridge.testing import EVERYTHING, call
 
 
@@ -92,7 +92,7 @@ async def test_a_return_type_is_kept() -> None:
         (ValueError("bad value"), "bad value"),
         (KeyError("x"), "KeyError: 'x'"),
         (ZeroDivisionError(), "ZeroDivisionError"),
-        (StopIteration("s"), "the tool raised StopIteration"),
+        (StopIteration("s"), "the function raised StopIteration"),
         (SystemExit(2), "SystemExit: 2"),
     ],
 )
@@ -310,35 +310,6 @@ async def test_a_sync_tool_is_cancelled(how: str) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await asyncio.to_thread(ended.wait, 5)
-
-
-async def test_tools_come_and_go() -> None:
-    app = App("test")
-    told: list[int] = []
-    app._listeners.add(lambda: told.append(1))
-
-    def extra() -> None: ...
-
-    app.add_tool(extra)
-    assert [t.name for t in app.list_tools(v1.ListToolsRequest()).tools] == ["extra"]
-    app.remove_tool("extra")
-    assert not app.list_tools(v1.ListToolsRequest()).tools
-    assert len(told) == 2
-
-
-def test_a_cursor_is_refused() -> None:
-    with pytest.raises(StatusError) as e:
-        App("test").list_tools(v1.ListToolsRequest(cursor=""))
-    assert e.value.code == grpc.StatusCode.INVALID_ARGUMENT
-
-
-def test_discover() -> None:
-    got = App("test", version="2", title="T", instructions="Use it.").discover()
-    assert got.server_info == v1.Implementation(name="test", version="2", title="T")
-    assert got.capabilities.tools.list_changed
-    assert got.capabilities.HasField("logging")
-    assert not got.capabilities.HasField("resources")
-    assert got.instructions == "Use it."
 
 
 def test_context_parameters_of_callables() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import re
@@ -102,6 +103,24 @@ def grow(name: str) -> None:
     def extra() -> None: ...
     app.add_tool(extra, name=name)
 
+@app.resource("item://{id}")
+def item(id: int) -> dict:
+    return {"id": id}
+
+@app.prompt
+async def start(ctx: Context, name: str) -> str:
+    await ctx.progress(1)
+    return "Start " + name
+
+@start.complete("name")
+def names(value: str) -> list[str]:
+    return [value + "!"]
+
+@app.tool
+def touch(uri: str, times: int) -> None:
+    for _ in range(times):
+        app.notify_updated(uri)
+
 print("printed before run")
 app.run()
 print("run returned")
@@ -181,6 +200,15 @@ def stub_of(channel: grpc.aio.Channel) -> Any:
 async def call(stub: Any, name: str, /, **arguments: Any) -> list[v1.CallToolResponse]:
     request = v1.CallToolRequest(context=EVERYTHING, name=name, arguments=json.dumps(arguments).encode())
     return [event async for event in stub.CallTool(request)]
+
+
+async def read(stub: Any, uri: str) -> list[v1.ReadResourceResponse]:
+    return [event async for event in stub.ReadResource(v1.ReadResourceRequest(context=EVERYTHING, uri=uri))]
+
+
+async def get(stub: Any, name: str, /, **arguments: str) -> list[v1.GetPromptResponse]:
+    request = v1.GetPromptRequest(context=EVERYTHING, name=name, arguments=arguments)
+    return [event async for event in stub.GetPrompt(request)]
 
 
 async def started(stub: Any, name: str, /, **arguments: Any) -> Any:
@@ -316,6 +344,28 @@ async def test_a_question_takes_two_calls(start: StartPlugin) -> None:
     assert answered.result.content[0].text.text == "Hello Ada"
 
 
+async def test_everything_else_of_the_contract(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        stub = stub_of(channel)
+        can = (await stub.Discover(v1.DiscoverRequest())).capabilities
+        assert can.resources.subscribe
+        assert can.prompts.list_changed
+        assert can.HasField("completions")
+        assert not (await stub.ListResources(v1.ListResourcesRequest())).resources
+        (template,) = (await stub.ListResourceTemplates(v1.ListResourceTemplatesRequest())).resource_templates
+        assert template.uri_template == "item://{id}"
+        (contents,) = (await read(stub, "item://7"))[0].result.contents
+        assert (contents.uri, contents.text) == ("item://7", '{"id":7}')
+        (listed,) = (await stub.ListPrompts(v1.ListPromptsRequest())).prompts
+        assert listed.name == "start"
+        progress, filled = await get(stub, "start", name="it")
+        assert progress.progress.progress == 1
+        assert filled.result.messages[0].content.text.text == "Start it"
+        ref = v1.CompletionReference(prompt=v1.PromptReference(name="start"))
+        argument = v1.CompletionArgument(name="name", value="A")
+        assert (await stub.Complete(v1.CompleteRequest(ref=ref, argument=argument))).completion.values == ["A!"]
+
+
 async def test_errors_are_statuses(start: StartPlugin) -> None:
     async with start().channel() as channel:
         stub = stub_of(channel)
@@ -327,7 +377,11 @@ async def test_errors_are_statuses(start: StartPlugin) -> None:
 
         assert await code(call(stub, "ad")) == grpc.StatusCode.NOT_FOUND
         assert await code(stub.ListTools(v1.ListToolsRequest(cursor="x"))) == grpc.StatusCode.INVALID_ARGUMENT
-        assert await code(stub.ListPrompts(v1.ListPromptsRequest())) == grpc.StatusCode.UNIMPLEMENTED
+        assert await code(read(stub, "item://none")) == grpc.StatusCode.NOT_FOUND
+        assert await code(get(stub, "start")) == grpc.StatusCode.INVALID_ARGUMENT
+        argument = v1.CompletionArgument(name="name")
+        ref = v1.CompletionReference(prompt=v1.PromptReference(name="none"))
+        assert await code(stub.Complete(v1.CompleteRequest(ref=ref, argument=argument))) == grpc.StatusCode.NOT_FOUND
         with pytest.raises(grpc.aio.AioRpcError) as e:
             await call(stub, "exact")
     (trailer,) = (value for key, value in e.value.trailing_metadata() if key == "grpc-status-details-bin")
@@ -362,17 +416,26 @@ async def test_listening(start: StartPlugin) -> None:
     plugin = start()
     async with plugin.channel() as channel:
         stub = stub_of(channel)
-        wanted = v1.SubscriptionFilter(tools_list_changed=True, prompts_list_changed=True)
+        wanted = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["item://1", "item://2"])
         events = stub.Listen(v1.ListenRequest(notifications=wanted))
-        acknowledged = (await events.read()).acknowledged
-        assert acknowledged.notifications == v1.SubscriptionFilter(tools_list_changed=True)
+        assert (await events.read()).acknowledged.notifications == wanted
+        other = stub.Listen(v1.ListenRequest(notifications=v1.SubscriptionFilter(prompts_list_changed=True)))
+        assert (await other.read()).HasField("acknowledged")
         for name in ("one", "two"):
             await call(stub, "grow", name=name)
             assert (await asyncio.wait_for(events.read(), 5)).HasField("tools_list_changed")
         assert [t.name for t in (await stub.ListTools(v1.ListToolsRequest())).tools][-2:] == ["one", "two"]
+        await call(stub, "touch", uri="item://3", times=1)
+        await call(stub, "touch", uri="item://2", times=10_000)
+        updates = 0
+        with contextlib.suppress(asyncio.TimeoutError):
+            while event := await asyncio.wait_for(asyncio.shield(events.read()), 0.5):
+                assert event == v1.ListenResponse(resource_updated=v1.ResourceUpdated(uri="item://2"))
+                updates += 1
+        assert 1 <= updates < 5_000, "many changes of a thing are few"
         began = time.monotonic()
         await shutdown(channel)
-        assert await events.read() is grpc.aio.EOF
+        assert await other.read() is grpc.aio.EOF, "it was told nothing"
     assert plugin.process.wait(5) == 0
     assert time.monotonic() - began < 2
 

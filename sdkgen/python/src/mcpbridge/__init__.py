@@ -1,4 +1,4 @@
-"""MCP tools in Python: write functions, the mcpbridge sidecar speaks the protocol.
+"""MCP servers in Python: write functions, the mcpbridge sidecar speaks the protocol.
 
 from mcpbridge import App
 
@@ -18,7 +18,7 @@ from mcpbridge import stdout as _stdout  # noqa: F401, I001
 from pydantic import Field
 
 from mcpbridge.app import App
-from mcpbridge.content import Audio, Image
+from mcpbridge.content import Audio, Embedded, Image, Link, Message, assistant, user
 from mcpbridge.context import Answer, Context, Log, Roots, Sample
 from mcpbridge.errors import (
     DefinitionError,
@@ -26,10 +26,12 @@ from mcpbridge.errors import (
     McpError,
     NoAnswer,
     NotAccepted,
+    NotFound,
     Refused,
     ToolError,
     Unsupported,
 )
+from mcpbridge.handlers import Prompt, Resource
 
 __all__ = [
     "Answer",
@@ -37,16 +39,24 @@ __all__ = [
     "Audio",
     "Context",
     "DefinitionError",
+    "Embedded",
     "Field",
     "Image",
     "InvalidAnswer",
+    "Link",
     "Log",
     "McpError",
+    "Message",
     "NoAnswer",
     "NotAccepted",
+    "NotFound",
+    "Prompt",
     "Refused",
+    "Resource",
     "Roots",
     "Sample",
     "ToolError",
     "Unsupported",
+    "assistant",
+    "user",
 ]

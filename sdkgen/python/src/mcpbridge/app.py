@@ -1,55 +1,51 @@
-"""App: a set of tools, and how a call of one becomes an answer."""
+"""App: a set of tools, resources and prompts, and the answers to what the bridge asks of it."""
 
-import asyncio
-import contextvars
 import difflib
-import functools
 import inspect
 import logging
 import re
 import sys
-import threading
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import grpc
 import pydantic_core
+from typing_extensions import ParamSpec
 
 from mcpbridge import v1
-from mcpbridge.content import failure, success
-from mcpbridge.context import Context, Write
-from mcpbridge.errors import DefinitionError, McpError, ToolError
-from mcpbridge.schema import Object, Signature, signature
+from mcpbridge.changes import Changes
+from mcpbridge.changes import List as ListName
+from mcpbridge.content import Meta, meta_json
+from mcpbridge.context import Context, Level, Write, current
+from mcpbridge.errors import DefinitionError, McpError, NotFound, ToolError
+from mcpbridge.handlers import (
+    Calls,
+    Completable,
+    Handler,
+    Prompt,
+    Resource,
+    StatusError,
+    Tool,
+    completion,
+)
+from mcpbridge.schema import choices, definition_error, signature
+from mcpbridge.template import Template
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-log = logging.getLogger("mcpbridge")
-
-
-class StatusError(Exception):
-    """Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of."""
-
-    def __init__(self, code: grpc.StatusCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class _Tool:
-    message: v1.Tool
-    fn: Callable[..., Any]
-    signature: Signature
-    is_async: bool
+P = ParamSpec("P")
+R = TypeVar("R")
+Icons = Sequence[str | v1.Icon]
+Scope = Literal["public", "private"]
 
 
 class App:
-    """A set of tools.
+    """A set of tools, resources and prompts.
 
-    Plain `def` tools run in up to `threads` threads; `async def` tools run on the event loop and must not block it.
+    Plain `def` functions run in up to `threads` threads; `async def` functions run on the event loop and must not block it.
+
+    `cache_ttl` is for how many seconds clients may keep the lists, and `cache_scope` whether they may share them. The lists
+    are the same for everybody. `declares` names lists that have nothing in them at the start, but will have.
     """
 
     def __init__(
@@ -58,18 +54,32 @@ class App:
         *,
         version: str = "0.0.0",
         title: str | None = None,
+        description: str | None = None,
+        website: str | None = None,
+        icons: Icons = (),
         instructions: str | None = None,
+        cache_ttl: float | None = None,
+        cache_scope: Scope | None = None,
+        declares: Iterable[ListName] = (),
+        max_calls: int | None = None,
+        meta: Meta | None = None,
         threads: int = 32,
     ) -> None:
         self.name = name
-        self.info = v1.Implementation(name=name, version=version, title=title)
+        self.info = v1.Implementation(
+            name=name, version=version, title=title, description=description, website_url=website, icons=_icons(icons)
+        )
         self.instructions = instructions
-        self._tools: dict[str, _Tool] = {}
-        self._listeners: set[Callable[[], None]] = set()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._running = 0  # Calls that have not been answered. Of the event loop's thread only.
-        self._blocking = 0  # Plain tools that have not returned, even if their call is over.
-        self._lock = threading.Lock()  # Guards _blocking.
+        self._meta = meta_json(meta)
+        self._hints: dict[str, Any] = _cache(cache_ttl, cache_scope)
+        self._max_calls = max_calls
+        self._tools: dict[str, Tool[..., Any]] = {}
+        self._resources: dict[str, Resource[..., Any]] = {}
+        self._templates: dict[str, Resource[..., Any]] = {}
+        self._prompts: dict[str, Prompt[..., Any]] = {}
+        self._has: set[ListName] = set(declares)  # What there is or was: clients have been told that there is.
+        self._changes = Changes()
+        self._calls = Calls(self, threads)
 
     # Tools.
 
@@ -88,40 +98,47 @@ class App:
         destructive: bool | None = None,
         idempotent: bool | None = None,
         open_world: bool | None = None,
-        icons: Sequence[str | v1.Icon] = (),
-        meta: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        icons: Icons = (),
+        meta: Meta | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, fn: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
         """Makes a function a tool: `@app.tool`, or with options `@app.tool(read_only=True)`.
 
         Arguments and their checks come from the type hints, descriptions from the docstring. The hints read_only,
         destructive, idempotent and open_world tell clients what to expect; what is not said, clients take for
-        destructive, in an open world.
+        destructive, in an open world. An input_schema goes out as it is, and the bridge checks the arguments against it; the
+        function may then take them as `**arguments`.
         """
         names = sys._getframe(1).f_locals  # A tool in a function may use that function's types.
         if fn is not None:
-            self._add(fn, names)
+            self._add_tool(fn, names)
             return fn
 
         def decorate(fn: F) -> F:
-            self._add(fn, names, **options)
+            self._add_tool(fn, names, **options)
             return fn
 
         return decorate
 
     def add_tool(self, fn: Callable[..., Any], **options: Any) -> None:
         """Adds a tool, also while the app runs: clients are told. The options are those of `tool`."""
-        self._add(fn, sys._getframe(1).f_locals, **options)
+        self._add_tool(fn, sys._getframe(1).f_locals, **options)
 
     def remove_tool(self, name: str) -> None:
         """Removes a tool, also while the app runs: clients are told."""
         del self._tools[name]
-        self._changed()
+        self._changes.list_changed("tools")
 
-    def _add(
+    def tool_message(self, name: str) -> v1.Tool:
+        """A tool as clients see it."""
+        return self._tools[name].message
+
+    def _add_tool(
         self,
         fn: Callable[..., Any],
-        localns: Mapping[str, Any],
+        names: Mapping[str, Any],
         *,
         name: str | None = None,
         title: str | None = None,
@@ -130,23 +147,24 @@ class App:
         destructive: bool | None = None,
         idempotent: bool | None = None,
         open_world: bool | None = None,
-        icons: Sequence[str | v1.Icon] = (),
-        meta: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        icons: Icons = (),
+        meta: Meta | None = None,
     ) -> None:
         name = name or str(getattr(fn, "__name__", ""))
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
             raise DefinitionError(f"{_at(fn)}: tool {name!r}: a name is 1 to 128 letters, digits, '_', '-' and '.'")
-        if name in self._tools:
-            raise DefinitionError(f'{_at(fn)}: tool "{name}" is there already, from {_at(self._tools[name].fn)}')
-        s = signature(fn, name, Context, localns)
+        _refuse_twice("tool", name, fn, self._tools)
+        s = signature(fn, name, Context, names, "tool", dict(input_schema) if input_schema is not None else None)
         message = v1.Tool(
             name=name,
             title=title,
             description=description or s.description or None,
-            input_schema=s.input_schema,
-            output_schema=s.output_schema,
-            icons=[v1.Icon(src=i) if isinstance(i, str) else i for i in icons],
-            meta=pydantic_core.to_json(meta) if meta else b"",
+            input_schema=pydantic_core.to_json(s.schema if input_schema is None else input_schema),
+            output_schema=s.output_schema if output_schema is None else pydantic_core.to_json(output_schema),
+            icons=_icons(icons),
+            meta=meta_json(meta),
         )
         # Absent is not false: a tool is taken for destructive until it says otherwise.
         if read_only is not None:
@@ -157,102 +175,322 @@ class App:
             message.annotations.idempotent_hint = idempotent
         if open_world is not None:
             message.annotations.open_world_hint = open_world
-        is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
-        self._tools[name] = _Tool(message, fn, s, is_async)
-        self._changed()
+        self._tools[name] = Tool(fn, name, s, message)
+        self._changed("tools")
 
-    def _changed(self) -> None:
-        for tell in tuple(self._listeners):
-            tell()
+    # Resources.
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: v1.Annotations | None = None,
+        cache_ttl: float | None = None,
+        cache_scope: Scope | None = None,
+        icons: Icons = (),
+        meta: Meta | None = None,
+    ) -> Callable[[Callable[P, R]], Resource[P, R]]:
+        """Makes a function a resource, `@app.resource("config://main")`, or one for every URI of a template.
+
+        The parameters of `@app.resource("weather://{city}")` are the template's variables: `{name}` has no slash in it,
+        `{+path}` may, and those of `{?a,b}` at the end may be missing. Raise NotFound for what does not exist.
+
+        It returns text, bytes, or what becomes JSON. `cache_ttl` and `cache_scope` are those of what is read.
+        """
+        options: dict[str, Any] = {
+            "name": name,
+            "title": title,
+            "description": description,
+            "mime_type": mime_type,
+            "size": size,
+            "annotations": annotations,
+            "cache_ttl": cache_ttl,
+            "cache_scope": cache_scope,
+            "icons": icons,
+            "meta": meta,
+        }
+        names = sys._getframe(1).f_locals
+        return lambda fn: self._add_resource(uri, fn, names, **options)
+
+    def add_resource(self, uri: str, fn: Callable[..., Any], **options: Any) -> None:
+        """Adds a resource, or a template, also while the app runs: clients are told. The options are those of `resource`."""
+        self._add_resource(uri, fn, sys._getframe(1).f_locals, **options)
+
+    def remove_resource(self, uri: str) -> None:
+        """Removes a resource or a template, also while the app runs: clients are told."""
+        del (self._templates if uri in self._templates else self._resources)[uri]
+        self._changes.list_changed("resources")
+
+    def notify_updated(self, uri: str) -> None:
+        """Tells those who listen to the resource with this URI that it has changed. From any thread."""
+        self._changes.updated(uri)
+
+    def _add_resource(
+        self,
+        uri: str,
+        fn: Callable[P, R],
+        names: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        size: int | None = None,
+        cache_ttl: float | None = None,
+        cache_scope: Scope | None = None,
+        icons: Icons = (),
+        meta: Meta | None = None,
+        **options: Any,
+    ) -> Resource[P, R]:
+        try:
+            template = Template(uri) if "{" in uri or "}" in uri else None
+        except ValueError as e:
+            raise definition_error(fn, "resource", uri, str(e)) from e
+        if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
+            raise definition_error(fn, "resource", uri, "a URI starts with a scheme, such as file: or weather:")
+        among = self._resources if template is None else self._templates
+        _refuse_twice("resource", uri, fn, among)
+        s = signature(fn, uri, Context, names, "resource")
+        _check_variables(fn, uri, template, set(s.schema.get("properties", ())), s.schema.get("required", ()))
+        options |= {
+            "name": name or getattr(fn, "__name__", uri),
+            "description": description or s.description or None,
+            "icons": _icons(icons),
+            "meta": meta_json(meta),
+        }
+        message: v1.Resource | v1.ResourceTemplate
+        if template is None:
+            message = v1.Resource(uri=uri, size=size, **options)
+        else:
+            message = v1.ResourceTemplate(uri_template=uri, **options)
+        resource = Resource(fn, uri, s, message, template, _cache(cache_ttl, cache_scope))
+        among[uri] = resource
+        self._changed("resources")
+        return resource
+
+    # Prompts.
+
+    @overload
+    def prompt(self, fn: Callable[P, R], /) -> Prompt[P, R]: ...
+    @overload
+    def prompt(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Icons = (),
+        meta: Meta | None = None,
+    ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Makes a function a prompt: `@app.prompt`, or with options `@app.prompt(title="Greeting")`.
+
+        It returns what the user says, as text or other content, or a list of such turns: see `user` and `assistant`. Its
+        arguments are text for the client and people; the type hints say what is made of it.
+        """
+        names = sys._getframe(1).f_locals
+        if fn is not None:
+            return self._add_prompt(fn, names)
+        return lambda fn: self._add_prompt(fn, names, **options)
+
+    def add_prompt(self, fn: Callable[..., Any], **options: Any) -> None:
+        """Adds a prompt, also while the app runs: clients are told. The options are those of `prompt`."""
+        self._add_prompt(fn, sys._getframe(1).f_locals, **options)
+
+    def remove_prompt(self, name: str) -> None:
+        """Removes a prompt, also while the app runs: clients are told."""
+        del self._prompts[name]
+        self._changes.list_changed("prompts")
+
+    def _add_prompt(
+        self,
+        fn: Callable[P, R],
+        names: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Icons = (),
+        meta: Meta | None = None,
+    ) -> Prompt[P, R]:
+        name = name or str(getattr(fn, "__name__", ""))
+        _refuse_twice("prompt", name, fn, self._prompts)
+        s = signature(fn, name, Context, names, "prompt")
+        required = s.schema.get("required", ())
+        arguments = [
+            v1.PromptArgument(name=a, title=of.get("title"), description=of.get("description"), required=a in required)
+            for a, of in s.schema.get("properties", {}).items()
+        ]
+        message = v1.Prompt(
+            name=name,
+            title=title,
+            description=description or s.description or None,
+            arguments=arguments,
+            icons=_icons(icons),
+            meta=meta_json(meta),
+        )
+        self._prompts[name] = prompt = Prompt(fn, name, s, message)
+        self._changed("prompts")
+        return prompt
+
+    # Logs.
+
+    def forward_logging(self, logger: logging.Logger | str | None = None) -> None:
+        """Sends what is logged during a call to its caller, too, if it asked for that level. No name: all loggers.
+
+        What is logged must hold no secrets.
+        """
+        logger = logger if isinstance(logger, logging.Logger) else logging.getLogger(logger)
+        if not logger.hasHandlers():
+            logger.addHandler(logging.StreamHandler())  # Where it went before: our handler is not to be the only one.
+        logger.addHandler(_Forward())
+        self._calls.forwarding = True
 
     # Answers.
 
-    def discover(self) -> v1.DiscoverResponse:
+    def discover(self, request: v1.DiscoverRequest | None = None) -> v1.DiscoverResponse:
         """Answers Discover."""
-        capabilities = v1.ServerCapabilities(tools=v1.ToolsCapability(list_changed=True), logging=v1.Capability())
-        return v1.DiscoverResponse(server_info=self.info, capabilities=capabilities, instructions=self.instructions)
+        capabilities = v1.ServerCapabilities(logging=v1.Capability())
+        if "tools" in self._has:
+            capabilities.tools.list_changed = True
+        if "resources" in self._has:
+            capabilities.resources.list_changed = capabilities.resources.subscribe = True
+        if "prompts" in self._has:
+            capabilities.prompts.list_changed = True
+        if any(c.completes() for c in (*self._prompts.values(), *self._templates.values())):
+            capabilities.completions.SetInParent()
+        limits = v1.BackendLimits(max_concurrent_calls=self._max_calls) if self._max_calls is not None else None
+        return v1.DiscoverResponse(
+            server_info=self.info,
+            capabilities=capabilities,
+            instructions=self.instructions,
+            meta=self._meta,
+            limits=limits,
+            **self._hints,
+        )
 
     def list_tools(self, request: v1.ListToolsRequest) -> v1.ListToolsResponse:
-        """Answers ListTools: one page, in the order of definition."""
-        if request.HasField("cursor"):
-            raise StatusError(grpc.StatusCode.INVALID_ARGUMENT, f"there is no page at cursor {request.cursor!r}")
-        return v1.ListToolsResponse(tools=[tool.message for tool in tuple(self._tools.values())])
+        """Answers ListTools: one page, in the order of definition, as the others do."""
+        self._check_list(request, "tools")
+        return v1.ListToolsResponse(tools=[t.message for t in tuple(self._tools.values())], **self._hints)
+
+    def list_resources(self, request: v1.ListResourcesRequest) -> v1.ListResourcesResponse:
+        self._check_list(request, "resources")
+        messages: Any = [r.message for r in tuple(self._resources.values())]
+        return v1.ListResourcesResponse(resources=messages, **self._hints)
+
+    def list_resource_templates(self, request: v1.ListResourceTemplatesRequest) -> v1.ListResourceTemplatesResponse:
+        self._check_list(request, "resources")
+        messages: Any = [r.message for r in tuple(self._templates.values())]
+        return v1.ListResourceTemplatesResponse(resource_templates=messages, **self._hints)
+
+    def list_prompts(self, request: v1.ListPromptsRequest) -> v1.ListPromptsResponse:
+        self._check_list(request, "prompts")
+        return v1.ListPromptsResponse(prompts=[p.message for p in tuple(self._prompts.values())], **self._hints)
 
     async def call_tool(self, request: v1.CallToolRequest, write: Write) -> v1.CallToolResponse:
         """Answers CallTool: writes the events and returns the last one. StatusError and McpError are its errors."""
         tool = self._tools.get(request.name)
         if tool is None:
-            asked = request.name[:128]  # A status travels in the trailers, which have little room.
-            close = difflib.get_close_matches(asked, self._tools, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise StatusError(grpc.StatusCode.NOT_FOUND, f"there is no tool {asked!r}{hint}")
-        ctx: Context | None = None
-        self._running += 1
+            raise _missing("tool", request.name, self._tools)
         try:
             arguments = tool.signature.parse(request.arguments)
-            if tool.signature.context:
-                ctx = arguments[tool.signature.context] = Context(request, write)
-            if tool.is_async:
-                value = await tool.fn(**arguments)
-            else:
-                value = await self._in_thread(tool.fn, arguments)
-            response = success(value, tool.signature.dump)
-        except asyncio.CancelledError as e:
-            if not _cancelling():
-                response = self._failed(tool, e)  # Something that the tool waited for was cancelled: not the call.
-            else:
-                if ctx is not None:
-                    ctx._cancel()
-                raise
-        except McpError:
+        except ToolError as e:
+            return tool.failure(str(e))
+        answer: v1.CallToolResponse = await self._calls.answer(tool, arguments, request, write)
+        return answer
+
+    async def read_resource(self, request: v1.ReadResourceRequest, write: Write) -> v1.ReadResourceResponse:
+        """Answers ReadResource, as call_tool. A resource without variables comes first, then templates as they were defined."""
+        resource = self._resources.get(request.uri)
+        candidates: list[tuple[Resource[..., Any], dict[str, str]]] = [(resource, {})] if resource else []
+        for template in tuple(self._templates.values()):
+            if template.template and (values := template.template.match(request.uri)) is not None:
+                candidates.append((template, values))
+        for handler, values in candidates:
+            try:
+                arguments = handler.signature.parse_strings(values)
+            except ToolError:
+                continue  # What is not of the variable's type is not one of the resources.
+            answer: v1.ReadResourceResponse = await self._calls.answer(handler, arguments, request, write)
+            return answer
+        raise _missing("resource", request.uri, self._resources)
+
+    async def get_prompt(self, request: v1.GetPromptRequest, write: Write) -> v1.GetPromptResponse:
+        """Answers GetPrompt, as call_tool."""
+        prompt = self._prompts.get(request.name)
+        if prompt is None:
+            raise _missing("prompt", request.name, self._prompts)
+        try:
+            arguments = prompt.signature.parse_strings(request.arguments)
+        except ToolError as e:
+            raise StatusError(grpc.StatusCode.INVALID_ARGUMENT, str(e)) from e
+        answer: v1.GetPromptResponse = await self._calls.answer(prompt, arguments, request, write)
+        return answer
+
+    async def complete(self, request: v1.CompleteRequest) -> v1.CompleteResponse:
+        """Answers Complete. An argument that nobody completes has no values."""
+        of: Completable[..., Any] | None
+        if request.ref.HasField("prompt"):
+            if (of := self._prompts.get(request.ref.prompt.name)) is None:
+                raise _missing("prompt", request.ref.prompt.name, self._prompts)
+        elif (of := self._templates.get(request.ref.resource.uri)) is None:
+            if request.ref.resource.uri in self._resources:
+                return completion(())
+            raise _missing("resource template", request.ref.resource.uri, self._templates)
+        typed = request.argument.value
+        completer = of.completers.get(request.argument.name)
+        if completer is None:
+            values = choices(of.signature.schema, request.argument.name)
+            return completion(v for v in values if v.lower().startswith(typed.lower()))
+        arguments = completer.arguments(typed, request.completion_context.arguments)
+        if arguments is None:
+            return completion(())
+        if completer.context:
+            # Nothing can be asked or told here.
+            context = v1.CallContext()
+            context.CopyFrom(request.context)
+            for field in ("client_capabilities", "log_level", "progress_wanted"):
+                context.ClearField(field)
+            nobody: Any = None
+            call = v1.CallToolRequest(context=context)
+            arguments[completer.context] = Context(self, call, nobody, v1.CallToolResponse)
+        try:
+            return completion(await self._calls.run(completer, arguments))
+        except (McpError, StatusError):
             raise
         except ToolError as e:
-            response = failure(str(e))
-        except (Exception, SystemExit) as e:  # One tool's sys.exit() is not to end the others.
-            response = self._failed(tool, e)
-        except BaseException:
-            # RoundEnd, or a BaseExceptionGroup of an asyncio.TaskGroup that holds it.
-            if ctx is None or not ctx._ended:
-                raise
-        finally:
-            self._running -= 1
-        if ctx is not None:
-            await ctx._close()
-            if ctx._ended:  # Whatever the tool made of it: a question was asked, and there is no answer yet.
-                try:
-                    return ctx._input_required()
-                except ValueError as e:
-                    return self._failed(tool, e)
-        return response
+            raise McpError(-32602 if isinstance(e, NotFound) else -32603, str(e)) from e
+        except Exception as e:
+            raise McpError(-32603, str(self._calls.failed(completer, e))) from e
 
-    async def _in_thread(self, fn: Callable[..., Any], arguments: Object) -> Any:
-        call = functools.partial(contextvars.copy_context().run, self._block, fn, arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+    def can_tell(self, wanted: v1.SubscriptionFilter) -> v1.SubscriptionFilter:
+        """What of the wanted changes a Listen will tell."""
+        told = v1.SubscriptionFilter()
+        if wanted.tools_list_changed and "tools" in self._has:
+            told.tools_list_changed = True
+        if wanted.prompts_list_changed and "prompts" in self._has:
+            told.prompts_list_changed = True
+        if "resources" in self._has:
+            if wanted.resources_list_changed:
+                told.resources_list_changed = True
+            told.resource_subscriptions.extend(wanted.resource_subscriptions)
+        return told
 
-    def _block(self, fn: Callable[..., Any], arguments: Object) -> Any:
-        with self._lock:
-            self._blocking += 1
-        try:
-            return fn(**arguments)
-        except StopIteration as e:  # A future cannot hold it.
-            raise RuntimeError("the tool raised StopIteration") from e
-        finally:
-            with self._lock:
-                self._blocking -= 1
+    def _changed(self, which: ListName) -> None:
+        self._has.add(which)
+        self._changes.list_changed(which)
 
-    def _failed(self, tool: _Tool, e: BaseException) -> v1.CallToolResponse:
-        """The model gets the message, our log gets the line and the traceback."""
-        code = getattr(tool.fn, "__code__", None)
-        tb = e.__traceback__
-        while tb is not None and tb.tb_frame.f_code is not code and tb.tb_next is not None:
-            tb = tb.tb_next  # To the tool's own frame.
-        at = ""
-        if frames := traceback.extract_tb(tb):
-            at = f" at {Path(frames[0].filename).name}:{frames[0].lineno}"
-        kind = type(e).__name__
-        log.error('tool "%s" failed%s: %s: %s', tool.message.name, at, kind, e, exc_info=(type(e), e, tb))
-        # A KeyError's message is only the key, and a SystemExit's the code.
-        return failure(f"{kind}: {e}" if isinstance(e, (KeyError, SystemExit)) else str(e) or kind)
+    def _check_list(self, request: Any, which: ListName) -> None:
+        if which not in self._has:
+            raise StatusError(grpc.StatusCode.UNIMPLEMENTED, f"{self.name} has no {which}")
+        if request.HasField("cursor"):
+            raise StatusError(grpc.StatusCode.INVALID_ARGUMENT, f"there is no page at cursor {request.cursor[:128]!r}")
 
     # Serving.
 
@@ -267,10 +505,62 @@ class App:
         serve.run(self, listen)
 
 
-def _cancelling() -> bool:
-    """Whether it is the call itself that is being cancelled. Python 3.10 cannot tell, and is told yes."""
-    cancelling = getattr(asyncio.current_task(), "cancelling", None)
-    return cancelling is None or cancelling() > 0
+class _Forward(logging.Handler):
+    """Sends records to the caller of the call under way."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ctx = current.get(None)
+        if ctx is None or record.name == "mcpbridge":  # What we log of a call that fails, its answer says.
+            return
+        try:
+            ctx.log.forward(_level(record.levelno), record.getMessage(), record.name)
+        except Exception:
+            self.handleError(record)
+
+
+def _level(number: int) -> Level:
+    names: list[tuple[int, Level]] = [
+        (logging.CRITICAL, "critical"),
+        (logging.ERROR, "error"),
+        (logging.WARNING, "warning"),
+        (logging.INFO, "info"),
+    ]
+    return next((name for least, name in names if number >= least), "debug")
+
+
+def _icons(icons: Icons) -> list[v1.Icon]:
+    return [v1.Icon(src=i) if isinstance(i, str) else i for i in icons]
+
+
+def _cache(ttl: float | None, scope: Scope | None) -> dict[str, Any]:
+    """How long something stays true and who may share it, as the contract has it."""
+    scopes = {None: None, "public": v1.CACHE_SCOPE_PUBLIC, "private": v1.CACHE_SCOPE_PRIVATE}
+    return {"ttl_ms": None if ttl is None else round(ttl * 1000), "cache_scope": scopes[scope]}
+
+
+def _refuse_twice(kind: str, name: str, fn: Callable[..., Any], among: Mapping[str, Handler[..., Any]]) -> None:
+    if name in among:
+        raise DefinitionError(f'{_at(fn)}: {kind} "{name}" is there already, from {_at(among[name].fn)}')
+
+
+def _check_variables(
+    fn: Callable[..., Any], uri: str, template: Template | None, parameters: set[str], required: Sequence[str]
+) -> None:
+    variables = template.variables if template else []
+    if extra := sorted(parameters.difference(variables)):
+        what = f'has no variable {{{extra[0]}}} for parameter "{extra[0]}"'
+        raise definition_error(fn, "resource", uri, f"the URI {what}", extra[0])
+    if missing := sorted(set(variables) - parameters):
+        raise definition_error(fn, "resource", uri, f"there is no parameter for {{{missing[0]}}}; write {missing[0]}: str")
+    if template and (needed := [v for v in template.optional if v in required]):
+        raise definition_error(fn, "resource", uri, f'"{needed[0]}" may be missing; give it a default', needed[0])
+
+
+def _missing(kind: str, name: str, among: Iterable[str]) -> StatusError:
+    asked = name[:128]  # A status travels in the trailers, which have little room.
+    close = difflib.get_close_matches(asked, among, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return StatusError(grpc.StatusCode.NOT_FOUND, f"there is no {kind} {asked!r}{hint}")
 
 
 def _at(fn: Callable[..., Any]) -> str:

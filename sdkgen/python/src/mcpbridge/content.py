@@ -1,15 +1,17 @@
-"""What tools return, and how it becomes a result."""
+"""What tools, resources and prompts return, and how it becomes a result."""
 
 import mimetypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic_core
-from google.protobuf.message import Message
+from google.protobuf.message import Message as ProtoMessage
 
 from mcpbridge import v1
+
+Meta = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +20,18 @@ class Image:
 
     data: bytes
     mime_type: str = "image/png"
+    annotations: v1.Annotations | None = None
+    meta: Meta | None = None
 
     @classmethod
     def file(cls, path: str | Path) -> "Image":
         return cls(Path(path).read_bytes(), mimetypes.guess_type(path)[0] or "image/png")
 
     def block(self) -> v1.ContentBlock:
-        return v1.ContentBlock(image=v1.ImageContent(data=self.data, mime_type=self.mime_type))
+        image = v1.ImageContent(
+            data=self.data, mime_type=self.mime_type, annotations=self.annotations, meta=meta_json(self.meta)
+        )
+        return v1.ContentBlock(image=image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +40,112 @@ class Audio:
 
     data: bytes
     mime_type: str = "audio/wav"
+    annotations: v1.Annotations | None = None
+    meta: Meta | None = None
 
     @classmethod
     def file(cls, path: str | Path) -> "Audio":
         return cls(Path(path).read_bytes(), mimetypes.guess_type(path)[0] or "audio/wav")
 
     def block(self) -> v1.ContentBlock:
-        return v1.ContentBlock(audio=v1.AudioContent(data=self.data, mime_type=self.mime_type))
+        audio = v1.AudioContent(
+            data=self.data, mime_type=self.mime_type, annotations=self.annotations, meta=meta_json(self.meta)
+        )
+        return v1.ContentBlock(audio=audio)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A resource to return in place: `Embedded("file:///notes.txt", "the text")`, with text, bytes or JSON."""
+
+    uri: str
+    data: Any
+    mime_type: str | None = None
+    annotations: v1.Annotations | None = None
+    meta: Meta | None = None
+
+    def block(self) -> v1.ContentBlock:
+        contents = resource_contents(self.data, self.uri, self.mime_type)
+        resource = v1.EmbeddedResource(resource=contents, annotations=self.annotations, meta=meta_json(self.meta))
+        return v1.ContentBlock(resource=resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A resource to point to: `Link("file:///notes.txt")`. Clients may read it, if they want to."""
+
+    uri: str
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: v1.Annotations | None = None
+    meta: Meta | None = None
+
+    def block(self) -> v1.ContentBlock:
+        link = v1.Resource(
+            uri=self.uri,
+            name=self.name or self.uri.rstrip("/").rpartition("/")[2] or self.uri,
+            title=self.title,
+            description=self.description,
+            mime_type=self.mime_type,
+            size=self.size,
+            annotations=self.annotations,
+            meta=meta_json(self.meta),
+        )
+        return v1.ContentBlock(resource_link=link)
+
+
+class Message:
+    """One turn of a prompt, or of a conversation with a model: `user("What is this?", Image.file("map.png"))`."""
+
+    __slots__ = ("blocks", "role")
+
+    def __init__(self, role: Literal["user", "assistant"], *content: Any) -> None:
+        self.role = v1.ROLE_USER if role == "user" else v1.ROLE_ASSISTANT
+        self.blocks = [_block(c) for c in content]
+
+    def __repr__(self) -> str:
+        return f"Message({v1.Role.Name(self.role)}, {self.blocks})"
+
+
+def user(*content: Any) -> Message:
+    """What the user says: str, Image, Audio, Embedded, Link or contract messages."""
+    return Message("user", *content)
+
+
+def assistant(*content: Any) -> Message:
+    """What the model says: str, Image, Audio, Embedded, Link or contract messages."""
+    return Message("assistant", *content)
 
 
 # The kinds of content of the contract, by the field of a ContentBlock that holds them.
-_FIELDS: dict[type[Message], str] = {
+_FIELDS: dict[type[ProtoMessage], str] = {
     v1.TextContent: "text",
     v1.ImageContent: "image",
     v1.AudioContent: "audio",
     v1.EmbeddedResource: "resource",
     v1.Resource: "resource_link",
+    v1.ToolUseContent: "tool_use",
+    v1.ToolResultContent: "tool_result",
 }
+_OURS = (Image, Audio, Embedded, Link)
+_BLOCKS: tuple[type, ...] = (*_OURS, v1.ContentBlock, *_FIELDS)
 
-CONTENT_TYPES: tuple[type, ...] = (Image, Audio, v1.ContentBlock, v1.CallToolResult, *_FIELDS)
+# Return types that say by themselves what the result is. The messages are for exact control.
+CONTENT_TYPES: tuple[type, ...] = (*_BLOCKS, v1.CallToolResult, v1.InputRequired)
 
 # Turns a value into the JSON of its declared type, and says whether to wrap it as {"result": ...}.
 Dump = tuple[Callable[[Any], bytes], bool]
+
+
+def meta_json(meta: Meta | None) -> bytes:
+    """MCP `_meta` as the contract has it."""
+    return pydantic_core.to_json(meta) if meta else b""
+
+
+# Tools.
 
 
 def failure(message: str) -> v1.CallToolResponse:
@@ -78,9 +169,11 @@ def success(value: Any, dump: Dump | None) -> v1.CallToolResponse:
         result.content.add().text.text = value
     elif value is None:
         result.SetInParent()
-    elif isinstance(value, CONTENT_TYPES):
+    elif isinstance(value, v1.InputRequired):
+        response.input_required.CopyFrom(value)
+    elif isinstance(value, _BLOCKS):
         result.content.append(_block(value))
-    elif isinstance(value, (list, tuple)) and any(isinstance(v, CONTENT_TYPES) for v in value):
+    elif isinstance(value, (list, tuple)) and any(isinstance(v, _BLOCKS) for v in value):
         result.content.extend(map(_block, value))
     elif isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError("a tool cannot return bytes: return Image(data, mime_type), Audio(data, mime_type) or text")
@@ -99,7 +192,7 @@ def _structured(result: v1.CallToolResult, json: bytes, wrap: bool) -> None:
 def _block(value: Any) -> v1.ContentBlock:
     if isinstance(value, str):
         return v1.ContentBlock(text=v1.TextContent(text=value))
-    if isinstance(value, (Image, Audio)):
+    if isinstance(value, _OURS):
         return value.block()
     if isinstance(value, v1.ContentBlock):
         return value
@@ -107,4 +200,83 @@ def _block(value: Any) -> v1.ContentBlock:
         block = v1.ContentBlock()
         getattr(block, field).CopyFrom(value)
         return block
-    raise TypeError(f"a list of content cannot hold {type(value).__name__}: use str, Image, Audio or contract messages")
+    raise TypeError(
+        f"content cannot be {type(value).__name__}: use str, Image, Audio, Embedded, Link or messages of the contract"
+    )
+
+
+# Resources.
+
+
+def resource_result(value: Any, uri: str, mime_type: str | None) -> v1.ReadResourceResponse:
+    """What a resource holds that returned value."""
+    if isinstance(value, v1.InputRequired):
+        return v1.ReadResourceResponse(input_required=value)
+    if isinstance(value, v1.ReadResourceResult):
+        return v1.ReadResourceResponse(result=value)
+    parts = value if isinstance(value, (list, tuple)) and any(isinstance(v, v1.ResourceContents) for v in value) else [value]
+    response = v1.ReadResourceResponse()
+    response.result.contents.extend(resource_contents(part, uri, mime_type) for part in parts)
+    return response
+
+
+def resource_contents(value: Any, uri: str, mime_type: str | None) -> v1.ResourceContents:
+    """Text, bytes, or JSON of anything else."""
+    contents = v1.ResourceContents()
+    if isinstance(value, v1.ResourceContents):
+        contents.CopyFrom(value)
+    elif isinstance(value, str):
+        contents.text = value
+        mime_type = mime_type or "text/plain"
+    elif isinstance(value, (bytes, bytearray, memoryview)):
+        contents.blob = bytes(value)
+        mime_type = mime_type or "application/octet-stream"
+    elif isinstance(value, (Image, Audio)):
+        contents.blob = value.data
+        mime_type = mime_type or value.mime_type
+    elif value is None:
+        raise TypeError("a resource cannot hold None: raise NotFound if there is no such resource")
+    elif isinstance(value, ProtoMessage):
+        raise TypeError(f"a resource cannot hold {type(value).__name__}")
+    else:
+        contents.text = pydantic_core.to_json(value, inf_nan_mode="null").decode()
+        mime_type = mime_type or "application/json"
+    contents.uri = contents.uri or uri
+    if mime_type and not contents.HasField("mime_type"):
+        contents.mime_type = mime_type
+    return contents
+
+
+# Prompts.
+
+
+def prompt_result(value: Any, description: str | None) -> v1.GetPromptResponse:
+    """What a prompt says that returned value."""
+    if isinstance(value, v1.InputRequired):
+        return v1.GetPromptResponse(input_required=value)
+    if isinstance(value, v1.GetPromptResult):
+        return v1.GetPromptResponse(result=value)
+    turns = value if isinstance(value, (list, tuple)) else [value]
+    messages = [message for turn in turns for message in _prompt_messages(turn)]
+    return v1.GetPromptResponse(result=v1.GetPromptResult(description=description, messages=messages))
+
+
+def _prompt_messages(turn: Any) -> list[v1.PromptMessage]:
+    """A message of a prompt holds one block, so a turn of several blocks is several messages."""
+    if isinstance(turn, v1.PromptMessage):
+        return [turn]
+    said = turn if isinstance(turn, Message) else user(turn)
+    return [v1.PromptMessage(role=said.role, content=block) for block in said.blocks]
+
+
+# Sampling.
+
+
+def conversation(prompt: str | Message | Sequence[Message | v1.SamplingMessage]) -> list[v1.SamplingMessage]:
+    """What a model is to go on with."""
+    if isinstance(prompt, (str, Message)):
+        prompt = [prompt if isinstance(prompt, Message) else user(prompt)]
+    return [
+        turn if isinstance(turn, v1.SamplingMessage) else v1.SamplingMessage(role=turn.role, content=turn.blocks)
+        for turn in prompt
+    ]

@@ -1,20 +1,22 @@
-"""What a tool can do beside returning: report progress, log, ask the user, the model and the client."""
+"""What a call can do beside returning: report progress, log, ask the user, the model and the client."""
 
 import asyncio
 import base64
+import contextlib
+import contextvars
 import hashlib
 import inspect
 import json
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import pydantic_core
 
 from mcpbridge import v1
+from mcpbridge.content import Message, Meta, conversation, meta_json
 from mcpbridge.errors import (
-    InvalidAnswer,
     McpError,
     NoAnswer,
     NotAccepted,
@@ -25,26 +27,41 @@ from mcpbridge.errors import (
 )
 from mcpbridge.schema import Form, Object, form
 
+if TYPE_CHECKING:
+    from mcpbridge.app import App
+
 T = TypeVar("T")
-Write = Callable[[v1.CallToolResponse], Awaitable[Any]]
+# All three are the same but for the result: an event is a progress, a log, the result, or that input is required.
+Request = v1.CallToolRequest | v1.ReadResourceRequest | v1.GetPromptRequest
+Response = v1.CallToolResponse | v1.ReadResourceResponse | v1.GetPromptResponse
+Write = Callable[[Any], Awaitable[Any]]
 Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 # The contract's limit. The bridge would refuse more.
 MAX_STATE = 32 * 1024
 
+# Of the events that wait to be sent: what nobody waits for is left out when there are more.
+MAX_QUEUE = 1024
+
+
+# The call that is under way, where somebody wants to know: see App.forward_logging.
+current: "contextvars.ContextVar[Context]" = contextvars.ContextVar("mcpbridge.context")
+
 
 class Context:
-    """One call of a tool. A parameter annotated with it gets it, whatever the parameter's name.
+    """One call of a tool, resource or prompt. A parameter annotated with it gets it, whatever the parameter's name.
 
     A call can take several rounds: `elicit` and the other questions return their answer if there is one, and otherwise end
-    the round, and the tool is called again, from the top, when the client has answered. So what comes before a question is
-    done once a round; wrap in `once` what must not be.
+    the round, and the function is called again, from the top, when the client has answered. So what comes before a question
+    is done once a round; wrap in `once` what must not be.
 
-    In a plain `def` tool everything works without `await`.
+    In a plain `def` everything works without `await`.
     """
 
     __slots__ = (
         "_answers",
+        "_app",
+        "_asked",
         "_call",
         "_closed",
         "_counts",
@@ -56,39 +73,63 @@ class Context:
         "_questions",
         "_queue",
         "_request",
+        "_response",
         "_thread",
+        "_together",
         "_write",
         "cancelled",
         "log",
     )
 
-    def __init__(self, request: v1.CallToolRequest, write: Write) -> None:
+    def __init__(self, app: "App", request: Request, write: Write, response: type[Response]) -> None:
         self.cancelled = False
         """Whether the caller has given up. For plain `def` tools; an async tool gets asyncio.CancelledError."""
         self.log = Log(self)
         """The call's log, for the caller to see. Only what the caller asked for is sent."""
+        self._app = app
         self._request = request
+        self._response = response
         self._call = request.context
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._closed = False
-        self._queue: deque[v1.CallToolResponse] = deque()
+        self._queue: deque[Response] = deque()
         self._pump: asyncio.Task[None] | None = None
         self._meta: Object | None = None
         # Loaded from the state by the first question.
         self._answers: dict[str, v1.InputResponse] | None = None
+        self._asked: set[str] = set()  # The keys of the questions of this round and those before: what may be in the state.
         self._once: dict[str, tuple[Any, bool]] = {}
         self._counts: dict[str, int] = {}
         self._questions: dict[str, v1.InputRequest] = {}
+        self._together = 0
         self._ended = False
 
     # Who calls.
 
     @property
+    def request(self) -> Any:
+        """The contract's message, as it came: CallToolRequest, ReadResourceRequest or GetPromptRequest."""
+        return self._request
+
+    @property
+    def state(self) -> bytes | None:
+        """What an InputRequired that an earlier round of this call returned has in its state.
+
+        For functions that return InputRequired themselves. `elicit` and the others have a state of their own.
+        """
+        return self._request.state if self._request.HasField("state") else None
+
+    @property
     def client_info(self) -> v1.Implementation:
         """The caller's program. Its own word: not to be relied on."""
         return self._call.client_info
+
+    @property
+    def client_capabilities(self) -> v1.ClientCapabilities:
+        """What can be asked of the client. What cannot raises Unsupported."""
+        return self._call.client_capabilities
 
     @property
     def protocol_version(self) -> str:
@@ -120,12 +161,16 @@ class Context:
             self.check()
         if not self._call.progress_wanted:
             return _DONE
-        return self._emit(v1.CallToolResponse(progress=v1.Progress(progress=done, total=total, message=message)))
+        return self._emit(self._response(progress=v1.Progress(progress=done, total=total, message=message)))
 
     def check(self) -> None:
         """Ends a plain `def` tool whose caller has given up, by asyncio.CancelledError. `progress` does this too."""
         if self.cancelled:
             raise asyncio.CancelledError
+
+    def notify_updated(self, uri: str) -> None:
+        """Tells those who listen to the resource with this URI that it has changed. As App.notify_updated."""
+        self._app.notify_updated(uri)
 
     # Questions.
 
@@ -158,20 +203,46 @@ class Context:
 
     def sample(
         self,
-        prompt: str | Sequence[v1.SamplingMessage],
+        prompt: str | Message | Sequence[Message | v1.SamplingMessage],
         *,
         max_tokens: int = 1024,
         system: str | None = None,
         temperature: float | None = None,
+        stop: Sequence[str] = (),
+        model: str | Sequence[str] | v1.ModelPreferences = (),
+        tools: Sequence[str | v1.Tool] = (),
+        tool_choice: Literal["auto", "required", "none"] | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        meta: Meta | None = None,
         key: str | None = None,
     ) -> "Sample":
-        """Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API."""
-        if not self._call.client_capabilities.HasField("sampling"):
+        """Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API.
+
+        `model` is the names of those that are wanted, the best first. `tools` are those it may wish to have called, by their
+        names in this app or as messages of the contract; what it wishes for is in the answer's `tool_calls`.
+        """
+        can = self._call.client_capabilities
+        if not can.HasField("sampling"):
             raise Unsupported("This client does not let tools ask its model. Answer this yourself and go on without the tool.")
-        if isinstance(prompt, str):
-            text = v1.ContentBlock(text=v1.TextContent(text=prompt))
-            prompt = [v1.SamplingMessage(role=v1.ROLE_USER, content=[text])]
-        request = v1.CreateMessageRequest(messages=prompt, max_tokens=max_tokens, system_prompt=system, temperature=temperature)
+        if tools and not can.sampling.HasField("tools"):
+            raise Unsupported("This client does not give its model tools. Answer this yourself and go on without the tool.")
+        if not isinstance(model, v1.ModelPreferences):
+            names = [model] if isinstance(model, str) else model
+            model = v1.ModelPreferences(hints=[v1.ModelHint(name=name) for name in names])
+        request = v1.CreateMessageRequest(
+            messages=conversation(prompt),
+            model_preferences=model if model.ByteSize() else None,
+            system_prompt=system,
+            include_context=include_context,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            stop_sequences=stop,
+            metadata=meta_json(metadata),
+            tools=[self._app.tool_message(tool) if isinstance(tool, str) else tool for tool in tools],
+            tool_choice=v1.ToolChoice(mode=tool_choice) if tool_choice else None,
+            meta=meta_json(meta),
+        )
         return Sample(self, key, v1.InputRequest(create_message=request))
 
     def roots(self, *, key: str | None = None) -> "Roots":
@@ -179,6 +250,24 @@ class Context:
         if not self._call.client_capabilities.HasField("roots"):
             raise Unsupported(_ask_yourself("tell which folders it works in", "Which folder is meant?"))
         return Roots(self, key, v1.InputRequest(list_roots=v1.ListRootsRequest()))
+
+    @contextlib.contextmanager
+    def ask_all(self) -> Iterator[None]:
+        """Asks everything that is asked in this `with` in one round, in a plain `def` too, and waits at its end.
+
+        with ctx.ask_all():
+            name = ctx.elicit("Who are you?", str)
+            roots = ctx.roots()
+
+        In an `async def`, asyncio.gather does the same.
+        """
+        self._together += 1
+        try:
+            yield
+        finally:
+            self._together -= 1
+        if self._questions and not self._together:
+            self._end_round()
 
     @overload
     def once(self, key: str, fn: Callable[[], Awaitable[T]]) -> Awaitable[T]: ...
@@ -222,12 +311,13 @@ class Context:
                     for key, answer in state["answers"].items():
                         self._answers[key] = v1.InputResponse.FromString(base64.b64decode(answer))
                     self._once = {key: (value, asynchronous) for key, (value, asynchronous) in state["once"].items()}
+                    self._asked = {*self._answers, *state["asked"]}
                 except Exception as e:
                     raise McpError(-32602, "the request's state is not one that this tool returned") from e
             self._answers.update(self._request.input_responses)
         return self._answers
 
-    def _ask(self, request: v1.InputRequest, key: str | None) -> tuple[str, v1.InputResponse | None]:
+    def _ask(self, request: v1.InputRequest, key: str | None) -> v1.InputResponse | None:
         """The answer to a question, by its key. Outside the event loop there is no `await` to end the round at: now."""
         answers = self._load()
         if key is None:
@@ -235,21 +325,27 @@ class Context:
             digest = hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest()[:12]
             count = self._counts[digest] = self._counts.get(digest, 0) + 1
             key = f"{kind}-{digest}" if count == 1 else f"{kind}-{digest}-{count}"
+        self._asked.add(key)
         answer = answers.get(key)
-        if answer is None:
+        # An answer of another kind is none: the question is asked again.
+        if answer is None or answer.WhichOneof("response") not in (request.WhichOneof("request"), "error"):
             self._questions[key] = request
-            if threading.get_ident() != self._thread:
+            if threading.get_ident() != self._thread and not self._together:
                 self._end_round()
-        return key, answer
+            return None
+        return answer
 
     def _end_round(self) -> None:
         self._ended = True
         raise RoundEnd
 
-    def _input_required(self) -> v1.CallToolResponse:
+    def _input_required(self) -> Any:
         """How a round ends that asked something."""
-        answers = {key: base64.b64encode(a.SerializeToString()).decode() for key, a in self._load().items()}
-        state = json.dumps({"answers": answers, "once": self._once}, separators=(",", ":"), ensure_ascii=False).encode()
+        # An answer to what was never asked is not worth its room.
+        kept = {key: a for key, a in self._load().items() if key in self._asked and key not in self._questions}
+        answers = {key: base64.b64encode(a.SerializeToString()).decode() for key, a in kept.items()}
+        remembered = {"answers": answers, "asked": [*self._questions], "once": self._once}
+        state = json.dumps(remembered, separators=(",", ":"), ensure_ascii=False).encode()
         if len(state) > MAX_STATE:
             sizes = {f"ctx.once({k!r})": len(json.dumps(v)) for k, v in self._once.items()}
             sizes |= {f"the answer {k}": len(a) for k, a in answers.items()}
@@ -258,9 +354,9 @@ class Context:
                 f"what the call has to remember is {len(state)} bytes, more than the {MAX_STATE} there is room for; "
                 f"the most is {largest}, {sizes[largest]} bytes"
             )
-        return v1.CallToolResponse(input_required=v1.InputRequired(requests=self._questions, state=state))
+        return self._response(input_required=v1.InputRequired(requests=self._questions, state=state))
 
-    def _emit(self, event: v1.CallToolResponse) -> Awaitable[None]:
+    def _emit(self, event: Response) -> Awaitable[None]:
         """Sends an event. To await it is to wait until it has been sent; a thread always waits."""
         if threading.get_ident() != self._thread:
             if not self._closed:
@@ -272,7 +368,7 @@ class Context:
                 self._pump = self._loop.create_task(self._send())
         return _Sent(self)
 
-    async def _emit_and_wait(self, event: v1.CallToolResponse) -> None:
+    async def _emit_and_wait(self, event: Response) -> None:
         await self._emit(event)
 
     async def _send(self) -> None:
@@ -337,12 +433,26 @@ class Log:
 
     def log(self, level: Level, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Logs any JSON value."""
+        event = self._event(level, data, logger)
+        return _DONE if event is None else self._ctx._emit(event)
+
+    def forward(self, level: Level, data: Any, logger: str | None = None) -> None:
+        """Logs from any thread without waiting, as a logging.Handler has to: it holds a lock that others wait for."""
+        event = self._event(level, data, logger)
+        if event is None or len(self._ctx._queue) >= MAX_QUEUE:
+            return
+        if threading.get_ident() == self._ctx._thread:
+            self._ctx._emit(event)
+        else:
+            self._ctx._loop.call_soon_threadsafe(self._ctx._emit, event)
+
+    def _event(self, level: Level, data: Any, logger: str | None) -> Response | None:
         severity = cast("v1.LogLevel", v1.LogLevel.Value(f"LOG_LEVEL_{level.upper()}"))
         wanted = self._ctx._call.log_level
         if wanted == v1.LOG_LEVEL_UNSPECIFIED or severity < wanted:
-            return _DONE
+            return None
         text = pydantic_core.to_json(data, inf_nan_mode="null", serialize_unknown=True)
-        return self._ctx._emit(v1.CallToolResponse(log=v1.LogMessage(level=severity, logger=logger, data=text)))
+        return self._ctx._response(log=v1.LogMessage(level=severity, logger=logger, data=text))
 
     def debug(self, data: Any, logger: str | None = None) -> Awaitable[None]:
         return self.log("debug", data, logger)
@@ -378,29 +488,27 @@ class _Question:
     Creating it only puts it on the list, so all the questions of an asyncio.gather are asked in one round.
     """
 
-    __slots__ = ("_ctx", "_key", "_response")
+    __slots__ = ("_ctx", "_response")
 
     def __init__(self, ctx: Context, key: str | None, request: v1.InputRequest) -> None:
         self._ctx = ctx
-        self._key, self._response = ctx._ask(request, key)
+        self._response = ctx._ask(request, key)
 
     def __await__(self: Q) -> Generator[Any, None, Q]:
-        self._read()
+        if self._response is not None or not self._ctx._together:
+            self._read()
         return self
         yield
 
     def _read(self) -> None:
         """Ends the round if there is no answer, and raises what became of the question if it has failed."""
 
-    def _get(self, kind: str) -> v1.InputResponse:
+    def _get(self) -> v1.InputResponse:
         if self._response is None:
             self._ctx._end_round()
         response = cast("v1.InputResponse", self._response)
-        got = response.WhichOneof("response")
-        if got == "error":
+        if response.HasField("error"):
             raise _failed(response.error)
-        if got != kind:
-            raise InvalidAnswer(f"the client answered {self._key} with {got}, not {kind}")
         return response
 
 
@@ -434,7 +542,7 @@ class Answer(_Question, Generic[T]):
     @property
     def action(self) -> Literal["accept", "decline", "cancel"]:
         """What the user did: "cancel" is to close the question without an answer."""
-        return _ACTIONS.get(self._get("elicit").elicit.action, "cancel")
+        return _ACTIONS.get(self._get().elicit.action, "cancel")
 
     @property
     def data(self) -> T:
@@ -456,7 +564,7 @@ class Answer(_Question, Generic[T]):
     def _read(self) -> None:
         if self._parsed:
             return
-        result = self._get("elicit").elicit
+        result = self._get().elicit
         if result.action == v1.ELICIT_ACTION_ACCEPT:
             self._data: T = self._form.parse(result.content) if self._form else cast("T", None)
         self._parsed = True
@@ -478,15 +586,20 @@ class Sample(_Question):
     @property
     def message(self) -> v1.CreateMessageResult:
         """All of it."""
-        return self._get("create_message").create_message
+        return self._get().create_message
 
     @property
     def text(self) -> str:
         """Its text."""
         return "".join(block.text.text for block in self.message.content)
 
+    @property
+    def tool_calls(self) -> list[v1.ToolUseContent]:
+        """The tools it wishes to have called."""
+        return [block.tool_use for block in self.message.content if block.HasField("tool_use")]
+
     def _read(self) -> None:
-        self._get("create_message")
+        self._get()
 
 
 class Roots(_Question, Sequence[v1.Root]):
@@ -495,10 +608,10 @@ class Roots(_Question, Sequence[v1.Root]):
     __slots__ = ()
 
     def _read(self) -> None:
-        self._get("list_roots")
+        self._get()
 
     def _list(self) -> Sequence[v1.Root]:
-        return self._get("list_roots").list_roots.roots
+        return self._get().list_roots.roots
 
     @overload
     def __getitem__(self, index: int) -> v1.Root: ...

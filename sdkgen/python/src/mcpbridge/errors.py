@@ -1,14 +1,21 @@
-"""What a tool raises to say how its call ends."""
+"""What a tool, a resource or a prompt raises to say how its call ends."""
 
 from typing import Any
 
 
 class DefinitionError(TypeError):
-    """A tool is written in a way that cannot work. The message names the line to change."""
+    """A tool, resource or prompt is written in a way that cannot work. The message names the line to change."""
 
 
 class ToolError(Exception):
-    """The tool failed, and the model reads why. Any other exception does the same, but its traceback is logged too."""
+    """The tool failed, and the model reads why. Any other exception does the same, but its traceback is logged too.
+
+    Resources and prompts have no such results: there the client reads it, as a JSON-RPC error.
+    """
+
+
+class NotFound(ToolError):
+    """What a resource's URI or a prompt's arguments name does not exist."""
 
 
 class McpError(Exception):

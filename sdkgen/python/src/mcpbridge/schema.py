@@ -9,10 +9,10 @@ import json
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import docstring_parser
 import pydantic_core
@@ -29,24 +29,38 @@ T = TypeVar("T")
 Object = dict[str, Any]
 
 
+Kind = Literal["tool", "resource", "prompt", "completion"]
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """How a function is called from JSON."""
 
     description: str
-    input_schema: bytes
+    schema: Object  # Of the arguments.
     output_schema: bytes | None
-    usage: str  # For the model: `add(a: integer, b: integer = 3)`.
     context: str | None  # The parameter that wants the Context.
     parse: Callable[[bytes], Object]  # Arguments as JSON to keyword arguments; ToolError says what is wrong with them.
+    parse_strings: Callable[[Mapping[str, str]], Object]  # The same, of arguments that are all text.
     dump: Dump | None
+    has_rest: bool = False  # Whether there is a `**arguments`.
 
 
-def signature(fn: Callable[..., Any], name: str, context_type: type, localns: Mapping[str, Any]) -> Signature:
-    """Reads fn's signature. localns are the names that its hints may use beside the globals."""
+def signature(
+    fn: Callable[..., Any],
+    name: str,
+    context_type: type,
+    localns: Mapping[str, Any],
+    kind: Kind = "tool",
+    input_schema: Object | None = None,
+) -> Signature:
+    """Reads fn's signature. localns are the names that its hints may use beside the globals.
+
+    Only a tool's return type matters. With an input_schema of its own a tool may have `**arguments`.
+    """
 
     def wrong(what: str, parameter: str | None = None) -> DefinitionError:
-        return DefinitionError(f'{_where(fn, parameter)}: tool "{name}": {what}')
+        return definition_error(fn, kind, name, what, parameter)
 
     try:
         hints = typing.get_type_hints(_unwrap(fn), localns=dict(localns), include_extras=True)
@@ -56,8 +70,12 @@ def signature(fn: Callable[..., Any], name: str, context_type: type, localns: Ma
     described = {p.arg_name: p.description for p in doc.params if p.description}
 
     context: str | None = None
+    has_rest = False
     arguments: dict[str, Any] = {}
     for p in inspect.signature(fn).parameters.values():
+        if p.kind == p.VAR_KEYWORD and input_schema is not None:
+            has_rest = True
+            continue
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
             raise wrong(f"parameter {p} has no name to give it by; write a plain parameter", p.name)
         if p.name not in hints:
@@ -77,7 +95,7 @@ def signature(fn: Callable[..., Any], name: str, context_type: type, localns: Ma
             arguments[p.name] = hint
 
     try:
-        adapter, schema = _adapter_of(name, arguments)
+        adapter, schema = _adapter_of(name, arguments, has_rest)
     except PydanticUserError as e:
         for parameter, hint in arguments.items():
             with contextlib.suppress(PydanticUserError):
@@ -89,24 +107,54 @@ def signature(fn: Callable[..., Any], name: str, context_type: type, localns: Ma
                 parameter,
             ) from e
         raise wrong(str(e)) from e
+    if kind != "tool":
+        for parameter, of in schema.get("properties", {}).items():
+            if any(s.get("type") in ("array", "object") for s in _resolved(of, schema)):
+                raise wrong(
+                    f'parameter "{parameter}" has a type that text cannot hold, {_name(hints[parameter])}; '
+                    "use str, int, float, bool, Literal or an Enum",
+                    parameter,
+                )
     try:
-        output_schema, dump = _output(hints.get("return", Any))
+        output_schema, dump = _output(hints.get("return", Any) if kind == "tool" else Any)
     except PydanticUserError as e:
         raise wrong(
             f"it returns a type that JSON cannot hold, {_name(hints['return'])}; "
             "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
         ) from e
 
-    usage = _usage(name, schema)
+    usage = _usage(name, input_schema if input_schema is not None else schema)
+    names = tuple(arguments)
     return Signature(
         description="\n\n".join(filter(None, (doc.short_description, doc.long_description))),
-        input_schema=pydantic_core.to_json(schema),
+        schema=schema,
         output_schema=output_schema,
-        usage=usage,
         context=context,
-        parse=functools.partial(_parse, adapter.validate_json, name, usage, tuple(arguments)),
+        parse=functools.partial(_parse, adapter.validate_json, name, usage, names),
+        parse_strings=functools.partial(_parse_strings, adapter.validate_strings, name, usage, names),
         dump=dump,
+        has_rest=has_rest,
     )
+
+
+def definition_error(fn: Callable[..., Any], kind: str, name: str, what: str, parameter: str | None = None) -> DefinitionError:
+    """Says the line to change."""
+    return DefinitionError(f'{_where(fn, parameter)}: {kind} "{name}": {what}')
+
+
+def choices(schema: Object, argument: str) -> list[str]:
+    """The values that an argument can have, if its type is a Literal or an Enum."""
+    values: list[str] = []
+    for s in _resolved(schema.get("properties", {}).get(argument, {}), schema):
+        values += [str(v) for v in s.get("enum", [s["const"]] if "const" in s else [])]
+    return values
+
+
+def _resolved(s: Object, root: Object) -> list[Object]:
+    """The alternatives of a schema, without references."""
+    if "$ref" in s:
+        return _resolved(root.get("$defs", {}).get(s["$ref"].rpartition("/")[2], {}), root)
+    return [r for one in s["anyOf"] for r in _resolved(one, root)] if "anyOf" in s else [s]
 
 
 class _Schema(GenerateJsonSchema):
@@ -124,11 +172,11 @@ def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> Object:
     return schema
 
 
-def _adapter_of(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], Object]:
+def _adapter_of(name: str, fields: dict[str, Any], has_rest: bool = False) -> tuple[TypeAdapter[Any], Object]:
     """A TypedDict is what keyword arguments are: validating it gives the dict to call with, defaults included."""
     arguments = _typed_dict(name, fields)
     # An argument that does not exist is an error, or a misspelt optional one would silently do nothing.
-    arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+    arguments.__pydantic_config__ = ConfigDict(extra="allow" if has_rest else "forbid")
     adapter: TypeAdapter[Any] = TypeAdapter(arguments)
     return adapter, _schema_of(adapter, "validation")
 
@@ -168,7 +216,7 @@ def _leaves(hint: Any) -> set[Any]:
         return _leaves(get_args(hint)[0])
     if get_origin(hint) in (list, tuple, typing.Union, types.UnionType):
         return {leaf for arg in get_args(hint) for leaf in _leaves(arg)}
-    return {hint} if getattr(hint, "__hash__", None) else {object}
+    return {hint} if isinstance(hint, Hashable) else {object}
 
 
 # Arguments.
@@ -177,6 +225,15 @@ def _leaves(hint: Any) -> set[Any]:
 def _parse(validate: Callable[[bytes], Any], name: str, usage: str, names: tuple[str, ...], arguments: bytes) -> Object:
     try:
         return validate(arguments or b"{}")  # type: ignore[no-any-return]
+    except ValidationError as e:
+        raise ToolError(f"{name}: the arguments are not valid.\n{_list(e, names)}\nUsage: {usage}") from None
+
+
+def _parse_strings(
+    validate: Callable[[Any], Any], name: str, usage: str, names: tuple[str, ...], arguments: Mapping[str, str]
+) -> Object:
+    try:
+        return validate(dict(arguments))  # type: ignore[no-any-return]
     except ValidationError as e:
         raise ToolError(f"{name}: the arguments are not valid.\n{_list(e, names)}\nUsage: {usage}") from None
 
@@ -224,7 +281,7 @@ def _type(s: Any) -> str:
     return str(s.get("type", "any"))
 
 
-# Definitions: what to say of a function that cannot be a tool.
+# Definitions: what to say of a function that cannot be used.
 
 
 def _unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:

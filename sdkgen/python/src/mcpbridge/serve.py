@@ -4,14 +4,16 @@ import asyncio
 import base64
 import contextlib
 import gc
+import inspect
 import os
+import re
 import signal
 import ssl
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,8 +24,8 @@ from google.rpc import status_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mcpbridge import stdout, v1
-from mcpbridge.app import StatusError
 from mcpbridge.errors import McpError
+from mcpbridge.handlers import StatusError
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
@@ -52,8 +54,8 @@ def run(app: "App", listen: str | None) -> None:
         )
     sys.stdout.flush()
     sys.stderr.flush()
-    if app._blocking:
-        # A plain `def` tool that does not look at ctx.cancelled is still at it, and would keep the interpreter waiting.
+    if app._calls.blocking:
+        # A plain `def` that does not look at ctx.cancelled is still at it, and would keep the interpreter waiting.
         os._exit(0)
 
 
@@ -238,27 +240,24 @@ class _Server:
         self.grpc = grpc.aio.server(options=options)
         self.health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc)
-        # Only what an App has; gRPC itself answers UNIMPLEMENTED to the rest of the service.
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for method in v1.service_pb2.DESCRIPTOR.services_by_name["McpService"].methods:
+            read = getattr(v1, method.input_type.name).FromString
+            write = getattr(v1, method.output_type.name).SerializeToString
+            name = re.sub(r"(?<!^)([A-Z])", r"_\1", method.name).lower()
+            if name == "listen":
+                methods[method.name] = grpc.unary_stream_rpc_method_handler(self._listen, read, write)
+            elif method.server_streaming:
+                methods[method.name] = grpc.unary_stream_rpc_method_handler(_call(getattr(app, name)), read, write)
+            else:
+                methods[method.name] = grpc.unary_unary_rpc_method_handler(_ask(getattr(app, name)), read, write)
         services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {
-            "mcpbridge.v1.McpService": {
-                "Discover": grpc.unary_unary_rpc_method_handler(
-                    self._discover, v1.DiscoverRequest.FromString, v1.DiscoverResponse.SerializeToString
-                ),
-                "ListTools": grpc.unary_unary_rpc_method_handler(
-                    self._list_tools, v1.ListToolsRequest.FromString, v1.ListToolsResponse.SerializeToString
-                ),
-                "CallTool": grpc.unary_stream_rpc_method_handler(
-                    self._call_tool, v1.CallToolRequest.FromString, v1.CallToolResponse.SerializeToString
-                ),
-                "Listen": grpc.unary_stream_rpc_method_handler(
-                    self._listen, v1.ListenRequest.FromString, v1.ListenResponse.SerializeToString
-                ),
-            },
+            "mcpbridge.v1.McpService": methods,
             # go-plugin's. Its messages are empty.
             "plugin.GRPCController": {"Shutdown": grpc.unary_unary_rpc_method_handler(self._shutdown)},
         }
-        for name, methods in services.items():
-            self.grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
+        for service, handlers in services.items():
+            self.grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
         self._stopping = asyncio.Event()
         self._drain = DRAIN
 
@@ -266,6 +265,7 @@ class _Server:
         """Makes wait stop the server. A shorter drain than before counts."""
         self._drain = min(drain, self._drain)
         self._stopping.set()
+        self.app._changes.close()
 
     async def wait(self) -> None:
         """Serves until stop, then lets the calls finish."""
@@ -276,64 +276,60 @@ class _Server:
         await self.health.enter_graceful_shutdown()
         stopped = asyncio.create_task(self.grpc.stop(self._drain))
         began = time.monotonic()
-        while self.app._running and time.monotonic() - began < self._drain:
+        while self.app._calls.running and time.monotonic() - began < self._drain:
             await asyncio.wait({stopped}, timeout=0.02)
         # What is left are streams without an end, such as a health watch, and answers on their way.
         await asyncio.wait({stopped}, timeout=0.2)
         await self.grpc.stop(0)
         await stopped
-        self.app._pool.shutdown(wait=False, cancel_futures=True)
-
-    async def _discover(self, request: v1.DiscoverRequest, context: Any) -> v1.DiscoverResponse:
-        return self.app.discover()
-
-    async def _list_tools(self, request: v1.ListToolsRequest, context: Any) -> v1.ListToolsResponse:
-        try:
-            return self.app.list_tools(request)
-        except StatusError as e:
-            await context.abort(e.code, str(e))
-            raise  # Not reached: abort raises.
-
-    async def _call_tool(self, request: v1.CallToolRequest, context: Any) -> None:
-        try:
-            await context.write(await self.app.call_tool(request, context.write))
-        except StatusError as e:
-            await context.abort(e.code, str(e))
-        except McpError as e:
-            code, trailer = _status(e)
-            await context.abort(code, e.message, (("grpc-status-details-bin", trailer),))
+        self.app._calls.pool.shutdown(wait=False, cancel_futures=True)
 
     async def _listen(self, request: v1.ListenRequest, context: Any) -> AsyncIterator[v1.ListenResponse]:
-        wanted = request.notifications.tools_list_changed
-        changed = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def tell() -> None:
-            loop.call_soon_threadsafe(changed.set)
-
-        if wanted:
-            self.app._listeners.add(tell)
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            told = v1.SubscriptionFilter()
-            if wanted:
-                told.tools_list_changed = True
+        told = self.app.can_tell(request.notifications)
+        with self.app._changes.listen(told) as listener:
             yield v1.ListenResponse(acknowledged=v1.SubscriptionsAcknowledged(notifications=told))
-            while True:
-                change = asyncio.create_task(changed.wait())
-                await asyncio.wait({stopping, change}, return_when=asyncio.FIRST_COMPLETED)
-                change.cancel()
-                if stopping.done():
-                    return
-                changed.clear()  # Several changes at once are one.
-                yield v1.ListenResponse(tools_list_changed=v1.ListChanged())
-        finally:
-            stopping.cancel()
-            self.app._listeners.discard(tell)
+            if self._stopping.is_set():
+                return
+            async for event in listener.events():
+                yield event
 
     async def _shutdown(self, request: bytes, context: Any) -> bytes:
         asyncio.get_running_loop().call_soon(self.stop)  # The answer goes first.
         return b""
+
+
+def _ask(answer: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
+    """A method with one answer, from one of an App's, which may be async."""
+
+    async def method(request: Any, context: Any) -> Any:
+        try:
+            answered = answer(request)
+            return await answered if inspect.isawaitable(answered) else answered
+        except (StatusError, McpError) as e:
+            return await _abort(context, e)
+
+    return method
+
+
+def _call(answer: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[None]]:
+    """A method with events and a last one, from one of an App's."""
+
+    async def method(request: Any, context: Any) -> None:
+        try:
+            await context.write(await answer(request, context.write))
+        except (StatusError, McpError) as e:
+            await _abort(context, e)
+
+    return method
+
+
+async def _abort(context: Any, e: StatusError | McpError) -> NoReturn:
+    if isinstance(e, McpError):
+        code, trailer = _status(e)
+        await context.abort(code, e.message, (("grpc-status-details-bin", trailer),))
+    else:
+        await context.abort(e.code, str(e))
+    raise e  # Not reached: abort raises.
 
 
 _CODES = {

@@ -1,18 +1,20 @@
-"""Calls tools in a test, without a bridge and without gRPC.
+"""Calls tools, reads resources and gets prompts in a test, without a bridge and without gRPC.
 
 result = await call(app, "greet", {"name": "Ada"}, answers=[{"colour": "red"}])
 assert result.text == "Hello Ada, here is something red for you."
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pydantic_core
 
 from mcpbridge import v1
 from mcpbridge.app import App
+
+Result = TypeVar("Result", v1.CallToolResult, v1.ReadResourceResult, v1.GetPromptResult)
 
 # A caller that can be asked everything and wants to see everything.
 EVERYTHING = v1.CallContext(
@@ -20,7 +22,7 @@ EVERYTHING = v1.CallContext(
     client_info=v1.Implementation(name="mcpbridge.testing", version="1"),
     client_capabilities=v1.ClientCapabilities(
         elicitation=v1.ElicitationCapability(form=v1.Capability(), url=v1.Capability()),
-        sampling=v1.SamplingCapability(),
+        sampling=v1.SamplingCapability(tools=v1.Capability()),
         roots=v1.RootsCapability(),
     ),
     log_level=v1.LOG_LEVEL_DEBUG,
@@ -29,10 +31,10 @@ EVERYTHING = v1.CallContext(
 
 
 @dataclass
-class Called:
+class Called(Generic[Result]):
     """What a call came to."""
 
-    result: v1.CallToolResult
+    result: Result
     progress: list[v1.Progress] = field(default_factory=list)
     logs: list[v1.LogMessage] = field(default_factory=list)
     asked: list[v1.InputRequest] = field(default_factory=list)
@@ -40,15 +42,23 @@ class Called:
 
     @property
     def text(self) -> str:
-        return "\n".join(block.text.text for block in self.result.content)
+        """All the text of the result."""
+        if isinstance(self.result, v1.CallToolResult):
+            return "\n".join(block.text.text for block in self.result.content)
+        if isinstance(self.result, v1.ReadResourceResult):
+            return "\n".join(contents.text for contents in self.result.contents)
+        return "\n".join(message.content.text.text for message in self.result.messages)
 
     @property
     def is_error(self) -> bool:
-        return self.result.is_error
+        return isinstance(self.result, v1.CallToolResult) and self.result.is_error
 
     @property
     def structured(self) -> Any:
-        return json.loads(self.result.structured_content) if self.result.structured_content else None
+        """A tool's structured content, or what a resource holds as JSON."""
+        if isinstance(self.result, v1.CallToolResult):
+            return json.loads(self.result.structured_content) if self.result.structured_content else None
+        return json.loads(self.text)
 
 
 async def call(
@@ -58,16 +68,69 @@ async def call(
     *,
     answers: Sequence[Any] = (),
     context: v1.CallContext = EVERYTHING,
-) -> Called:
+) -> Called[v1.CallToolResult]:
     """Calls a tool, and answers its questions in the order it asks them, as the bridge does.
 
-    An answer is an object or a simple value that the user fills in, "decline", "cancel", or an InputResponse.
+    An answer is an object or a simple value that the user fills in, "decline", "cancel", the text that the model says, a
+    list of the URIs of roots, or an InputResponse.
     """
-    called = Called(v1.CallToolResult())
-    left = list(answers)
     request = v1.CallToolRequest(context=context, name=name, arguments=pydantic_core.to_json(arguments or {}))
+    return await _rounds(name, app.call_tool, request, Called(v1.CallToolResult()), answers)
 
-    async def write(event: v1.CallToolResponse) -> None:
+
+async def read(
+    app: App, uri: str, *, answers: Sequence[Any] = (), context: v1.CallContext = EVERYTHING
+) -> Called[v1.ReadResourceResult]:
+    """Reads a resource. The answers are as of call."""
+    request = v1.ReadResourceRequest(context=context, uri=uri)
+    return await _rounds(uri, app.read_resource, request, Called(v1.ReadResourceResult()), answers)
+
+
+async def prompt(
+    app: App,
+    name: str,
+    arguments: Mapping[str, str] | None = None,
+    *,
+    answers: Sequence[Any] = (),
+    context: v1.CallContext = EVERYTHING,
+) -> Called[v1.GetPromptResult]:
+    """Gets a prompt. The answers are as of call."""
+    request = v1.GetPromptRequest(context=context, name=name, arguments=arguments)
+    return await _rounds(name, app.get_prompt, request, Called(v1.GetPromptResult()), answers)
+
+
+async def complete(
+    app: App,
+    of: str,
+    argument: str,
+    typed: str = "",
+    *,
+    known: Mapping[str, str] | None = None,
+    context: v1.CallContext = EVERYTHING,
+) -> list[str]:
+    """The values proposed for an argument of a prompt, by its name, or of a resource template, by the template."""
+    ref = v1.CompletionReference(prompt=v1.PromptReference(name=of))
+    if ":" in of:
+        ref = v1.CompletionReference(resource=v1.ResourceReference(uri=of))
+    request = v1.CompleteRequest(
+        context=context,
+        ref=ref,
+        argument=v1.CompletionArgument(name=argument, value=typed),
+        completion_context=v1.CompletionContext(arguments=known),
+    )
+    return list((await app.complete(request)).completion.values)
+
+
+async def _rounds(
+    name: str,
+    method: Callable[[Any, Any], Awaitable[Any]],
+    request: Any,
+    called: Called[Result],
+    answers: Sequence[Any],
+) -> Called[Result]:
+    left = list(answers)
+
+    async def write(event: Any) -> None:
         if event.HasField("progress"):
             called.progress.append(event.progress)
         else:
@@ -75,7 +138,7 @@ async def call(
 
     while True:
         called.rounds += 1
-        response = await app.call_tool(v1.CallToolRequest.FromString(request.SerializeToString()), write)
+        response = await method(type(request).FromString(request.SerializeToString()), write)
         if response.HasField("result"):
             called.result = response.result
             return called
@@ -85,12 +148,17 @@ async def call(
             called.asked.append(question)
             if not left:
                 raise AssertionError(f"{name} asked, and the test has no answer: {question}")
-            request.input_responses[key].CopyFrom(_response(left.pop(0)))
+            request.input_responses[key].CopyFrom(_response(left.pop(0), question))
 
 
-def _response(answer: Any) -> v1.InputResponse:
+def _response(answer: Any, question: v1.InputRequest) -> v1.InputResponse:
     if isinstance(answer, v1.InputResponse):
         return answer
+    if question.HasField("create_message"):
+        said = v1.ContentBlock(text=v1.TextContent(text=answer))
+        return v1.InputResponse(create_message=v1.CreateMessageResult(role=v1.ROLE_ASSISTANT, content=[said], model="test"))
+    if question.HasField("list_roots"):
+        return v1.InputResponse(list_roots=v1.ListRootsResult(roots=[v1.Root(uri=uri) for uri in answer]))
     action = {"decline": v1.ELICIT_ACTION_DECLINE, "cancel": v1.ELICIT_ACTION_CANCEL}.get(
         answer if isinstance(answer, str) else ""
     )

@@ -1,0 +1,291 @@
+"""What an App has: tools, resources and prompts, and how a call of one becomes an answer."""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import grpc
+from typing_extensions import ParamSpec
+
+from mcpbridge import v1
+from mcpbridge.content import failure, prompt_result, resource_result, success
+from mcpbridge.context import Context, Response, Write, current
+from mcpbridge.errors import McpError, NotFound, ToolError
+from mcpbridge.schema import Kind, Object, Signature, choices, definition_error, signature
+from mcpbridge.template import Template
+
+if TYPE_CHECKING:
+    from mcpbridge.app import App
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger("mcpbridge")
+
+# Of MCP: the most values of a completion.
+MAX_COMPLETIONS = 100
+
+
+class StatusError(Exception):
+    """Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Handler(Generic[P, R]):
+    """A function, and how it is called. It can be called as the function itself, too."""
+
+    kind: ClassVar[Kind]
+    response: ClassVar[type[Response]]
+
+    def __init__(self, fn: Callable[P, R], name: str, of: Signature) -> None:
+        self.fn: Callable[P, R] = fn.fn if isinstance(fn, Handler) else fn  # It may be something else, too.
+        functools.update_wrapper(self, self.fn)
+        self.name = name
+        self.signature = of
+        self.context = of.context
+        self.is_async = inspect.iscoroutinefunction(self.fn) or inspect.iscoroutinefunction(type(self.fn).__call__)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.fn(*args, **kwargs)
+
+    def success(self, value: Any, request: Any) -> Response:
+        """The answer of a function that returned value."""
+        raise NotImplementedError
+
+    def failure(self, message: str) -> Response:
+        """The answer of a function that failed: here a JSON-RPC error, which the client reads."""
+        raise McpError(-32603, message)
+
+
+class Tool(Handler[P, R]):
+    """A tool of an App."""
+
+    kind = "tool"
+    response = v1.CallToolResponse
+
+    def __init__(self, fn: Callable[P, R], name: str, of: Signature, message: v1.Tool) -> None:
+        super().__init__(fn, name, of)
+        self.message = message
+
+    def success(self, value: Any, request: v1.CallToolRequest) -> v1.CallToolResponse:
+        return success(value, self.signature.dump)
+
+    def failure(self, message: str) -> v1.CallToolResponse:
+        return failure(message)  # For the model.
+
+
+class Completable(Handler[P, R]):
+    """A prompt or a resource template: something with arguments that people fill in."""
+
+    def __init__(self, fn: Callable[P, R], name: str, of: Signature) -> None:
+        super().__init__(fn, name, of)
+        self.completers: dict[str, Completer] = {}
+
+    def complete(self, argument: str) -> Callable[[F], F]:
+        """Proposes values for an argument: `@greet.complete("name")`.
+
+        The function's first parameter is what is typed so far; further ones are other arguments of the same names, and
+        it is not called before those without a default are known. What it returns are the values, the best first.
+        """
+        names = sys._getframe(1).f_locals
+        if argument not in self.signature.schema.get("properties", {}):
+            raise definition_error(self.fn, self.kind, self.name, f'there is no argument "{argument}" to complete')
+
+        def decorate(fn: F) -> F:
+            self.completers[argument] = Completer(fn, f"{self.name}.{argument}", names)
+            return fn
+
+        return decorate
+
+    def completes(self) -> bool:
+        """Whether there is anything to propose."""
+        arguments = self.signature.schema.get("properties", {})
+        return bool(self.completers) or any(choices(self.signature.schema, argument) for argument in arguments)
+
+
+class Completer(Handler[..., Any]):
+    """A function that proposes values for an argument."""
+
+    kind = "completion"
+
+    def __init__(self, fn: Callable[..., Any], name: str, names: Mapping[str, Any]) -> None:
+        of = signature(fn, name, Context, names, "completion")
+        super().__init__(fn, name, of)
+        self.parameters = [p for p in inspect.signature(fn).parameters if p != of.context]
+        if not self.parameters:
+            raise definition_error(fn, self.kind, name, "it has no parameter for what is typed so far; write value: str")
+
+    def arguments(self, value: str, known: Mapping[str, str]) -> Object | None:
+        """What to call the function with, or None if it needs to know more."""
+        others = {name: known[name] for name in self.parameters[1:] if name in known}
+        try:
+            return self.signature.parse_strings({**others, self.parameters[0]: value})
+        except ToolError:
+            return None
+
+
+def completion(values: Iterable[Any] | v1.Completion) -> v1.CompleteResponse:
+    """The answer that proposes values."""
+    if isinstance(values, v1.Completion):
+        return v1.CompleteResponse(completion=values)
+    every = [str(v) for v in values]
+    few = every[:MAX_COMPLETIONS]
+    return v1.CompleteResponse(completion=v1.Completion(values=few, total=len(every), has_more=len(every) > len(few)))
+
+
+class Resource(Completable[P, R]):
+    """A resource of an App, or a template of resources."""
+
+    kind = "resource"
+    response = v1.ReadResourceResponse
+
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        uri: str,
+        of: Signature,
+        message: v1.Resource | v1.ResourceTemplate,
+        template: Template | None,
+        hints: Mapping[str, Any],
+    ) -> None:
+        super().__init__(fn, uri, of)
+        self.message = message
+        self.template = template
+        self.hints = hints  # How long what is read stays true, and for whom.
+
+    def success(self, value: Any, request: v1.ReadResourceRequest) -> v1.ReadResourceResponse:
+        response = resource_result(value, request.uri, self.message.mime_type or None)
+        if response.HasField("result"):
+            for name, hint in self.hints.items():
+                if hint is not None and not response.result.HasField(name):
+                    setattr(response.result, name, hint)
+        return response
+
+
+class Prompt(Completable[P, R]):
+    """A prompt of an App."""
+
+    kind = "prompt"
+    response = v1.GetPromptResponse
+
+    def __init__(self, fn: Callable[P, R], name: str, of: Signature, message: v1.Prompt) -> None:
+        super().__init__(fn, name, of)
+        self.message = message
+
+    def success(self, value: Any, request: v1.GetPromptRequest) -> v1.GetPromptResponse:
+        return prompt_result(value, self.message.description or None)
+
+
+class Calls:
+    """The calls that are under way. Plain functions run in threads, async ones on the event loop."""
+
+    def __init__(self, app: "App", threads: int) -> None:
+        self.app = app
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix=app.name)
+        self.running = 0  # Calls that have not been answered. Of the event loop's thread only.
+        self.blocking = 0  # Plain functions that have not returned, even if their call is over.
+        self.forwarding = False  # Whether somebody wants to know which call is under way.
+        self._lock = threading.Lock()  # Guards blocking.
+
+    async def answer(self, handler: Handler[..., Any], arguments: Object, request: Any, write: Write) -> Any:
+        """Writes the events and returns the last one. StatusError and McpError are the errors."""
+        ctx: Context | None = None
+        self.running += 1
+        try:
+            if handler.context or self.forwarding:
+                ctx = Context(self.app, request, write, handler.response)
+                if handler.context:
+                    arguments[handler.context] = ctx
+                if self.forwarding:
+                    current.set(ctx)
+            if handler.is_async:
+                value = await handler.fn(**arguments)
+            else:
+                value = await self._in_thread(handler.fn, arguments)
+            response = handler.success(value, request)
+        except asyncio.CancelledError as e:
+            if not _cancelling():
+                response = self._failed(handler, e)  # Something that the function waited for was cancelled: not the call.
+            else:
+                if ctx is not None:
+                    ctx._cancel()
+                raise
+        except McpError:
+            raise
+        except NotFound as e:
+            if handler.kind != "tool":
+                raise StatusError(grpc.StatusCode.NOT_FOUND, str(e)) from e
+            response = handler.failure(str(e))
+        except ToolError as e:
+            response = handler.failure(str(e))
+        except (Exception, SystemExit) as e:  # One tool's sys.exit() is not to end the others.
+            response = self._failed(handler, e)
+        except BaseException:
+            # RoundEnd, or a BaseExceptionGroup of an asyncio.TaskGroup that holds it.
+            if ctx is None or not ctx._ended:
+                raise
+        finally:
+            self.running -= 1
+        if ctx is not None:
+            await ctx._close()
+            if ctx._ended:  # Whatever the function made of it: a question was asked, and there is no answer yet.
+                try:
+                    return ctx._input_required()
+                except ValueError as e:
+                    return self._failed(handler, e)
+        return response
+
+    async def run(self, handler: Handler[..., Any], arguments: Object) -> Any:
+        """What the function returns, and no more."""
+        return await (handler.fn(**arguments) if handler.is_async else self._in_thread(handler.fn, arguments))
+
+    async def _in_thread(self, fn: Callable[..., Any], arguments: Object) -> Any:
+        call = functools.partial(contextvars.copy_context().run, self._block, fn, arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.pool, call)
+
+    def _block(self, fn: Callable[..., Any], arguments: Object) -> Any:
+        with self._lock:
+            self.blocking += 1
+        try:
+            return fn(**arguments)
+        except StopIteration as e:  # A future cannot hold it.
+            raise RuntimeError("the function raised StopIteration") from e
+        finally:
+            with self._lock:
+                self.blocking -= 1
+
+    def _failed(self, handler: Handler[..., Any], e: BaseException) -> Response:
+        return handler.failure(self.failed(handler, e))
+
+    def failed(self, handler: Handler[..., Any], e: BaseException) -> str:
+        """What the caller is told of an exception. Our log gets the line and the traceback."""
+        code = getattr(handler.fn, "__code__", None)
+        tb = e.__traceback__
+        while tb is not None and tb.tb_frame.f_code is not code and tb.tb_next is not None:
+            tb = tb.tb_next  # To the function's own frame.
+        at = ""
+        if frames := traceback.extract_tb(tb):
+            at = f" at {Path(frames[0].filename).name}:{frames[0].lineno}"
+        kind = type(e).__name__
+        log.error('%s "%s" failed%s: %s: %s', handler.kind, handler.name, at, kind, e, exc_info=(type(e), e, tb))
+        # A KeyError's message is only the key, and a SystemExit's the code.
+        return f"{kind}: {e}" if isinstance(e, (KeyError, SystemExit)) else str(e) or kind
+
+
+def _cancelling() -> bool:
+    """Whether it is the call itself that is being cancelled. Python 3.10 cannot tell, and is told yes."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is None or cancelling() > 0

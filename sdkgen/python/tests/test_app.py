@@ -1,0 +1,380 @@
+"""What an App says of itself, exact control, what comes and goes, and logging."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
+
+import grpc
+import pytest
+
+from mcpbridge import App, Context, DefinitionError, Field, McpError, v1
+from mcpbridge.handlers import StatusError
+from mcpbridge.testing import EVERYTHING, call, prompt, read
+
+
+def nothing() -> str:
+    return ""
+
+
+def of_kind(kind: Literal["a", "b"]) -> str:
+    return kind
+
+
+def test_who_it_is() -> None:
+    app = App(
+        "test",
+        version="2",
+        title="T",
+        description="D",
+        website="https://x",
+        icons=["https://x/i.png", v1.Icon(src="https://x/j.svg", sizes=["any"])],
+        instructions="Use it.",
+        cache_ttl=60,
+        cache_scope="private",
+        max_calls=4,
+        meta={"a": 1},
+    )
+    assert app.discover() == v1.DiscoverResponse(
+        server_info=v1.Implementation(
+            name="test",
+            version="2",
+            title="T",
+            description="D",
+            website_url="https://x",
+            icons=[v1.Icon(src="https://x/i.png"), v1.Icon(src="https://x/j.svg", sizes=["any"])],
+        ),
+        capabilities=v1.ServerCapabilities(logging=v1.Capability()),
+        instructions="Use it.",
+        ttl_ms=60_000,
+        cache_scope=v1.CACHE_SCOPE_PRIVATE,
+        meta=b'{"a":1}',
+        limits=v1.BackendLimits(max_concurrent_calls=4),
+    )
+    assert App("test").discover() == v1.DiscoverResponse(
+        server_info=v1.Implementation(name="test", version="0.0.0"),
+        capabilities=v1.ServerCapabilities(logging=v1.Capability()),
+    )
+
+
+TOOLS = v1.ServerCapabilities(tools=v1.ToolsCapability(list_changed=True))
+RESOURCES = v1.ServerCapabilities(resources=v1.ResourcesCapability(list_changed=True, subscribe=True))
+PROMPTS = v1.ServerCapabilities(prompts=v1.PromptsCapability(list_changed=True))
+COMPLETIONS = v1.ServerCapabilities(completions=v1.Capability())
+
+
+def test_what_it_can_is_what_it_has() -> None:
+    def can(*has: Any) -> v1.ServerCapabilities:
+        app = App("test")
+        for add in has:
+            add(app)
+        return app.discover().capabilities
+
+    def expected(*parts: v1.ServerCapabilities) -> v1.ServerCapabilities:
+        all_of = v1.ServerCapabilities(logging=v1.Capability())
+        for part in parts:
+            all_of.MergeFrom(part)
+        return all_of
+
+    def completed(app: App) -> None:
+        @app.prompt
+        def greet(name: str) -> str:
+            return name
+
+        @greet.complete("name")
+        def names(value: str) -> list[str]:
+            return []
+
+    assert can(lambda app: app.add_tool(nothing)) == expected(TOOLS)
+    assert can(lambda app: app.add_tool(of_kind)) == expected(TOOLS)
+    assert can(lambda app: app.add_resource("a:b", nothing)) == expected(RESOURCES)
+    assert can(lambda app: app.add_resource("a:{kind}", of_kind)) == expected(RESOURCES, COMPLETIONS)
+    assert can(lambda app: app.add_prompt(nothing)) == expected(PROMPTS)
+    assert can(lambda app: app.add_prompt(of_kind)) == expected(PROMPTS, COMPLETIONS)
+    assert can(completed) == expected(PROMPTS, COMPLETIONS)
+    assert can(lambda app: app.add_prompt(nothing), lambda app: app.add_tool(nothing)) == expected(TOOLS, PROMPTS)
+
+
+def test_what_it_does_not_have_is_unimplemented() -> None:
+    lists: dict[Any, Callable[[App], Any]] = {
+        "tools": lambda app: app.list_tools(v1.ListToolsRequest()).tools,
+        "resources": lambda app: app.list_resources(v1.ListResourcesRequest()).resources,
+        "prompts": lambda app: app.list_prompts(v1.ListPromptsRequest()).prompts,
+    }
+    for which, listed in lists.items():
+        with pytest.raises(StatusError, match=f"test has no {which}") as e:
+            listed(App("test"))
+        assert e.value.code == grpc.StatusCode.UNIMPLEMENTED
+        app = App("test", declares=[which])
+        assert list(listed(app)) == []
+        assert app.discover().capabilities.HasField(which)
+
+
+def test_a_cursor_is_refused() -> None:
+    app = App("test")
+    app.add_tool(nothing)
+    with pytest.raises(StatusError) as e:
+        app.list_tools(v1.ListToolsRequest(cursor=""))
+    assert e.value.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
+# Exact control.
+
+
+async def test_a_schema_of_its_own_goes_out_as_it_is() -> None:
+    app = App("test")
+    schema = {"type": "object", "$defs": {"a": {"$anchor": "x"}}, "allOf": [{"required": ["a"]}], "properties": {"a": {}}}
+
+    @app.tool(input_schema=schema, output_schema={"type": "object", "x": 1})
+    def anything(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    @app.tool(input_schema=schema)
+    def some(a: int, ctx: Context, **others: Any) -> str:
+        return f"{a + 1} {others} {ctx.protocol_version}"
+
+    listed = app.list_tools(v1.ListToolsRequest()).tools
+    assert json.loads(listed[0].input_schema) == schema
+    assert list(json.loads(listed[0].input_schema)) == list(schema)
+    assert json.loads(listed[0].output_schema) == {"type": "object", "x": 1}
+    assert (await call(app, "anything", {"a": 1, "b": [2]})).structured == {"a": 1, "b": [2]}
+    assert (await call(app, "some", {"a": 1, "b": 2})).text == "2 {'b': 2} 2026-07-28"
+    with pytest.raises(DefinitionError, match="has no name to give it by"):
+        app.add_tool(lambda **arguments: "", name="unnamed")
+
+
+async def test_what_a_schema_says_besides_stays() -> None:
+    app = App("test")
+
+    @app.tool
+    def tool(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "") -> str:
+        return region
+
+    schema = json.loads(app.list_tools(v1.ListToolsRequest()).tools[0].input_schema)
+    assert schema["properties"]["region"] == {"default": "", "type": "string", "x-mcp-header": "Region"}
+
+
+async def test_a_function_can_ask_by_returning() -> None:
+    app = App("test")
+    question = v1.InputRequest(elicit=v1.ElicitRequest(form=v1.ElicitForm(message="Name?")))
+
+    def ask(ctx: Context) -> str | v1.InputRequired:
+        assert isinstance(ctx.request, (v1.CallToolRequest, v1.ReadResourceRequest, v1.GetPromptRequest))
+        if ctx.state is None:
+            return v1.InputRequired(requests={"name": question}, state=b"round 1")
+        return f"{ctx.state.decode()}: {ctx.request.input_responses['name'].elicit.content.decode()}"
+
+    app.add_tool(ask)
+    app.add_resource("test://ask", ask)
+    app.add_prompt(ask)
+    for got in (
+        await call(app, "ask", answers=[{"n": 1}]),
+        await read(app, "test://ask", answers=[{"n": 1}]),
+        await prompt(app, "ask", answers=[{"n": 1}]),
+    ):
+        assert (got.text, got.rounds) == ('round 1: {"n":1}', 2)
+    assert not app.list_tools(v1.ListToolsRequest()).tools[0].HasField("title")
+
+
+async def test_results_are_exact() -> None:
+    app = App("test")
+    filled = v1.GetPromptResult(description="D", meta=b'{"a":1}')
+    app.add_prompt(lambda: filled, name="exact")
+    assert (await prompt(app, "exact")).result == filled
+    result = v1.CallToolResult(structured_content=b"3.0", meta=b'{"a":1}')
+
+    @app.tool
+    def exact() -> v1.CallToolResult:
+        return result
+
+    assert not app.list_tools(v1.ListToolsRequest()).tools[0].output_schema
+    assert (await call(app, "exact")).result == result
+
+
+# What comes and goes.
+
+
+async def listened(app: App, wanted: v1.SubscriptionFilter, do: Any) -> list[v1.ListenResponse]:
+    with app._changes.listen(wanted) as listener:
+        await asyncio.to_thread(do)  # From any thread.
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.01, listener.close)
+        await asyncio.sleep(0)
+        if not listener._pending:
+            return [event async for event in listener.events()]
+        events = []
+        async for event in listener.events():
+            events.append(event)
+            if not listener._pending:
+                break
+    return events
+
+
+async def test_changes_are_told_to_those_who_want_them() -> None:
+    app = App("test")
+
+    def change() -> None:
+        app.add_tool(nothing)
+        app.add_resource("test://x", nothing)
+        app.add_prompt(nothing)
+        app.notify_updated("test://x")
+        app.notify_updated("test://y")
+
+    tools = v1.ListenResponse(tools_list_changed=v1.ListChanged())
+    resources = v1.ListenResponse(resources_list_changed=v1.ListChanged())
+    prompts = v1.ListenResponse(prompts_list_changed=v1.ListChanged())
+    updated = v1.ListenResponse(resource_updated=v1.ResourceUpdated(uri="test://x"))
+
+    def again() -> None:
+        app.remove_tool("nothing")
+        app.remove_resource("test://x")
+        app.remove_prompt("nothing")
+        change()
+
+    every = v1.SubscriptionFilter(
+        tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resource_subscriptions=["test://x"]
+    )
+    assert await listened(app, every, change) == [tools, resources, prompts, updated]
+    assert await listened(app, v1.SubscriptionFilter(prompts_list_changed=True), again) == [prompts]
+    assert await listened(app, v1.SubscriptionFilter(resource_subscriptions=["test://x"]), again) == [updated]
+    assert await listened(app, v1.SubscriptionFilter(), again) == []
+    assert not app._changes._listeners
+
+
+async def test_many_changes_are_few() -> None:
+    app = App("test", declares=["tools"])
+
+    def change() -> None:
+        for _ in range(10_000):
+            app.notify_updated("test://x")
+            app.add_tool(nothing)
+            app.remove_tool("nothing")
+
+    wanted = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["test://x"])
+    events = await listened(app, wanted, change)
+    assert [e.WhichOneof("event") for e in events] == ["resource_updated", "tools_list_changed"]
+
+
+def test_only_what_there_is_can_be_told() -> None:
+    every = v1.SubscriptionFilter(
+        tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resource_subscriptions=["a:b"]
+    )
+    app = App("test")
+    assert app.can_tell(every) == v1.SubscriptionFilter()
+    app.add_tool(nothing)
+    assert app.can_tell(every) == v1.SubscriptionFilter(tools_list_changed=True)
+    app.add_resource("a:b", nothing)
+    app.add_prompt(nothing)
+    assert app.can_tell(every) == every
+    assert app.can_tell(v1.SubscriptionFilter()) == v1.SubscriptionFilter()
+
+
+async def test_tools_come_and_go() -> None:
+    app = App("test")
+
+    @app.tool
+    def learn(ctx: Context) -> None:
+        app.add_tool(nothing)
+        ctx.notify_updated("test://x")
+
+    await call(app, "learn")
+    assert [t.name for t in app.list_tools(v1.ListToolsRequest()).tools] == ["learn", "nothing"]
+    app.remove_tool("nothing")
+    assert [t.name for t in app.list_tools(v1.ListToolsRequest()).tools] == ["learn"]
+    with pytest.raises(StatusError, match="there is no tool 'nothing'"):
+        await call(app, "nothing")
+    with pytest.raises(KeyError):
+        app.remove_tool("nothing")
+
+
+# Logging.
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("test_app.part")
+    logger.setLevel(1)
+    logger.propagate = False
+    yield logger
+    logger.handlers.clear()
+
+
+async def test_logging_goes_to_the_caller(logger: logging.Logger) -> None:
+    app = App("test")
+    app.forward_logging("test_app.part")
+    assert len(logger.handlers) >= 2, "what is logged still goes to stderr"
+
+    @app.tool
+    async def works() -> str:
+        logger.info("step %d", 1)
+        logger.warning("careful")
+        logger.log(5, "fine")
+        return "done"
+
+    @app.tool
+    def works_sync(ctx: Context) -> str:
+        logger.info("step %d", 1)
+        ctx.log.info("between")
+        logger.critical("careful")
+        thread = threading.Thread(target=logger.info, args=("of no call",))
+        thread.start()
+        thread.join()
+        return "done"
+
+    def lines(logs: list[v1.LogMessage]) -> list[tuple[int, str, str]]:
+        return [(line.level, line.logger, json.loads(line.data)) for line in logs]
+
+    name = "test_app.part"
+    assert lines((await call(app, "works")).logs) == [
+        (v1.LOG_LEVEL_INFO, name, "step 1"),
+        (v1.LOG_LEVEL_WARNING, name, "careful"),
+        (v1.LOG_LEVEL_DEBUG, name, "fine"),
+    ]
+    assert lines((await call(app, "works_sync")).logs) == [
+        (v1.LOG_LEVEL_INFO, name, "step 1"),
+        (v1.LOG_LEVEL_INFO, "", "between"),
+        (v1.LOG_LEVEL_CRITICAL, name, "careful"),
+    ]
+    warnings = v1.CallContext(log_level=v1.LOG_LEVEL_WARNING)
+    assert lines((await call(app, "works", context=warnings)).logs) == [(v1.LOG_LEVEL_WARNING, name, "careful")]
+    logger.info("Nobody calls.")
+
+
+async def test_calls_that_log_at_once_do_not_wait_for_each_other(logger: logging.Logger) -> None:
+    app = App("test")
+    app.forward_logging(logger)
+
+    @app.tool
+    async def here() -> None:
+        for i in range(500):
+            logger.info(i)
+            await asyncio.sleep(0)
+
+    @app.tool
+    def there() -> None:
+        for i in range(500):
+            logger.info(i)
+
+    async def one(name: str) -> int:
+        return len((await call(app, name, context=EVERYTHING)).logs)
+
+    # In tasks, as gRPC calls them: each has its own context.
+    tasks = [asyncio.create_task(one(name)) for name in ("here", "there") * 8]
+    assert await asyncio.wait_for(asyncio.gather(*tasks), 20) == [500] * 16
+
+
+async def test_an_exact_error_has_data() -> None:
+    app = App("test")
+
+    @app.tool
+    def needs(ctx: Context) -> str:
+        if not ctx.client_capabilities.HasField("sampling"):
+            raise McpError(-32021, "needs sampling", {"requiredCapabilities": {"sampling": {}}})
+        return "ok"
+
+    assert (await call(app, "needs")).text == "ok"
+    with pytest.raises(McpError) as e:
+        await call(app, "needs", context=v1.CallContext())
+    assert e.value.data == {"requiredCapabilities": {"sampling": {}}}

@@ -1,0 +1,266 @@
+"""Prompts: arguments, what they say, completion."""
+
+import enum
+from typing import Annotated, Any, Literal
+
+import grpc
+import pytest
+
+from mcpbridge import (
+    App,
+    Audio,
+    Context,
+    DefinitionError,
+    Embedded,
+    Field,
+    Image,
+    Link,
+    McpError,
+    NotFound,
+    ToolError,
+    assistant,
+    user,
+    v1,
+)
+from mcpbridge.handlers import StatusError
+from mcpbridge.testing import complete, prompt
+
+
+def says(text: str, role: v1.Role = v1.ROLE_USER) -> v1.PromptMessage:
+    return v1.PromptMessage(role=role, content=v1.ContentBlock(text=v1.TextContent(text=text)))
+
+
+PIXEL = v1.PromptMessage(role=v1.ROLE_USER, content=v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png")))
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        ("hello", [says("hello")]),
+        (["a", "b"], [says("a"), says("b")]),
+        (Image(b"i"), [PIXEL]),
+        (["see", Image(b"i")], [says("see"), PIXEL]),
+        ([user("a", Image(b"i")), assistant("b")], [says("a"), PIXEL, says("b", v1.ROLE_ASSISTANT)]),
+        (assistant("b"), [says("b", v1.ROLE_ASSISTANT)]),
+        ([says("raw"), "b"], [says("raw"), says("b")]),
+        (v1.TextContent(text="t"), [says("t")]),
+        ([], []),
+    ],
+)
+async def test_what_prompts_say(value: Any, messages: list[v1.PromptMessage]) -> None:
+    app = App("test")
+
+    @app.prompt
+    def sync() -> Any:
+        """Say it.
+
+        Loudly.
+        """
+        return value
+
+    @app.prompt(name="async", description="Given.")
+    async def asynchronous() -> Any:
+        return value
+
+    got = (await prompt(app, "sync")).result
+    assert got == v1.GetPromptResult(description="Say it.\n\nLoudly.", messages=messages)
+    assert (await prompt(app, "async")).result == v1.GetPromptResult(description="Given.", messages=messages)
+
+
+async def test_content_has_annotations_and_meta() -> None:
+    app = App("test")
+    annotations = v1.Annotations(priority=1)
+
+    @app.prompt
+    def everything() -> list[Any]:
+        return [
+            Image(b"i", annotations=annotations, meta={"a": 1}),
+            Audio(b"a", meta={"a": 1}),
+            Embedded("x:y", {"k": "v"}, annotations=annotations),
+            Embedded("x:z", b"b", "image/png", meta={"a": 1}),
+            Link("file:///a/b.txt", title="B", size=3, annotations=annotations),
+        ]
+
+    image, audio, json, blob, link = [m.content for m in (await prompt(app, "everything")).result.messages]
+    assert (image.image.annotations, image.image.meta) == (annotations, b'{"a":1}')
+    assert audio.audio.meta == b'{"a":1}'
+    assert json.resource == v1.EmbeddedResource(
+        resource=v1.ResourceContents(uri="x:y", mime_type="application/json", text='{"k":"v"}'), annotations=annotations
+    )
+    assert blob.resource == v1.EmbeddedResource(
+        resource=v1.ResourceContents(uri="x:z", mime_type="image/png", blob=b"b"), meta=b'{"a":1}'
+    )
+    assert link.resource_link == v1.Resource(uri="file:///a/b.txt", name="b.txt", title="B", size=3, annotations=annotations)
+
+
+async def test_arguments() -> None:
+    app = App("test")
+
+    @app.prompt(title="Greeting", icons=["https://x/i.png"], meta={"a": 1})
+    def greet(
+        name: str,
+        times: Annotated[int, Field(title="How often", ge=1)],
+        tone: Literal["warm", "dry"] = "warm",
+        loud: bool = False,
+    ) -> str:
+        """Greet somebody.
+
+        Args:
+            name: Who to greet.
+        """
+        return f"{name} {times + 1} {tone} {loud}"
+
+    assert list(app.list_prompts(v1.ListPromptsRequest()).prompts) == [
+        v1.Prompt(
+            name="greet",
+            title="Greeting",
+            description="Greet somebody.",
+            arguments=[
+                v1.PromptArgument(name="name", description="Who to greet.", required=True),
+                v1.PromptArgument(name="times", title="How often", required=True),
+                v1.PromptArgument(name="tone", required=False),
+                v1.PromptArgument(name="loud", required=False),
+            ],
+            icons=[v1.Icon(src="https://x/i.png")],
+            meta=b'{"a":1}',
+        )
+    ]
+    assert (await prompt(app, "greet", {"name": "Ada", "times": "2"})).text == "Ada 3 warm False"
+    assert (await prompt(app, "greet", {"name": "Ada", "times": "2", "loud": "true"})).text == "Ada 3 warm True"
+    with pytest.raises(StatusError) as e:
+        await prompt(app, "greet", {"times": "0", "tonne": "dry"})
+    assert e.value.code == grpc.StatusCode.INVALID_ARGUMENT
+    for line in ("- name: is required", "- times: Input should be greater", "- tonne: does not exist; did you mean tone?"):
+        assert line in str(e.value)
+    assert greet("Ada", 1) == "Ada 2 warm False"
+
+
+async def test_an_unknown_prompt_is_not_found() -> None:
+    app = App("test")
+
+    @app.prompt
+    def greet() -> str:
+        return ""
+
+    @app.prompt
+    def missing() -> str:
+        raise NotFound("not here")
+
+    for name, message in (("gret", "there is no prompt 'gret'; did you mean 'greet'"), ("missing", "not here")):
+        with pytest.raises(StatusError, match=message) as e:
+            await prompt(app, name)
+        assert e.value.code == grpc.StatusCode.NOT_FOUND
+
+
+async def test_errors() -> None:
+    app = App("test")
+
+    @app.prompt
+    def fails() -> str:
+        raise ToolError("no luck")
+
+    @app.prompt
+    def wrong() -> Any:
+        return 3
+
+    with pytest.raises(McpError, match="no luck"):
+        await prompt(app, "fails")
+    with pytest.raises(McpError, match="content cannot be int: use str, Image, Audio, Embedded, Link"):
+        await prompt(app, "wrong")
+
+
+async def test_a_prompt_can_ask() -> None:
+    app = App("test")
+
+    @app.prompt
+    async def review(ctx: Context) -> str:
+        return f"Review {(await ctx.elicit('Which file?', str)).data}."
+
+    @app.prompt
+    def review_sync(ctx: Context) -> str:
+        return f"Review {ctx.elicit('Which file?', str).data}."
+
+    for name in ("review", "review_sync"):
+        got = await prompt(app, name, answers=["a.py"])
+        assert (got.text, got.rounds) == ("Review a.py.", 2)
+
+
+def test_definitions_that_cannot_work() -> None:
+    app = App("test")
+
+    def greet(names: list[str]) -> str:
+        return ""
+
+    with pytest.raises(DefinitionError, match='prompt "greet": parameter "names" has a type that text cannot hold'):
+        app.add_prompt(greet)
+
+    @app.prompt
+    def fine(name: str) -> str:
+        return ""
+
+    with pytest.raises(DefinitionError, match='prompt "fine" is there already'):
+        app.add_prompt(fine)
+    with pytest.raises(DefinitionError, match='prompt "fine": there is no argument "nam" to complete'):
+        fine.complete("nam")
+    with pytest.raises(DefinitionError, match=r'completion "fine\.name": it has no parameter for what is typed'):
+        fine.complete("name")(lambda: [])
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+async def test_completion() -> None:
+    app = App("test")
+
+    @app.prompt
+    def paint(what: str, colour: Colour, finish: Literal["matt", "gloss"] | None = None, by: str = "") -> str:
+        return ""
+
+    @paint.complete("what")
+    async def things(value: str, ctx: Context, by: str = "nobody") -> list[str]:
+        with pytest.raises(ToolError, match="This client cannot"):
+            await ctx.elicit("Nothing can be asked here", str)
+        await ctx.progress(1)
+        return [f"{value}1", by, ctx.protocol_version]
+
+    @paint.complete("by")
+    def people(value: str) -> Any:
+        return (f"{value}{i}" for i in range(250))
+
+    assert await complete(app, "paint", "what", "wall") == ["wall1", "nobody", "2026-07-28"]
+    assert await complete(app, "paint", "what", "wall", known={"by": "Ada", "colour": "red"}) == ["wall1", "Ada", "2026-07-28"]
+    assert await complete(app, "paint", "colour") == ["red", "green"]
+    assert await complete(app, "paint", "colour", "G") == ["green"]
+    assert await complete(app, "paint", "finish", "m") == ["matt"]
+    assert await complete(app, "paint", "nothing") == []
+    ref = v1.CompletionReference(prompt=v1.PromptReference(name="paint"))
+    request = v1.CompleteRequest(ref=ref, argument=v1.CompletionArgument(name="by", value="p"))
+    got = (await app.complete(request)).completion
+    assert (len(got.values), got.values[99], got.total, got.has_more) == (100, "p99", 250, True)
+    with pytest.raises(StatusError, match="there is no prompt 'pant'; did you mean 'paint'"):
+        await complete(app, "pant", "what")
+
+
+async def test_exact_completions_and_errors(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("test")
+
+    @app.prompt
+    def p(a: str, b: str) -> str:
+        return ""
+
+    @p.complete("a")
+    def exact(value: str) -> v1.Completion:
+        return v1.Completion(values=["x"], total=9)
+
+    @p.complete("b")
+    def fails(value: str) -> list[str]:
+        raise ValueError("bad")
+
+    ref = v1.CompletionReference(prompt=v1.PromptReference(name="p"))
+    got = await app.complete(v1.CompleteRequest(ref=ref, argument=v1.CompletionArgument(name="a")))
+    assert got.completion == v1.Completion(values=["x"], total=9)
+    with pytest.raises(McpError, match="bad"):
+        await complete(app, "p", "b")
+    assert 'completion "p.b" failed at test_prompts.py' in caplog.text

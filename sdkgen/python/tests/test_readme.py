@@ -1,0 +1,54 @@
+"""The README's code is true: it is run here, one block after the other, and its tests are too."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpbridge import App, McpError, NotFound, v1
+from mcpbridge.handlers import StatusError
+from mcpbridge.testing import call, complete, read
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "readme"}
+    text = README.read_text()
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        before = text[: block.start(1)].count("\n")
+        exec(compile("\n" * before + block[1], str(README), "exec", dont_inherit=True), names)
+    return names
+
+
+def test_its_tests_pass(names: dict[str, Any]) -> None:
+    tests = [names[name] for name in names if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        asyncio.run(test())
+
+
+async def test_its_code_does_what_it_says(names: dict[str, Any]) -> None:
+    app: App = names["app"]
+    got = await call(app, "forecast", {"city": "Rome"})
+    assert (got.structured, len(got.progress)) == ({"monday": 21.5}, 3)
+    assert (await call(app, "forecast", {"city": "Rome", "days": 15})).is_error
+    assert (await call(app, "measure", {"city": "rome"})).result.content[0].resource_link.uri == "weather://rome/1"
+    assert (await read(app, "stations://all")).result.ttl_ms == 3_600_000
+    with pytest.raises(StatusError, match="rome has no station 3") as e:
+        await read(app, "weather://rome/3")
+    assert isinstance(e.value.__cause__, NotFound)
+    assert await complete(app, "packing", "city", "o") == ["oslo"]
+    assert await complete(app, "packing", "style") == []
+    assert (await call(app, "book", answers=["decline"])).text == "Then not."
+    assert (await call(app, "calibrate", {"station": 1}, answers=[{}])).text == "{'station': 1} True"
+    with pytest.raises(McpError):
+        await call(app, "calibrate", context=v1.CallContext())
+
+
+def test_every_file_is_named() -> None:
+    files = {p.name for p in (README.parent / "src" / "mcpbridge").glob("*.py")} - {"__init__.py"}
+    assert set(re.findall(r"`(\w+\.py)`", README.read_text().partition("## Files")[2])) == files
