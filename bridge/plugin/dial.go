@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
@@ -130,7 +131,8 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		grpc.WithTransportCredentials(creds),
 		// Not gRPC's default, which is the path for a unix socket: strict HTTP/2 servers refuse that.
 		grpc.WithAuthority(authority),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(codec{})),
+		experimental.WithBufferPool(buffers),
 		// A call that may have reached the backend is ours to repeat or not. What no server has looked at, gRPC still sends
 		// again by itself.
 		grpc.WithDisableRetry(),

@@ -1,0 +1,81 @@
+package plugin
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// A codec writes and reads messages as gRPC's own one does, but in buffers of about the size that they need. The pool that
+// gRPC would use has one size for every message from 32 KiB to 1 MiB, and clears the whole MiB for each.
+type codec struct{}
+
+var _ encoding.CodecV2 = codec{}
+
+// Name implements encoding.CodecV2. It would become part of the content type, which stays `application/grpc` this way.
+func (codec) Name() string { return "" }
+
+// Marshal implements encoding.CodecV2.
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a message", v)
+	}
+	b := buffers.Get(proto.Size(m))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*b)[:0], m)
+	if err != nil {
+		buffers.Put(b)
+		return nil, err
+	}
+	*b = data
+	return mem.BufferSlice{mem.NewBuffer(b, buffers)}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is not a message", v)
+	}
+	b := data.MaterializeToBuffer(buffers)
+	defer b.Free()
+	return proto.Unmarshal(b.ReadOnlyData(), m) // which copies what it keeps
+}
+
+// buffers is what messages are in between memory and the connection. gRPC gives each one back when it is done with it.
+var buffers = new(pool)
+
+// A pool keeps buffers for the next one who needs about as much. It does not clear them: they are written as a whole before
+// they are read. What is small, or very large, is left to the garbage collector.
+type pool [mostBits + 1]sync.Pool // by the power of two that the capacity is
+
+const (
+	leastBits = 11 // of smaller ones gRPC gives none back
+	mostBits  = 24
+)
+
+// Get implements mem.BufferPool.
+func (p *pool) Get(n int) *[]byte {
+	power := bits.Len(uint(max(n, 1) - 1))
+	if power < leastBits || power > mostBits {
+		b := make([]byte, n)
+		return &b
+	}
+	if b, ok := p[power].Get().(*[]byte); ok {
+		*b = (*b)[:n]
+		return b
+	}
+	b := make([]byte, n, 1<<power)
+	return &b
+}
+
+// Put implements mem.BufferPool.
+func (p *pool) Put(b *[]byte) {
+	if power := bits.Len(uint(cap(*b))) - 1; power >= leastBits && power <= mostBits {
+		p[power].Put(b)
+	}
+}
