@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -20,6 +21,8 @@ func main() {
 // runMain runs the command of this process and returns its exit code. The first SIGINT or SIGTERM drains, the second one
 // ends everything now.
 func runMain() int {
+	defer runtime.KeepAlive(ballast())
+
 	now, abandon := context.WithCancel(context.Background())
 	defer abandon()
 	drain, stop := context.WithCancel(now)
