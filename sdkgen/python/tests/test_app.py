@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import grpc
 import pytest
 
-from mcpbridge import App, Context, DefinitionError, Field, McpError, v1
+from mcpbridge import App, Context, DefinitionError, Field, McpError, VisitRequired, v1
 from mcpbridge.handlers import StatusError
 from mcpbridge.testing import EVERYTHING, call, prompt, read
 
@@ -255,6 +255,25 @@ async def test_many_changes_are_few() -> None:
     wanted = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["test://x"])
     events = await listened(app, wanted, change)
     assert [e.WhichOneof("event") for e in events] == ["resource_updated", "tools_list_changed"]
+
+
+async def test_a_visit_is_told_of() -> None:
+    app = App("test")
+
+    @app.tool
+    def secret() -> None:
+        raise VisitRequired("Sign in", "https://x", id="7")
+
+    with pytest.raises(McpError) as e:
+        await call(app, "secret")
+    assert (e.value.code, e.value.message) == (-32042, "Sign in")
+    assert e.value.data == {"elicitations": [{"mode": "url", "elicitationId": "7", "url": "https://x", "message": "Sign in"}]}
+    assert VisitRequired("a", "b").id != VisitRequired("a", "b").id
+    wanted = v1.SubscriptionFilter(elicitations_completed=True)
+    assert app.can_tell(wanted) == wanted
+    told = await listened(app, wanted, lambda: app.notify_visited("7"))
+    assert told == [v1.ListenResponse(elicitation_completed=v1.ElicitationCompleted(elicitation_id="7"))]
+    assert await listened(app, v1.SubscriptionFilter(), lambda: app.notify_visited("7")) == []
 
 
 def test_only_what_there_is_can_be_told() -> None:

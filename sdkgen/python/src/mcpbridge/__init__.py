@@ -30,6 +30,7 @@ from mcpbridge.errors import (
     Refused,
     ToolError,
     Unsupported,
+    VisitRequired,
 )
 from mcpbridge.handlers import Prompt, Resource
 
@@ -57,6 +58,7 @@ __all__ = [
     "Sample",
     "ToolError",
     "Unsupported",
+    "VisitRequired",
     "assistant",
     "user",
 ]

@@ -129,7 +129,7 @@ class App:
     def remove_tool(self, name: str) -> None:
         """Removes a tool, also while the app runs: clients are told."""
         del self._tools[name]
-        self._changes.list_changed("tools")
+        self._changes.tell(("list", "tools"))
 
     def tool_message(self, name: str) -> v1.Tool:
         """A tool as clients see it."""
@@ -224,11 +224,11 @@ class App:
     def remove_resource(self, uri: str) -> None:
         """Removes a resource or a template, also while the app runs: clients are told."""
         del (self._templates if uri in self._templates else self._resources)[uri]
-        self._changes.list_changed("resources")
+        self._changes.tell(("list", "resources"))
 
     def notify_updated(self, uri: str) -> None:
         """Tells those who listen to the resource with this URI that it has changed. From any thread."""
-        self._changes.updated(uri)
+        self._changes.tell(("resource", uri))
 
     def _add_resource(
         self,
@@ -271,6 +271,10 @@ class App:
         self._changed("resources")
         return resource
 
+    def notify_visited(self, id: str) -> None:  # noqa: A002
+        """Tells the client that was sent to a web page by a VisitRequired with this id that its user is done there."""
+        self._changes.tell(("visit", id))
+
     # Prompts.
 
     @overload
@@ -305,7 +309,7 @@ class App:
     def remove_prompt(self, name: str) -> None:
         """Removes a prompt, also while the app runs: clients are told."""
         del self._prompts[name]
-        self._changes.list_changed("prompts")
+        self._changes.tell(("list", "prompts"))
 
     def _add_prompt(
         self,
@@ -472,6 +476,8 @@ class App:
     def can_tell(self, wanted: v1.SubscriptionFilter) -> v1.SubscriptionFilter:
         """What of the wanted changes a Listen will tell."""
         told = v1.SubscriptionFilter()
+        if wanted.elicitations_completed:
+            told.elicitations_completed = True
         if wanted.tools_list_changed and "tools" in self._has:
             told.tools_list_changed = True
         if wanted.prompts_list_changed and "prompts" in self._has:
@@ -484,7 +490,7 @@ class App:
 
     def _changed(self, which: ListName) -> None:
         self._has.add(which)
-        self._changes.list_changed(which)
+        self._changes.tell(("list", which))
 
     def _check_list(self, request: Any, which: ListName) -> None:
         if which not in self._has:

@@ -7,6 +7,13 @@ from typing import Literal
 from mcpbridge import v1
 
 List = Literal["tools", "prompts", "resources"]
+LISTS: tuple[List, ...] = ("tools", "prompts", "resources")
+
+# A list, one of many resources by its URI, or a visit of a web page by its id.
+Change = tuple[Literal["list"], List] | tuple[Literal["resource", "visit"], str]
+
+# Of the visits that a listener has still to be told: all else is bounded by what it listens to.
+MAX_VISITS = 10_000
 
 
 class Changes:
@@ -15,13 +22,9 @@ class Changes:
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
 
-    def list_changed(self, which: List) -> None:
+    def tell(self, change: Change) -> None:
         for listener in tuple(self._listeners):
-            listener.tell(which, None)
-
-    def updated(self, uri: str) -> None:
-        for listener in tuple(self._listeners):
-            listener.tell("resources", uri)
+            listener.tell(change)
 
     def listen(self, wanted: v1.SubscriptionFilter) -> "Listener":
         """A listener for what is wanted. Its events end, and it is forgotten, at the end of `with`."""
@@ -41,9 +44,10 @@ class Listener:
 
     def __init__(self, among: "set[Listener]", wanted: v1.SubscriptionFilter) -> None:
         self._among = among
-        self._lists = {name for name in ("tools", "prompts", "resources") if getattr(wanted, f"{name}_list_changed")}
-        self._uris = frozenset(wanted.resource_subscriptions)
-        self._pending: dict[tuple[List, str | None], None] = {}
+        self._wanted: set[tuple[str, str]] = {("resource", uri) for uri in wanted.resource_subscriptions}
+        self._wanted |= {("list", name) for name in LISTS if getattr(wanted, f"{name}_list_changed")}
+        self._visits = wanted.elicitations_completed
+        self._pending: dict[Change, None] = {}
         self._woken = asyncio.Event()
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -55,16 +59,17 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         self._among.discard(self)
 
-    def tell(self, which: List, uri: str | None) -> None:
-        if uri in self._uris or (uri is None and which in self._lists):
+    def tell(self, change: Change) -> None:
+        if self._visits if change[0] == "visit" else change in self._wanted:
             try:
-                self._loop.call_soon_threadsafe(self._put, which, uri)
+                self._loop.call_soon_threadsafe(self._put, change)
             except RuntimeError:  # The loop is closed: nobody listens any more.
                 self._among.discard(self)
 
-    def _put(self, which: List, uri: str | None) -> None:
-        self._pending[which, uri] = None
-        self._woken.set()
+    def _put(self, change: Change) -> None:
+        if change[0] != "visit" or len(self._pending) < MAX_VISITS:
+            self._pending[change] = None
+            self._woken.set()
 
     def close(self) -> None:
         """Ends the events."""
@@ -76,16 +81,19 @@ class Listener:
             await self._woken.wait()
             self._woken.clear()
             while self._pending and not self._closed:
-                which, uri = next(iter(self._pending))  # The oldest.
-                del self._pending[which, uri]
-                yield _event(which, uri)
+                change = next(iter(self._pending))  # The oldest.
+                del self._pending[change]
+                yield _event(change)
             if self._closed:
                 return
 
 
-def _event(which: List, uri: str | None) -> v1.ListenResponse:
-    if uri is not None:
-        return v1.ListenResponse(resource_updated=v1.ResourceUpdated(uri=uri))
+def _event(change: Change) -> v1.ListenResponse:
+    kind, name = change
+    if kind == "resource":
+        return v1.ListenResponse(resource_updated=v1.ResourceUpdated(uri=name))
+    if kind == "visit":
+        return v1.ListenResponse(elicitation_completed=v1.ElicitationCompleted(elicitation_id=name))
     event = v1.ListenResponse()
-    getattr(event, f"{which}_list_changed").SetInParent()
+    getattr(event, f"{name}_list_changed").SetInParent()
     return event

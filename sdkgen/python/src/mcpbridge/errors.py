@@ -1,5 +1,6 @@
 """What a tool, a resource or a prompt raises to say how its call ends."""
 
+import uuid
 from typing import Any
 
 
@@ -26,6 +27,18 @@ class McpError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+class VisitRequired(McpError):
+    """The user has to visit a web page first: `raise VisitRequired("Sign in", url)`. Then the client calls again.
+
+    App.notify_visited, with the same id, tells it that the user is done there. To ask and go on, there is ctx.elicit_url.
+    """
+
+    def __init__(self, message: str, url: str, id: str | None = None) -> None:  # noqa: A002
+        self.id = id or uuid.uuid4().hex
+        visit = {"mode": "url", "elicitationId": self.id, "url": url, "message": message}
+        super().__init__(-32042, message, {"elicitations": [visit]})
 
 
 class Unsupported(ToolError):

@@ -144,11 +144,20 @@ async def _rounds(
             return called
         request.ClearField("input_responses")
         request.state = response.input_required.state
-        for key, question in response.input_required.requests.items():
+        for key, question in _in_order(response.input_required):
             called.asked.append(question)
             if not left:
                 raise AssertionError(f"{name} asked, and the test has no answer: {question}")
             request.input_responses[key].CopyFrom(_response(left.pop(0), question))
+
+
+def _in_order(asked: v1.InputRequired) -> list[tuple[str, v1.InputRequest]]:
+    """The questions in the order they were asked in: a map of protobuf has none, but our state has."""
+    try:
+        order = json.loads(asked.state)["asked"]
+        return [(key, asked.requests[key]) for key in order]
+    except (ValueError, KeyError, TypeError):  # A state of the author's own.
+        return sorted(asked.requests.items())
 
 
 def _response(answer: Any, question: v1.InputRequest) -> v1.InputResponse:
