@@ -1,0 +1,522 @@
+package mcpbridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	stdjson "encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Asking. A call can take several rounds: a question returns its answer if there is one, and otherwise Pending, which the
+// handler returns; it is called again, from the top, when the client has answered. So what comes before a question is done
+// once a round; wrap in Once what must not be.
+//
+// An answer belongs to its question: if the message or the form changes between rounds, it is asked anew. Several questions
+// are asked in one round by not returning after the first:
+//
+//	name, err1 := mcpbridge.Elicit[string](ctx, "Who are you?")
+//	roots, err2 := mcpbridge.Roots(ctx)
+//	if err := errors.Join(err1, err2); err != nil {
+//		return Out{}, err
+//	}
+//
+// or with an errgroup: everything here may be called concurrently.
+
+// maxState is the contract's limit of what a call can remember. The bridge would refuse more.
+const maxState = 32 << 10
+
+// An AskOption says how something is asked: Key, OneOf, FormSchema.
+type AskOption func(*ask)
+
+type ask struct {
+	key    string
+	oneOf  []string
+	schema []byte
+}
+
+// Key makes a question the same from round to round although what it says differs, such as the time.
+func Key(key string) AskOption { return func(a *ask) { a.key = key } }
+
+// OneOf lets the user choose. For Elicit[string].
+func OneOf(choices ...string) AskOption { return func(a *ask) { a.oneOf = choices } }
+
+// FormSchema is the form as a JSON Schema, for an Elicit[map[string]any] and the like.
+func FormSchema(schema string) AskOption { return func(a *ask) { a.schema = []byte(schema) } }
+
+func options(opts []AskOption) ask {
+	var a ask
+	for _, o := range opts {
+		o(&a)
+	}
+	return a
+}
+
+// An Action is what the user did.
+type Action string
+
+// What the user can do.
+const (
+	Accept  Action = "accept"
+	Decline Action = "decline"
+	Cancel  Action = "cancel" // close the question without an answer
+)
+
+// An Answer is the user's.
+type Answer[T any] struct {
+	Action Action
+	Data   T // what the user filled in, if they accepted
+	asked  string
+}
+
+// Accepted reports whether the user answered, or agreed to visit the page. What they answered to a yes-or-no question is
+// in Data.
+func (a Answer[T]) Accepted() bool { return a.Action == Accept }
+
+// Declined reports whether the user said no.
+func (a Answer[T]) Declined() bool { return a.Action == Decline }
+
+// Cancelled reports whether the user closed the question without an answer.
+func (a Answer[T]) Cancelled() bool { return a.Action == Cancel }
+
+// Get returns Data, or ErrDeclined or ErrCancelled, which tell the model so if the handler returns them.
+func (a Answer[T]) Get() (T, error) {
+	switch a.Action {
+	case Accept:
+		return a.Data, nil
+	case Decline:
+		return a.Data, &askError{ErrDeclined, "the user declined: " + a.asked}
+	default:
+		return a.Data, &askError{ErrCancelled, "the user closed the question without an answer: " + a.asked}
+	}
+}
+
+// Elicit asks the user to fill in a form: a struct of simple fields, or one simple value.
+func Elicit[T any](ctx context.Context, message string, opts ...AskOption) (Answer[T], error) {
+	can := ClientCapabilities(ctx).GetElicitation()
+	// Neither mode set means form: so 2025-06-18 says it.
+	if can == nil || can.GetUrl() != nil && can.GetForm() == nil {
+		return Answer[T]{}, unsupported("show a form to its user", message)
+	}
+	a := options(opts)
+	f, err := formOf[T](a)
+	if err != nil {
+		return Answer[T]{}, err
+	}
+	form := &pb.ElicitForm{Message: text(message), RequestedSchema: f.schema}
+	request := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}}
+	return elicit(ctx, message, a.key, request, f.read)
+}
+
+// ElicitURL asks the user to visit a web page. Accepted means that they agreed to, not that they are done there.
+func ElicitURL(ctx context.Context, message, url string, opts ...AskOption) (Answer[struct{}], error) {
+	if ClientCapabilities(ctx).GetElicitation().GetUrl() == nil {
+		return Answer[struct{}]{}, unsupported("open a web page for its user", message+" "+url)
+	}
+	page := &pb.ElicitUrl{Message: text(message), Url: text(url)}
+	request := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: page}}
+	return elicit(ctx, message, options(opts).key, request, func([]byte) (struct{}, error) { return struct{}{}, nil })
+}
+
+func elicit[T any](
+	ctx context.Context, message, key string, request *pb.ElicitRequest, read func([]byte) (T, error),
+) (Answer[T], error) {
+	a := Answer[T]{asked: message}
+	response, err := from(ctx).ask(key, &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: request}})
+	if err != nil {
+		return a, err
+	}
+	switch result := response.GetElicit(); result.GetAction() {
+	case pb.ElicitAction_ELICIT_ACTION_ACCEPT:
+		a.Action = Accept
+		if a.Data, err = read(result.GetContent()); err != nil {
+			return a, &askError{ErrInvalidAnswer, fmt.Sprintf("the answer does not fit the form:\n%v", err)}
+		}
+	case pb.ElicitAction_ELICIT_ACTION_DECLINE:
+		a.Action = Decline
+	default:
+		a.Action = Cancel
+	}
+	return a, nil
+}
+
+// Sample asks the client's model.
+//
+// Deprecated: MCP 2026-07-28 deprecates it. Better call a model's own API.
+func Sample(ctx context.Context, request *pb.CreateMessageRequest, opts ...AskOption) (*pb.CreateMessageResult, error) {
+	can := ClientCapabilities(ctx).GetSampling()
+	switch {
+	case can == nil:
+		return nil, &askError{ErrUnsupported, "This client does not let tools ask its model. Answer this yourself and go on without the tool."}
+	case len(request.GetTools()) > 0 && can.GetTools() == nil:
+		return nil, &askError{ErrUnsupported, "This client does not give its model tools. Answer this yourself and go on without the tool."}
+	}
+	create := &pb.InputRequest_CreateMessage{CreateMessage: request}
+	response, err := from(ctx).ask(options(opts).key, &pb.InputRequest{Request: create})
+	return response.GetCreateMessage(), err
+}
+
+// SampleText asks the client's model one thing, and returns its text.
+//
+// Deprecated: see Sample.
+func SampleText(ctx context.Context, prompt string, maxTokens int, opts ...AskOption) (string, error) {
+	message := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{Text(prompt)}}
+	request := &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{message}, MaxTokens: int64(maxTokens)}
+	result, err := Sample(ctx, request, opts...)
+	said := ""
+	for _, block := range result.GetContent() {
+		said += block.GetText().GetText()
+	}
+	return said, err
+}
+
+// Roots asks for the folders the client works in.
+//
+// Deprecated: MCP 2026-07-28 deprecates it. Better take them as arguments.
+func Roots(ctx context.Context, opts ...AskOption) ([]*pb.Root, error) {
+	if ClientCapabilities(ctx).GetRoots() == nil {
+		return nil, unsupported("tell which folders it works in", "Which folder is meant?")
+	}
+	list := &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}
+	response, err := from(ctx).ask(options(opts).key, &pb.InputRequest{Request: list})
+	return response.GetListRoots().GetRoots(), err
+}
+
+// Once calls fn in the first round only, and in the others returns what it returned then, which has to become JSON and back.
+// A call that failed, or asked something itself, is not remembered.
+func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, error)) (T, error) {
+	var v T
+	c := from(ctx)
+	if c == nil {
+		return fn(ctx)
+	}
+	step, err := c.step(key)
+	if err != nil {
+		return v, err
+	}
+	step.mu.Lock()
+	defer step.mu.Unlock()
+	if step.value != nil {
+		if err := unmarshal(step.value, &v); err != nil {
+			return v, fmt.Errorf("mcpbridge.Once(%q) remembers %s, which is not of %T any more: %w", key, shorten(step.value), v, err)
+		}
+		return v, nil
+	}
+	if v, err = fn(ctx); err != nil {
+		return v, err
+	}
+	value, err := marshal(v)
+	if err != nil {
+		return v, fmt.Errorf("mcpbridge.Once(%q) can remember only what becomes JSON: %w", key, err)
+	}
+	step.value = value
+	// The same value in every round: what JSON leaves out is left out in the first too.
+	var again T
+	err = unmarshal(value, &again)
+	return again, err
+}
+
+func unsupported(cannot, question string) error {
+	return &askError{
+		ErrUnsupported,
+		fmt.Sprintf("This client cannot %s. Ask the user yourself: %q, and call the tool again with the answer.", cannot, question),
+	}
+}
+
+// What a call asks and knows.
+
+// asks is what the rounds before learned, and what this one asks.
+type asks struct {
+	err     error // the state is not ours
+	answers map[string]*pb.InputResponse
+	asked   map[string]bool // the keys of the questions of this round and those before: what may be in the state
+	steps   map[string]*step
+	counts  map[string]int
+	open    map[string]*pb.InputRequest
+}
+
+// A step is what Once remembers.
+type step struct {
+	mu    sync.Mutex // guards value, and is held while it is made
+	value stdjson.RawMessage
+}
+
+// remembered is the state of a call between its rounds.
+type remembered struct {
+	Answers map[string][]byte             `json:"answers"`
+	Asked   []string                      `json:"asked"`
+	Once    map[string]stdjson.RawMessage `json:"once"`
+}
+
+// load returns what there is to know. The caller holds mu.
+func (c *call) load() *asks {
+	if c.asks != nil {
+		return c.asks
+	}
+	a := &asks{
+		answers: map[string]*pb.InputResponse{}, asked: map[string]bool{}, steps: map[string]*step{},
+		counts: map[string]int{}, open: map[string]*pb.InputRequest{},
+	}
+	c.asks = a
+	if len(c.state) > 0 {
+		var r remembered
+		if err := unmarshal(c.state, &r); err != nil {
+			a.err = &Error{Code: -32602, Message: "the request's state is not one that this tool returned"}
+			return a
+		}
+		for key, text := range r.Answers {
+			answer := &pb.InputResponse{}
+			if err := proto.Unmarshal(text, answer); err != nil {
+				a.err = &Error{Code: -32602, Message: "the request's state is not one that this tool returned"}
+				return a
+			}
+			a.answers[key], a.asked[key] = answer, true
+		}
+		for key, value := range r.Once {
+			a.steps[key] = &step{value: value}
+		}
+		for _, key := range r.Asked {
+			a.asked[key] = true
+		}
+	}
+	for key, answer := range c.responses {
+		a.answers[key] = answer
+	}
+	return a
+}
+
+// step returns what Once remembers by key.
+func (c *call) step(key string) (*step, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.load()
+	if a.steps[key] == nil {
+		a.steps[key] = &step{}
+	}
+	return a.steps[key], a.err
+}
+
+// ask returns the answer to a question, or Pending.
+func (c *call) ask(key string, request *pb.InputRequest) (*pb.InputResponse, error) {
+	question := "elicit"
+	switch request.GetRequest().(type) {
+	case *pb.InputRequest_CreateMessage:
+		question = "create_message"
+	case *pb.InputRequest_ListRoots:
+		question = "list_roots"
+	}
+	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.load()
+	if a.err != nil {
+		return nil, a.err
+	}
+	if key == "" {
+		digest := sha256.Sum256(wire)
+		key = question + "-" + hex.EncodeToString(digest[:6])
+		a.counts[key]++
+		if n := a.counts[key]; n > 1 {
+			key += "-" + strconv.Itoa(n)
+		}
+	}
+	a.asked[key] = true
+	answer := a.answers[key]
+	if e := answer.GetError(); e != nil {
+		return nil, failedAnswer(e)
+	}
+	answered := false // An answer of another kind is none: the question is asked again.
+	switch request.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		answered = answer.GetElicit() != nil
+	case *pb.InputRequest_CreateMessage:
+		answered = answer.GetCreateMessage() != nil
+	case *pb.InputRequest_ListRoots:
+		answered = answer.GetListRoots() != nil
+	}
+	if answered {
+		return answer, nil
+	}
+	a.open[key] = request
+	return nil, Pending
+}
+
+func failedAnswer(e *pb.InputError) error {
+	said := func(otherwise string) string {
+		if e.GetMessage() != "" {
+			return e.GetMessage()
+		}
+		return otherwise
+	}
+	switch e.GetReason() {
+	case pb.InputError_REASON_UNSUPPORTED:
+		return &askError{
+			ErrUnsupported,
+			fmt.Sprintf("This client cannot be asked this: %s. Ask the user yourself and call again.", e.GetMessage()),
+		}
+	case pb.InputError_REASON_NO_ANSWER:
+		return &askError{ErrNoAnswer, said(ErrNoAnswer.Error())}
+	default:
+		return &askError{ErrRefused, said(ErrRefused.Error())}
+	}
+}
+
+// required returns what the round asks, or nil if it asks nothing. Whatever the handler made of its Pending: what was asked
+// is asked.
+func (c *call) required() (*pb.InputRequired, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.asks
+	if a == nil || len(a.open) == 0 {
+		return nil, nil //nolint:nilnil // There is nothing to ask, and nothing is wrong.
+	}
+	r := remembered{Answers: map[string][]byte{}, Once: map[string]stdjson.RawMessage{}, Asked: []string{}}
+	largest, size := "", -1
+	for key, answer := range a.answers {
+		// An answer to what was never asked is not worth its room.
+		if !a.asked[key] || a.open[key] != nil {
+			continue
+		}
+		wire, err := proto.Marshal(answer)
+		if err != nil {
+			return nil, err
+		}
+		r.Answers[key] = wire
+		if len(wire)*4/3 > size {
+			largest, size = "the answer "+key, len(wire)*4/3
+		}
+	}
+	for key, s := range a.steps {
+		s.mu.Lock()
+		value := s.value
+		s.mu.Unlock()
+		if value == nil {
+			continue
+		}
+		r.Once[key] = value
+		if len(value) > size {
+			largest, size = fmt.Sprintf("mcpbridge.Once(%q)", key), len(value)
+		}
+	}
+	for key := range a.open {
+		r.Asked = append(r.Asked, key)
+	}
+	slices.Sort(r.Asked)
+	state, err := marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(state) > maxState {
+		return nil, ToolError("what the call has to remember is %d bytes, more than the %d there is room for; the most is %s, %d bytes",
+			len(state), maxState, largest, size)
+	}
+	return &pb.InputRequired{Requests: maps.Clone(a.open), State: state}, nil
+}
+
+// Forms.
+
+// A form is how the user is asked for a T.
+type form[T any] struct {
+	schema []byte
+	read   func([]byte) (T, error)
+}
+
+// wrapped is the form of one value: forms are objects.
+type wrapped[T any] struct {
+	Value T `json:"value"`
+}
+
+var forms sync.Map // of form[T], by T's reflect.Type
+
+func formOf[T any](a ask) (form[T], error) {
+	t := reflect.TypeFor[T]()
+	plain := a.oneOf == nil && a.schema == nil
+	if f, ok := forms.Load(t); ok && plain {
+		return f.(form[T]), nil
+	}
+	if a.schema != nil {
+		return form[T]{a.schema, func(content []byte) (v T, err error) {
+			err = unmarshal(orEmpty(content), &v)
+			return v, err
+		}}, nil
+	}
+	var f form[T]
+	var err error
+	if t.Kind() == reflect.Struct {
+		f, err = typedForm[T](t, nil)
+	} else {
+		var w form[wrapped[T]]
+		w, err = typedForm[wrapped[T]](t, a.oneOf)
+		f = form[T]{w.schema, func(content []byte) (T, error) {
+			v, err := w.read(content)
+			return v.Value, err
+		}}
+	}
+	if err == nil && plain {
+		forms.Store(t, f)
+	}
+	return f, err
+}
+
+func orEmpty(content []byte) []byte {
+	if len(content) == 0 {
+		return []byte("{}")
+	}
+	return content
+}
+
+func typedForm[T any](of reflect.Type, oneOf []string) (form[T], error) {
+	var f form[T]
+	in := &input[T]{} // Not typed: members that we do not know do no harm.
+	v := reflect.ValueOf(&in.proto).Elem()
+	s, err := schemaOf(v.Type(), &v)
+	if err != nil {
+		return f, fmt.Errorf("a form of %s: %w", of, err)
+	}
+	for _, choice := range oneOf {
+		s.Properties["value"].Enum = append(s.Properties["value"].Enum, choice)
+	}
+	if err := flatten(s, of); err != nil {
+		return f, err
+	}
+	if in.node, err = compile(s); err != nil {
+		return f, err
+	}
+	if f.schema, err = stdjson.Marshal(s); err != nil {
+		return f, err
+	}
+	f.read = func(content []byte) (T, error) { return in.read(content) }
+	return f, nil
+}
+
+// flatten makes a schema one that MCP has for forms: no nulls, no nesting.
+func flatten(s *jsonschema.Schema, of reflect.Type) error {
+	s.AdditionalProperties = nil
+	if s.Properties == nil {
+		s.Properties = map[string]*jsonschema.Schema{}
+	}
+	for name, p := range s.Properties {
+		if len(p.Types) == 2 && p.Types[0] == "null" {
+			p.Type, p.Types = p.Types[1], nil
+			s.Required = slices.DeleteFunc(s.Required, func(n string) bool { return n == name })
+		}
+		choices := p.Type == "array" && p.Items != nil && len(p.Items.Enum) > 0
+		if !choices && !slices.Contains([]string{"string", "number", "integer", "boolean"}, p.Type) {
+			return fmt.Errorf("a form cannot ask for %q of %s: its fields are text, numbers, bool, or a list of text with an enum", name, of)
+		}
+	}
+	return nil
+}

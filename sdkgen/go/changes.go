@@ -1,0 +1,134 @@
+package mcpbridge
+
+import (
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A listener is one Listen. Several changes of a list, or of a resource, are told as one.
+type listener struct {
+	wants     kinds
+	resources []string
+	wake      chan struct{} // holds one
+
+	mu      sync.Mutex // guards the rest
+	lists   kinds
+	changes map[string]bool // URIs
+}
+
+// changed tells who listens that lists have changed. The caller holds mu of the app. It returns true.
+func (a *App) changed(k kinds) bool {
+	if d := a.discover.GetCapabilities(); d != nil {
+		if k.tools && d.GetTools() == nil || k.resources && d.GetResources() == nil || k.prompts && d.GetPrompts() == nil {
+			logger().Warn("clients have been told that there is nothing of this kind, and will not see it; say AddsLater to mcpbridge.New")
+		}
+	}
+	for l := range a.listeners {
+		l.changed(k)
+	}
+	return true
+}
+
+func (l *listener) changed(k kinds) {
+	k = kinds{k.tools && l.wants.tools, k.resources && l.wants.resources, k.prompts && l.wants.prompts}
+	if k == (kinds{}) {
+		return
+	}
+	l.mu.Lock()
+	l.lists = kinds{l.lists.tools || k.tools, l.lists.resources || k.resources, l.lists.prompts || k.prompts}
+	l.mu.Unlock()
+	l.ring()
+}
+
+func (l *listener) updated(uri string) {
+	for _, wanted := range l.resources {
+		part, ok := strings.CutPrefix(uri, wanted)
+		if !ok || part != "" && !strings.HasSuffix(wanted, "/") && !strings.ContainsAny(part[:1], "/?#") {
+			continue
+		}
+		l.mu.Lock()
+		if l.changes == nil {
+			l.changes = map[string]bool{}
+		}
+		l.changes[uri] = true
+		l.mu.Unlock()
+		l.ring()
+		return
+	}
+}
+
+func (l *listener) ring() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // It will look anyway.
+	}
+}
+
+// take returns what there is to tell.
+func (l *listener) take() (kinds, map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lists, changes := l.lists, l.changes
+	l.lists, l.changes = kinds{}, nil
+	return lists, changes
+}
+
+// Listen implements the contract.
+func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
+	f := req.GetNotifications()
+	l := &listener{
+		wants:     kinds{f.GetToolsListChanged(), f.GetResourcesListChanged(), f.GetPromptsListChanged()},
+		resources: f.GetResourceSubscriptions(),
+		wake:      make(chan struct{}, 1),
+	}
+	s.app.mu.Lock()
+	s.app.listeners[l] = struct{}{}
+	s.app.mu.Unlock()
+	defer func() {
+		s.app.mu.Lock()
+		defer s.app.mu.Unlock()
+		delete(s.app.listeners, l)
+	}()
+	told := proto.CloneOf(f)
+	if told == nil {
+		told = &pb.SubscriptionFilter{}
+	}
+	told.Extra = nil
+	ack := &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: told}}
+	if err := stream.Send(&pb.ListenResponse{Event: ack}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-s.stopping:
+			return nil
+		case <-stream.Context().Done():
+			return over(stream.Context())
+		case <-l.wake:
+		}
+		lists, changes := l.take()
+		var events []*pb.ListenResponse
+		if lists.tools {
+			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+		}
+		if lists.resources {
+			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}})
+		}
+		if lists.prompts {
+			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
+		}
+		for uri := range changes {
+			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
+		}
+		for _, e := range events {
+			if err := stream.Send(e); err != nil {
+				return err
+			}
+		}
+	}
+}

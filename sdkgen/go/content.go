@@ -1,0 +1,222 @@
+package mcpbridge
+
+import (
+	"encoding/base64"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// The contract's messages that handlers return and get. Whatever else they hold is set on them directly.
+type (
+	// Content is one piece of what a tool or a prompt says: made by Text, Image, Audio, Embedded or Link.
+	Content = pb.ContentBlock
+	// Result is all of what a tool returns, for exact control.
+	Result = pb.CallToolResult
+	// Contents is what a resource holds, for exact control.
+	Contents = pb.ResourceContents
+	// Message is one turn of a prompt: made by User or Assistant.
+	Message = pb.PromptMessage
+)
+
+// Text is text.
+func Text(s string) *Content {
+	return &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text(s)}}}
+}
+
+// Image is an image, of a media type such as "image/png".
+func Image(data []byte, mimeType string) *Content {
+	return &pb.ContentBlock{Block: &pb.ContentBlock_Image{Image: &pb.ImageContent{Data: data, MimeType: mimeType}}}
+}
+
+// ImageFile is the image in a file.
+func ImageFile(name string) (*Content, error) {
+	data, err := os.ReadFile(name)
+	return Image(data, mediaType(name, "image/png")), err
+}
+
+// Audio is a piece of sound, of a media type such as "audio/wav".
+func Audio(data []byte, mimeType string) *Content {
+	return &pb.ContentBlock{Block: &pb.ContentBlock_Audio{Audio: &pb.AudioContent{Data: data, MimeType: mimeType}}}
+}
+
+// AudioFile is the sound in a file.
+func AudioFile(name string) (*Content, error) {
+	data, err := os.ReadFile(name)
+	return Audio(data, mediaType(name, "audio/wav")), err
+}
+
+func mediaType(name, otherwise string) string {
+	if t := mime.TypeByExtension(filepath.Ext(name)); t != "" {
+		return t
+	}
+	return otherwise
+}
+
+// Embedded is a resource in place: text, bytes, or anything that becomes JSON. An empty mimeType is chosen by that.
+func Embedded(uri string, data any, mimeType string) (*Content, error) {
+	contents, err := contentsOf(data, uri, mimeType)
+	resource := &pb.EmbeddedResource{Resource: contents}
+	return &pb.ContentBlock{Block: &pb.ContentBlock_Resource{Resource: resource}}, err
+}
+
+// Link points to a resource, which clients may read. An empty name is the last part of the URI.
+func Link(uri, name string) *Content {
+	if name == "" {
+		name = path.Base(uri)
+	}
+	return &pb.ContentBlock{Block: &pb.ContentBlock_ResourceLink{ResourceLink: &pb.Resource{Uri: uri, Name: name}}}
+}
+
+// User is what the user says in a prompt: text, or Content.
+func User[T string | *Content](said T) *Message { return message(pb.Role_ROLE_USER, said) }
+
+// Assistant is what the model says in a prompt: text, or Content.
+func Assistant[T string | *Content](said T) *Message { return message(pb.Role_ROLE_ASSISTANT, said) }
+
+func message(role pb.Role, said any) *Message {
+	block, ok := said.(*Content)
+	if !ok {
+		block = Text(said.(string))
+	}
+	return &pb.PromptMessage{Role: role, Content: block}
+}
+
+// None is what a tool returns that returns nothing.
+type None struct{}
+
+// Tools.
+
+// failure is a result that tells the model what went wrong.
+func failure(message string) *Result {
+	failed := true
+	return &pb.CallToolResult{Content: []*pb.ContentBlock{Text(message)}, IsError: &failed}
+}
+
+// resultOf is the result of a tool that returned v, whose type has no schema.
+func resultOf(v any) (*Result, error) {
+	switch v := v.(type) {
+	case string:
+		return &pb.CallToolResult{Content: []*pb.ContentBlock{Text(v)}}, nil
+	case *Result:
+		if v == nil {
+			return nil, errors.New("the tool returned a nil *Result and no error")
+		}
+		return v, nil
+	case *Content:
+		return &pb.CallToolResult{Content: []*pb.ContentBlock{v}}, nil
+	case []*Content:
+		return &pb.CallToolResult{Content: v}, nil
+	case nil, None, struct{}:
+		return &pb.CallToolResult{}, nil
+	}
+	json, err := marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("what the tool returned cannot become JSON: %w", err)
+	}
+	return structured(json, json[0] != '{'), nil
+}
+
+// structured is a result of JSON. MCP's structured content is an object, and stands as text beside it for clients that do
+// not know it.
+func structured(json []byte, wrap bool) *Result {
+	r := &pb.CallToolResult{Content: []*pb.ContentBlock{Text(string(json))}, StructuredContent: json}
+	if wrap {
+		r.StructuredContent = append(append([]byte(`{"result":`), json...), '}')
+	}
+	return r
+}
+
+// An output is how a T becomes a result.
+type output[T any] struct {
+	schema []byte // empty: it has none
+	wrap   bool
+}
+
+func outputOf[T any]() (output[T], error) {
+	var o output[T]
+	t := reflect.TypeFor[T]()
+	switch t {
+	case reflect.TypeFor[string](), reflect.TypeFor[*Result](), reflect.TypeFor[*Content](), reflect.TypeFor[[]*Content](),
+		reflect.TypeFor[None](), reflect.TypeFor[struct{}](), reflect.TypeFor[any]():
+		return o, nil
+	case reflect.TypeFor[[]byte]():
+		return o, errors.New("a tool cannot return bytes: return Image(data, mimeType), Audio(data, mimeType) or text")
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	s, err := schemaOf(t, nil)
+	if err != nil {
+		return o, fmt.Errorf("it returns %s, which JSON cannot hold: %w", t, err)
+	}
+	if o.wrap = s.Type != "object"; o.wrap {
+		s = &jsonschema.Schema{
+			Type: "object", Properties: map[string]*jsonschema.Schema{"result": s}, Required: []string{"result"},
+		}
+	}
+	o.schema, err = stdjson.Marshal(s)
+	return o, err
+}
+
+func (o *output[T]) write(v T) (*Result, error) {
+	if o.schema == nil {
+		return resultOf(v)
+	}
+	json, err := marshal(v)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("what the tool returned cannot become JSON: %w", err)
+	case !o.wrap && json[0] != '{':
+		return nil, fmt.Errorf("the tool returned %s and no error, and its results are objects", json)
+	}
+	return structured(json, o.wrap), nil
+}
+
+// Resources.
+
+// contentsOf is what a resource holds that is v: text, bytes, or JSON of anything else.
+func contentsOf(v any, uri, mimeType string) (*Contents, error) {
+	c := &pb.ResourceContents{Uri: uri}
+	usual := ""
+	switch v := v.(type) {
+	case *Contents:
+		c = v
+		if c.GetUri() == "" {
+			c.Uri = uri
+		}
+	case string:
+		c.Body, usual = &pb.ResourceContents_Text{Text: text(v)}, "text/plain"
+	case []byte:
+		c.Body, usual = &pb.ResourceContents_Blob{Blob: v}, "application/octet-stream"
+	case nil:
+		return nil, errors.New("a resource cannot hold nothing: return ErrNotFound if there is no such resource")
+	default:
+		json, err := marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("what the resource holds cannot become JSON: %w", err)
+		}
+		c.Body, usual = &pb.ResourceContents_Text{Text: string(json)}, "application/json"
+	}
+	if mimeType == "" {
+		mimeType = usual
+	}
+	if mimeType != "" && c.MimeType == nil {
+		c.MimeType = &mimeType
+	}
+	return c, nil
+}
+
+// DataURI is data as an icon's address: Icon(DataURI(png, "image/png")).
+func DataURI(data []byte, mimeType string) string {
+	return "data:" + mimeType + ";base64," + base64.StdEncoding.EncodeToString(data)
+}

@@ -1,0 +1,283 @@
+// Package mcpbridgetest is for tests of backends: Call and its like call an App without a bridge and without gRPC, and
+// Start runs a program behind the real bridge.
+//
+//	called := mcpbridgetest.Call(t, app, "greet", map[string]any{"name": "Ada"}, mcpbridgetest.WithAnswers(Colour{"red"}))
+//	if called.Text() != "Hello Ada, here is something red for you." {
+package mcpbridgetest
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/sdkgen/go"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// maxRounds is how often the bridge calls again.
+const maxRounds = 10
+
+// Everything is a caller that can be asked everything and wants to see everything.
+func Everything() *pb.CallContext {
+	return &pb.CallContext{
+		ProtocolVersion: "2026-07-28",
+		ClientInfo:      &pb.Implementation{Name: "mcpbridgetest", Version: "1"},
+		ClientCapabilities: &pb.ClientCapabilities{
+			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}},
+			Sampling:    &pb.SamplingCapability{Tools: &pb.Capability{}, Context: &pb.Capability{}},
+			Roots:       &pb.RootsCapability{},
+		},
+		LogLevel:       pb.LogLevel_LOG_LEVEL_DEBUG,
+		ProgressWanted: true,
+	}
+}
+
+// Called is what a call came to.
+type Called struct {
+	Result   *pb.CallToolResult     // of Call
+	Resource *pb.ReadResourceResult // of Read
+	Prompt   *pb.GetPromptResult    // of Get
+	Err      error                  // a gRPC status
+	Progress []*pb.Progress
+	Logs     []*pb.LogMessage
+	Asked    []*pb.InputRequest // in the order of their keys within a round
+	Rounds   int
+}
+
+// Text is the text of the result.
+func (c *Called) Text() string {
+	var texts []string
+	for _, block := range c.Result.GetContent() {
+		texts = append(texts, block.GetText().GetText())
+	}
+	for _, part := range c.Resource.GetContents() {
+		texts = append(texts, part.GetText())
+	}
+	for _, m := range c.Prompt.GetMessages() {
+		texts = append(texts, m.GetContent().GetText().GetText())
+	}
+	return strings.Join(texts, "\n")
+}
+
+// IsError reports whether a tool failed, or the call did.
+func (c *Called) IsError() bool { return c.Err != nil || c.Result.GetIsError() }
+
+// Structured reads a tool's structured content.
+func (c *Called) Structured(t testing.TB, to any) {
+	t.Helper()
+	if err := json.Unmarshal(c.Result.GetStructuredContent(), to); err != nil {
+		t.Fatalf("structured content %q: %v", c.Result.GetStructuredContent(), err)
+	}
+}
+
+// An Option says how to call: WithAnswers, WithCaller, WithContext.
+type Option func(*caller)
+
+type caller struct {
+	ctx     context.Context //nolint:containedctx // It is an option's value.
+	about   *pb.CallContext
+	answers []any
+}
+
+// The answers of a user who gives none.
+const (
+	Decline = answer("decline")
+	Cancel  = answer("cancel")
+)
+
+type answer string
+
+// WithAnswers answers the questions, in the order they are asked: with an object or a simple value that the user fills in,
+// Decline, Cancel, or an *InputResponse of the contract. Questions of one round come in the order of their keys.
+func WithAnswers(answers ...any) Option { return func(c *caller) { c.answers = answers } }
+
+// WithCaller is who calls, instead of Everything.
+func WithCaller(about *pb.CallContext) Option { return func(c *caller) { c.about = about } }
+
+// WithContext is the call's context, to cancel it.
+func WithContext(ctx context.Context) Option { return func(c *caller) { c.ctx = ctx } }
+
+// Call calls a tool, and answers its questions as the bridge does. args become JSON; []byte are JSON already.
+func Call(t testing.TB, app *mcpbridge.App, name string, args any, opts ...Option) *Called {
+	t.Helper()
+	text, ok := args.([]byte)
+	if !ok && args != nil {
+		var err error
+		if text, err = json.Marshal(args); err != nil {
+			t.Fatalf("arguments: %v", err)
+		}
+	}
+	request := &pb.CallToolRequest{Name: name, Arguments: text}
+	return rounds(t, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+		request.Context, request.InputResponses, request.State = c.about, answers, state
+		s := &stream[pb.CallToolResponse]{ctx: c.ctx}
+		called.Err = app.Service().CallTool(copied(request), s)
+		var needs *pb.InputRequired
+		for _, e := range s.sent {
+			called.event(e.GetProgress(), e.GetLog())
+			called.Result, needs = e.GetResult(), e.GetInputRequired()
+		}
+		return needs
+	})
+}
+
+// Read reads a resource.
+func Read(t testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called {
+	t.Helper()
+	request := &pb.ReadResourceRequest{Uri: uri}
+	return rounds(t, app, uri, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+		request.Context, request.InputResponses, request.State = c.about, answers, state
+		s := &stream[pb.ReadResourceResponse]{ctx: c.ctx}
+		called.Err = app.Service().ReadResource(copied(request), s)
+		var needs *pb.InputRequired
+		for _, e := range s.sent {
+			called.event(e.GetProgress(), e.GetLog())
+			called.Resource, needs = e.GetResult(), e.GetInputRequired()
+		}
+		return needs
+	})
+}
+
+// Get fills in a prompt.
+func Get(t testing.TB, app *mcpbridge.App, name string, args map[string]string, opts ...Option) *Called {
+	t.Helper()
+	request := &pb.GetPromptRequest{Name: name, Arguments: args}
+	return rounds(t, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+		request.Context, request.InputResponses, request.State = c.about, answers, state
+		s := &stream[pb.GetPromptResponse]{ctx: c.ctx}
+		called.Err = app.Service().GetPrompt(copied(request), s)
+		var needs *pb.InputRequired
+		for _, e := range s.sent {
+			called.event(e.GetProgress(), e.GetLog())
+			called.Prompt, needs = e.GetResult(), e.GetInputRequired()
+		}
+		return needs
+	})
+}
+
+// Complete proposes values for an argument of a prompt, or of a resource template if ref is one.
+func Complete(t testing.TB, app *mcpbridge.App, ref, argument, typed string, others map[string]string) []string {
+	t.Helper()
+	request := &pb.CompleteRequest{
+		Context: Everything(), Argument: &pb.CompletionArgument{Name: argument, Value: typed},
+		CompletionContext: &pb.CompletionContext{Arguments: others},
+		Ref:               &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: ref}}},
+	}
+	if strings.Contains(ref, ":") {
+		request.Ref.Reference = &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: ref}}
+	}
+	response, err := app.Service().Complete(t.Context(), request)
+	if err != nil {
+		t.Fatalf("completion of %s of %s: %v", argument, ref, err)
+	}
+	return response.GetCompletion().GetValues()
+}
+
+func (c *Called) event(p *pb.Progress, l *pb.LogMessage) {
+	if p != nil {
+		c.Progress = append(c.Progress, p)
+	}
+	if l != nil {
+		c.Logs = append(c.Logs, l)
+	}
+}
+
+// rounds calls until there is a result or an error.
+func rounds(
+	t testing.TB, app *mcpbridge.App, name string, opts []Option,
+	call func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired,
+) *Called {
+	t.Helper()
+	if err := app.Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := &caller{ctx: t.Context(), about: Everything()}
+	for _, o := range opts {
+		o(c)
+	}
+	called := &Called{}
+	var answers map[string]*pb.InputResponse
+	var state []byte
+	for called.Rounds < maxRounds {
+		called.Rounds++
+		needs := call(c, called, answers, state)
+		if needs == nil {
+			return called
+		}
+		answers, state = map[string]*pb.InputResponse{}, needs.GetState()
+		for _, key := range sorted(needs.GetRequests()) {
+			question := needs.GetRequests()[key]
+			called.Asked = append(called.Asked, question)
+			if len(c.answers) == 0 {
+				t.Fatalf("%s asked, and the test has no answer: %v", name, question)
+			}
+			answers[key] = response(t, question, c.answers[0])
+			c.answers = c.answers[1:]
+		}
+	}
+	t.Fatalf("%s asked in %d rounds; the bridge gives up then", name, maxRounds)
+	return nil
+}
+
+func response(t testing.TB, question *pb.InputRequest, given any) *pb.InputResponse {
+	t.Helper()
+	switch given := given.(type) {
+	case *pb.InputResponse:
+		return given
+	case answer:
+		action := pb.ElicitAction_ELICIT_ACTION_CANCEL
+		if given == Decline {
+			action = pb.ElicitAction_ELICIT_ACTION_DECLINE
+		}
+		return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: action}}}
+	}
+	if question.GetCreateMessage() != nil {
+		said, _ := given.(string)
+		block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: said}}}
+		m := &pb.CreateMessageResult{Role: pb.Role_ROLE_ASSISTANT, Content: []*pb.ContentBlock{block}, Model: "test"}
+		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: m}}
+	}
+	if question.GetListRoots() != nil {
+		uris, _ := given.([]string)
+		list := &pb.ListRootsResult{}
+		for _, uri := range uris {
+			list.Roots = append(list.Roots, &pb.Root{Uri: uri})
+		}
+		return &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: list}}
+	}
+	text, err := json.Marshal(given)
+	if err != nil {
+		t.Fatalf("answer: %v", err)
+	}
+	if len(text) == 0 || text[0] != '{' {
+		text = append(append([]byte(`{"value":`), text...), '}')
+	}
+	result := &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: text}
+	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: result}}
+}
+
+// A stream is gRPC's without gRPC. What is sent is copied, as gRPC does.
+type stream[T any] struct {
+	grpc.ServerStream
+	ctx  context.Context //nolint:containedctx // That is what a stream has.
+	sent []*T
+}
+
+func (s *stream[T]) Context() context.Context { return s.ctx }
+
+func (s *stream[T]) Send(m *T) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	wire, err := proto.Marshal(any(m).(proto.Message))
+	if err != nil {
+		return err
+	}
+	again := new(T)
+	s.sent = append(s.sent, again)
+	return proto.Unmarshal(wire, any(again).(proto.Message))
+}

@@ -1,0 +1,229 @@
+package mcpbridgetest
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+)
+
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+func copied[M proto.Message](m M) M { return proto.CloneOf(m) }
+
+// patience is how long a test waits for one message.
+const patience = 30 * time.Second
+
+// A Client is an MCP client of a program behind the real bridge, over stdio. One goroutine uses it.
+type Client struct {
+	t        testing.TB
+	in       io.WriteCloser
+	messages chan Message
+	id       int
+	// Notifications are those that came so far.
+	Notifications []Message
+	// Answer answers what the server asks of the client, such as "elicitation/create". Nil: every question fails.
+	Answer func(method string, params json.RawMessage) (result any)
+}
+
+// A Message is one of JSON-RPC.
+type Message struct {
+	ID     json.RawMessage `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *struct {
+		Code    int             `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data,omitempty"`
+	} `json:"error,omitempty"`
+}
+
+// Start runs a program behind the bridge, whose own program is named bridge or found in PATH if that is empty, and connects
+// to it as a client of the revision of 2025-11-25 that can do everything. Both end with the test.
+func Start(t testing.TB, bridge string, command ...string) *Client {
+	t.Helper()
+	if bridge == "" {
+		bridge = "mcpbridge"
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bridge, append([]string{"run", "--stdio", "--"}, command...)...)
+	// Not the test's context: the bridge is to end in good order.
+	cmd.Stderr = &log{t: t}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.WaitDelay = patience
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting the bridge: %v", err)
+	}
+	c := &Client{t: t, in: in, messages: make(chan Message, 100)}
+	go func() {
+		defer close(c.messages)
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 64<<20)
+		for lines.Scan() {
+			var m Message
+			if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+				m.Method = "not JSON: " + lines.Text()
+			}
+			c.messages <- m
+		}
+	}()
+	t.Cleanup(func() {
+		_ = in.Close() // That is how a stdio server is told to end.
+		for range c.messages {
+			continue
+		}
+		_ = cmd.Wait()
+	})
+	c.Request("initialize", map[string]any{
+		"protocolVersion": "2025-11-25", "clientInfo": map[string]any{"name": "mcpbridgetest", "version": "1"},
+		"capabilities": map[string]any{
+			"elicitation": map[string]any{"form": map[string]any{}, "url": map[string]any{}},
+			"sampling":    map[string]any{}, "roots": map[string]any{},
+		},
+	})
+	c.Notify("notifications/initialized", nil)
+	return c
+}
+
+// Notify sends a notification.
+func (c *Client) Notify(method string, params any) {
+	c.t.Helper()
+	c.send(map[string]any{"jsonrpc": "2.0", "method": method, "params": orEmpty(params)})
+}
+
+// Send sends a request and returns its id, without waiting for the answer.
+func (c *Client) Send(method string, params any) int {
+	c.t.Helper()
+	c.id++
+	c.send(map[string]any{"jsonrpc": "2.0", "id": c.id, "method": method, "params": orEmpty(params)})
+	return c.id
+}
+
+// Request sends a request and returns its answer.
+func (c *Client) Request(method string, params any) Message {
+	c.t.Helper()
+	return c.Await(c.Send(method, params))
+}
+
+// Call calls a tool and returns the text of its result.
+func (c *Client) Call(name string, args any) string {
+	c.t.Helper()
+	m := c.Request("tools/call", map[string]any{"name": name, "arguments": orEmpty(args), "_meta": map[string]any{"progressToken": c.id}})
+	if m.Error != nil {
+		return fmt.Sprintf("error %d: %s", m.Error.Code, m.Error.Message)
+	}
+	var r struct{ Content []struct{ Text string } }
+	if err := json.Unmarshal(m.Result, &r); err != nil {
+		c.t.Fatal(err)
+	}
+	said := ""
+	for _, block := range r.Content {
+		said += block.Text
+	}
+	return said
+}
+
+// Await returns the answer to the request with an id.
+func (c *Client) Await(id int) Message {
+	c.t.Helper()
+	for {
+		m := c.next()
+		if m.Method == "" && string(m.ID) == fmt.Sprint(id) {
+			return m
+		}
+	}
+}
+
+// AwaitNotification returns the next notification of a method, or one that came before.
+func (c *Client) AwaitNotification(method string) Message {
+	c.t.Helper()
+	for {
+		for i, m := range c.Notifications {
+			if m.Method == method {
+				c.Notifications = slices.Delete(c.Notifications, i, i+1)
+				return m
+			}
+		}
+		c.next()
+	}
+}
+
+// next returns the next message, and keeps it or answers it if it is not an answer.
+func (c *Client) next() Message {
+	c.t.Helper()
+	select {
+	case m, ok := <-c.messages:
+		switch {
+		case !ok:
+			c.t.Fatal("the bridge has ended")
+		case m.Method != "" && m.ID == nil:
+			c.Notifications = append(c.Notifications, m)
+		case m.Method != "":
+			answer := map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -1, "message": "no Answer"}}
+			if c.Answer != nil {
+				delete(answer, "error")
+				answer["result"] = c.Answer(m.Method, m.Params)
+			}
+			c.send(answer)
+		}
+		return m
+	case <-time.After(patience):
+		c.t.Fatalf("nothing came for %v", patience)
+	}
+	return Message{}
+}
+
+func (c *Client) send(m any) {
+	c.t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.in.Write(append(text, '\n')); err != nil {
+		c.t.Fatalf("the bridge takes nothing: %v", err)
+	}
+}
+
+func orEmpty(params any) any {
+	if params == nil {
+		return struct{}{}
+	}
+	return params
+}
+
+// A log writes what the bridge logs to the test's, while that is there.
+type log struct {
+	t    testing.TB
+	mu   sync.Mutex // guards over
+	over bool
+}
+
+// Write implements io.Writer.
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.over = l.t.Context().Err() != nil
+	}
+	if !l.over {
+		l.t.Logf("bridge: %s", b)
+	}
+	return len(b), nil
+}

@@ -1,0 +1,420 @@
+package mcpbridge
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	cookieKey, cookieValue = "MCPBRIDGE_PLUGIN", "mcpbridge.v1"
+
+	protocol   = "1"             // of the handshake's second field: the contract's major version
+	drainTime  = 5 * time.Second // what calls get to finish when we are told to stop
+	maxMessage = 64 << 20
+	maxPath    = 100 // of a unix socket: the system has room for 104 to 108 bytes
+)
+
+// protectStdout makes fmt.Print safe: the bridge reads one line from our standard output, the handshake. Whatever else is
+// printed goes to stderr, which the bridge takes for log. It returns the real one.
+var protectStdout = sync.OnceValue(func() *os.File {
+	out := os.Stdout
+	if managed() {
+		os.Stdout = os.Stderr
+	}
+	return out
+})
+
+func managed() bool { return os.Getenv(cookieKey) == cookieValue }
+
+// Run serves until it is told to stop: to the bridge that started this program, or, with `--listen ADDRESS` on the command
+// line, to whoever calls there. It returns the program's exit code:
+//
+//	os.Exit(app.Run())
+//
+// The address is 127.0.0.1:50051 or unix:/run/tools.sock. There is no TLS there, so keep it on this machine.
+func (a *App) Run() int { return a.RunContext(context.Background()) }
+
+// RunContext is Run that also stops when ctx ends. Calls get 5 seconds to finish. So a program that listens for itself ends
+// in good order:
+//
+//	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+//	defer stop()
+//	return app.RunContext(ctx)
+func (a *App) RunContext(ctx context.Context) int {
+	listen, err := listenArgument(os.Args[1:])
+	if err == nil {
+		err = a.Err()
+	}
+	a.mu.Lock()
+	a.running = true
+	a.mu.Unlock()
+	code := 1
+	switch {
+	case err != nil:
+	case listen != "":
+		err = a.attached(ctx, listen)
+	case managed():
+		err = a.managed(ctx)
+	default:
+		code, err = 2, startedByHand()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return code
+	}
+	return 0
+}
+
+// startedByHand tells a person what to run.
+func startedByHand() error {
+	name := filepath.Base(os.Args[0])
+	program := "./" + name
+	if strings.Contains(filepath.ToSlash(os.Args[0]), "/go-build") {
+		program = "go run ."
+	}
+	return fmt.Errorf(`%s is a set of tools for mcpbridge, which speaks MCP for it. Run
+
+    mcpbridge run -- %s
+
+or let it wait for a bridge, or a debugger, with
+
+    %s --listen 127.0.0.1:50051`, name, program, program)
+}
+
+func listenArgument(args []string) (string, error) {
+	for i, arg := range args {
+		if address, ok := strings.CutPrefix(arg, "--listen="); ok {
+			return address, nil
+		}
+		if arg == "--listen" {
+			if i+1 < len(args) {
+				return args[i+1], nil
+			}
+			return "", errors.New("--listen wants an address: host:port or unix:/path")
+		}
+	}
+	return "", nil
+}
+
+// The two modes.
+
+// attached serves at an address, in the same words as the bridge's: tcp:host:port, unix:///path.
+func (a *App) attached(ctx context.Context, listen string) error {
+	network, address := "tcp", strings.TrimPrefix(strings.TrimPrefix(listen, "tcp:"), "//")
+	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
+		file, err := filepath.Abs(strings.TrimPrefix(path, "//"))
+		if err != nil {
+			return err
+		}
+		removeDead(file)
+		network, address = "unix", file
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, network, address)
+	if err != nil {
+		return fmt.Errorf("%s: cannot listen at %s: %w", a.info.GetName(), listen, err)
+	}
+	where := "unix://" + address
+	if network == "tcp" {
+		host, _, _ := net.SplitHostPort(address)
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		where = "tcp:" + net.JoinHostPort(host, port)
+	}
+	fmt.Fprintf(os.Stderr, "%s: listening. Serve it with: mcpbridge run %s\n", a.info.GetName(), where)
+	return newServer(a, nil).serve(ctx, l, nil)
+}
+
+// removeDead removes a socket that nobody listens at any more.
+func removeDead(path string) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil { //nolint:noctx // It takes a second at most.
+		_ = c.Close()
+		return
+	}
+	_ = os.Remove(path)
+}
+
+// managed serves the bridge that started us, by hashicorp/go-plugin's protocol. It is ours and not go-plugin's server
+// because that one ends calls at once when it is told to stop, does not tell the host of a key pair that it was given, takes
+// 20 ms to make another, and sends what is printed through gRPC instead of to stderr.
+func (a *App) managed(ctx context.Context) error {
+	offered := os.Getenv("PLUGIN_PROTOCOL_VERSIONS")
+	if offered != "" && !slices.Contains(strings.Split(strings.ReplaceAll(offered, " ", ""), ","), protocol) {
+		return fmt.Errorf("the bridge speaks version %s of the plugin contract and this SDK %s: upgrade one of them", offered, protocol)
+	}
+	config, certificate, err := mutualTLS()
+	if err != nil {
+		return err
+	}
+	l, tidy, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer tidy()
+	signal.Ignore(os.Interrupt) // The terminal sends it to the bridge too, which then tells us.
+	orphaned, err := watchParent()
+	if err != nil {
+		return err
+	}
+	fields := []string{"1", protocol, l.Addr().Network(), l.Addr().String(), "grpc", certificate}
+	if os.Getenv("PLUGIN_MULTIPLEX_GRPC") != "" {
+		fields = append(fields, "false")
+	}
+	server := newServer(a, config)
+	// The listener takes connections already; they wait until we serve.
+	if _, err := protectStdout().WriteString(strings.Join(fields, "|") + "\n"); err != nil {
+		return fmt.Errorf("the handshake: %w", err)
+	}
+	return server.serve(ctx, l, orphaned)
+}
+
+// listen listens where the host says. It returns what removes the traces.
+func listen(ctx context.Context) (net.Listener, func(), error) {
+	var config net.ListenConfig
+	dir := os.Getenv("PLUGIN_UNIX_SOCKET_DIR")
+	transports := os.Getenv("PLUGIN_TRANSPORTS")
+	if runtime.GOOS == "windows" || len(dir) > maxPath-20 || transports != "" && !strings.Contains(transports, "unix") {
+		l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+		return l, func() {}, err
+	}
+	tidy := func() {}
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "mcpb"); err != nil {
+			return nil, nil, err
+		}
+		tidy = func() { _ = os.Remove(dir) }
+	}
+	path := filepath.Join(dir, fmt.Sprintf("%d.sock", os.Getpid()))
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if group := os.Getenv("PLUGIN_UNIX_SOCKET_GROUP"); group != "" {
+		if err := share(path, group); err != nil {
+			return nil, nil, fmt.Errorf("PLUGIN_UNIX_SOCKET_GROUP=%s: %w", group, err)
+		}
+	}
+	return l, func() { _ = l.Close(); tidy() }, nil
+}
+
+// share lets a group use a socket.
+func share(path, group string) error {
+	id, err := strconv.Atoi(group)
+	if err != nil {
+		g, err := user.LookupGroup(group)
+		if err != nil {
+			return err
+		}
+		if id, err = strconv.Atoi(g.Gid); err != nil {
+			return err
+		}
+	}
+	if err := os.Chown(path, -1, id); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o660) //nolint:gosec // That is what the group is for.
+}
+
+// mutualTLS returns the TLS that the host wants, and our certificate as the handshake says it. Nil: it wants none.
+func mutualTLS() (*tls.Config, string, error) {
+	client := os.Getenv("PLUGIN_CLIENT_CERT")
+	if client == "" {
+		return nil, "", nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(client)) {
+		return nil, "", errors.New("PLUGIN_CLIENT_CERT is not a certificate")
+	}
+	cert, err := keyPair()
+	if err != nil {
+		return nil, "", err
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+		// go-plugin reads it without padding: with padding it works or fails by the certificate's length.
+	}, base64.RawStdEncoding.EncodeToString(cert.Certificate[0]), nil
+}
+
+// keyPair returns the key pair that the bridge made for us, or for a stock go-plugin host one of our own.
+func keyPair() (tls.Certificate, error) {
+	if path := os.Getenv("MCPBRIDGE_KEY_PAIR"); path != "" {
+		text, err := os.ReadFile(path) //nolint:gosec // The bridge says which.
+		if err != nil {
+			return tls.Certificate{}, fmt.Errorf("cannot read the key pair that the bridge made for this plugin: %w", err)
+		}
+		return tls.X509KeyPair(text, text)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		NotBefore: now.Add(-30 * time.Second), NotAfter: now.AddDate(30, 0, 0),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyAgreement | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IsCA:        true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// watchParent returns a channel that is closed when the bridge dies, however it dies.
+func watchParent() (<-chan struct{}, error) {
+	orphaned := make(chan struct{})
+	if os.Getenv("MCP_PLUGIN_LIFELINE") == "stdin" {
+		// Aside, so that a tool that reads gets an end of file, and not the lifeline.
+		lifeline := os.Stdin
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return nil, err
+		}
+		os.Stdin = null
+		go func() {
+			_, _ = io.Copy(io.Discard, lifeline)
+			close(orphaned)
+		}()
+		return orphaned, nil
+	}
+	parent := os.Getppid()
+	go func() {
+		for range time.Tick(time.Second) {
+			if os.Getppid() != parent {
+				close(orphaned)
+				return
+			}
+		}
+	}()
+	return orphaned, nil
+}
+
+// A server serves an App over gRPC.
+type server struct {
+	grpc   *grpc.Server
+	health *health.Server
+	ctx    context.Context // ends when it is to stop
+	stop   context.CancelFunc
+}
+
+func newServer(a *App, config *tls.Config) *server {
+	s := &server{health: health.NewServer()}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage)}
+	if config != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	}
+	s.grpc = grpc.NewServer(options...)
+	pb.RegisterMcpServiceServer(s.grpc, &service{app: a, stopping: s.ctx.Done()})
+	s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING) // "" is, from the beginning
+	grpc_health_v1.RegisterHealthServer(s.grpc, &watches{s.health, s.ctx})
+	// go-plugin's. Its messages are empty.
+	s.grpc.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "plugin.GRPCController", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "Shutdown", Handler: s.shutdown}},
+	}, s)
+	return s
+}
+
+// shutdown implements go-plugin's GRPCController. The answer goes first: stopping waits for it.
+func (s *server) shutdown(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	m := &emptypb.Empty{}
+	if err := read(m); err != nil {
+		return nil, err
+	}
+	s.stop()
+	return m, nil
+}
+
+// serve serves until it is to stop, and lets the calls finish then. If orphaned is closed there is nobody to finish them
+// for.
+func (s *server) serve(ctx context.Context, l net.Listener, orphaned <-chan struct{}) error {
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(l) }()
+	defer s.stop()
+	select {
+	case err := <-served:
+		return err
+	case <-orphaned:
+		s.grpc.Stop()
+		return nil
+	case <-ctx.Done():
+		s.stop()
+	case <-s.ctx.Done():
+	}
+	s.health.Shutdown()
+	drained := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(drained)
+	}()
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
+	select {
+	case <-drained:
+	case <-orphaned:
+	case <-limit.C:
+	}
+	s.grpc.Stop()
+	return nil
+}
+
+// watches is the health service whose Watch ends when the server stops. gRPC's own would keep it from stopping.
+type watches struct {
+	*health.Server
+	stopping context.Context
+}
+
+type watching struct {
+	grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]
+	ctx context.Context
+}
+
+func (w *watching) Context() context.Context { return w.ctx }
+
+// Watch implements grpc_health_v1.HealthServer.
+func (w *watches) Watch(
+	req *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse],
+) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(w.stopping, cancel)()
+	return w.Server.Watch(req, &watching{stream, ctx})
+}

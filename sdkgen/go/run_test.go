@@ -1,0 +1,409 @@
+package mcpbridge_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/mcpbridge/mcpbridge/sdkgen/go"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	. "github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
+)
+
+// The test program is a backend too, if it is started as one.
+func TestMain(m *testing.M) {
+	if os.Getenv("MCPBRIDGE_PLUGIN") != "" || os.Getenv("TEST_BACKEND") != "" {
+		os.Exit(backend().Run())
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+func backend() *mcpbridge.App {
+	app := mcpbridge.New("backend", "1")
+	fmt.Println("noise before the handshake")
+	mcpbridge.Tool(app, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) {
+		fmt.Println("noise", in.Text[:min(len(in.Text), 10)])
+		return in.Text, nil
+	})
+	does(app, "sleeps", func(ctx context.Context) (string, error) {
+		mcpbridge.Progress(ctx, 1, 2)
+		select {
+		case <-time.After(400 * time.Millisecond):
+			return "slept", nil
+		case <-ctx.Done():
+			fmt.Fprintln(os.Stderr, "cancelled")
+			return "", ctx.Err()
+		}
+	})
+	does(app, "stuck", func(ctx context.Context) (string, error) {
+		mcpbridge.Progress(ctx, 1, 2)
+		select {}
+	})
+	does(app, "many", func(ctx context.Context) (string, error) {
+		for i := range 10_000 {
+			mcpbridge.Progress(ctx, float64(i+1), 10_000)
+		}
+		return "many", nil
+	})
+	does(app, "greet", func(ctx context.Context) (string, error) {
+		name, err := mcpbridge.Elicit[string](ctx, "Who are you?")
+		return fmt.Sprintf("Hello, %s!", name.Data), err
+	})
+	does(app, "reads", func(context.Context) (string, error) {
+		text, err := io.ReadAll(os.Stdin)
+		return fmt.Sprintf("%q", text), err
+	})
+	return app
+}
+
+// A process is the test program as a backend.
+type process struct {
+	*exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Scanner
+	mu     sync.Mutex // guards stderr
+	stderr bytes.Buffer
+	lines  chan string // of stderr
+}
+
+func start(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], args...), lines: make(chan string, 100)}
+	p.Env = append(os.Environ(), env...)
+	p.stdin, _ = p.StdinPipe()
+	out, _ := p.StdoutPipe()
+	p.stdout = bufio.NewScanner(out)
+	errs, _ := p.StderrPipe()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.lines)
+		for s := bufio.NewScanner(errs); s.Scan(); {
+			p.mu.Lock()
+			p.stderr.WriteString(s.Text() + "\n")
+			p.mu.Unlock()
+			p.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	return p
+}
+
+// ends waits for the end of the process and returns its exit code.
+func (p *process) ends(t *testing.T, within time.Duration) int {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		for range p.lines {
+			continue
+		}
+		p.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(within):
+		t.Fatalf("it still runs after %v", within)
+	}
+	return p.ProcessState.ExitCode()
+}
+
+func dial(t *testing.T, target string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// handshake starts a backend as the bridge does, but without TLS, and returns its connection.
+func handshake(t *testing.T) (*process, *grpc.ClientConn) {
+	t.Helper()
+	p := start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=1", "MCP_PLUGIN_LIFELINE=stdin", "PLUGIN_UNIX_SOCKET_DIR=" + socketDir(t)})
+	if !p.stdout.Scan() {
+		t.Fatal("there is no handshake")
+	}
+	fields := strings.Split(p.stdout.Text(), "|")
+	if len(fields) != 6 || fields[0] != "1" || fields[1] != "1" || fields[2] != "unix" || fields[4] != "grpc" || fields[5] != "" {
+		t.Fatalf("handshake %q", p.stdout.Text())
+	}
+	return p, dial(t, "unix://"+fields[3])
+}
+
+// socketDir is a directory with a name short enough for a socket.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "s") //nolint:usetesting // Its names are too long.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func callTool(t *testing.T, conn *grpc.ClientConn, name, args string) (grpc.ServerStreamingClient[pb.CallToolResponse], context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Context: Everything(), Name: name, Arguments: []byte(args)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream, cancel
+}
+
+func result(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (text string, progress int, err error) {
+	for {
+		m, err := stream.Recv()
+		if err == io.EOF {
+			return text, progress, nil
+		}
+		if err != nil {
+			return text, progress, err
+		}
+		if m.GetProgress() != nil {
+			progress++
+		}
+		if m.GetResult() != nil {
+			text = m.GetResult().GetContent()[0].GetText().GetText()
+		}
+	}
+}
+
+func TestManagedBackendServesAndItsPrintsAreLog(t *testing.T) {
+	p, conn := handshake(t)
+	big := strings.Repeat("日本", 1<<20)
+	for _, text := range []string{"", "hello", big} {
+		stream, _ := callTool(t, conn, "echo", fmt.Sprintf(`{"Text":%q}`, text))
+		if got, _, err := result(stream); got != text || err != nil {
+			t.Errorf("got %.20q of %d bytes, %v", got, len(got), err)
+		}
+	}
+	stream, _ := callTool(t, conn, "many", "{}")
+	if got, n, err := result(stream); got != "many" || n != 10_000 || err != nil {
+		t.Errorf("got %s with %d events, %v", got, n, err)
+	}
+	stream, _ = callTool(t, conn, "reads", "")
+	if got, _, err := result(stream); got != `""` || err != nil {
+		t.Errorf("a tool that reads stdin got %s, %v", got, err)
+	}
+	if line := <-p.lines; line != "noise before the handshake" {
+		t.Errorf("stderr has %q", line)
+	}
+	for _, service := range []string{"", "plugin"} {
+		h, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if h.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q is %v, %v", service, h, err)
+		}
+	}
+}
+
+func TestCancelledCallIsCancelledInTheBackend(t *testing.T) {
+	p, conn := handshake(t)
+	stream, cancel := callTool(t, conn, "sleeps", "")
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, _, err := result(stream); status.Code(err) != codes.Canceled {
+		t.Errorf("got %v", err)
+	}
+	for line := range p.lines {
+		if line == "cancelled" {
+			return
+		}
+	}
+	t.Error("the tool's context did not end")
+}
+
+func TestShutdownLetsCallsFinish(t *testing.T) {
+	p, conn := handshake(t)
+	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	listen, err := pb.NewMcpServiceClient(conn).Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	stream, _ := callTool(t, conn, "sleeps", "")
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Invoke(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := result(stream); got != "slept" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := listen.Recv(); err != io.EOF {
+		t.Errorf("the listener got %v", err)
+	}
+	if code := p.ends(t, 3*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestShutdownDoesNotWaitForEver(t *testing.T) {
+	p, conn := handshake(t)
+	stream, _ := callTool(t, conn, "stuck", "")
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := conn.Invoke(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.ends(t, 8*time.Second); code != 0 || time.Since(began) < 4*time.Second {
+		t.Errorf("exit code %d after %v", code, time.Since(began))
+	}
+}
+
+func TestBackendEndsWithTheBridge(t *testing.T) {
+	p, conn := handshake(t)
+	stream, _ := callTool(t, conn, "stuck", "")
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	p.stdin.Close()
+	if code := p.ends(t, 3*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestAttachedBackend(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "s")
+	for _, listen := range []string{"127.0.0.1:0", "tcp:127.0.0.1:0", "unix:" + socket, "unix://" + socket} {
+		p := start(t, []string{"TEST_BACKEND=1"}, "--listen", listen)
+		target := ""
+		for line := range p.lines {
+			if _, address, ok := strings.Cut(line, "Serve it with: mcpbridge run "); ok {
+				target = strings.TrimPrefix(address, "tcp:")
+				break
+			}
+		}
+		conn := dial(t, target)
+		stream, _ := callTool(t, conn, "echo", `{"Text":"hello"}`)
+		if got, _, err := result(stream); got != "hello" || err != nil {
+			t.Errorf("%s: got %q, %v", listen, got, err)
+		}
+		p.Process.Kill() // The socket of the third is still there for the fourth.
+		p.ends(t, 3*time.Second)
+	}
+}
+
+func TestBackendStartedByHandSaysWhatToRun(t *testing.T) {
+	p := start(t, []string{"TEST_BACKEND=1"})
+	if code := p.ends(t, 3*time.Second); code != 2 || !strings.Contains(p.stderr.String(), "\n    mcpbridge run -- ") {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+	p = start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=2,3"})
+	if code := p.ends(t, 3*time.Second); code != 1 || !strings.Contains(p.stderr.String(), "speaks version 2,3 of the plugin contract and this SDK 1") {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+}
+
+// A host is what go-plugin's client wants to know of a plugin.
+type host struct{ plugin.NetRPCUnsupportedPlugin }
+
+func (host) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error { return nil }
+func (host) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return conn, nil
+}
+
+func TestStockGoPluginHost(t *testing.T) {
+	for _, mutual := range []bool{true, false} {
+		client := plugin.NewClient(&plugin.ClientConfig{
+			HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 1, MagicCookieKey: "MCPBRIDGE_PLUGIN", MagicCookieValue: "mcpbridge.v1"},
+			Plugins:         plugin.PluginSet{"mcpbridge": host{}}, Cmd: exec.Command(os.Args[0]), AutoMTLS: mutual,
+			AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, Logger: hclog.NewNullLogger(),
+		})
+		defer client.Kill()
+		protocol, err := client.Client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := protocol.Dispense("mcpbridge")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, _ := callTool(t, raw.(*grpc.ClientConn), "echo", `{"Text":"hello"}`)
+		if got, _, err := result(stream); got != "hello" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if err := protocol.Ping(); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		client.Kill()
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("it took %v to stop, which is when go-plugin kills", took)
+		}
+	}
+}
+
+// The bridge itself, as a user runs it.
+func TestBehindTheBridge(t *testing.T) {
+	bridge := filepath.Join(t.TempDir(), "mcpbridge")
+	if out, err := exec.Command("go", "build", "-o", bridge, "../../cmd/mcpbridge").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	c := Start(t, bridge, os.Args[0])
+	if got := c.Call("echo", M{"Text": "日本語"}); got != "日本語" {
+		t.Errorf("got %s", got)
+	}
+	if got := c.Call("many", nil); got != "many" {
+		t.Errorf("got %s", got)
+	}
+	if !slices.ContainsFunc(c.Notifications, func(m Message) bool { return m.Method == "notifications/progress" }) {
+		t.Error("there was no progress")
+	}
+	c.Answer = func(method string, _ json.RawMessage) any {
+		if method != "elicitation/create" {
+			t.Errorf("asked %s", method)
+		}
+		return M{"action": "accept", "content": M{"value": "Ada"}}
+	}
+	if got := c.Call("greet", nil); got != "Hello, Ada!" {
+		t.Errorf("got %s", got)
+	}
+	id := c.Send("tools/call", M{"name": "sleeps", "arguments": M{}, "_meta": M{"progressToken": "p"}})
+	c.AwaitNotification("notifications/progress")
+	c.Notify("notifications/cancelled", M{"requestId": id})
+	if got := c.Call("echo", M{"Text": "after"}); got != "after" {
+		t.Errorf("got %s", got)
+	}
+}

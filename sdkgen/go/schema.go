@@ -1,0 +1,392 @@
+package mcpbridge
+
+import (
+	"encoding"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// From types to JSON Schema. google/jsonschema-go reads the fields, their json tags and their descriptions; what a value may
+// be is in our own tag:
+//
+//	Days  int      `json:"days,omitempty" jsonschema:"How far to look ahead" schema:"min=1,max=14,default=3"`
+//	Units string   `json:"units" schema:"enum=metric|imperial"`
+//	Tags  []string `json:"tags" schema:"maxItems=5,pattern=^[a-z]+$"` // a pattern is the last: it may have commas
+
+// How values become JSON: as with encoding/json, but nil slices and maps are [] and {}, as their schemas say.
+var dumping = json.JoinOptions(
+	jsonv1.OmitEmptyWithLegacySemantics(true),
+	jsonv1.FormatDurationAsNano(true),
+	jsontext.AllowInvalidUTF8(true), // it becomes U+FFFD
+	json.Deterministic(true),
+)
+
+// How JSON becomes values: strictly.
+var (
+	reading = json.JoinOptions(json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true))
+	lenient = json.JoinOptions(jsonv1.FormatDurationAsNano(true))
+)
+
+func marshal(v any) ([]byte, error)       { return json.Marshal(v, dumping) }
+func unmarshal(text []byte, to any) error { return json.Unmarshal(text, to, lenient) }
+
+// typeSchemas are of types that become JSON in a way of their own.
+var typeSchemas = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[[]byte]():             {Type: "string", ContentEncoding: "base64"},
+	reflect.TypeFor[stdjson.RawMessage](): {},
+	reflect.TypeFor[jsontext.Value]():     {},
+	reflect.TypeFor[time.Time]():          {Type: "string", Format: "date-time"},
+	reflect.TypeFor[time.Duration]():      {Type: "integer", Description: "nanoseconds"},
+}
+
+// schemaOf returns the schema of t. Defaults are set in v, a value of t. If that is nil the schema is of results, which have
+// none.
+func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: typeSchemas})
+	if err != nil {
+		return nil, err
+	}
+	if err := refine(t, s, v, v == nil); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+var textual = reflect.TypeFor[encoding.TextMarshaler]()
+
+// refine puts into s what the tags of t's fields say. v is nil where there is no place for a default.
+func refine(t reflect.Type, s *jsonschema.Schema, v *reflect.Value, result bool) error {
+	for t.Kind() == reflect.Pointer {
+		t, v = t.Elem(), nil
+	}
+	if typeSchemas[t] != nil || t.Implements(textual) || reflect.PointerTo(t).Implements(textual) {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array:
+		if t.Kind() == reflect.Slice && slices.Equal(s.Types, []string{"null", "array"}) {
+			s.Type, s.Types = "array", nil // nil becomes []
+		}
+		return refine(t.Elem(), s.Items, nil, result)
+	case reflect.Map:
+		return refine(t.Elem(), s.AdditionalProperties, nil, result)
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" {
+				name = f.Name
+			}
+			fs := s.Properties[name]
+			if f.Anonymous || !f.IsExported() || fs == nil {
+				continue
+			}
+			var fv *reflect.Value
+			if v != nil {
+				if got, err := v.FieldByIndexErr(f.Index); err == nil {
+					fv = &got
+				}
+			}
+			if err := refine(f.Type, fs, fv, result); err != nil {
+				return err
+			}
+			if tag := f.Tag.Get("schema"); tag != "" {
+				if err := applyTag(tag, f.Type, fs, fv, result); err != nil {
+					return fmt.Errorf("field %s, schema:%q: %w", f.Name, tag, err)
+				}
+			}
+			if fs.Default != nil {
+				s.Required = slices.DeleteFunc(s.Required, func(n string) bool { return n == name })
+			}
+		}
+	}
+	return nil
+}
+
+var tagKeys = []string{
+	"min", "max", "above", "below", "multipleOf", "minLen", "maxLen", "minItems", "maxItems", "unique", "enum", "format", "default",
+	"title", "pattern",
+}
+
+// applyTag puts one field's tag into its schema. Of a list, all but the number of items is said of its items.
+func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value, result bool) error {
+	list, item := s, s
+	for s.Items != nil && item.Items != nil {
+		item = item.Items
+	}
+	for tag != "" {
+		var one string
+		if strings.HasPrefix(tag, "pattern=") {
+			one, tag = tag, ""
+		} else {
+			one, tag, _ = strings.Cut(tag, ",")
+		}
+		key, value, _ := strings.Cut(one, "=")
+		var err error
+		switch key {
+		case "min":
+			err = tagNumber(item, value, &item.Minimum)
+		case "max":
+			err = tagNumber(item, value, &item.Maximum)
+		case "above":
+			err = tagNumber(item, value, &item.ExclusiveMinimum)
+		case "below":
+			err = tagNumber(item, value, &item.ExclusiveMaximum)
+		case "multipleOf":
+			err = tagNumber(item, value, &item.MultipleOf)
+		case "minLen":
+			err = tagCount(is(item, "string"), "text", value, &item.MinLength)
+		case "maxLen":
+			err = tagCount(is(item, "string"), "text", value, &item.MaxLength)
+		case "minItems":
+			err = tagCount(list.Items != nil, "a list", value, &list.MinItems)
+		case "maxItems":
+			err = tagCount(list.Items != nil, "a list", value, &list.MaxItems)
+		case "unique":
+			list.UniqueItems = true
+		case "enum":
+			for choice := range strings.SplitSeq(value, "|") {
+				c, err := scalar(item, choice)
+				if err != nil {
+					return err
+				}
+				item.Enum = append(item.Enum, c)
+			}
+		case "format":
+			item.Format = value
+		case "title":
+			list.Title = value
+		case "default":
+			if !result {
+				err = tagDefault(s, value, t, v)
+			}
+		case "pattern":
+			if _, err = regexp.Compile(value); err == nil {
+				item.Pattern = value
+			}
+		default:
+			err = fmt.Errorf("there is no %s%s", key, didYouMean(key, tagKeys))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func is(s *jsonschema.Schema, types ...string) bool {
+	return slices.Contains(types, s.Type) || slices.ContainsFunc(s.Types, func(t string) bool { return slices.Contains(types, t) })
+}
+
+func tagNumber(s *jsonschema.Schema, value string, to **float64) error {
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a number", value)
+	}
+	if !is(s, "integer", "number") {
+		return errors.New("it is for numbers; of text say minLen or maxLen, of lists minItems or maxItems")
+	}
+	*to = &n
+	return nil
+}
+
+func tagCount(fits bool, what, value string, to **int) error {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is not a count", value)
+	}
+	if !fits {
+		return fmt.Errorf("it is for %s", what)
+	}
+	*to = &n
+	return nil
+}
+
+// scalar reads text as a value of s.
+func scalar(s *jsonschema.Schema, text string) (any, error) {
+	switch {
+	case is(s, "string"):
+		return text, nil
+	case is(s, "integer", "number", "boolean"):
+		var v any
+		if err := unmarshal([]byte(text), &v); err == nil && (is(s, "boolean") == (text == "true" || text == "false")) {
+			return stdjson.RawMessage(text), nil
+		}
+		return nil, fmt.Errorf("%q is not of type %s", text, typeName(s))
+	}
+	return nil, errors.New("it is for text, numbers and booleans")
+}
+
+// tagDefault sets a field's default, in the schema and in v.
+func tagDefault(s *jsonschema.Schema, value string, t reflect.Type, v *reflect.Value) error {
+	if v == nil {
+		return errors.New("a default works in a struct and the structs in it, not behind pointers, in lists or in maps")
+	}
+	d, err := scalar(s, value)
+	if err != nil {
+		return err
+	}
+	text, err := marshal(d)
+	if err != nil {
+		return err
+	}
+	to := reflect.New(t)
+	if err := unmarshal(text, to.Interface()); err != nil {
+		return fmt.Errorf("default %q is not a %s", value, t)
+	}
+	v.Set(to.Elem())
+	s.Default = text
+	return nil
+}
+
+// Inputs.
+
+// An input is how T is read from JSON.
+type input[T any] struct {
+	proto  T // a T with its defaults
+	schema []byte
+	node   *node
+	usage  string // for the model: add(a: integer, b: integer = 3)
+	typed  bool   // the schema is T's
+}
+
+// inputOf returns the input of T, a struct or a map. custom is its schema, if it is not to be T's own.
+func inputOf[T any](name string, custom []byte) (*input[T], error) {
+	in := &input[T]{typed: custom == nil}
+	s := &jsonschema.Schema{}
+	if custom == nil {
+		v := reflect.ValueOf(&in.proto).Elem()
+		var err error
+		if s, err = schemaOf(v.Type(), &v); err != nil {
+			return nil, err
+		}
+		if typeSchemas[v.Type()] != nil && v.Kind() == reflect.Slice {
+			s.Type = "object" // json.RawMessage: any arguments
+		}
+		if s.Type != "object" {
+			return nil, fmt.Errorf("arguments have names, so they are a struct or a map, and not %s", v.Type())
+		}
+	} else if err := unmarshal(custom, s); err != nil {
+		return nil, fmt.Errorf("its schema: %w", err)
+	} else if s.Type != "object" {
+		return nil, errors.New(`its schema must have "type": "object"`)
+	}
+	var err error
+	if in.node, err = compile(s); err != nil {
+		return nil, err
+	}
+	if in.schema = custom; custom == nil {
+		if in.schema, err = stdjson.Marshal(s); err != nil {
+			return nil, err
+		}
+	}
+	in.usage = usage(name, s)
+	return in, nil
+}
+
+// read returns what JSON says, or what is wrong with it.
+func (in *input[T]) read(text []byte) (T, error) {
+	v := in.proto
+	if len(text) == 0 {
+		text = []byte("{}")
+	}
+	text, wrong := in.node.check(text)
+	if wrong != nil {
+		return v, errors.New(strings.Join(wrong, "\n"))
+	}
+	opts := reading
+	if !in.typed {
+		opts = lenient
+	}
+	if err := json.Unmarshal(text, &v, opts); err != nil {
+		return v, errors.New(unreadable(err))
+	}
+	return v, nil
+}
+
+// readArguments is read with an error for the model.
+func (in *input[T]) readArguments(name string, text []byte) (T, error) {
+	v, err := in.read(text)
+	if err != nil {
+		return v, ToolError("%s: the arguments are not valid.\n%w\nUsage: %s", name, err, in.usage)
+	}
+	return v, nil
+}
+
+// unreadable says why a value that fits the schema cannot be read.
+func unreadable(err error) string {
+	e, ok := errors.AsType[*json.SemanticError](err)
+	if !ok {
+		return fmt.Sprintf("- (all): %v", err)
+	}
+	field := strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", ".")
+	if field == "" {
+		field = "(all)"
+	}
+	got := ""
+	if e.JSONValue != nil {
+		got = ", got " + shorten(e.JSONValue)
+	}
+	if e.Err != nil {
+		return fmt.Sprintf("- %s: %v%s", field, e.Err, got)
+	}
+	return fmt.Sprintf("- %s: cannot be %v%s", field, e.GoType, got)
+}
+
+// usage is how a function is called: add(a: integer, b: integer = 3).
+func usage(name string, s *jsonschema.Schema) string {
+	names := s.PropertyOrder
+	if len(names) == 0 {
+		for n := range s.Properties {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+	}
+	var b strings.Builder
+	b.WriteString(name + "(")
+	for i, n := range names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		p := s.Properties[n]
+		b.WriteString(n + ": " + typeName(p))
+		switch {
+		case p.Default != nil:
+			b.WriteString(" = " + string(p.Default))
+		case !slices.Contains(s.Required, n):
+			b.WriteString(" = ...")
+		}
+	}
+	return b.String() + ")"
+}
+
+// typeName is what a schema allows, in a few words.
+func typeName(s *jsonschema.Schema) string {
+	switch {
+	case len(s.Enum) > 0:
+		choices := make([]string, len(s.Enum))
+		for i, c := range s.Enum {
+			text, _ := marshal(c)
+			choices[i] = string(text)
+		}
+		return strings.Join(choices, " | ")
+	case s.Items != nil:
+		return typeName(s.Items) + "[]"
+	case s.Type != "":
+		return s.Type
+	case len(s.Types) > 0:
+		return strings.Join(s.Types, " | ")
+	}
+	return "any"
+}

@@ -1,0 +1,227 @@
+package mcpbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcpbridge/mcpbridge/sdkgen/go"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	. "github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
+)
+
+// A discarded stream remembers the last message.
+type discarded struct {
+	grpc.ServerStream
+	ctx  context.Context
+	last *pb.CallToolResponse
+}
+
+func (d *discarded) Context() context.Context { return d.ctx }
+func (d *discarded) Send(m *pb.CallToolResponse) error {
+	d.last = m
+	return nil
+}
+
+func library() *mcpbridge.App {
+	app := mcpbridge.New("library", "1")
+	mcpbridge.ResourceFunc(app, "config://app", "config", "The settings", func(context.Context) (M, error) { return M{"a": 1}, nil })
+	mcpbridge.ResourceFunc(app, "logo://app", "logo", "", func(context.Context) ([]byte, error) { return []byte{1}, nil }, mcpbridge.MimeType("image/png"))
+	type page struct {
+		Book string `json:"book"`
+		Page int    `json:"page" schema:"min=1"`
+	}
+	mcpbridge.ResourceTemplate(app, "book://{book}/{page}", "page", "A page", func(ctx context.Context, in page) (string, error) {
+		if in.Book == "none" {
+			return "", fmt.Errorf("book %q: %w", in.Book, mcpbridge.ErrNotFound)
+		}
+		return fmt.Sprint(in.Book, " ", in.Page, " ", mcpbridge.URI(ctx)), nil
+	}, mcpbridge.Complete("book", func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
+		return []string{typed + "!"}, nil
+	}))
+	mcpbridge.ResourceTemplate(app, "file:///{+path}", "file", "", func(_ context.Context, in map[string]string) (string, error) {
+		return in["path"], nil
+	})
+	type review struct {
+		Book  string `json:"book" jsonschema:"Which one"`
+		Stars int    `json:"stars,omitempty" schema:"min=1,max=5,default=5"`
+		Tone  string `json:"tone,omitempty" schema:"enum=kind|Keen|harsh"`
+	}
+	mcpbridge.Prompt(app, "review", "Review a book", func(_ context.Context, in review) ([]*mcpbridge.Message, error) {
+		return []*mcpbridge.Message{mcpbridge.User(fmt.Sprint(in.Book, " ", in.Stars, in.Tone)), mcpbridge.Assistant("Well.")}, nil
+	}, mcpbridge.Complete("book", func(_ context.Context, typed string, others map[string]string) ([]string, error) {
+		many := make([]string, 150)
+		for i := range many {
+			many[i] = fmt.Sprint(typed, i, others["tone"])
+		}
+		return many, nil
+	}))
+	return app
+}
+
+func TestResources(t *testing.T) {
+	app := library()
+	for uri, want := range map[string]string{
+		"config://app":           `contents:{uri:"config://app" mime_type:"application/json" text:"{\"a\":1}"}`,
+		"logo://app":             `contents:{uri:"logo://app" mime_type:"image/png" blob:"\x01"}`,
+		"book://moby%20dick/12":  `contents:{uri:"book://moby%20dick/12" mime_type:"text/plain" text:"moby dick 12 book://moby%20dick/12"}`,
+		"file:///a/b/%C3%A9.txt": `contents:{uri:"file:///a/b/%C3%A9.txt" mime_type:"text/plain" text:"a/b/é.txt"}`,
+	} {
+		called := Read(t, app, uri)
+		if got := strings.ReplaceAll(fmt.Sprint(called.Resource), "  ", " "); got != want || called.Err != nil {
+			t.Errorf("%s: got %s (%v), want %s", uri, got, called.Err, want)
+		}
+	}
+	for uri, want := range map[string]struct {
+		code codes.Code
+		text string
+	}{
+		"book://none/1":   {codes.NotFound, `book "none": not found`},
+		"book://x/1/2":    {codes.NotFound, `there is no resource "book://x/1/2"`},
+		"book://x/0":      {codes.InvalidArgument, "- page: must be at least 1, got 0"},
+		"book://x/twelve": {codes.InvalidArgument, `- page: must be integer, got "twelve"`},
+	} {
+		if err := Read(t, app, uri).Err; status.Code(err) != want.code || !strings.Contains(err.Error(), want.text) {
+			t.Errorf("%s: got %v", uri, err)
+		}
+	}
+}
+
+func TestResourceCanAsk(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	mcpbridge.ResourceFunc(app, "x://y", "y", "", func(ctx context.Context) (string, error) {
+		a, err := mcpbridge.Elicit[string](ctx, "Password hint?")
+		mcpbridge.Progress(ctx, 1, 1)
+		return a.Data, err
+	})
+	if called := Read(t, app, "x://y", WithAnswers("cat")); called.Text() != "cat" || len(called.Progress) != 2 {
+		t.Errorf("got %+v", called)
+	}
+}
+
+func TestPromptsAndCompletion(t *testing.T) {
+	app := library()
+	called := Get(t, app, "review", map[string]string{"book": "7", "stars": "4"})
+	if called.Text() != "7 4\nWell." || called.Prompt.GetDescription() != "Review a book" || called.Prompt.GetMessages()[1].GetRole() != pb.Role_ROLE_ASSISTANT {
+		t.Errorf("got %v %v", called.Prompt, called.Err)
+	}
+	err := Get(t, app, "review", map[string]string{"stars": "6"}).Err
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "- book: is required") || !strings.Contains(err.Error(), "- stars: must be at most 5, got 6") {
+		t.Errorf("got %v", err)
+	}
+	if err := Get(t, app, "reviews", nil).Err; status.Code(err) != codes.NotFound {
+		t.Errorf("got %v", err)
+	}
+	prompts, _ := app.Service().ListPrompts(t.Context(), &pb.ListPromptsRequest{})
+	if got := fmt.Sprint(prompts.GetPrompts()[0].GetArguments()); !strings.Contains(got, `description:"Which one"`) || strings.Count(got, "required:true") != 1 {
+		t.Errorf("got %s", got)
+	}
+
+	if got := Complete(t, app, "review", "tone", "k", nil); !slices.Equal(got, []string{"kind", "Keen"}) {
+		t.Errorf("got %v", got)
+	}
+	if got := Complete(t, app, "review", "book", "b", map[string]string{"tone": "T"}); len(got) != 100 || got[1] != "b1T" {
+		t.Errorf("got %v", got)
+	}
+	if got := Complete(t, app, "book://{book}/{page}", "book", "mo", nil); !slices.Equal(got, []string{"mo!"}) {
+		t.Errorf("got %v", got)
+	}
+	if got := Complete(t, app, "review", "stars", "", nil); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestDiscoverSaysWhatThereIs(t *testing.T) {
+	for want, app := range map[string]*mcpbridge.App{
+		"tools":                         mcpbridge.New("a", "1"),
+		"completions resources prompts": library(),
+		"tools prompts completions":     mcpbridge.New("c", "1", mcpbridge.AddsLater(true, false, true)),
+	} {
+		d, err := app.Service().Discover(t.Context(), &pb.DiscoverRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := d.GetCapabilities()
+		got := map[string]bool{
+			"tools": c.GetTools() != nil, "resources": c.GetResources() != nil, "prompts": c.GetPrompts() != nil, "completions": c.GetCompletions() != nil,
+		}
+		for kind, has := range got {
+			if has != strings.Contains(want, kind) {
+				t.Errorf("%s: %s is %t", want, kind, has)
+			}
+		}
+	}
+}
+
+// A listening stream hands over what is told.
+type listening struct {
+	grpc.ServerStream
+	ctx  context.Context
+	told chan *pb.ListenResponse
+}
+
+func (l *listening) Context() context.Context { return l.ctx }
+func (l *listening) Send(m *pb.ListenResponse) error {
+	l.told <- m
+	return nil
+}
+
+func TestChangesAreTold(t *testing.T) {
+	app := library()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &listening{ctx: ctx, told: make(chan *pb.ListenResponse)}
+	ended := make(chan error)
+	yes := true
+	go func() {
+		ended <- app.Service().Listen(&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
+			ToolsListChanged: &yes, ResourcesListChanged: &yes, ResourceSubscriptions: []string{"book://x/1", "file:///dir/"},
+		}}, l)
+	}()
+	if ack := (<-l.told).GetAcknowledged().GetNotifications(); !ack.GetToolsListChanged() || ack.PromptsListChanged != nil {
+		t.Errorf("got %v", ack)
+	}
+	tool(app, "new", 1)
+	if got := <-l.told; got.GetToolsListChanged() == nil {
+		t.Errorf("got %v", got)
+	}
+	app.NotifyUpdated("book://x/12") // nobody's
+	app.RemovePrompt("review")       // not asked for
+	app.NotifyUpdated("file:///dir/a")
+	if got := <-l.told; got.GetResourceUpdated().GetUri() != "file:///dir/a" {
+		t.Errorf("got %v", got)
+	}
+	if !app.RemoveTool("new") || app.RemoveTool("new") || !app.RemoveResource("config://app") || !app.RemoveResourceTemplate("file:///{+path}") {
+		t.Error("what was there is not removed, or what was not is")
+	}
+	seen := ""
+	for !strings.Contains(seen, "tools") || !strings.Contains(seen, "resources") {
+		m := <-l.told
+		switch {
+		case m.GetToolsListChanged() != nil:
+			seen += "tools"
+		case m.GetResourcesListChanged() != nil:
+			seen += "resources"
+		}
+	}
+	if err := Read(t, app, "config://app").Err; status.Code(err) != codes.NotFound {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	for {
+		select {
+		case err := <-ended:
+			if status.Code(err) != codes.Canceled && !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			return
+		case <-l.told:
+		}
+	}
+}

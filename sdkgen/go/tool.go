@@ -1,0 +1,106 @@
+package mcpbridge
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A tool is a function that a model can call.
+type tool struct {
+	definition
+	message *pb.Tool
+	schema  []byte // its own input schema, if it is not that of its type
+	call    func(context.Context, []byte) (*pb.CallToolResult, error)
+	err     error // of an option
+}
+
+// Tool adds a tool. In is a struct, whose fields are the arguments, or a map. Out is what it returns:
+//
+//   - string is text; *Content and []*Content are that; *Result is all of it; None is nothing.
+//   - anything else that becomes JSON is structured content, with an output schema.
+//
+// An error is a result that the model reads: its text, and our log has it too unless it is a ToolError. *Error is exactly
+// that JSON-RPC error. The context ends when the caller gives up.
+func Tool[In, Out any](a *App, name, description string, fn func(context.Context, In) (Out, error), opts ...ToolOption) {
+	t := &tool{definition: define(a, "tool", name), message: &pb.Tool{Name: name}}
+	if description != "" {
+		t.message.Description = &description
+	}
+	for _, o := range opts {
+		o.toTool(t)
+	}
+	if !t.checkName() {
+		return
+	}
+	if t.err != nil {
+		t.wrong("%w", t.err)
+		return
+	}
+	in, err := inputOf[In](name, t.schema)
+	if err != nil {
+		t.wrong("its arguments: %w", err)
+		return
+	}
+	out, err := outputOf[Out]()
+	if err != nil {
+		t.wrong("%w", err)
+		return
+	}
+	t.message.InputSchema, t.message.OutputSchema = in.schema, out.schema
+	t.call = func(ctx context.Context, arguments []byte) (*pb.CallToolResult, error) {
+		v, err := in.readArguments(name, arguments)
+		if err != nil {
+			return nil, err
+		}
+		result, err := fn(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		return out.write(result)
+	}
+	add(t.definition, &a.tools, t, func(t *tool) string { return t.at }, kinds{tools: true})
+}
+
+type toolOption func(*tool)
+
+func (o toolOption) toTool(t *tool) { o(t) }
+
+func hint(set func(*pb.ToolAnnotations)) ToolOption {
+	return toolOption(func(t *tool) {
+		if t.message.Annotations == nil {
+			t.message.Annotations = &pb.ToolAnnotations{}
+		}
+		set(t.message.GetAnnotations())
+	})
+}
+
+// Hints tell clients what to expect of a tool. What is not said, clients take for destructive, in an open world.
+
+// ReadOnly says that the tool changes nothing.
+func ReadOnly() ToolOption {
+	return hint(func(a *pb.ToolAnnotations) { a.ReadOnlyHint = proto.Bool(true) })
+}
+
+// Destructive says whether the tool may destroy something.
+func Destructive(may bool) ToolOption {
+	return hint(func(a *pb.ToolAnnotations) { a.DestructiveHint = &may })
+}
+
+// Idempotent says that calling the tool twice is the same as calling it once.
+func Idempotent() ToolOption {
+	return hint(func(a *pb.ToolAnnotations) { a.IdempotentHint = proto.Bool(true) })
+}
+
+// OpenWorld says whether the tool deals with the world outside.
+func OpenWorld(does bool) ToolOption {
+	return hint(func(a *pb.ToolAnnotations) { a.OpenWorldHint = &does })
+}
+
+// InputSchema is a tool's schema where that of its type is not enough. Arguments are checked against it before they are
+// decoded; a map[string]any or json.RawMessage takes them all.
+func InputSchema(schema string) ToolOption {
+	return toolOption(func(t *tool) { t.schema = []byte(schema) })
+}
