@@ -170,9 +170,7 @@ async def test_ask_all_asks_all_in_one_round() -> None:
     for tool in ("plain", "asynchronous"):
         asked = (await app.call_tool(v1.CallToolRequest(name=tool, context=context), nothing)).input_required
         assert sorted(asked.requests) == ["greeting", "name", "roots"]
-        by_kind = {"elicit": "Ada", "create_message": "Hi", "list_roots": ["file:///a"]}
-        answers = [by_kind[str(q.WhichOneof("request"))] for q in asked.requests.values()]
-        got = await call(app, tool, answers=answers)
+        got = await call(app, tool, answers=["Ada", "Hi", ["file:///a"]])
         assert (got.text, got.rounds) == ("Hi Ada file:///a", 2)
     got = await call(app, "looks", answers=["a", "b"])
     assert (got.text, got.rounds) == ("ab", 3)
