@@ -1,4 +1,5 @@
 //nolint:thelper,staticcheck // the stops are tests, not helpers; logging is deprecated, and that it works is what we test
+
 package interop
 
 import (
