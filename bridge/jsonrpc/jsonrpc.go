@@ -36,6 +36,8 @@ type Message struct {
 	Method string
 	// Params is a JSON object, or nil if there are none.
 	Params []byte
+	// Meta is the member `_meta` of Params, or nil if there is none. It is found once, since params can be large.
+	Meta []byte
 	// Result is a JSON object, or nil if the message is not the answer to a request that went well.
 	Result []byte
 	// Error is the answer to a request that did not go well. Its data is a slice of the text as well.
@@ -132,7 +134,7 @@ func Parse(data []byte) (Message, error) {
 		if params != nil && !rawjson.IsObject(params) {
 			return Message{}, newError(id, codeInvalidParams, `member "params" must be an object, not %s`, rawjson.Shorten(params))
 		}
-		return Message{ID: id, Method: name, Params: params}, nil
+		return Message{ID: id, Method: name, Params: params, Meta: rawjson.Get(params, "_meta")}, nil
 	}
 	switch {
 	case result != nil && rpcError != nil:

@@ -10,7 +10,7 @@ import (
 
 // postBatch takes several messages at once, which only clients of 2025-03-26 may send (2025-03-26: basic, batching).
 func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
-	if r.URL.Query().Has(sseParam) {
+	if ofSSE(r) {
 		s.postSSE(w, r, body)
 		return
 	}

@@ -119,10 +119,9 @@ func (c *conn) said(err error) {
 // take begins to do what a message says.
 func (c *conn) take(msg *jsonrpc.Message, header http.Header) {
 	out := connSink{c}
-	meta := rawjson.Get(msg.Params, "_meta")
 	ss := c.legacy()
 	switch {
-	case msg.IsRequest() && c.takesModern && rawjson.Get(meta, metaVersion) != nil:
+	case msg.IsRequest() && c.takesModern && rawjson.Get(msg.Meta, metaVersion) != nil:
 		c.startModern(msg, out)
 	case msg.IsRequest() && msg.Method == "initialize" && ss == nil:
 		c.initialize(msg, out)

@@ -50,11 +50,10 @@ type exchange struct {
 	progress float64
 }
 
-// newExchange returns the exchange of a request whose `_meta` is given. What the token is, is checked: MCP has strings and
-// integers.
-func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, meta []byte, out sink) (*exchange, error) {
+// newExchange returns the exchange of a request. What the progress token is, is checked: MCP has strings and integers.
+func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink) (*exchange, error) {
 	x := &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1)}
-	if token := rawjson.Get(meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
+	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
 		if !jsonrpc.IsID(token) {
 			return x, bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", short(token))
 		}

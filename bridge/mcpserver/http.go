@@ -83,14 +83,13 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		malformed(w, r.Header, err)
 		return
 	}
-	meta := rawjson.Get(msg.Params, "_meta")
 	switch {
-	case isModern(r.Header) || rawjson.Get(meta, metaVersion) != nil:
+	case isModern(r.Header) || rawjson.Get(msg.Meta, metaVersion) != nil:
 		s.postModern(w, r, &msg)
-	case msg.Method == "initialize" && msg.IsRequest() && !r.URL.Query().Has(sseParam):
-		s.postInitialize(w, r, &msg)
-	case r.URL.Query().Has(sseParam):
+	case ofSSE(r):
 		s.postSSE(w, r, body)
+	case msg.Method == "initialize" && msg.IsRequest():
+		s.postInitialize(w, r, &msg)
 	default:
 		s.postLegacy(w, r, &msg)
 	}
@@ -162,13 +161,12 @@ func accepts(h http.Header, media string) bool {
 }
 
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limited := http.MaxBytesReader(w, r.Body, s.opts.MaxBody)
 	if n := r.ContentLength; n >= 0 && n <= s.opts.MaxBody {
 		body := make([]byte, n)
-		_, err := io.ReadFull(limited, body)
+		_, err := io.ReadFull(r.Body, body)
 		return body, err
 	}
-	return io.ReadAll(limited)
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 }
 
 // postModern answers a message of the modern era.

@@ -25,8 +25,7 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 
 // request answers a request of the session, which has begun under ctx. The header is nil where there is none, on stdio.
 func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header http.Header, out sink) {
-	meta := rawjson.Get(msg.Params, "_meta")
-	x, err := ss.s.newExchange(ss.rev, msg, meta, out)
+	x, err := ss.s.newExchange(ss.rev, msg, out)
 	if err != nil {
 		x.refuse(nil, err)
 		return

@@ -20,14 +20,13 @@ import (
 // modern answers a request from what is in it. When ctx ends the request is over: the client has gone or cancelled
 // (2026-07-28: basic/patterns/cancellation). The header is nil where there is none, on stdio.
 func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, header http.Header, out sink) {
-	meta := rawjson.Get(msg.Params, "_meta")
-	x, err := s.newExchange(bridge.Rev20260728, msg, meta, out)
+	x, err := s.newExchange(bridge.Rev20260728, msg, out)
 	if err != nil {
 		x.refuse(nil, err)
 		return
 	}
 	m := bridge.MethodByName(msg.Method)
-	call, err := s.modernCall(x, m, msg, meta, header)
+	call, err := s.modernCall(x, m, msg, header)
 	if err == nil {
 		err = s.checkParams(ctx, call, header)
 	}
@@ -151,8 +150,8 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 }
 
 // modernCall returns the call that a request makes, after all that can be wrong with it.
-func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, meta []byte, header http.Header) (*bridge.Call, error) {
-	rev, err := modernRevision(meta, header)
+func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, header http.Header) (*bridge.Call, error) {
+	rev, err := modernRevision(msg.Meta, header)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +163,7 @@ func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", msg.Method, rev)
 	}
 	cc := &pb.CallContext{ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{}, Headers: s.passed(header)}
-	for name, value := range rawjson.Members(meta) {
+	for name, value := range rawjson.Members(msg.Meta) {
 		var err error
 		switch string(name) {
 		case metaCapabilities:

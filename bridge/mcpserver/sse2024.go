@@ -13,6 +13,9 @@ import (
 // sseParam is the query parameter that names the connection a message is of, in HTTP+SSE.
 const sseParam = "sessionId"
 
+// ofSSE reports whether a POST is for the client of an HTTP+SSE connection.
+func ofSSE(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has(sseParam) }
+
 // An eventWriter writes messages to the event stream of HTTP+SSE.
 type eventWriter struct {
 	mu   sync.Mutex
