@@ -43,7 +43,8 @@ func main() {
 		},
 		Plugins: plugin.PluginSet{"mcpbridge": &served{}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(64<<20))...)
+			// Workers keep the stack that a call needs; without them each call has a new goroutine that must grow one.
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(64<<20), grpc.NumStreamWorkers(32))...)
 		},
 		Logger: hclog.NewNullLogger(),
 	})
@@ -73,7 +74,8 @@ func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespon
 }
 
 func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	res := &pb.ListToolsResponse{}
+	hour := time.Hour.Milliseconds()
+	res := &pb.ListToolsResponse{TtlMs: &hour} // nobody need ask for every call what never changes
 	for _, t := range [][2]string{
 		{"echo", "Returns its arguments as text."},
 		{"slow", "Takes ms milliseconds, or until it is cancelled, and tells its progress."},
