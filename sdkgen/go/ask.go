@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	stdjson "encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -173,11 +175,11 @@ func SampleText(ctx context.Context, prompt string, maxTokens int, opts ...AskOp
 	message := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{Text(prompt)}}
 	request := &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{message}, MaxTokens: int64(maxTokens)}
 	result, err := Sample(ctx, request, opts...)
-	said := ""
+	var said strings.Builder
 	for _, block := range result.GetContent() {
-		said += block.GetText().GetText()
+		said.WriteString(block.GetText().GetText())
 	}
-	return said, err
+	return said.String(), err
 }
 
 // Roots asks for the folders the client works in.
@@ -226,6 +228,39 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 	return again, err
 }
 
+// Require ends the round with what is required, in messages of the contract, and a state of the handler's own. The handler
+// returns the error, and is called again: State is the state, and Responses are the answers. Elicit and the others need
+// none of this.
+func Require(ctx context.Context, needs *pb.InputRequired) error {
+	c := from(ctx)
+	if c == nil {
+		return errors.New("there is no call to require something of: pass on the context that the handler got")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asks == nil {
+		c.asks = &asks{}
+	}
+	c.asks.own = needs
+	return Pending
+}
+
+// State is the state that Require returned in the round before. Nil: this is the first.
+func State(ctx context.Context) []byte {
+	if c := from(ctx); c != nil {
+		return c.state
+	}
+	return nil
+}
+
+// Responses are the answers to what Require asked.
+func Responses(ctx context.Context) map[string]*pb.InputResponse {
+	if c := from(ctx); c != nil {
+		return c.responses
+	}
+	return nil
+}
+
 func unsupported(cannot, question string) error {
 	return &askError{
 		ErrUnsupported,
@@ -243,6 +278,8 @@ type asks struct {
 	steps   map[string]*step
 	counts  map[string]int
 	open    map[string]*pb.InputRequest
+	order   []string          // of open, as it was asked
+	own     *pb.InputRequired // what the handler required itself
 }
 
 // A step is what Once remembers.
@@ -260,12 +297,15 @@ type remembered struct {
 
 // load returns what there is to know. The caller holds mu.
 func (c *call) load() *asks {
-	if c.asks != nil {
+	if c.asks != nil && c.asks.open != nil {
 		return c.asks
 	}
 	a := &asks{
 		answers: map[string]*pb.InputResponse{}, asked: map[string]bool{}, steps: map[string]*step{},
 		counts: map[string]int{}, open: map[string]*pb.InputRequest{},
+	}
+	if c.asks != nil {
+		a.own = c.asks.own
 	}
 	c.asks = a
 	if len(c.state) > 0 {
@@ -289,9 +329,7 @@ func (c *call) load() *asks {
 			a.asked[key] = true
 		}
 	}
-	for key, answer := range c.responses {
-		a.answers[key] = answer
-	}
+	maps.Copy(a.answers, c.responses)
 	return a
 }
 
@@ -350,6 +388,9 @@ func (c *call) ask(key string, request *pb.InputRequest) (*pb.InputResponse, err
 	if answered {
 		return answer, nil
 	}
+	if a.open[key] == nil {
+		a.order = append(a.order, key)
+	}
 	a.open[key] = request
 	return nil, Pending
 }
@@ -380,8 +421,11 @@ func (c *call) required() (*pb.InputRequired, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.asks
-	if a == nil || len(a.open) == 0 {
+	switch {
+	case a == nil:
 		return nil, nil //nolint:nilnil // There is nothing to ask, and nothing is wrong.
+	case len(a.open) == 0:
+		return a.own, nil
 	}
 	r := remembered{Answers: map[string][]byte{}, Once: map[string]stdjson.RawMessage{}, Asked: []string{}}
 	largest, size := "", -1
@@ -411,10 +455,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 			largest, size = fmt.Sprintf("mcpbridge.Once(%q)", key), len(value)
 		}
 	}
-	for key := range a.open {
-		r.Asked = append(r.Asked, key)
-	}
-	slices.Sort(r.Asked)
+	r.Asked = append(r.Asked, a.order...)
 	state, err := marshal(r)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +16,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
-	. "github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
 type colour struct {
@@ -53,7 +55,7 @@ func TestQuestionEndsTheRoundAndItsAnswerReturns(t *testing.T) {
 				}
 				return a.Data.Colour, nil
 			})
-			called := Call(t, app, "paint", nil, WithAnswers(colour{"red"}))
+			called := mcpbridgetest.Call(t, app, "paint", nil, mcpbridgetest.WithAnswers(colour{"red"}))
 			if called.Text() != "red" || called.Rounds != 2 {
 				t.Errorf("got %q (%v) after %d rounds", called.Text(), called.Err, called.Rounds)
 			}
@@ -91,7 +93,7 @@ func TestManyRoundsAndOnce(t *testing.T) {
 		}
 		return fmt.Sprint(size.Data, receipt, first.Data, second.Data), nil
 	})
-	called := Call(t, app, "order", nil, WithAnswers(7, "Ada", "Bob"))
+	called := mcpbridgetest.Call(t, app, "order", nil, mcpbridgetest.WithAnswers(7, "Ada", "Bob"))
 	if got := called.Text(); got != "7 map[size:7]AdaBob" && got != "7 map[size:7] Ada Bob" || charged != 1 || called.Rounds != 4 {
 		t.Errorf("got %s after %d rounds, charged %d times", got, called.Rounds, charged)
 	}
@@ -111,9 +113,9 @@ func TestFailedStepIsNotRemembered(t *testing.T) {
 		if err != nil && tries == 1 {
 			_, err = mcpbridge.Elicit[bool](ctx, "Again?")
 		}
-		return fmt.Sprint(tries), err
+		return strconv.Itoa(tries), err
 	})
-	if called := Call(t, app, "try", nil, WithAnswers(true, true)); called.Text() != "3" {
+	if called := mcpbridgetest.Call(t, app, "try", nil, mcpbridgetest.WithAnswers(true, true)); called.Text() != "3" {
 		t.Errorf("got %v", called.Result)
 	}
 }
@@ -130,11 +132,11 @@ func TestChangedQuestionIsAskedAnewAndAKeyKeepsItTheSame(t *testing.T) {
 	}
 	does(app, "anew", ask())
 	does(app, "same", ask(mcpbridge.Key("pay")))
-	if called := Call(t, app, "anew", nil, WithAnswers("a", "b")); called.Text() != "b" || called.Rounds != 3 {
+	if called := mcpbridgetest.Call(t, app, "anew", nil, mcpbridgetest.WithAnswers("a", "b")); called.Text() != "b" || called.Rounds != 3 {
 		t.Errorf("got %q in %d rounds", called.Text(), called.Rounds)
 	}
 	n = 0
-	if called := Call(t, app, "same", nil, WithAnswers("a")); called.Text() != "a" || called.Rounds != 2 {
+	if called := mcpbridgetest.Call(t, app, "same", nil, mcpbridgetest.WithAnswers("a")); called.Text() != "a" || called.Rounds != 2 {
 		t.Errorf("got %q in %d rounds", called.Text(), called.Rounds)
 	}
 }
@@ -155,18 +157,19 @@ func TestSeveralQuestionsInOneRound(t *testing.T) {
 		answers, errs := make([]string, 8), make([]error, 8)
 		for i := range answers {
 			wg.Go(func() {
-				a, err := mcpbridge.Elicit[string](ctx, "?", mcpbridge.Key(fmt.Sprint(i)))
+				a, err := mcpbridge.Elicit[string](ctx, "?", mcpbridge.Key(strconv.Itoa(i)))
 				answers[i], errs[i] = a.Data, err
 			})
 		}
 		wg.Wait()
 		return strings.Join(answers, ""), errors.Join(errs...)
 	})
-	if called := Call(t, app, "joined", nil, WithAnswers("a", []string{"file:///x"}, "b")); called.Text() != "afile:///xb" || called.Rounds != 2 {
+	if called := mcpbridgetest.Call(t, app, "joined", nil, mcpbridgetest.WithAnswers("a", []string{"file:///x"}, "b")); called.Text() != "afile:///xb" || called.Rounds != 2 {
 		t.Errorf("got %v in %d rounds", called.Result, called.Rounds)
 	}
-	called := Call(t, app, "concurrent", nil, WithAnswers("a", "b", "c", "d", "e", "f", "g", "h"))
-	if called.Text() != "abcdefgh" || called.Rounds != 2 {
+	called := mcpbridgetest.Call(t, app, "concurrent", nil, mcpbridgetest.WithAnswers("a", "b", "c", "d", "e", "f", "g", "h"))
+	letters := []byte(called.Text()) // They ask in any order.
+	if slices.Sort(letters); string(letters) != "abcdefgh" || called.Rounds != 2 {
 		t.Errorf("got %v in %d rounds", called.Result, called.Rounds)
 	}
 }
@@ -185,14 +188,14 @@ func TestWhatBecomesOfQuestionsIsDistinct(t *testing.T) {
 	})
 	for want, answer := range map[string]any{
 		"true false false":                 colour{"red"},
-		"false true false":                 Decline,
-		"false false true":                 Cancel,
+		"false true false":                 mcpbridgetest.Decline,
+		"false false true":                 mcpbridgetest.Cancel,
 		mcpbridge.ErrInvalidAnswer.Error(): colour{"blue"},
 		mcpbridge.ErrUnsupported.Error():   failed(pb.InputError_REASON_UNSUPPORTED),
 		mcpbridge.ErrNoAnswer.Error():      failed(pb.InputError_REASON_NO_ANSWER),
 		mcpbridge.ErrRefused.Error():       failed(pb.InputError_REASON_REFUSED),
 	} {
-		if got := Call(t, app, "paint", nil, WithAnswers(answer)).Text(); got != want {
+		if got := mcpbridgetest.Call(t, app, "paint", nil, mcpbridgetest.WithAnswers(answer)).Text(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
@@ -203,7 +206,7 @@ func TestWhatBecomesOfQuestionsIsDistinct(t *testing.T) {
 		c, err := a.Get()
 		return c.Colour, err
 	})
-	if called := Call(t, gets, "paint", nil, WithAnswers(Decline)); !called.IsError() || called.Text() != "the user declined: Which colour?" {
+	if called := mcpbridgetest.Call(t, gets, "paint", nil, mcpbridgetest.WithAnswers(mcpbridgetest.Decline)); !called.IsError() || called.Text() != "the user declined: Which colour?" {
 		t.Errorf("got %v", called.Result)
 	}
 }
@@ -222,18 +225,18 @@ func TestClientThatCannotBeAsked(t *testing.T) {
 		a, err := mcpbridge.ElicitURL(ctx, "Sign in", "https://example.com/")
 		return string(a.Action), err
 	})
-	about := Everything()
+	about := mcpbridgetest.Everything()
 	about.ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}}
-	called := Call(t, app, "form", nil, WithCaller(about))
+	called := mcpbridgetest.Call(t, app, "form", nil, mcpbridgetest.WithCaller(about))
 	const want = `This client cannot show a form to its user. Ask the user yourself: "Delete it?", and call the tool again with the answer.`
 	if called.Text() != want || !called.IsError() {
 		t.Errorf("got %v", called.Result)
 	}
-	if called := Call(t, app, "url", nil, WithCaller(about), WithAnswers(M{})); called.Text() != "accept" {
+	if called := mcpbridgetest.Call(t, app, "url", nil, mcpbridgetest.WithCaller(about), mcpbridgetest.WithAnswers(M{})); called.Text() != "accept" {
 		t.Errorf("got %v", called.Result)
 	}
 	about.ClientCapabilities.Elicitation = &pb.ElicitationCapability{} // 2025-06-18: neither means form
-	if called := Call(t, app, "form", nil, WithCaller(about), WithAnswers(true)); called.IsError() || called.Rounds != 2 {
+	if called := mcpbridgetest.Call(t, app, "form", nil, mcpbridgetest.WithCaller(about), mcpbridgetest.WithAnswers(true)); called.IsError() || called.Rounds != 2 {
 		t.Errorf("got %v", called.Result)
 	}
 	if _, err := mcpbridge.Elicit[bool](t.Context(), "Outside a call?"); !errors.Is(err, mcpbridge.ErrUnsupported) {
@@ -266,7 +269,7 @@ func TestForms(t *testing.T) {
 		_, err := mcpbridge.Elicit[struct{ In colour }](ctx, "?")
 		return "", err
 	})
-	called := Call(t, app, "all", nil, WithAnswers(M{"name": "Ada", "tags": []string{"a"}, "share": 1, "more": "ignored"}))
+	called := mcpbridgetest.Call(t, app, "all", nil, mcpbridgetest.WithAnswers(M{"name": "Ada", "tags": []string{"a"}, "share": 1, "more": "ignored"}))
 	const schema = `{"type":"object","properties":{"name":{"type":"string","title":"Name","description":"Your name"},
 		"age":{"type":"integer","minimum":0},"sure":{"type":"boolean","default":true},
 		"tags":{"type":"array","items":{"type":"string","enum":["a","b"]}},"share":{"type":"number"}},"required":["name","tags","share"]}`
@@ -276,16 +279,16 @@ func TestForms(t *testing.T) {
 	if called.Text() != "Ada true true" && called.Text() != "Adatruetrue" && called.Text() != "Adatrue true" {
 		t.Errorf("got %q", called.Text())
 	}
-	if got := Call(t, app, "choose", nil, WithAnswers("y")).Text(); got != "y" {
+	if got := mcpbridgetest.Call(t, app, "choose", nil, mcpbridgetest.WithAnswers("y")).Text(); got != "y" {
 		t.Errorf("got %s", got)
 	}
-	if called := Call(t, app, "choose", nil, WithAnswers("z")); !strings.Contains(called.Text(), `- value: must be one of "x", "y", got "z"`) {
+	if called := mcpbridgetest.Call(t, app, "choose", nil, mcpbridgetest.WithAnswers("z")); !strings.Contains(called.Text(), `- value: must be one of "x", "y", got "z"`) {
 		t.Errorf("got %s", called.Text())
 	}
-	if got := Call(t, app, "own", nil, WithAnswers(M{"n": 3})).Text(); got != "3" {
+	if got := mcpbridgetest.Call(t, app, "own", nil, mcpbridgetest.WithAnswers(M{"n": 3})).Text(); got != "3" {
 		t.Errorf("got %s", got)
 	}
-	if got := Call(t, app, "nested", nil).Text(); !strings.Contains(got, `a form cannot ask for "In"`) {
+	if got := mcpbridgetest.Call(t, app, "nested", nil).Text(); !strings.Contains(got, `a form cannot ask for "In"`) {
 		t.Errorf("got %s", got)
 	}
 }
@@ -297,7 +300,7 @@ func TestStateThatIsTooLargeFailsTheCallAndNamesTheCulprit(t *testing.T) {
 		_, err2 := mcpbridge.Elicit[bool](ctx, "Sure?")
 		return "", errors.Join(err1, err2)
 	})
-	called := Call(t, app, "hoards", nil)
+	called := mcpbridgetest.Call(t, app, "hoards", nil)
 	if !called.IsError() || !strings.Contains(called.Text(), `more than the 32768 there is room for; the most is mcpbridge.Once("page"), 33794 bytes`) {
 		t.Errorf("got %v", called.Text())
 	}
@@ -306,7 +309,7 @@ func TestStateThatIsTooLargeFailsTheCallAndNamesTheCulprit(t *testing.T) {
 func TestForeignStateIsRefused(t *testing.T) {
 	app := asksColour(func(_ mcpbridge.Answer[colour], err error) (string, error) { return "", err })
 	for _, state := range []string{"asked", `{"answers":{"k":"!"}}`, `{"answers":{"k":"AQ=="}}`} {
-		request := &pb.CallToolRequest{Context: Everything(), Name: "paint", State: []byte(state)}
+		request := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: "paint", State: []byte(state)}
 		err := app.Service().CallTool(request, &discarded{ctx: t.Context()})
 		if status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: got %v", state, err)
@@ -320,7 +323,7 @@ func TestAnswersThatNobodyAskedForAreNotKept(t *testing.T) {
 		_, err := mcpbridge.Elicit[bool](ctx, "Sure?", mcpbridge.Key("sure"))
 		return "", err
 	})
-	request := &pb.CallToolRequest{Context: Everything(), Name: "asks", InputResponses: map[string]*pb.InputResponse{
+	request := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: "asks", InputResponses: map[string]*pb.InputResponse{
 		"spam": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Content: []byte(strings.Repeat(" ", 40<<10))}}},
 		"sure": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{}}}, // of another kind: asked again
 	}}
@@ -332,5 +335,36 @@ func TestAnswersThatNobodyAskedForAreNotKept(t *testing.T) {
 	var state struct{ Answers map[string]string }
 	if err := json.Unmarshal(needs.GetState(), &state); err != nil || len(state.Answers) != 0 || needs.GetRequests()["sure"] == nil {
 		t.Errorf("got %s, %v", needs.GetState(), needs.GetRequests())
+	}
+}
+
+func TestHandlerWithAStateOfItsOwn(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	does(app, "own", func(ctx context.Context) (string, error) {
+		if mcpbridge.State(ctx) == nil {
+			roots := &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}
+			needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{"r": {Request: roots}}, State: []byte("mine")}
+			return "dropped", mcpbridge.ToolError("wrapped: %w", mcpbridge.Require(ctx, needs))
+		}
+		return string(mcpbridge.State(ctx)) + mcpbridge.Responses(ctx)["r"].GetListRoots().GetRoots()[0].GetUri(), nil
+	})
+	if called := mcpbridgetest.Call(t, app, "own", nil, mcpbridgetest.WithAnswers([]string{"file:///x"})); called.Text() != "minefile:///x" || called.Rounds != 2 {
+		t.Errorf("got %v", called.Result)
+	}
+}
+
+func TestQuestionsAreAnsweredInTheirOrder(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	does(app, "asks", func(ctx context.Context) (string, error) {
+		var said []string
+		var errs []error
+		for _, q := range []string{"z", "a", "m"} {
+			a, err := mcpbridge.Elicit[string](ctx, q, mcpbridge.Key(q))
+			said, errs = append(said, a.Data), append(errs, err)
+		}
+		return strings.Join(said, ""), errors.Join(errs...)
+	})
+	if got := mcpbridgetest.Call(t, app, "asks", nil, mcpbridgetest.WithAnswers("1", "2", "3")).Text(); got != "123" {
+		t.Errorf("got %s", got)
 	}
 }

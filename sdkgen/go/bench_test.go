@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
-	. "github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
 // What the SDK costs of a call, without gRPC: arguments of about 200 bytes, checked, read and returned.
@@ -28,7 +28,7 @@ func BenchmarkEcho(b *testing.B) {
 	service := app.Service()
 	for _, name := range []string{"text", "structured"} {
 		b.Run(name, func(b *testing.B) {
-			req := &pb.CallToolRequest{Context: Everything(), Name: name, Arguments: []byte(args)}
+			req := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: name, Arguments: []byte(args)}
 			stream := &none{ctx: b.Context()}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -14,11 +14,13 @@ import (
 type listener struct {
 	wants     kinds
 	resources []string
+	visits    bool
 	wake      chan struct{} // holds one
 
 	mu      sync.Mutex // guards the rest
 	lists   kinds
 	changes map[string]bool // URIs
+	done    []string        // visits
 }
 
 // changed tells who listens that lists have changed. The caller holds mu of the app. It returns true.
@@ -62,6 +64,21 @@ func (l *listener) updated(uri string) {
 	}
 }
 
+// maxVisits is how many visits a listener has still to be told of at most. All else is bounded by what it listens to.
+const maxVisits = 10_000
+
+func (l *listener) visited(id string) {
+	if !l.visits {
+		return
+	}
+	l.mu.Lock()
+	if len(l.done) < maxVisits {
+		l.done = append(l.done, id)
+	}
+	l.mu.Unlock()
+	l.ring()
+}
+
 func (l *listener) ring() {
 	select {
 	case l.wake <- struct{}{}:
@@ -70,12 +87,12 @@ func (l *listener) ring() {
 }
 
 // take returns what there is to tell.
-func (l *listener) take() (kinds, map[string]bool) {
+func (l *listener) take() (kinds, map[string]bool, []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lists, changes := l.lists, l.changes
-	l.lists, l.changes = kinds{}, nil
-	return lists, changes
+	lists, changes, done := l.lists, l.changes, l.done
+	l.lists, l.changes, l.done = kinds{}, nil, nil
+	return lists, changes, done
 }
 
 // Listen implements the contract.
@@ -84,6 +101,7 @@ func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServe
 	l := &listener{
 		wants:     kinds{f.GetToolsListChanged(), f.GetResourcesListChanged(), f.GetPromptsListChanged()},
 		resources: f.GetResourceSubscriptions(),
+		visits:    f.GetElicitationsCompleted(),
 		wake:      make(chan struct{}, 1),
 	}
 	s.app.mu.Lock()
@@ -111,7 +129,7 @@ func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServe
 			return over(stream.Context())
 		case <-l.wake:
 		}
-		lists, changes := l.take()
+		lists, changes, done := l.take()
 		var events []*pb.ListenResponse
 		if lists.tools {
 			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
@@ -124,6 +142,9 @@ func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServe
 		}
 		for uri := range changes {
 			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
+		}
+		for _, id := range done {
+			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: id}}})
 		}
 		for _, e := range events {
 			if err := stream.Send(e); err != nil {

@@ -31,6 +31,13 @@ type toolError struct{ error }
 
 func (e *toolError) Unwrap() error { return errors.Unwrap(e.error) }
 
+// VisitRequired answers the call with the error that sends the user to a web page first. Then the client calls again.
+// NotifyVisited, with the same id, tells it that the user is done there. To ask and go on, there is ElicitURL.
+func VisitRequired(message, url, id string) error {
+	visit := map[string]string{"mode": "url", "elicitationId": id, "url": url, "message": message}
+	return &Error{Code: -32042, Message: message, Data: map[string]any{"elicitations": []any{visit}}}
+}
+
 // What can become of a question besides an answer. All are ToolErrors: a tool that returns one tells the model.
 var (
 	// Pending is that a question has no answer yet. Return it: the handler is called again, from the top, when there is one.
@@ -94,11 +101,11 @@ func logFailure(d definition, err error) {
 	logger().Error(fmt.Sprintf("%s: %s %q failed: %v%s", d.at, d.kind, d.name, err, stack))
 }
 
-// exactly returns the gRPC status of an exact error, if err is one.
-func exactly(err error) (error, bool) {
+// exactly returns the gRPC status of an exact error, or nil if err is none.
+func exactly(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		return nil, false
+		return nil
 	}
 	detail := &pb.JsonRpcError{Code: e.Code, Message: new(string)}
 	*detail.Message = text(e.Message)
@@ -120,22 +127,21 @@ func exactly(err error) (error, bool) {
 	}
 	s, err := status.New(code, text(e.Message)).WithDetails(detail)
 	if err != nil {
-		return status.Error(codes.Internal, err.Error()), true
+		return status.Error(codes.Internal, err.Error())
 	}
-	return s.Err(), true
+	return s.Err()
 }
 
 // failed is the gRPC status of a resource or prompt whose handler returned err.
 func failed(d definition, err error) error {
-	if s, ok := exactly(err); ok {
+	if s := exactly(err); s != nil {
 		return s
 	}
 	if errors.Is(err, ErrNotFound) {
 		return status.Error(codes.NotFound, text(err.Error()))
 	}
 	if meant(err) {
-		s, _ := exactly(&Error{Code: -32603, Message: err.Error()})
-		return s
+		return exactly(&Error{Code: -32603, Message: err.Error()})
 	}
 	logFailure(d, err)
 	return status.Error(codes.Internal, text(err.Error()))

@@ -23,6 +23,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -36,6 +37,7 @@ type App struct {
 	instructions string
 	maxCalls     uint32
 	later        kinds
+	cache        cache
 
 	mu        sync.RWMutex // guards the rest
 	wrong     []error
@@ -207,6 +209,7 @@ type details struct {
 	size        *int64
 	annotations *pb.Annotations
 	completers  map[string]Completer
+	cache       cache
 	err         error
 }
 
@@ -272,6 +275,28 @@ func WebsiteURL(url string) AppOption { return appOption(func(a *App) { a.info.W
 // MaxCalls is the most calls the app wants at a time. Further ones wait in the bridge.
 func MaxCalls(n uint32) AppOption { return appOption(func(a *App) { a.maxCalls = n }) }
 
+// CacheFor says how long clients may keep the lists, or what a resource holds, and with public that they are the same for
+// every caller. What is not said is not kept.
+func CacheFor(ttl time.Duration, public bool) interface {
+	AppOption
+	ResourceOption
+} {
+	c := cache{proto.Int64(ttl.Milliseconds()), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()}
+	if public {
+		c.scope = pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum()
+	}
+	return c
+}
+
+// A cache is what may be kept, and by whom. Nil: nothing is said.
+type cache struct {
+	ttl   *int64
+	scope *pb.CacheScope
+}
+
+func (c cache) toApp(a *App)          { a.cache = c }
+func (c cache) toResource(d *details) { d.cache = c }
+
 // AddsLater says that an app without resources, or prompts, or tools, will get some while it runs. Clients are told what
 // kinds an app has when they connect, and do not ask for others.
 func AddsLater(tools, resources, prompts bool) AppOption {
@@ -302,7 +327,7 @@ func (a *App) discovered() *pb.DiscoverResponse {
 	if resources || prompts {
 		c.Completions = &pb.Capability{}
 	}
-	a.discover = &pb.DiscoverResponse{ServerInfo: a.info, Capabilities: c}
+	a.discover = &pb.DiscoverResponse{ServerInfo: a.info, Capabilities: c, TtlMs: a.cache.ttl, CacheScope: a.cache.scope}
 	if a.instructions != "" {
 		a.discover.Instructions = &a.instructions
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -230,9 +231,7 @@ func (n *node) completers(given map[string]Completer) map[string]Completer {
 			return fitting, nil
 		}
 	}
-	for name, c := range given {
-		all[name] = c
-	}
+	maps.Copy(all, given)
 	return all
 }
 

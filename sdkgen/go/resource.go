@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,9 +26,10 @@ type resource struct {
 type template struct {
 	definition
 	message    *pb.ResourceTemplate
-	uris       *uritemplate.Template
-	literal    string // what they all begin with
-	read       func(context.Context, uritemplate.Values) (*pb.ReadResourceResult, error)
+	uris       *uritemplate.Template // without query
+	query      []string              // the variables of {?a,b} at the end, each of which may be missing
+	literal    string                // what they all begin with
+	read       func(context.Context, map[string][]string) (*pb.ReadResourceResult, error)
 	completers map[string]Completer
 }
 
@@ -55,7 +58,7 @@ func ResourceFunc[Out any](
 		if err != nil {
 			return nil, err
 		}
-		return holds(v, URI(ctx), o.mimeType)
+		return holds(v, URI(ctx), o)
 	}
 	add(d, &a.resources, r, func(r *resource) string { return r.at }, kinds{resources: true})
 }
@@ -73,7 +76,11 @@ func ResourceTemplate[In, Out any](
 		t.message.Description = &description
 	}
 	var err error
-	if t.uris, err = uritemplate.New(uris); err == nil {
+	before := uris
+	if m := atEnd.FindStringSubmatch(uris); m != nil {
+		before, t.query = m[1], strings.Split(m[2], ",")
+	}
+	if t.uris, err = uritemplate.New(before); err == nil {
 		err = o.err
 	}
 	if err != nil {
@@ -83,18 +90,14 @@ func ResourceTemplate[In, Out any](
 	t.literal, _, _ = strings.Cut(uris, "{")
 	in, err := inputOf[In](name, nil)
 	if err == nil {
-		err = fits(in.node, t.uris.Varnames(), o)
+		err = fits(in.node, t.uris.Varnames(), t.query, o)
 	}
 	if err != nil {
 		d.wrong("its variables: %w", err)
 		return
 	}
 	t.completers = in.node.completers(t.completers)
-	t.read = func(ctx context.Context, values uritemplate.Values) (*pb.ReadResourceResult, error) {
-		arguments := make(map[string][]string, len(values))
-		for name, v := range values {
-			arguments[name] = v.V
-		}
+	t.read = func(ctx context.Context, arguments map[string][]string) (*pb.ReadResourceResult, error) {
 		v, err := in.readArguments(name, in.node.fromText(arguments))
 		if err != nil {
 			return nil, &Error{Code: -32602, Message: err.Error()}
@@ -103,21 +106,22 @@ func ResourceTemplate[In, Out any](
 		if err != nil {
 			return nil, err
 		}
-		return holds(out, URI(ctx), o.mimeType)
+		return holds(out, URI(ctx), o)
 	}
 	add(d, &a.templates, t, func(t *template) string { return t.at }, kinds{resources: true})
 }
 
 // fits says why variables do not fit the fields they are read into.
-func fits(n *node, variables []string, o details) error {
+func fits(n *node, path, query []string, o details) error {
+	variables := slices.Concat(path, query)
 	for _, v := range variables {
 		if n.properties[v] == nil && n.rest == nil {
 			return fmt.Errorf("there is no field for {%s}%s", v, didYouMean(v, n.order))
 		}
 	}
 	for _, p := range n.required {
-		if !slices.Contains(variables, p.name) {
-			return fmt.Errorf("there is no {%s} for the field, which is not optional", p.name)
+		if !slices.Contains(path, p.name) {
+			return fmt.Errorf("there is no {%s} for the field, or it may be missing, and the field is not optional", p.name)
 		}
 	}
 	for argument := range o.completers {
@@ -129,10 +133,10 @@ func fits(n *node, variables []string, o details) error {
 }
 
 // holds is what a resource holds whose function returned v.
-func holds(v any, uri string, mimeType *string) (*pb.ReadResourceResult, error) {
+func holds(v any, uri string, d details) (*pb.ReadResourceResult, error) {
 	usual := ""
-	if mimeType != nil {
-		usual = *mimeType
+	if d.mimeType != nil {
+		usual = *d.mimeType
 	}
 	parts := []any{v}
 	switch v := v.(type) {
@@ -147,7 +151,9 @@ func holds(v any, uri string, mimeType *string) (*pb.ReadResourceResult, error) 
 			parts = append(parts, c)
 		}
 	}
-	result := &pb.ReadResourceResult{Contents: make([]*pb.ResourceContents, len(parts))}
+	result := &pb.ReadResourceResult{
+		Contents: make([]*pb.ResourceContents, len(parts)), TtlMs: d.cache.ttl, CacheScope: d.cache.scope,
+	}
 	for i, part := range parts {
 		var err error
 		if result.Contents[i], err = contentsOf(part, uri, usual); err != nil {
@@ -174,14 +180,68 @@ func (a *App) find(uri string) (definition, func(context.Context) (*pb.ReadResou
 		return r.definition, r.read
 	}
 	for _, t := range fitting {
-		if !t.uris.Regexp().MatchString(uri) { // Match is slow, and it keeps everything it tries.
-			continue
-		}
-		if values := t.uris.Match(uri); values != nil {
+		if values := t.match(uri); values != nil {
 			return t.definition, func(ctx context.Context) (*pb.ReadResourceResult, error) { return t.read(ctx, values) }
 		}
 	}
 	return definition{}, nil
+}
+
+// atEnd is a template with {?a,b} at its end. The library matches these in their order only, and all of them.
+var atEnd = regexp.MustCompile(`^(.*)\{\?([\w,]+)\}$`)
+
+// maxURI is of a URI that is matched: what the library does for it grows faster than that.
+const maxURI = 4096
+
+// match returns the values of the variables, percent-decoded, or nil if uri is none of the template's. An empty value is
+// none, nor is one that climbs out of a folder, such as ../secret.
+func (t *template) match(uri string) map[string][]string {
+	if len(uri) > maxURI {
+		return nil
+	}
+	var query url.Values
+	if t.query != nil {
+		before, after, _ := strings.Cut(uri, "?")
+		var err error
+		if query, err = url.ParseQuery(after); err != nil {
+			return nil
+		}
+		uri = before
+	}
+	if !t.uris.Regexp().MatchString(uri) { // Match is slow, and it keeps everything it tries.
+		return nil
+	}
+	found := t.uris.Match(uri)
+	if found == nil {
+		return nil
+	}
+	values := make(map[string][]string, len(found))
+	for name, v := range found {
+		for _, one := range v.V {
+			if one == "" || slices.Contains(strings.FieldsFunc(one, isSlash), "..") {
+				return nil
+			}
+		}
+		values[name] = v.V
+	}
+	for name, v := range query {
+		if !slices.Contains(t.query, name) {
+			return nil
+		}
+		values[name] = v
+	}
+	return values
+}
+
+func isSlash(r rune) bool { return r == '/' || r == '\\' }
+
+// NotifyVisited tells clients that wait for it that the user is done at the web page of the VisitRequired with this id.
+func (a *App) NotifyVisited(id string) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for l := range a.listeners {
+		l.visited(id)
+	}
 }
 
 // NotifyUpdated tells those who listen to the resource with this URI, or to one that it is part of, that it has changed.

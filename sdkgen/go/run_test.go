@@ -28,7 +28,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
-	. "github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
 // The test program is a backend too, if it is started as one.
@@ -171,7 +171,7 @@ func callTool(t *testing.T, conn *grpc.ClientConn, name, args string) (grpc.Serv
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
-	stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Context: Everything(), Name: name, Arguments: []byte(args)})
+	stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: name, Arguments: []byte(args)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,14 +381,14 @@ func TestBehindTheBridge(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bridge, "../../cmd/mcpbridge").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	c := Start(t, bridge, os.Args[0])
+	c := mcpbridgetest.Start(t, bridge, os.Args[0])
 	if got := c.Call("echo", M{"Text": "日本語"}); got != "日本語" {
 		t.Errorf("got %s", got)
 	}
 	if got := c.Call("many", nil); got != "many" {
 		t.Errorf("got %s", got)
 	}
-	if !slices.ContainsFunc(c.Notifications, func(m Message) bool { return m.Method == "notifications/progress" }) {
+	if !slices.ContainsFunc(c.Notifications, func(m mcpbridgetest.Message) bool { return m.Method == "notifications/progress" }) {
 		t.Error("there was no progress")
 	}
 	c.Answer = func(method string, _ json.RawMessage) any {

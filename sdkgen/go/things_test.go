@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,7 +15,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
-	. "github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
 // A discarded stream remembers the last message.
@@ -74,7 +75,7 @@ func TestResources(t *testing.T) {
 		"book://moby%20dick/12":  `contents:{uri:"book://moby%20dick/12" mime_type:"text/plain" text:"moby dick 12 book://moby%20dick/12"}`,
 		"file:///a/b/%C3%A9.txt": `contents:{uri:"file:///a/b/%C3%A9.txt" mime_type:"text/plain" text:"a/b/é.txt"}`,
 	} {
-		called := Read(t, app, uri)
+		called := mcpbridgetest.Read(t, app, uri)
 		if got := strings.ReplaceAll(fmt.Sprint(called.Resource), "  ", " "); got != want || called.Err != nil {
 			t.Errorf("%s: got %s (%v), want %s", uri, got, called.Err, want)
 		}
@@ -88,7 +89,7 @@ func TestResources(t *testing.T) {
 		"book://x/0":      {codes.InvalidArgument, "- page: must be at least 1, got 0"},
 		"book://x/twelve": {codes.InvalidArgument, `- page: must be integer, got "twelve"`},
 	} {
-		if err := Read(t, app, uri).Err; status.Code(err) != want.code || !strings.Contains(err.Error(), want.text) {
+		if err := mcpbridgetest.Read(t, app, uri).Err; status.Code(err) != want.code || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: got %v", uri, err)
 		}
 	}
@@ -101,22 +102,22 @@ func TestResourceCanAsk(t *testing.T) {
 		mcpbridge.Progress(ctx, 1, 1)
 		return a.Data, err
 	})
-	if called := Read(t, app, "x://y", WithAnswers("cat")); called.Text() != "cat" || len(called.Progress) != 2 {
+	if called := mcpbridgetest.Read(t, app, "x://y", mcpbridgetest.WithAnswers("cat")); called.Text() != "cat" || len(called.Progress) != 2 {
 		t.Errorf("got %+v", called)
 	}
 }
 
 func TestPromptsAndCompletion(t *testing.T) {
 	app := library()
-	called := Get(t, app, "review", map[string]string{"book": "7", "stars": "4"})
+	called := mcpbridgetest.Get(t, app, "review", map[string]string{"book": "7", "stars": "4"})
 	if called.Text() != "7 4\nWell." || called.Prompt.GetDescription() != "Review a book" || called.Prompt.GetMessages()[1].GetRole() != pb.Role_ROLE_ASSISTANT {
 		t.Errorf("got %v %v", called.Prompt, called.Err)
 	}
-	err := Get(t, app, "review", map[string]string{"stars": "6"}).Err
+	err := mcpbridgetest.Get(t, app, "review", map[string]string{"stars": "6"}).Err
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "- book: is required") || !strings.Contains(err.Error(), "- stars: must be at most 5, got 6") {
 		t.Errorf("got %v", err)
 	}
-	if err := Get(t, app, "reviews", nil).Err; status.Code(err) != codes.NotFound {
+	if err := mcpbridgetest.Get(t, app, "reviews", nil).Err; status.Code(err) != codes.NotFound {
 		t.Errorf("got %v", err)
 	}
 	prompts, _ := app.Service().ListPrompts(t.Context(), &pb.ListPromptsRequest{})
@@ -124,16 +125,16 @@ func TestPromptsAndCompletion(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	if got := Complete(t, app, "review", "tone", "k", nil); !slices.Equal(got, []string{"kind", "Keen"}) {
+	if got := mcpbridgetest.Complete(t, app, "review", "tone", "k", nil); !slices.Equal(got, []string{"kind", "Keen"}) {
 		t.Errorf("got %v", got)
 	}
-	if got := Complete(t, app, "review", "book", "b", map[string]string{"tone": "T"}); len(got) != 100 || got[1] != "b1T" {
+	if got := mcpbridgetest.Complete(t, app, "review", "book", "b", map[string]string{"tone": "T"}); len(got) != 100 || got[1] != "b1T" {
 		t.Errorf("got %v", got)
 	}
-	if got := Complete(t, app, "book://{book}/{page}", "book", "mo", nil); !slices.Equal(got, []string{"mo!"}) {
+	if got := mcpbridgetest.Complete(t, app, "book://{book}/{page}", "book", "mo", nil); !slices.Equal(got, []string{"mo!"}) {
 		t.Errorf("got %v", got)
 	}
-	if got := Complete(t, app, "review", "stars", "", nil); len(got) != 0 {
+	if got := mcpbridgetest.Complete(t, app, "review", "stars", "", nil); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -210,7 +211,7 @@ func TestChangesAreTold(t *testing.T) {
 			seen += "resources"
 		}
 	}
-	if err := Read(t, app, "config://app").Err; status.Code(err) != codes.NotFound {
+	if err := mcpbridgetest.Read(t, app, "config://app").Err; status.Code(err) != codes.NotFound {
 		t.Errorf("got %v", err)
 	}
 	cancel()
@@ -223,5 +224,66 @@ func TestChangesAreTold(t *testing.T) {
 			return
 		case <-l.told:
 		}
+	}
+}
+
+func TestTemplatesOfFilesAndQueries(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	type query struct {
+		City string   `json:"city"`
+		Days int      `json:"days,omitempty" schema:"default=3"`
+		Tags []string `json:"tags,omitempty"`
+	}
+	mcpbridge.ResourceTemplate(app, "weather://{city}{?days,tags}", "w", "", func(_ context.Context, in query) (string, error) {
+		return fmt.Sprint(in), nil
+	}, mcpbridge.CacheFor(time.Minute, true))
+	mcpbridge.ResourceTemplate(app, "file:///{+path}", "f", "", func(_ context.Context, in map[string]string) (string, error) {
+		return in["path"], nil
+	})
+	for uri, want := range map[string]string{
+		"weather://bern":                      "{bern 3 []}",
+		"weather://bern?days=7":               "{bern 7 []}",
+		"weather://bern?tags=a&days=7&tags=b": "{bern 7 [a b]}",
+		"file:///a/..b/c":                     "a/..b/c",
+	} {
+		if called := mcpbridgetest.Read(t, app, uri); called.Text() != want {
+			t.Errorf("%s: got %q, %v, want %q", uri, called.Text(), called.Err, want)
+		}
+	}
+	for _, uri := range []string{
+		"weather://bern?dayz=7", "weather://", "file:///../etc/passwd", "file:///a/%2e%2e/b", "file:///a/..%5Cb",
+		"file:///" + strings.Repeat("a", 5000),
+	} {
+		if called := mcpbridgetest.Read(t, app, uri); status.Code(called.Err) != codes.NotFound {
+			t.Errorf("%.40s: got %.40q, %v", uri, called.Text(), called.Err)
+		}
+	}
+	if r := mcpbridgetest.Read(t, app, "weather://bern").Resource; r.GetTtlMs() != 60_000 || r.GetCacheScope() != pb.CacheScope_CACHE_SCOPE_PUBLIC {
+		t.Errorf("got %v", r)
+	}
+	templates, _ := app.Service().ListResourceTemplates(t.Context(), &pb.ListResourceTemplatesRequest{})
+	if got := templates.GetResourceTemplates()[0].GetUriTemplate(); got != "weather://{city}{?days,tags}" || templates.TtlMs != nil {
+		t.Errorf("got %v", templates)
+	}
+}
+
+func TestVisits(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	does(app, "mail", func(context.Context) (string, error) {
+		return "", mcpbridge.VisitRequired("Sign in", "https://example.com/", "v1")
+	})
+	s, _ := status.FromError(mcpbridgetest.Call(t, app, "mail", nil).Err)
+	e, _ := s.Details()[0].(*pb.JsonRpcError)
+	const data = `{"elicitations":[{"elicitationId":"v1","message":"Sign in","mode":"url","url":"https://example.com/"}]}`
+	if e.GetCode() != -32042 || string(e.GetData()) != data {
+		t.Errorf("got %v", e)
+	}
+	yes := true
+	l := &listening{ctx: t.Context(), told: make(chan *pb.ListenResponse)}
+	go app.Service().Listen(&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ElicitationsCompleted: &yes}}, l)
+	<-l.told
+	app.NotifyVisited("v1")
+	if got := (<-l.told).GetElicitationCompleted().GetElicitationId(); got != "v1" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -2,7 +2,9 @@ package mcpbridge
 
 import (
 	"context"
+	"errors"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -13,6 +15,7 @@ type tool struct {
 	definition
 	message *pb.Tool
 	schema  []byte // its own input schema, if it is not that of its type
+	output  []byte // its own output schema
 	call    func(context.Context, []byte) (*pb.CallToolResult, error)
 	err     error // of an option
 }
@@ -50,6 +53,9 @@ func Tool[In, Out any](a *App, name, description string, fn func(context.Context
 		return
 	}
 	t.message.InputSchema, t.message.OutputSchema = in.schema, out.schema
+	if t.output != nil {
+		t.message.OutputSchema = t.output
+	}
 	t.call = func(ctx context.Context, arguments []byte) (*pb.CallToolResult, error) {
 		v, err := in.readArguments(name, arguments)
 		if err != nil {
@@ -97,6 +103,16 @@ func Idempotent() ToolOption {
 // OpenWorld says whether the tool deals with the world outside.
 func OpenWorld(does bool) ToolOption {
 	return hint(func(a *pb.ToolAnnotations) { a.OpenWorldHint = &does })
+}
+
+// OutputSchema is a tool's schema of its structured content, where that of its type is not enough. The bridge checks results
+// against it.
+func OutputSchema(schema string) ToolOption {
+	return toolOption(func(t *tool) {
+		if t.output = []byte(schema); !jsontext.Value(schema).IsValid() {
+			t.err = errors.New("its output schema is not JSON")
+		}
+	})
 }
 
 // InputSchema is a tool's schema where that of its type is not enough. Arguments are checked against it before they are

@@ -17,7 +17,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
-	. "github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
 type M = map[string]any
@@ -34,6 +34,7 @@ type forecast struct {
 }
 
 func weather(t *testing.T) *mcpbridge.App {
+	t.Helper()
 	app := mcpbridge.New("weather", "1.0")
 	mcpbridge.Tool(app, "get_forecast", "Weather forecast", func(_ context.Context, in forecastIn) (forecast, error) {
 		return forecast{in.City + " in " + in.Units, make([]float64, in.Days)}, nil
@@ -86,7 +87,7 @@ func canonical(t *testing.T, text []byte) string {
 }
 
 func TestDefaultsAreFilledIn(t *testing.T) {
-	called := Call(t, weather(t), "get_forecast", M{"city": "Bern"})
+	called := mcpbridgetest.Call(t, weather(t), "get_forecast", M{"city": "Bern"})
 	if got, want := called.Text(), `{"city":"Bern in metric","days":[0,0,0]}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -132,7 +133,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		{"nested", `{` + strings.Replace(right, `1.5`, `0`, 1) + `}`, "- price: must be more than 0, got 0"},
 		{"nested", `{` + right + `,"by":{"x":1,"y":"z"}}`, `- by.y: must be integer, got "z"`},
 	} {
-		called := Call(t, app, c.tool, []byte(c.arguments))
+		called := mcpbridgetest.Call(t, app, c.tool, []byte(c.arguments))
 		if !called.IsError() || !strings.Contains(called.Text(), c.want) {
 			t.Errorf("%s: got %s\nwant %s", c.arguments, called.Text(), c.want)
 		}
@@ -141,7 +142,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{` + right + `}`, `{` + right + `,"maybe":null}`, `{` + right + `,"maybe":7,"by":{"x":1.0,"y":2e1}}`,
 		`{` + strings.Replace(right, `["a"]`, `["\u0061"]`, 1) + `}`,
 	} {
-		if called := Call(t, app, "nested", []byte(arguments)); called.IsError() {
+		if called := mcpbridgetest.Call(t, app, "nested", []byte(arguments)); called.IsError() {
 			t.Errorf("%s: got %s", arguments, called.Text())
 		}
 	}
@@ -177,12 +178,12 @@ func TestResultsOfEveryType(t *testing.T) {
 		"nil":     `content:{text:{text:"the tool returned null and no error, and its results are objects"}} is_error:true`,
 		"invalid": `content:{text:{text:"a` + "\uFFFD" + `b"}}`,
 	} {
-		got := strings.ReplaceAll(fmt.Sprint(Call(t, app, name, nil).Result), "  ", " ")
+		got := strings.ReplaceAll(fmt.Sprint(mcpbridgetest.Call(t, app, name, nil).Result), "  ", " ")
 		if got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
-	if called := Call(t, app, "nan", nil); !called.IsError() || !strings.Contains(called.Text(), "cannot become JSON") {
+	if called := mcpbridgetest.Call(t, app, "nan", nil); !called.IsError() || !strings.Contains(called.Text(), "cannot become JSON") {
 		t.Errorf("got %s", called.Text())
 	}
 }
@@ -201,7 +202,8 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	fails(app, "plain", func() error { return errors.New("the disk is full") })
 	fails(app, "meant", func() error { return mcpbridge.ToolError("no city %q", "Atlantis") })
-	fails(app, "panics", func() error { var none []int; _ = none[5]; return nil })
+	index := func(i int) int { return []int{}[i] }
+	fails(app, "panics", func() error { return fmt.Errorf("%d", index(5)) })
 	fails(app, "cancelled", func() error { return context.Canceled }) // something of the tool's own
 	fails(app, "exact", func() error {
 		return fmt.Errorf("wrapped: %w", &mcpbridge.Error{Code: -32050, Message: "busy", Data: M{"retry": 3}})
@@ -210,16 +212,16 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 		"plain": "the disk is full", "meant": `no city "Atlantis"`, "cancelled": "context canceled",
 		"panics": "runtime error: index out of range [5] with length 0",
 	} {
-		if called := Call(t, app, name, nil); called.Text() != want || !called.Result.GetIsError() {
+		if called := mcpbridgetest.Call(t, app, name, nil); called.Text() != want || !called.Result.GetIsError() {
 			t.Errorf("%s: got %v, want %s", name, called.Result, want)
 		}
 	}
-	s, _ := status.FromError(Call(t, app, "exact", nil).Err)
+	s, _ := status.FromError(mcpbridgetest.Call(t, app, "exact", nil).Err)
 	detail, _ := s.Details()[0].(*pb.JsonRpcError)
 	if s.Code() != codes.Unknown || detail.GetCode() != -32050 || detail.GetMessage() != "busy" || string(detail.GetData()) != `{"retry":3}` {
 		t.Errorf("got %v with %v", s, detail)
 	}
-	err := Call(t, app, "meent", nil).Err
+	err := mcpbridgetest.Call(t, app, "meent", nil).Err
 	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), `there is no tool "meent"; did you mean meant?`) {
 		t.Errorf("got %v", err)
 	}
@@ -283,13 +285,13 @@ func TestOwnSchema(t *testing.T) {
 	mcpbridge.Tool(app, "any", "", func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil })
 	mcpbridge.Tool(app, "own", "", func(_ context.Context, in M) (string, error) { return fmt.Sprint(in), nil },
 		mcpbridge.InputSchema(`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"oneOf":[{"type":"string"},{"type":"integer"}]}}}`))
-	if got := Call(t, app, "any", []byte(`{"a": 9007199254740993}`)).Text(); got != `{"a": 9007199254740993}` {
+	if got := mcpbridgetest.Call(t, app, "any", []byte(`{"a": 9007199254740993}`)).Text(); got != `{"a": 9007199254740993}` {
 		t.Errorf("got %s", got)
 	}
-	if got := Call(t, app, "own", M{"a": "b"}).Text(); got != "map[a:b]" {
+	if got := mcpbridgetest.Call(t, app, "own", M{"a": "b"}).Text(); got != "map[a:b]" {
 		t.Errorf("got %s", got)
 	}
-	if got := Call(t, app, "own", M{"a": true}); !got.IsError() || !strings.Contains(got.Text(), "own: the arguments are not valid.\n- (all):") {
+	if got := mcpbridgetest.Call(t, app, "own", M{"a": true}); !got.IsError() || !strings.Contains(got.Text(), "own: the arguments are not valid.\n- (all):") {
 		t.Errorf("got %s", got.Text())
 	}
 }
@@ -298,7 +300,7 @@ func TestBigAndUnicodeArguments(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	mcpbridge.Tool(app, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil })
 	for _, text := range []string{"", "日本語 🎉 \u0000 \u2028 \"\\", strings.Repeat("ä", 4<<20)} {
-		if got := Call(t, app, "echo", M{"Text": text}).Text(); got != text {
+		if got := mcpbridgetest.Call(t, app, "echo", M{"Text": text}).Text(); got != text {
 			t.Errorf("got %.40q of %d bytes", got, len(got))
 		}
 	}
@@ -310,11 +312,11 @@ func TestIdentityOfTheCaller(t *testing.T) {
 		return fmt.Sprint(mcpbridge.Principal(ctx).GetSubject(), " ", mcpbridge.Headers(ctx)["x-team"], " ", mcpbridge.ClientInfo(ctx).GetName(),
 			" ", mcpbridge.ProtocolVersion(ctx), " ", mcpbridge.RequestMeta(ctx)["k"]), nil
 	})
-	about := Everything()
+	about := mcpbridgetest.Everything()
 	about.Principal = &pb.Principal{Subject: "ada"}
 	about.Headers = map[string]string{"x-team": "red"}
 	about.Meta = []byte(`{"k":"v"}`)
-	if got, want := Call(t, app, "who", nil, WithCaller(about)).Text(), "ada red mcpbridgetest 2026-07-28 v"; got != want {
+	if got, want := mcpbridgetest.Call(t, app, "who", nil, mcpbridgetest.WithCaller(about)).Text(), "ada red mcpbridgetest 2026-07-28 v"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -336,7 +338,7 @@ func TestProgressAndLogs(t *testing.T) {
 		late <- ctx
 		return "", nil
 	})
-	called := Call(t, app, "works", nil)
+	called := mcpbridgetest.Call(t, app, "works", nil)
 	if n := len(called.Progress); n != 10_001 || called.Progress[0].GetTotal() != 10_000 || called.Progress[10_000].Total != nil {
 		t.Errorf("got %d: %v", n, called.Progress[n-1])
 	}
@@ -358,9 +360,9 @@ func TestProgressAndLogs(t *testing.T) {
 
 	mcpbridge.Progress(<-late, 1, 1) // After the result nothing is sent, and nothing breaks.
 
-	about := Everything()
+	about := mcpbridgetest.Everything()
 	about.ProgressWanted, about.LogLevel = false, pb.LogLevel_LOG_LEVEL_UNSPECIFIED
-	if called := Call(t, app, "works", nil, WithCaller(about)); len(called.Progress)+len(called.Logs) > 0 {
+	if called := mcpbridgetest.Call(t, app, "works", nil, mcpbridgetest.WithCaller(about)); len(called.Progress)+len(called.Logs) > 0 {
 		t.Errorf("got %v %v unasked", called.Progress, called.Logs)
 	}
 }
@@ -375,7 +377,7 @@ func TestCancelledCallEndsItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
-	if err := Call(t, app, "waits", nil, WithContext(ctx)).Err; status.Code(err) != codes.Canceled {
+	if err := mcpbridgetest.Call(t, app, "waits", nil, mcpbridgetest.WithContext(ctx)).Err; status.Code(err) != codes.Canceled {
 		t.Errorf("got %v", err)
 	}
 }

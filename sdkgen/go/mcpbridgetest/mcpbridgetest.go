@@ -44,7 +44,7 @@ type Called struct {
 	Err      error                  // a gRPC status
 	Progress []*pb.Progress
 	Logs     []*pb.LogMessage
-	Asked    []*pb.InputRequest // in the order of their keys within a round
+	Asked    []*pb.InputRequest // in their order
 	Rounds   int
 }
 
@@ -67,10 +67,10 @@ func (c *Called) Text() string {
 func (c *Called) IsError() bool { return c.Err != nil || c.Result.GetIsError() }
 
 // Structured reads a tool's structured content.
-func (c *Called) Structured(t testing.TB, to any) {
-	t.Helper()
+func (c *Called) Structured(tb testing.TB, to any) {
+	tb.Helper()
 	if err := json.Unmarshal(c.Result.GetStructuredContent(), to); err != nil {
-		t.Fatalf("structured content %q: %v", c.Result.GetStructuredContent(), err)
+		tb.Fatalf("structured content %q: %v", c.Result.GetStructuredContent(), err)
 	}
 }
 
@@ -92,7 +92,8 @@ const (
 type answer string
 
 // WithAnswers answers the questions, in the order they are asked: with an object or a simple value that the user fills in,
-// Decline, Cancel, or an *InputResponse of the contract. Questions of one round come in the order of their keys.
+// Decline, Cancel, the text that the model says, a []string
+// of roots, or an *InputResponse of the contract.
 func WithAnswers(answers ...any) Option { return func(c *caller) { c.answers = answers } }
 
 // WithCaller is who calls, instead of Everything.
@@ -102,17 +103,17 @@ func WithCaller(about *pb.CallContext) Option { return func(c *caller) { c.about
 func WithContext(ctx context.Context) Option { return func(c *caller) { c.ctx = ctx } }
 
 // Call calls a tool, and answers its questions as the bridge does. args become JSON; []byte are JSON already.
-func Call(t testing.TB, app *mcpbridge.App, name string, args any, opts ...Option) *Called {
-	t.Helper()
+func Call(tb testing.TB, app *mcpbridge.App, name string, args any, opts ...Option) *Called {
+	tb.Helper()
 	text, ok := args.([]byte)
 	if !ok && args != nil {
 		var err error
 		if text, err = json.Marshal(args); err != nil {
-			t.Fatalf("arguments: %v", err)
+			tb.Fatalf("arguments: %v", err)
 		}
 	}
 	request := &pb.CallToolRequest{Name: name, Arguments: text}
-	return rounds(t, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+	return rounds(tb, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
 		request.Context, request.InputResponses, request.State = c.about, answers, state
 		s := &stream[pb.CallToolResponse]{ctx: c.ctx}
 		called.Err = app.Service().CallTool(copied(request), s)
@@ -126,10 +127,10 @@ func Call(t testing.TB, app *mcpbridge.App, name string, args any, opts ...Optio
 }
 
 // Read reads a resource.
-func Read(t testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called {
-	t.Helper()
+func Read(tb testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called {
+	tb.Helper()
 	request := &pb.ReadResourceRequest{Uri: uri}
-	return rounds(t, app, uri, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+	return rounds(tb, app, uri, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
 		request.Context, request.InputResponses, request.State = c.about, answers, state
 		s := &stream[pb.ReadResourceResponse]{ctx: c.ctx}
 		called.Err = app.Service().ReadResource(copied(request), s)
@@ -143,10 +144,10 @@ func Read(t testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called 
 }
 
 // Get fills in a prompt.
-func Get(t testing.TB, app *mcpbridge.App, name string, args map[string]string, opts ...Option) *Called {
-	t.Helper()
+func Get(tb testing.TB, app *mcpbridge.App, name string, args map[string]string, opts ...Option) *Called {
+	tb.Helper()
 	request := &pb.GetPromptRequest{Name: name, Arguments: args}
-	return rounds(t, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+	return rounds(tb, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
 		request.Context, request.InputResponses, request.State = c.about, answers, state
 		s := &stream[pb.GetPromptResponse]{ctx: c.ctx}
 		called.Err = app.Service().GetPrompt(copied(request), s)
@@ -160,8 +161,8 @@ func Get(t testing.TB, app *mcpbridge.App, name string, args map[string]string, 
 }
 
 // Complete proposes values for an argument of a prompt, or of a resource template if ref is one.
-func Complete(t testing.TB, app *mcpbridge.App, ref, argument, typed string, others map[string]string) []string {
-	t.Helper()
+func Complete(tb testing.TB, app *mcpbridge.App, ref, argument, typed string, others map[string]string) []string {
+	tb.Helper()
 	request := &pb.CompleteRequest{
 		Context: Everything(), Argument: &pb.CompletionArgument{Name: argument, Value: typed},
 		CompletionContext: &pb.CompletionContext{Arguments: others},
@@ -170,9 +171,9 @@ func Complete(t testing.TB, app *mcpbridge.App, ref, argument, typed string, oth
 	if strings.Contains(ref, ":") {
 		request.Ref.Reference = &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: ref}}
 	}
-	response, err := app.Service().Complete(t.Context(), request)
+	response, err := app.Service().Complete(tb.Context(), request)
 	if err != nil {
-		t.Fatalf("completion of %s of %s: %v", argument, ref, err)
+		tb.Fatalf("completion of %s of %s: %v", argument, ref, err)
 	}
 	return response.GetCompletion().GetValues()
 }
@@ -188,14 +189,14 @@ func (c *Called) event(p *pb.Progress, l *pb.LogMessage) {
 
 // rounds calls until there is a result or an error.
 func rounds(
-	t testing.TB, app *mcpbridge.App, name string, opts []Option,
+	tb testing.TB, app *mcpbridge.App, name string, opts []Option,
 	call func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired,
 ) *Called {
-	t.Helper()
+	tb.Helper()
 	if err := app.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	c := &caller{ctx: t.Context(), about: Everything()}
+	c := &caller{ctx: tb.Context(), about: Everything()}
 	for _, o := range opts {
 		o(c)
 	}
@@ -209,22 +210,22 @@ func rounds(
 			return called
 		}
 		answers, state = map[string]*pb.InputResponse{}, needs.GetState()
-		for _, key := range sorted(needs.GetRequests()) {
+		for _, key := range inOrder(needs) {
 			question := needs.GetRequests()[key]
 			called.Asked = append(called.Asked, question)
 			if len(c.answers) == 0 {
-				t.Fatalf("%s asked, and the test has no answer: %v", name, question)
+				tb.Fatalf("%s asked, and the test has no answer: %v", name, question)
 			}
-			answers[key] = response(t, question, c.answers[0])
+			answers[key] = response(tb, question, c.answers[0])
 			c.answers = c.answers[1:]
 		}
 	}
-	t.Fatalf("%s asked in %d rounds; the bridge gives up then", name, maxRounds)
+	tb.Fatalf("%s asked in %d rounds; the bridge gives up then", name, maxRounds)
 	return nil
 }
 
-func response(t testing.TB, question *pb.InputRequest, given any) *pb.InputResponse {
-	t.Helper()
+func response(tb testing.TB, question *pb.InputRequest, given any) *pb.InputResponse {
+	tb.Helper()
 	switch given := given.(type) {
 	case *pb.InputResponse:
 		return given
@@ -251,7 +252,7 @@ func response(t testing.TB, question *pb.InputRequest, given any) *pb.InputRespo
 	}
 	text, err := json.Marshal(given)
 	if err != nil {
-		t.Fatalf("answer: %v", err)
+		tb.Fatalf("answer: %v", err)
 	}
 	if len(text) == 0 || text[0] != '{' {
 		text = append(append([]byte(`{"value":`), text...), '}')

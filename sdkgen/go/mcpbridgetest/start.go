@@ -2,7 +2,6 @@ package mcpbridgetest
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,14 +9,27 @@ import (
 	"maps"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+// inOrder returns the keys of what is asked, in the order it was asked in: a map of protobuf has none, but the SDK's state has.
+func inOrder(needs *pb.InputRequired) []string {
+	var state struct {
+		Asked []string `json:"asked"`
+	}
+	if err := json.Unmarshal(needs.GetState(), &state); err == nil && len(state.Asked) == len(needs.GetRequests()) {
+		return state.Asked
+	}
+	return slices.Sorted(maps.Keys(needs.GetRequests())) // A state of the author's own.
+}
 
 func copied[M proto.Message](m M) M { return proto.CloneOf(m) }
 
@@ -51,27 +63,27 @@ type Message struct {
 
 // Start runs a program behind the bridge, whose own program is named bridge or found in PATH if that is empty, and connects
 // to it as a client of the revision of 2025-11-25 that can do everything. Both end with the test.
-func Start(t testing.TB, bridge string, command ...string) *Client {
-	t.Helper()
+func Start(tb testing.TB, bridge string, command ...string) *Client {
+	tb.Helper()
 	if bridge == "" {
 		bridge = "mcpbridge"
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bridge, append([]string{"run", "--stdio", "--"}, command...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), bridge, append([]string{"run", "--stdio", "--"}, command...)...)
 	// Not the test's context: the bridge is to end in good order.
-	cmd.Stderr = &log{t: t}
+	cmd.Stderr = &log{t: tb}
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	cmd.WaitDelay = patience
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("starting the bridge: %v", err)
+		tb.Fatalf("starting the bridge: %v", err)
 	}
-	c := &Client{t: t, in: in, messages: make(chan Message, 100)}
+	c := &Client{t: tb, in: in, messages: make(chan Message, 100)}
 	go func() {
 		defer close(c.messages)
 		lines := bufio.NewScanner(out)
@@ -84,7 +96,7 @@ func Start(t testing.TB, bridge string, command ...string) *Client {
 			c.messages <- m
 		}
 	}()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = in.Close() // That is how a stdio server is told to end.
 		for range c.messages {
 			continue
@@ -133,11 +145,11 @@ func (c *Client) Call(name string, args any) string {
 	if err := json.Unmarshal(m.Result, &r); err != nil {
 		c.t.Fatal(err)
 	}
-	said := ""
+	var said strings.Builder
 	for _, block := range r.Content {
-		said += block.Text
+		said.WriteString(block.Text)
 	}
-	return said
+	return said.String()
 }
 
 // Await returns the answer to the request with an id.
@@ -145,7 +157,7 @@ func (c *Client) Await(id int) Message {
 	c.t.Helper()
 	for {
 		m := c.next()
-		if m.Method == "" && string(m.ID) == fmt.Sprint(id) {
+		if m.Method == "" && string(m.ID) == strconv.Itoa(id) {
 			return m
 		}
 	}
