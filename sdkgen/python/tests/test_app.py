@@ -323,6 +323,7 @@ def logger() -> Iterator[logging.Logger]:
 async def test_logging_goes_to_the_caller(logger: logging.Logger) -> None:
     app = App("test")
     app.forward_logging("test_app.part")
+    app.forward_logging(logger)  # Once is enough.
     assert len(logger.handlers) >= 2, "what is logged still goes to stderr"
 
     @app.tool

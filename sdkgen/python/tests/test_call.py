@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from mcpbridge import App, Audio, Context, Image, McpError, ToolError, v1
+from mcpbridge import App, Audio, Context, Image, McpError, NotFound, ToolError, v1
 from mcpbridge.handlers import StatusError
 from mcpbridge.testing import EVERYTHING, call
 
@@ -89,6 +89,7 @@ async def test_a_return_type_is_kept() -> None:
     ("error", "message"),
     [
         (ToolError("no such city"), "no such city"),
+        (NotFound("no such city"), "no such city"),
         (ValueError("bad value"), "bad value"),
         (KeyError("x"), "KeyError: 'x'"),
         (ZeroDivisionError(), "ZeroDivisionError"),

@@ -1,5 +1,6 @@
 """Prompts: arguments, what they say, completion."""
 
+import asyncio
 import enum
 from typing import Annotated, Any, Literal
 
@@ -23,7 +24,7 @@ from mcpbridge import (
     v1,
 )
 from mcpbridge.handlers import StatusError
-from mcpbridge.testing import complete, prompt
+from mcpbridge.testing import EVERYTHING, complete, prompt
 
 
 def says(text: str, role: v1.Role = v1.ROLE_USER) -> v1.PromptMessage:
@@ -185,6 +186,39 @@ async def test_a_prompt_can_ask() -> None:
         assert (got.text, got.rounds) == ("Review a.py.", 2)
 
 
+async def test_a_question_counts_more_than_what_is_made_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("test")
+
+    @app.prompt
+    async def swallows(ctx: Context) -> str:
+        async def ask() -> str:
+            return (await ctx.elicit("Which file?", str)).data
+
+        (got,) = await asyncio.gather(ask(), return_exceptions=True)
+        return str(got.upper())  # type: ignore[union-attr]
+
+    assert (await prompt(app, "swallows", answers=["a.py"])).text == "A.PY"
+    assert not caplog.records
+
+
+async def test_what_was_logged_before_an_error_is_sent() -> None:
+    app = App("test")
+
+    @app.prompt
+    async def fails(ctx: Context) -> str:
+        ctx.log.info("so far")
+        raise McpError(-1, "no further")
+
+    sent: list[v1.GetPromptResponse] = []
+
+    async def write(event: v1.GetPromptResponse) -> None:
+        sent.append(event)
+
+    with pytest.raises(McpError):
+        await app.get_prompt(v1.GetPromptRequest(context=EVERYTHING, name="fails"), write)
+    assert [e.log.data for e in sent] == [b'"so far"']
+
+
 def test_definitions_that_cannot_work() -> None:
     app = App("test")
 
@@ -256,11 +290,14 @@ async def test_exact_completions_and_errors(caplog: pytest.LogCaptureFixture) ->
 
     @p.complete("b")
     def fails(value: str) -> list[str]:
-        raise ValueError("bad")
+        errors = {"v": ValueError("bad"), "e": SystemExit("bad"), "t": ToolError("bad"), "m": McpError(-1, "bad")}
+        raise errors[value]
 
     ref = v1.CompletionReference(prompt=v1.PromptReference(name="p"))
     got = await app.complete(v1.CompleteRequest(ref=ref, argument=v1.CompletionArgument(name="a")))
     assert got.completion == v1.Completion(values=["x"], total=9)
-    with pytest.raises(McpError, match="bad"):
-        await complete(app, "p", "b")
+    for kind in "vetm":
+        with pytest.raises(McpError, match="bad") as e:
+            await complete(app, "p", "b", kind)
+        assert e.value.code == (-1 if kind == "m" else -32603)
     assert 'completion "p.b" failed at test_prompts.py' in caplog.text

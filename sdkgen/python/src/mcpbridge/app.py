@@ -18,7 +18,7 @@ from mcpbridge.changes import Changes
 from mcpbridge.changes import List as ListName
 from mcpbridge.content import Meta, meta_json
 from mcpbridge.context import Context, Level, Write, current
-from mcpbridge.errors import DefinitionError, McpError, NotFound, ToolError
+from mcpbridge.errors import DefinitionError, McpError, ToolError
 from mcpbridge.handlers import (
     Calls,
     Completable,
@@ -466,12 +466,12 @@ class App:
             arguments[completer.context] = Context(self, call, nobody, v1.CallToolResponse)
         try:
             return completion(await self._calls.run(completer, arguments))
-        except (McpError, StatusError):
+        except McpError:
             raise
         except ToolError as e:
-            raise McpError(-32602 if isinstance(e, NotFound) else -32603, str(e)) from e
-        except Exception as e:
-            raise McpError(-32603, str(self._calls.failed(completer, e))) from e
+            raise McpError(-32603, str(e)) from e
+        except (Exception, SystemExit) as e:
+            raise McpError(-32603, self._calls.explain(completer, e)) from e
 
     def can_tell(self, wanted: v1.SubscriptionFilter) -> v1.SubscriptionFilter:
         """What of the wanted changes a Listen will tell."""
@@ -518,6 +518,8 @@ class _Forward(logging.Handler):
         ctx = current.get(None)
         if ctx is None or record.name == "mcpbridge":  # What we log of a call that fails, its answer says.
             return
+        if record.__dict__.setdefault("mcpbridge", self) is not self:
+            return  # Another of our handlers, further down, has sent it.
         try:
             ctx.log.forward(_level(record.levelno), record.getMessage(), record.name)
         except Exception:
@@ -564,7 +566,7 @@ def _check_variables(
 
 def _missing(kind: str, name: str, among: Iterable[str]) -> StatusError:
     asked = name[:128]  # A status travels in the trailers, which have little room.
-    close = difflib.get_close_matches(asked, among, 1)
+    close = difflib.get_close_matches(asked, tuple(among)[:500], 1)  # It takes its time.
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return StatusError(grpc.StatusCode.NOT_FOUND, f"there is no {kind} {asked!r}{hint}")
 

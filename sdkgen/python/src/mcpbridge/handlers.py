@@ -203,6 +203,8 @@ class Calls:
     async def answer(self, handler: Handler[..., Any], arguments: Object, request: Any, write: Write) -> Any:
         """Writes the events and returns the last one. StatusError and McpError are the errors."""
         ctx: Context | None = None
+        response: Response | None = None
+        raised: BaseException | None = None
         self.running += 1
         try:
             if handler.context or self.forwarding:
@@ -217,22 +219,13 @@ class Calls:
                 value = await self._in_thread(handler.fn, arguments)
             response = handler.success(value, request)
         except asyncio.CancelledError as e:
-            if not _cancelling():
-                response = self._failed(handler, e)  # Something that the function waited for was cancelled: not the call.
-            else:
+            if _cancelling():
                 if ctx is not None:
                     ctx._cancel()
                 raise
-        except McpError:
-            raise
-        except NotFound as e:
-            if handler.kind != "tool":
-                raise StatusError(grpc.StatusCode.NOT_FOUND, str(e)) from e
-            response = handler.failure(str(e))
-        except ToolError as e:
-            response = handler.failure(str(e))
+            raised = e  # Something that the function waited for was cancelled: not the call.
         except (Exception, SystemExit) as e:  # One tool's sys.exit() is not to end the others.
-            response = self._failed(handler, e)
+            raised = e
         except BaseException:
             # RoundEnd, or a BaseExceptionGroup of an asyncio.TaskGroup that holds it.
             if ctx is None or not ctx._ended:
@@ -245,8 +238,8 @@ class Calls:
                 try:
                     return ctx._input_required()
                 except ValueError as e:
-                    return self._failed(handler, e)
-        return response
+                    raised = e
+        return response if raised is None else self._failed(handler, raised)
 
     async def run(self, handler: Handler[..., Any], arguments: Object) -> Any:
         """What the function returns, and no more."""
@@ -268,9 +261,14 @@ class Calls:
                 self.blocking -= 1
 
     def _failed(self, handler: Handler[..., Any], e: BaseException) -> Response:
-        return handler.failure(self.failed(handler, e))
+        """The answer of a function that raised e."""
+        if isinstance(e, (McpError, StatusError)):
+            raise e
+        if isinstance(e, NotFound) and handler.kind != "tool":
+            raise StatusError(grpc.StatusCode.NOT_FOUND, str(e)) from e
+        return handler.failure(str(e) if isinstance(e, ToolError) else self.explain(handler, e))
 
-    def failed(self, handler: Handler[..., Any], e: BaseException) -> str:
+    def explain(self, handler: Handler[..., Any], e: BaseException) -> str:
         """What the caller is told of an exception. Our log gets the line and the traceback."""
         code = getattr(handler.fn, "__code__", None)
         tb = e.__traceback__
