@@ -1,0 +1,77 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.ElicitAction;
+import dev.mcpbridge.v1.ElicitResult;
+import dev.mcpbridge.v1.InputResponse;
+import java.util.Optional;
+
+/**
+ * The user's answer.
+ *
+ * <pre>{@code
+ * var answer = ctx.elicit("Which colour?", Colour.class);
+ * if (answer.accepted()) {
+ *   paint(answer.data());
+ * }
+ * }</pre>
+ */
+public final class Answer<T> extends Question {
+  private final String message;
+  private final Schema.Form<T> form;
+  private T data;
+  private boolean read;
+
+  Answer(Context ctx, InputResponse response, String message, Schema.Form<T> form) {
+    super(ctx, response);
+    this.message = message;
+    this.form = form;
+  }
+
+  /** The user filled in the form, or agreed to visit the page. */
+  public boolean accepted() {
+    return result().getAction() == ElicitAction.ELICIT_ACTION_ACCEPT;
+  }
+
+  /** The user said no. */
+  public boolean declined() {
+    return result().getAction() == ElicitAction.ELICIT_ACTION_DECLINE;
+  }
+
+  /** The user closed the question without an answer. */
+  public boolean cancelled() {
+    return !accepted() && !declined();
+  }
+
+  /** The user accepted, and did not answer a yes-or-no question with no. */
+  public boolean yes() {
+    return accepted() && !Boolean.FALSE.equals(data());
+  }
+
+  /** What the user filled in. {@link NotAcceptedException} if they declined or cancelled: uncaught, it tells the model so. */
+  public T data() {
+    if (accepted()) {
+      return data;
+    }
+    throw new NotAcceptedException(
+        "the user " + (declined() ? "declined" : "closed the question without an answer") + ": " + message);
+  }
+
+  /** What the user filled in, or nothing if they declined or cancelled. */
+  public Optional<T> optional() {
+    return accepted() ? Optional.ofNullable(data) : Optional.empty();
+  }
+
+  private ElicitResult result() {
+    ElicitResult result = response().getElicit();
+    if (!read && form != null && result.getAction() == ElicitAction.ELICIT_ACTION_ACCEPT) {
+      data = form.parse(result.getContent());
+    }
+    read = true;
+    return result;
+  }
+
+  @Override
+  void look() {
+    result();
+  }
+}

@@ -1,0 +1,477 @@
+package dev.mcpbridge;
+
+import com.google.protobuf.MessageLite;
+import dev.mcpbridge.v1.Capability;
+import dev.mcpbridge.v1.CompleteRequest;
+import dev.mcpbridge.v1.CompleteResponse;
+import dev.mcpbridge.v1.Completion;
+import dev.mcpbridge.v1.DiscoverResponse;
+import dev.mcpbridge.v1.GetPromptRequest;
+import dev.mcpbridge.v1.Implementation;
+import dev.mcpbridge.v1.ListPromptsResponse;
+import dev.mcpbridge.v1.ListResourceTemplatesResponse;
+import dev.mcpbridge.v1.ListResourcesResponse;
+import dev.mcpbridge.v1.ListToolsResponse;
+import dev.mcpbridge.v1.PromptArgument;
+import dev.mcpbridge.v1.PromptsCapability;
+import dev.mcpbridge.v1.ReadResourceRequest;
+import dev.mcpbridge.v1.ResourcesCapability;
+import dev.mcpbridge.v1.ServerCapabilities;
+import dev.mcpbridge.v1.ToolsCapability;
+import io.grpc.Status;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ExecutionException;
+import java.util.regex.Pattern;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * A set of tools, resources and prompts. All of it may be changed while it runs, from any thread: clients are told.
+ *
+ * <p>Handlers run in virtual threads where the runtime has them (Java 21), and otherwise in up to 32 threads.
+ */
+public final class App {
+  static {
+    Stdout.take();
+  }
+
+  private static final Pattern NAME = Pattern.compile("[A-Za-z0-9_.-]{1,128}");
+  private static final int MAX_COMPLETIONS = 100;
+
+  /** What is between {@link #round} and an author's code. */
+  private static final Pattern RUNTIME = Pattern.compile("dev\\.mcpbridge\\.(App|Methods|Content|\\w+Builder)\\b.*|(java|jdk)\\..*");
+
+  record ToolEntry(dev.mcpbridge.v1.Tool message, Schema.Arguments arguments, Handler<ObjectNode, ?> handler, Schema.Output output) {}
+
+  record ResourceEntry(dev.mcpbridge.v1.Resource message, Handler<Void, ?> handler) {}
+
+  record TemplateEntry(dev.mcpbridge.v1.ResourceTemplate message, Template template, Handler<Map<String, String>, ?> handler) {}
+
+  record PromptEntry(dev.mcpbridge.v1.Prompt message, Handler<Map<String, String>, ?> handler) {}
+
+  private record Completed(String kind, String of, String argument) {}
+
+  private final String name;
+  private final Implementation.Builder info = Implementation.newBuilder();
+  private String instructions;
+  private int threads;
+  final Changes changes = new Changes();
+
+  // Copied on write, in the order of definition.
+  private volatile Map<String, ToolEntry> tools = Map.of();
+  private volatile Map<String, ResourceEntry> resources = Map.of();
+  private volatile Map<String, TemplateEntry> templates = Map.of();
+  private volatile Map<String, PromptEntry> prompts = Map.of();
+  private volatile Map<Completed, Completer> completers = Map.of();
+
+  App(String name, String version) {
+    this.name = name;
+    info.setName(name).setVersion(version);
+  }
+
+  /** Its name for people. */
+  public App title(String title) {
+    info.setTitle(title);
+    return this;
+  }
+
+  /** How to use it, for the model. */
+  public App instructions(String instructions) {
+    this.instructions = instructions;
+    return this;
+  }
+
+  /** Runs handlers in up to so many threads of the platform, also where there are virtual ones. */
+  public App threads(int threads) {
+    this.threads = threads;
+    return this;
+  }
+
+  /**
+   * Sends what these java.util.logging loggers log in a call to that call's caller too, if it wants to see it. System.Logger and
+   * SLF4J with slf4j-jdk14 end there. Only loggers that tell no secrets.
+   */
+  public App forwardLogs(String... loggers) {
+    LogForwarder.add(loggers);
+    return this;
+  }
+
+  // Tools, resources, prompts.
+
+  /** Adds the tools, resources, prompts and completions that these objects, or static methods of these classes, have. */
+  public App add(Object... objects) {
+    for (Object object : objects) {
+      Methods.add(this, object);
+    }
+    return this;
+  }
+
+  /** A tool of a lambda: {@code app.tool("add").input(Sum.class).handle((sum, ctx) -> sum.a() + sum.b())}. */
+  public ToolBuilder<ObjectNode, Object> tool(String name) {
+    return new ToolBuilder<>(this, name);
+  }
+
+  /** A resource of a lambda: {@code app.resource("config://app").handle((none, ctx) -> config)}. */
+  public ResourceBuilder<Void> resource(String uri) {
+    return ResourceBuilder.resource(this, uri);
+  }
+
+  /** Resources of a lambda: {@code app.resourceTemplate("db://{table}").handle((variables, ctx) -> ...)}. */
+  public ResourceBuilder<Map<String, String>> resourceTemplate(String uriTemplate) {
+    return ResourceBuilder.template(this, uriTemplate);
+  }
+
+  /** A prompt of a lambda: {@code app.prompt("review").argument("code", "What to review").handle((args, ctx) -> ...)}. */
+  public PromptBuilder prompt(String name) {
+    return new PromptBuilder(this, name);
+  }
+
+  /** Proposes values for an argument of a prompt. */
+  public App completePrompt(String prompt, String argument, Completer completer) {
+    return complete(new Completed("prompt", prompt, argument), completer);
+  }
+
+  /** Proposes values for a variable of a resource template. */
+  public App completeResourceTemplate(String uriTemplate, String variable, Completer completer) {
+    return complete(new Completed("resource", uriTemplate, variable), completer);
+  }
+
+  public synchronized void removeTool(String name) {
+    tools = without(tools, name, "tool");
+    changes.listChanged(Changes.Lists.TOOLS);
+  }
+
+  public synchronized void removeResource(String uri) {
+    resources = without(resources, uri, "resource");
+    changes.listChanged(Changes.Lists.RESOURCES);
+  }
+
+  public synchronized void removeResourceTemplate(String uriTemplate) {
+    templates = without(templates, uriTemplate, "resource template");
+    changes.listChanged(Changes.Lists.RESOURCES);
+  }
+
+  public synchronized void removePrompt(String name) {
+    prompts = without(prompts, name, "prompt");
+    changes.listChanged(Changes.Lists.PROMPTS);
+  }
+
+  /** Tells those who listen to the resource with this URI that it has changed. */
+  public void notifyUpdated(String uri) {
+    changes.updated(uri);
+  }
+
+  /** Tells that the user is done with a web page that an McpException of code -32042 has named, by its elicitationId. */
+  public void notifyElicitationCompleted(String elicitationId) {
+    changes.elicitationCompleted(elicitationId);
+  }
+
+  synchronized void put(ToolEntry tool) {
+    tools = with(tools, named(tool.message().getName(), "tool"), tool, "tool");
+    changes.listChanged(Changes.Lists.TOOLS);
+  }
+
+  synchronized void put(ResourceEntry resource) {
+    resources = with(resources, resource.message().getUri(), resource, "resource");
+    changes.listChanged(Changes.Lists.RESOURCES);
+  }
+
+  synchronized void put(TemplateEntry template) {
+    templates = with(templates, template.message().getUriTemplate(), template, "resource template");
+    changes.listChanged(Changes.Lists.RESOURCES);
+  }
+
+  synchronized void put(PromptEntry prompt) {
+    prompts = with(prompts, named(prompt.message().getName(), "prompt"), prompt, "prompt");
+    changes.listChanged(Changes.Lists.PROMPTS);
+  }
+
+  private synchronized App complete(Completed what, Completer completer) {
+    completers = with(completers, what, completer, "completion of");
+    return this;
+  }
+
+  private static String named(String name, String what) {
+    if (!NAME.matcher(name).matches()) {
+      throw new DefinitionException(what + " \"" + name + "\": a name is 1 to 128 letters, digits, '_', '-' and '.'");
+    }
+    return name;
+  }
+
+  private static <K, V> Map<K, V> with(Map<K, V> map, K key, V value, String what) {
+    if (map.containsKey(key)) {
+      throw new DefinitionException(what + " \"" + key + "\" is there already");
+    }
+    Map<K, V> copy = new LinkedHashMap<>(map);
+    copy.put(key, value);
+    return Collections.unmodifiableMap(copy);
+  }
+
+  private static <K, V> Map<K, V> without(Map<K, V> map, K key, String what) {
+    if (!map.containsKey(key)) {
+      throw new IllegalArgumentException("there is no " + what + " \"" + key + "\"");
+    }
+    Map<K, V> copy = new LinkedHashMap<>(map);
+    copy.remove(key);
+    return Collections.unmodifiableMap(copy);
+  }
+
+  // Answers.
+
+  /** Answers Discover. */
+  DiscoverResponse discover() {
+    var capabilities =
+        ServerCapabilities.newBuilder()
+            .setTools(ToolsCapability.newBuilder().setListChanged(true))
+            .setResources(ResourcesCapability.newBuilder().setListChanged(true).setSubscribe(true))
+            .setPrompts(PromptsCapability.newBuilder().setListChanged(true))
+            .setCompletions(Capability.getDefaultInstance())
+            .setLogging(Capability.getDefaultInstance());
+    var response = DiscoverResponse.newBuilder().setServerInfo(info).setCapabilities(capabilities);
+    if (instructions != null) {
+      response.setInstructions(instructions);
+    }
+    return response.build();
+  }
+
+  ListToolsResponse listTools(boolean hasCursor) {
+    onePage(hasCursor);
+    return ListToolsResponse.newBuilder().addAllTools(tools.values().stream().map(ToolEntry::message).toList()).build();
+  }
+
+  ListResourcesResponse listResources(boolean hasCursor) {
+    onePage(hasCursor);
+    return ListResourcesResponse.newBuilder()
+        .addAllResources(resources.values().stream().map(ResourceEntry::message).toList())
+        .build();
+  }
+
+  ListResourceTemplatesResponse listResourceTemplates(boolean hasCursor) {
+    onePage(hasCursor);
+    return ListResourceTemplatesResponse.newBuilder()
+        .addAllResourceTemplates(templates.values().stream().map(TemplateEntry::message).toList())
+        .build();
+  }
+
+  ListPromptsResponse listPrompts(boolean hasCursor) {
+    onePage(hasCursor);
+    return ListPromptsResponse.newBuilder()
+        .addAllPrompts(prompts.values().stream().map(PromptEntry::message).toList())
+        .build();
+  }
+
+  private static void onePage(boolean hasCursor) {
+    if (hasCursor) {
+      throw new CallStatus(Status.Code.INVALID_ARGUMENT, "there is no page at this cursor: all is on the first");
+    }
+  }
+
+  /** Answers CallTool: a CallToolResult or InputRequired. CallStatus and McpException are its errors. */
+  MessageLite callTool(String name, com.google.protobuf.ByteString arguments, Context ctx) {
+    ToolEntry tool = tools.get(name);
+    if (tool == null) {
+      throw notFound("tool", name, tools.keySet());
+    }
+    return round(
+        ctx,
+        () -> Content.result(await(tool.handler.handle(tool.arguments.parse(arguments), ctx)), tool.output),
+        e -> Content.failure(e instanceof ToolException ? e.getMessage() : failed("tool \"" + name + "\"", e)));
+  }
+
+  /** Answers ReadResource: a ReadResourceResult or InputRequired. */
+  MessageLite readResource(ReadResourceRequest request, Context ctx) {
+    String uri = request.getUri();
+    ResourceEntry resource = resources.get(uri);
+    if (resource != null) {
+      String type = resource.message.hasMimeType() ? resource.message.getMimeType() : null;
+      return round(ctx, () -> Content.resources(await(resource.handler.handle(null, ctx)), uri, type), e -> refused("resource", uri, e));
+    }
+    for (TemplateEntry t : templates.values()) {
+      Map<String, String> variables = t.template.match(uri);
+      if (variables != null) {
+        String type = t.message.hasMimeType() ? t.message.getMimeType() : null;
+        return round(ctx, () -> Content.resources(await(t.handler.handle(variables, ctx)), uri, type), e -> refused("resource", uri, e));
+      }
+    }
+    throw notFound("resource", uri, resources.keySet());
+  }
+
+  /** Answers GetPrompt: a GetPromptResult or InputRequired. */
+  MessageLite getPrompt(GetPromptRequest request, Context ctx) {
+    PromptEntry prompt = prompts.get(request.getName());
+    if (prompt == null) {
+      throw notFound("prompt", request.getName(), prompts.keySet());
+    }
+    Map<String, String> arguments = request.getArgumentsMap();
+    List<String> missing =
+        prompt.message.getArgumentsList().stream()
+            .filter(a -> a.getRequired() && !arguments.containsKey(a.getName()))
+            .map(PromptArgument::getName)
+            .toList();
+    if (!missing.isEmpty()) {
+      throw new CallStatus(
+          Status.Code.INVALID_ARGUMENT, "prompt \"" + request.getName() + "\" needs " + String.join(", ", missing));
+    }
+    String description = prompt.message.hasDescription() ? prompt.message.getDescription() : null;
+    return round(
+        ctx,
+        () -> Content.prompt(await(prompt.handler.handle(arguments, ctx)), description),
+        e -> refused("prompt", request.getName(), e));
+  }
+
+  /** Answers Complete. */
+  CompleteResponse complete(CompleteRequest request) {
+    String argument = request.getArgument().getName();
+    boolean ofPrompt = request.getRef().hasPrompt();
+    String of = ofPrompt ? request.getRef().getPrompt().getName() : request.getRef().getResource().getUri();
+    if (ofPrompt ? !prompts.containsKey(of) : !templates.containsKey(of) && !resources.containsKey(of)) {
+      throw notFound(ofPrompt ? "prompt" : "resource template", of, ofPrompt ? prompts.keySet() : templates.keySet());
+    }
+    Completer completer = completers.get(new Completed(ofPrompt ? "prompt" : "resource", of, argument));
+    Collection<String> values = List.of();
+    if (completer != null) {
+      try {
+        values = completer.complete(request.getArgument().getValue(), request.getCompletionContext().getArgumentsMap());
+      } catch (Exception e) {
+        refused("completion of " + argument + " of", of, e);
+      }
+    }
+    var completion = Completion.newBuilder().addAllValues(values.stream().limit(MAX_COMPLETIONS).toList());
+    return CompleteResponse.newBuilder()
+        .setCompletion(completion.setTotal(values.size()).setHasMore(values.size() > MAX_COMPLETIONS))
+        .build();
+  }
+
+  private static CallStatus notFound(String what, String name, Collection<String> names) {
+    String asked = name.length() <= 128 ? name : name.substring(0, 128);
+    String close = Names.close(asked, names);
+    String hint = close == null ? "" : "; did you mean \"" + close + "\"?";
+    return new CallStatus(Status.Code.NOT_FOUND, "there is no " + what + " \"" + asked + "\"" + hint);
+  }
+
+  private interface Work {
+    MessageLite take() throws Exception;
+  }
+
+  private interface OnFailure {
+    MessageLite answer(Throwable e);
+  }
+
+  /** One round of a call: its result, what it asks, or how it failed. */
+  private MessageLite round(Context ctx, Work work, OnFailure failure) {
+    MessageLite answer = null;
+    ctx.enter();
+    try {
+      answer = work.take();
+    } catch (McpException e) {
+      throw e;
+    } catch (Throwable e) { // One tool's StackOverflowError is not to end the others.
+      if (ctx.isCancelled()) {
+        throw (CancellationException) new CancellationException("the caller has given up").initCause(e);
+      }
+      if (!ctx.ended()) {
+        answer = failure.answer(e);
+      }
+    } finally {
+      ctx.exit();
+    }
+    if (!ctx.ended()) {
+      return answer;
+    }
+    try {
+      return ctx.inputRequired(); // Whatever the handler made of it: a question was asked, and there is no answer yet.
+    } catch (IllegalStateException e) {
+      return failure.answer(e);
+    }
+  }
+
+  private static Object await(Object value) throws Exception {
+    if (!(value instanceof CompletionStage<?> stage)) {
+      return value;
+    }
+    try {
+      return stage.toCompletableFuture().get();
+    } catch (ExecutionException | CompletionException e) {
+      throw unwrapped(e.getCause());
+    }
+  }
+
+  static Exception unwrapped(Throwable e) {
+    if (e instanceof Error error) {
+      throw error;
+    }
+    return (Exception) e;
+  }
+
+  /** What becomes of a resource or prompt that failed. */
+  private static MessageLite refused(String what, String name, Throwable e) {
+    if (e instanceof CallStatus status) {
+      throw status;
+    }
+    if (e instanceof NotFoundException) {
+      throw new CallStatus(Status.Code.NOT_FOUND, e.getMessage());
+    }
+    if (e instanceof ToolException) {
+      throw new McpException(-32603, e.getMessage());
+    }
+    throw new CallStatus(Status.Code.INTERNAL, failed(what + " \"" + name + "\"", e));
+  }
+
+  /** The model gets the message, our log gets the line and the stack trace, from the handler on. */
+  private static String failed(String what, Throwable e) {
+    String at = "";
+    StackTraceElement[] trace = e.getStackTrace();
+    int frame = trace.length - 1;
+    while (frame >= 0 && !(trace[frame].getClassName().equals(App.class.getName()) && trace[frame].getMethodName().equals("round"))) {
+      frame--;
+    }
+    while (frame >= 0 && RUNTIME.matcher(trace[frame].getClassName()).matches()) {
+      frame--;
+    }
+    if (frame >= 0) {
+      at = " at " + trace[frame].getFileName() + ":" + trace[frame].getLineNumber();
+      e.setStackTrace(Arrays.copyOf(trace, frame + 1));
+    }
+    String kind = e.getClass().getSimpleName();
+    System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, what + " failed" + at + ": " + e, e);
+    String message = e.getMessage();
+    if (message == null || message.isBlank()) {
+      return kind;
+    }
+    // The message of these is only a name.
+    return e instanceof java.nio.file.FileSystemException
+            || e instanceof ReflectiveOperationException
+            || e instanceof LinkageError
+            || e instanceof java.util.MissingResourceException
+        ? kind + ": " + message
+        : message;
+  }
+
+  // Serving.
+
+  String name() {
+    return name;
+  }
+
+  int threads() {
+    return threads;
+  }
+
+  /**
+   * Serves until it is told to stop, by the bridge that started this program, or whoever calls at an address; then it ends the
+   * program.
+   *
+   * <p>{@code --listen} in the arguments of the program is such an address: {@code 127.0.0.1:50051} or {@code
+   * unix:/run/tools.sock}. There is no TLS there, so keep it on this machine.
+   */
+  public void run(String... args) {
+    Serve.run(this, args);
+  }
+}

@@ -1,0 +1,35 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.CreateMessageRequest;
+
+/**
+ * Questions to the client: to its user, its model, and itself.
+ *
+ * <p>A question that has no answer yet ends the round: the handler is called again, from the top, when the client has answered,
+ * and then the question returns the answer. So what comes before a question is done once a round; wrap in {@link Context#once}
+ * what must not be. An answer belongs to its question: if the message or the form changes between rounds, it is asked anew.
+ */
+public interface Asks {
+  /**
+   * Asks the user to fill in a form: a record or class whose fields are text, numbers, booleans and enums, or one of these
+   * types itself. {@link UnsupportedException} if the client has no forms.
+   */
+  <T> Answer<T> elicit(String message, Class<T> form);
+
+  /** As {@link #elicit(String, Class)}, by a key: for a message that differs from round to round, such as by the time. */
+  <T> Answer<T> elicit(String key, String message, Class<T> form);
+
+  /** Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there. */
+  Answer<Void> elicitUrl(String message, String url);
+
+  /** Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API. */
+  default Sample sample(String prompt) {
+    return sample(CreateMessageRequest.newBuilder().addMessages(Message.user(prompt).sampling()).setMaxTokens(1024).build());
+  }
+
+  /** As {@link #sample(String)}, with all that can be said. */
+  Sample sample(CreateMessageRequest request);
+
+  /** Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments. */
+  Roots roots();
+}

@@ -1,0 +1,125 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.ElicitationCompleted;
+import dev.mcpbridge.v1.ListChanged;
+import dev.mcpbridge.v1.ListenResponse;
+import dev.mcpbridge.v1.ListenResult;
+import dev.mcpbridge.v1.ResourceUpdated;
+import dev.mcpbridge.v1.SubscriptionFilter;
+import dev.mcpbridge.v1.SubscriptionsAcknowledged;
+import io.grpc.stub.ServerCallStreamObserver;
+import java.util.LinkedHashSet;
+import java.util.Set;
+import java.util.concurrent.CopyOnWriteArraySet;
+
+/** Who listens for changes, and what each has still to be told. What changes is told from any thread. */
+final class Changes {
+  /** A list that changes. */
+  enum Lists {
+    TOOLS,
+    PROMPTS,
+    RESOURCES
+  }
+
+  private final Set<Listener> listeners = new CopyOnWriteArraySet<>();
+
+  void listChanged(Lists list) {
+    listeners.forEach(listener -> listener.tell(list));
+  }
+
+  void updated(String uri) {
+    listeners.forEach(listener -> listener.tell(uri));
+  }
+
+  void elicitationCompleted(String id) {
+    listeners.forEach(listener -> listener.tell(new Visit(id)));
+  }
+
+  /** A visit of a web page, by its id. */
+  private record Visit(String id) {}
+
+  /** Answers a Listen, until it is cancelled or {@link #close}. */
+  void listen(SubscriptionFilter wanted, ServerCallStreamObserver<ListenResponse> out) {
+    Listener listener = new Listener(wanted, out);
+    out.setOnCancelHandler(() -> listeners.remove(listener));
+    out.setOnReadyHandler(listener::pump);
+    out.onNext(
+        ListenResponse.newBuilder()
+            .setAcknowledged(SubscriptionsAcknowledged.newBuilder().setNotifications(wanted))
+            .build());
+    listeners.add(listener);
+  }
+
+  /** Ends every Listen. */
+  void close() {
+    listeners.forEach(Listener::close);
+    listeners.clear();
+  }
+
+  /**
+   * One Listen. What it has still to be told is a set, so that many changes of a thing are one, and room for all is enough.
+   */
+  private static final class Listener {
+    private final SubscriptionFilter wanted;
+    private final ServerCallStreamObserver<ListenResponse> out;
+    private final Set<Object> pending = new LinkedHashSet<>(); // Lists, URIs and Visits. Guarded by this, and so is out.
+    private boolean closed;
+
+    Listener(SubscriptionFilter wanted, ServerCallStreamObserver<ListenResponse> out) {
+      this.wanted = wanted;
+      this.out = out;
+    }
+
+    private boolean wants(Object change) {
+      if (change instanceof Lists list) {
+        return switch (list) {
+          case TOOLS -> wanted.getToolsListChanged();
+          case PROMPTS -> wanted.getPromptsListChanged();
+          case RESOURCES -> wanted.getResourcesListChanged();
+        };
+      }
+      return change instanceof Visit
+          ? wanted.getElicitationsCompleted()
+          : wanted.getResourceSubscriptionsList().contains(change);
+    }
+
+    synchronized void tell(Object change) {
+      if (wants(change)) {
+        pending.add(change);
+        pump();
+      }
+    }
+
+    synchronized void pump() {
+      var next = pending.iterator();
+      while (!closed && out.isReady() && next.hasNext()) {
+        out.onNext(event(next.next()));
+        next.remove();
+      }
+    }
+
+    synchronized void close() {
+      if (!closed && !out.isCancelled()) {
+        out.onNext(ListenResponse.newBuilder().setResult(ListenResult.getDefaultInstance()).build());
+        out.onCompleted();
+      }
+      closed = true;
+    }
+
+    private static ListenResponse event(Object change) {
+      var event = ListenResponse.newBuilder();
+      if (change instanceof Lists list) {
+        switch (list) {
+          case TOOLS -> event.setToolsListChanged(ListChanged.getDefaultInstance());
+          case PROMPTS -> event.setPromptsListChanged(ListChanged.getDefaultInstance());
+          case RESOURCES -> event.setResourcesListChanged(ListChanged.getDefaultInstance());
+        }
+      } else if (change instanceof Visit visit) {
+        event.setElicitationCompleted(ElicitationCompleted.newBuilder().setElicitationId(visit.id()));
+      } else {
+        event.setResourceUpdated(ResourceUpdated.newBuilder().setUri((String) change));
+      }
+      return event.build();
+    }
+  }
+}

@@ -1,0 +1,461 @@
+package dev.mcpbridge;
+
+import com.google.protobuf.ByteString;
+import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.ClientCapabilities;
+import dev.mcpbridge.v1.CreateMessageRequest;
+import dev.mcpbridge.v1.ElicitForm;
+import dev.mcpbridge.v1.ElicitRequest;
+import dev.mcpbridge.v1.ElicitUrl;
+import dev.mcpbridge.v1.Implementation;
+import dev.mcpbridge.v1.InputRequest;
+import dev.mcpbridge.v1.InputRequired;
+import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.ListRootsRequest;
+import dev.mcpbridge.v1.LogLevel;
+import dev.mcpbridge.v1.LogMessage;
+import dev.mcpbridge.v1.Principal;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.JsonNodeFactory;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * One call of a tool, resource or prompt. A parameter of this type gets it.
+ *
+ * <p>A call can take several rounds, see {@link Asks}. To ask several things in one round, see {@link #askAll}.
+ */
+public final class Context implements Asks, Progress, Cancellation {
+  /** The contract's limit. The bridge would refuse more. */
+  static final int MAX_STATE = 32 * 1024;
+
+  private static final ThreadLocal<Context> CURRENT = new ThreadLocal<>();
+
+  /** Where the events of a call go, one at a time. */
+  interface Events {
+    void progress(dev.mcpbridge.v1.Progress progress);
+
+    void log(LogMessage message);
+  }
+
+  private final App app;
+  private final CallContext call;
+  private final Map<String, InputResponse> responses;
+  private final ByteString state; // Null in the first round.
+  private final Events events;
+  private final Log log = new Log(this, null);
+
+  private volatile boolean cancelled;
+  private volatile boolean ended; // The round is: something was asked, and there is no answer yet.
+  private final Object handling = new Object(); // Guards thread.
+  private Thread thread; // The one that handles the call, while it does.
+
+  // Guarded by this. Loaded from the state by the first question.
+  private Map<String, InputResponse> answers;
+  private final Map<String, JsonNode> once = new LinkedHashMap<>();
+  private final Set<String> asked = new HashSet<>();
+  private final Map<String, InputRequest> questions = new LinkedHashMap<>();
+  private final Map<String, Integer> counts = new HashMap<>();
+
+  Context(App app, CallContext call, Map<String, InputResponse> responses, ByteString state, Events events) {
+    this.app = app;
+    this.call = call;
+    this.responses = responses;
+    this.state = state;
+    this.events = events;
+  }
+
+  // Who calls.
+
+  /** The caller's program. Its own word: not to be relied on. */
+  public Implementation clientInfo() {
+    return call.getClientInfo();
+  }
+
+  /** What can be asked of the client. What cannot throws {@link UnsupportedException}. */
+  public ClientCapabilities clientCapabilities() {
+    return call.getClientCapabilities();
+  }
+
+  /** The MCP revision the caller speaks, such as "2026-07-28". */
+  public String protocolVersion() {
+    return call.getProtocolVersion();
+  }
+
+  /** Who the caller has proved to be, if it was asked to. */
+  public Optional<Principal> principal() {
+    return call.hasPrincipal() ? Optional.of(call.getPrincipal()) : Optional.empty();
+  }
+
+  /** The request's HTTP headers that the bridge is configured to pass on, by lower-case names. */
+  public Map<String, String> headers() {
+    return call.getHeadersMap();
+  }
+
+  /** MCP {@code _meta} of the request. */
+  public ObjectNode meta() {
+    return Json.object(call.getMeta());
+  }
+
+  /**
+   * What an InputRequired that an earlier round of this call returned has in its state. For handlers that return InputRequired
+   * themselves; {@link #elicit} and the others have a state of their own.
+   */
+  public Optional<ByteString> state() {
+    return Optional.ofNullable(state);
+  }
+
+  /** The answers to what such an InputRequired asked, by its keys. */
+  public Map<String, InputResponse> inputResponses() {
+    return responses;
+  }
+
+  // How it goes.
+
+  /** The call's log, for the caller to see. Only what the caller asked for is sent. */
+  public Log log() {
+    return log;
+  }
+
+  @Override
+  public void progress(double done, Double total, String message) {
+    check();
+    if (!call.getProgressWanted()) {
+      return;
+    }
+    var progress = dev.mcpbridge.v1.Progress.newBuilder().setProgress(done);
+    if (total != null) {
+      progress.setTotal(total);
+    }
+    if (message != null) {
+      progress.setMessage(message);
+    }
+    events.progress(progress.build());
+  }
+
+  @Override
+  public boolean isCancelled() {
+    return cancelled;
+  }
+
+  @Override
+  public void check() {
+    if (cancelled) {
+      throw new CancellationException("the caller has given up");
+    }
+  }
+
+  /** Tells those who listen to the resource with this URI that it has changed. As {@link App#notifyUpdated}. */
+  public void notifyUpdated(String uri) {
+    app.notifyUpdated(uri);
+  }
+
+  // Questions.
+
+  @Override
+  public <T> Answer<T> elicit(String message, Class<T> form) {
+    return looked(askForm(null, message, form));
+  }
+
+  @Override
+  public <T> Answer<T> elicit(String key, String message, Class<T> form) {
+    return looked(askForm(key, message, form));
+  }
+
+  @Override
+  public Answer<Void> elicitUrl(String message, String url) {
+    return looked(askUrl(message, url));
+  }
+
+  @Override
+  public Sample sample(CreateMessageRequest request) {
+    return looked(askModel(request));
+  }
+
+  @Override
+  public Roots roots() {
+    Roots roots = askRoots();
+    roots.size();
+    return roots;
+  }
+
+  /**
+   * Questions that wait with the end of the round until the first answer is looked at, so that all of them are asked in one:
+   *
+   * <pre>{@code
+   * var all = ctx.askAll();
+   * var size = all.elicit("Which size?", Size.class);
+   * var colour = all.elicit("Which colour?", Colour.class);
+   * return order(size.data(), colour.data());
+   * }</pre>
+   *
+   * An answer that nobody looks at is not asked for, unless another one is.
+   */
+  public Asks askAll() {
+    return new Asks() {
+      @Override
+      public <T> Answer<T> elicit(String message, Class<T> form) {
+        return askForm(null, message, form);
+      }
+
+      @Override
+      public <T> Answer<T> elicit(String key, String message, Class<T> form) {
+        return askForm(key, message, form);
+      }
+
+      @Override
+      public Answer<Void> elicitUrl(String message, String url) {
+        return askUrl(message, url);
+      }
+
+      @Override
+      public Sample sample(CreateMessageRequest request) {
+        return askModel(request);
+      }
+
+      @Override
+      public Roots roots() {
+        return askRoots();
+      }
+    };
+  }
+
+  /** A step to take once. */
+  public interface Step<T, X extends Exception> {
+    T take() throws X;
+  }
+
+  /** A step to take once that returns nothing. */
+  public interface Action<X extends Exception> {
+    void take() throws X;
+  }
+
+  /** Takes a step in the first round only, and returns what it returned then, which has to be JSON. */
+  public <T, X extends Exception> T once(String key, Class<T> type, Step<T, X> step) throws X {
+    JsonNode value = remembered(key);
+    if (value == null) {
+      T fresh = step.take();
+      try {
+        value = Json.MAPPER.valueToTree(fresh);
+      } catch (JacksonException e) {
+        throw new IllegalArgumentException("once(\"" + key + "\") can remember only what can be JSON: " + e.getOriginalMessage(), e);
+      }
+      remember(key, value);
+    }
+    return Json.MAPPER.treeToValue(value, type); // The same value in every round, the first too.
+  }
+
+  /** Takes a step in the first round only. */
+  public <X extends Exception> void once(String key, Action<X> step) throws X {
+    if (remembered(key) == null) {
+      step.take();
+      remember(key, JsonNodeFactory.instance.nullNode());
+    }
+  }
+
+  private synchronized JsonNode remembered(String key) {
+    load();
+    return once.get(key);
+  }
+
+  private synchronized void remember(String key, JsonNode value) {
+    once.put(key, value);
+  }
+
+  private <T> Answer<T> askForm(String key, String message, Class<T> type) {
+    ClientCapabilities can = clientCapabilities();
+    // Neither mode set means form: so 2025-06-18 says it.
+    if (!can.hasElicitation() || (can.getElicitation().hasUrl() && !can.getElicitation().hasForm())) {
+      throw new UnsupportedException(askYourself("show a form to its user", message));
+    }
+    Schema.Form<T> form = Schema.Form.of(type);
+    var request = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(form.schema);
+    var elicit = ElicitRequest.newBuilder().setForm(request);
+    return new Answer<>(this, ask(key, InputRequest.newBuilder().setElicit(elicit).build()), message, form);
+  }
+
+  private Answer<Void> askUrl(String message, String url) {
+    if (!clientCapabilities().getElicitation().hasUrl()) {
+      throw new UnsupportedException(askYourself("open a web page for its user", message + " " + url));
+    }
+    var elicit = ElicitRequest.newBuilder().setUrl(ElicitUrl.newBuilder().setMessage(message).setUrl(url));
+    return new Answer<>(this, ask(null, InputRequest.newBuilder().setElicit(elicit).build()), message, null);
+  }
+
+  private Sample askModel(CreateMessageRequest request) {
+    ClientCapabilities can = clientCapabilities();
+    if (!can.hasSampling()) {
+      throw new UnsupportedException(
+          "This client does not let tools ask its model. Answer this yourself and go on without the tool.");
+    }
+    if (request.getToolsCount() > 0 && !can.getSampling().hasTools()) {
+      throw new UnsupportedException(
+          "This client does not give its model tools. Answer this yourself and go on without the tool.");
+    }
+    return new Sample(this, ask(null, InputRequest.newBuilder().setCreateMessage(request).build()));
+  }
+
+  private Roots askRoots() {
+    if (!clientCapabilities().hasRoots()) {
+      throw new UnsupportedException(askYourself("tell which folders it works in", "Which folder is meant?"));
+    }
+    var request = InputRequest.newBuilder().setListRoots(ListRootsRequest.getDefaultInstance()).build();
+    return new Roots(this, ask(null, request));
+  }
+
+  private static <Q extends Question> Q looked(Q question) {
+    question.look();
+    return question;
+  }
+
+  private static String askYourself(String cannot, String question) {
+    return "This client cannot " + cannot + ". Ask the user yourself: \"" + question + "\", and call the tool again with the answer.";
+  }
+
+  /** The answer to a question, or null. */
+  private synchronized InputResponse ask(String given, InputRequest request) {
+    load();
+    String kind = request.getRequestCase().name().toLowerCase(java.util.Locale.ROOT);
+    String key = given;
+    if (key == null) {
+      String digest = kind + "-" + digest(request.toByteArray());
+      int count = counts.merge(digest, 1, Integer::sum);
+      key = count == 1 ? digest : digest + "-" + count;
+    }
+    asked.add(key);
+    InputResponse answer = answers.get(key);
+    // An answer of another kind is none: the question is asked again.
+    if (answer == null || !(answer.hasError() || answer.getResponseCase().name().toLowerCase(java.util.Locale.ROOT).equals(kind))) {
+      questions.put(key, request);
+      return null;
+    }
+    return answer;
+  }
+
+  private static String digest(byte[] bytes) {
+    try {
+      return HexFormat.of().formatHex(Arrays.copyOf(MessageDigest.getInstance("SHA-256").digest(bytes), 6));
+    } catch (NoSuchAlgorithmException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** What the rounds before learned, and the answers of the last. */
+  private void load() {
+    if (answers != null) {
+      return;
+    }
+    answers = new LinkedHashMap<>();
+    if (state != null) {
+      try {
+        ObjectNode remembered = Json.object(state);
+        for (var e : remembered.get("answers").properties()) {
+          answers.put(e.getKey(), InputResponse.parseFrom(Base64.getDecoder().decode(e.getValue().asString())));
+        }
+        asked.addAll(answers.keySet());
+        remembered.get("asked").forEach(key -> asked.add(key.asString()));
+        remembered.get("once").properties().forEach(e -> once.put(e.getKey(), e.getValue()));
+      } catch (Exception e) {
+        throw new McpException(-32602, "the request's state is not one that this server returned");
+      }
+    }
+    answers.putAll(responses);
+  }
+
+  // Below: for the runtime.
+
+  RoundEnd endRound() {
+    ended = true;
+    return new RoundEnd();
+  }
+
+  boolean ended() {
+    return ended;
+  }
+
+  /** How a round ends that asked something. IllegalStateException if there is too much to remember. */
+  synchronized InputRequired inputRequired() {
+    load();
+    JsonNodeFactory nodes = JsonNodeFactory.instance;
+    ObjectNode kept = nodes.objectNode();
+    answers.forEach(
+        (key, answer) -> {
+          // An answer to what was never asked is not worth its room.
+          if (asked.contains(key) && !questions.containsKey(key)) {
+            kept.put(key, Base64.getEncoder().encodeToString(answer.toByteArray()));
+          }
+        });
+    ArrayNode pending = nodes.arrayNode();
+    questions.keySet().forEach(pending::add);
+    ObjectNode remembered = nodes.objectNode();
+    remembered.set("answers", kept);
+    remembered.set("asked", pending);
+    remembered.set("once", nodes.objectNode().setAll(once));
+    ByteString bytes = Json.bytes(remembered);
+    if (bytes.size() > MAX_STATE) {
+      Map<String, Integer> sizes = new HashMap<>();
+      once.forEach((key, value) -> sizes.put("once(\"" + key + "\")", value.toString().length()));
+      kept.forEachEntry((key, value) -> sizes.put("the answer " + key, value.toString().length()));
+      var largest = sizes.entrySet().stream().max(Map.Entry.comparingByValue()).orElseThrow();
+      throw new IllegalStateException(
+          "what the call has to remember is " + bytes.size() + " bytes, more than the " + MAX_STATE + " there is room for; the most is "
+              + largest.getKey() + ", " + largest.getValue() + " bytes");
+    }
+    return InputRequired.newBuilder().putAllRequests(questions).setState(bytes).build();
+  }
+
+  LogLevel logLevel() {
+    return call.getLogLevel();
+  }
+
+  void emit(LogMessage message) {
+    events.log(message);
+  }
+
+  /** The call that this thread handles, or null. */
+  static Context current() {
+    return CURRENT.get();
+  }
+
+  /** Makes this thread the one that handles the call: the one to interrupt. */
+  void enter() {
+    synchronized (handling) {
+      thread = Thread.currentThread();
+      CURRENT.set(this);
+      if (cancelled) {
+        thread.interrupt();
+      }
+    }
+  }
+
+  /** The opposite of enter. The thread goes on to other things, which are not to be interrupted. */
+  void exit() {
+    synchronized (handling) {
+      thread = null;
+      CURRENT.remove();
+      Thread.interrupted();
+    }
+  }
+
+  void cancel() {
+    synchronized (handling) {
+      cancelled = true;
+      if (thread != null) {
+        thread.interrupt();
+      }
+    }
+  }
+}

@@ -1,0 +1,79 @@
+package dev.mcpbridge;
+
+import com.google.protobuf.ByteString;
+import com.google.protobuf.MessageLite;
+import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.CompleteRequest;
+import dev.mcpbridge.v1.CompleteResponse;
+import dev.mcpbridge.v1.GetPromptRequest;
+import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.LogMessage;
+import dev.mcpbridge.v1.ReadResourceRequest;
+import java.util.List;
+import java.util.Map;
+
+/** An App's answers, without gRPC. For {@code dev.mcpbridge.testing}, which is what to use. */
+public final class InProcess {
+  private InProcess() {}
+
+  /** What is called. */
+  public enum Kind {
+    TOOL,
+    RESOURCE,
+    PROMPT
+  }
+
+  /** One round of a call: its result or an InputRequired. {@code arguments} are JSON, of a tool or a prompt. */
+  public static MessageLite round(
+      App app,
+      Kind kind,
+      String name,
+      ByteString arguments,
+      CallContext call,
+      Map<String, InputResponse> responses,
+      ByteString state,
+      List<dev.mcpbridge.v1.Progress> progress,
+      List<LogMessage> logs) {
+    Context ctx =
+        new Context(
+            app,
+            call,
+            responses,
+            state,
+            new Context.Events() {
+              @Override
+              public synchronized void progress(dev.mcpbridge.v1.Progress event) {
+                progress.add(event);
+              }
+
+              @Override
+              public synchronized void log(LogMessage message) {
+                logs.add(message);
+              }
+            });
+    return switch (kind) {
+      case TOOL -> app.callTool(name, arguments, ctx);
+      case RESOURCE -> app.readResource(ReadResourceRequest.newBuilder().setUri(name).build(), ctx);
+      case PROMPT -> {
+        var request = GetPromptRequest.newBuilder().setName(name);
+        Json.object(arguments).forEachEntry((key, value) -> request.putArguments(key, value.asString()));
+        yield app.getPrompt(request.build(), ctx);
+      }
+    };
+  }
+
+  /** Answers Complete. */
+  public static CompleteResponse complete(App app, CompleteRequest request) {
+    return app.complete(request);
+  }
+
+  /** The tools, as clients see them. */
+  public static List<dev.mcpbridge.v1.Tool> tools(App app) {
+    return app.listTools(false).getToolsList();
+  }
+
+  /** Any value as JSON. */
+  public static ByteString json(Object value) {
+    return Json.bytes(value);
+  }
+}

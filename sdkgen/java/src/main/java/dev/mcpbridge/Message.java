@@ -1,0 +1,39 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.ContentBlock;
+import dev.mcpbridge.v1.PromptMessage;
+import dev.mcpbridge.v1.Role;
+import dev.mcpbridge.v1.SamplingMessage;
+import java.util.Arrays;
+import java.util.List;
+
+/** One turn of a prompt, or of a conversation with a model: {@code Message.user("What is this?", Image.file(path))}. */
+public final class Message {
+  private final Role role;
+  private final List<ContentBlock> blocks;
+
+  private Message(Role role, Object... content) {
+    this.role = role;
+    this.blocks = Arrays.stream(content).map(Content::block).toList();
+  }
+
+  /** What the user says: strings, {@link Image}, {@link Audio}, {@link Embedded}, {@link Link} or messages of the contract. */
+  public static Message user(Object... content) {
+    return new Message(Role.ROLE_USER, content);
+  }
+
+  /** What the model says. */
+  public static Message assistant(Object... content) {
+    return new Message(Role.ROLE_ASSISTANT, content);
+  }
+
+  /** As the contract has it for sampling. */
+  public SamplingMessage sampling() {
+    return SamplingMessage.newBuilder().setRole(role).addAllContent(blocks).build();
+  }
+
+  /** As the contract has it for prompts, where a message holds one block. */
+  List<PromptMessage> prompt() {
+    return blocks.stream().map(block -> PromptMessage.newBuilder().setRole(role).setContent(block).build()).toList();
+  }
+}

@@ -1,0 +1,404 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.Icon;
+import dev.mcpbridge.v1.PromptArgument;
+import dev.mcpbridge.v1.ToolAnnotations;
+import java.lang.annotation.Annotation;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.Parameter;
+import java.lang.reflect.ParameterizedType;
+import java.lang.reflect.Type;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletionStage;
+import java.util.function.Consumer;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectReader;
+import tools.jackson.databind.node.ObjectNode;
+
+/** From annotated methods to tools, resources, prompts and completions. */
+final class Methods {
+  private final App app;
+  private final Object object; // Null: a class, for its static methods.
+  private final Method method;
+  private final String what;
+
+  private Methods(App app, Object object, Method method, String what) {
+    this.app = app;
+    this.object = object;
+    this.method = method;
+    this.what = what;
+  }
+
+  static void add(App app, Object from) {
+    Class<?> type = from instanceof Class<?> c ? c : from.getClass();
+    List<Method> methods = new ArrayList<>();
+    for (Class<?> c = type; c != null && c != Object.class; c = c.getSuperclass()) {
+      methods.addAll(Arrays.asList(c.getDeclaredMethods()));
+    }
+    // The virtual machine has them in any order, and a list has to be the same every time.
+    methods.sort(Comparator.comparing(Method::getName).thenComparing(Method::toString));
+    Object object = from instanceof Class ? null : from;
+    boolean[] found = {false};
+    for (Method m : methods) {
+      if (m.isBridge() || m.isSynthetic()) {
+        continue;
+      }
+      each(m, Tool.class, a -> new Methods(app, object, m, "tool").tool(a), found);
+      each(m, Resource.class, a -> new Methods(app, object, m, "resource").resource(a), found);
+      each(m, ResourceTemplate.class, a -> new Methods(app, object, m, "resource template").template(a), found);
+      each(m, Prompt.class, a -> new Methods(app, object, m, "prompt").prompt(a), found);
+      each(m, CompletePrompt.class, a -> new Methods(app, object, m, "completion").completePrompt(a), found);
+      each(m, CompleteResourceTemplate.class, a -> new Methods(app, object, m, "completion").completeTemplate(a), found);
+    }
+    if (!found[0]) {
+      throw new DefinitionException(
+          type.getSimpleName() + " has no method with @Tool, @Resource, @ResourceTemplate or @Prompt" + (object == null ? " that is static" : ""));
+    }
+  }
+
+  private static <A extends Annotation> void each(Method m, Class<A> annotation, Consumer<A> add, boolean[] found) {
+    A a = m.getAnnotation(annotation);
+    if (a != null) {
+      add.accept(a);
+      found[0] = true;
+    }
+  }
+
+  /** An error that names the method, and the parameter if it is about one. */
+  private DefinitionException wrong(Parameter parameter, String message) {
+    String at = method.getDeclaringClass().getSimpleName() + "." + method.getName();
+    if (parameter != null) {
+      int index = Arrays.asList(method.getParameters()).indexOf(parameter) + 1;
+      at += ", parameter " + index + " (" + parameter.getType().getSimpleName() + " " + parameter.getName() + ")";
+    }
+    return new DefinitionException(at + ": " + message);
+  }
+
+  private void accessible() {
+    if (object == null && !Modifier.isStatic(method.getModifiers())) {
+      throw wrong(null, "it is not static; add an object: new " + method.getDeclaringClass().getSimpleName() + "(...)");
+    }
+    try {
+      method.setAccessible(true);
+    } catch (RuntimeException e) {
+      throw wrong(null, "it cannot be called from here: " + e.getMessage());
+    }
+  }
+
+  private String name(String given) {
+    return given.isEmpty() ? method.getName() : given;
+  }
+
+  private String name(Parameter parameter, String given) {
+    if (!given.isEmpty()) {
+      return given;
+    }
+    if (!parameter.isNamePresent()) {
+      throw wrong(parameter, "its name is not in the class file; compile with -parameters, or name it in its annotation");
+    }
+    return parameter.getName();
+  }
+
+  private static Object special(Class<?> type, Context ctx) {
+    if (type == Context.class || type == Progress.class || type == Cancellation.class || type == Asks.class) {
+      return ctx;
+    }
+    return type == Log.class ? ctx.log() : null;
+  }
+
+  private static boolean isSpecial(Class<?> type) {
+    return type == Context.class || type == Progress.class || type == Cancellation.class || type == Asks.class || type == Log.class;
+  }
+
+  private Object call(Object... arguments) throws Exception {
+    try {
+      return method.invoke(object, arguments);
+    } catch (InvocationTargetException e) {
+      throw App.unwrapped(e.getCause());
+    }
+  }
+
+  /** What the method returns, now or later. */
+  private Type returned() {
+    Type type = method.getGenericReturnType();
+    if (type instanceof ParameterizedType p && p.getRawType() instanceof Class<?> raw && CompletionStage.class.isAssignableFrom(raw)) {
+      return p.getActualTypeArguments()[0];
+    }
+    return type;
+  }
+
+  // Tools.
+
+  private void tool(Tool a) {
+    accessible();
+    String name = name(a.name());
+    List<Schema.Parameter> parameters = new ArrayList<>();
+    Parameter[] all = method.getParameters();
+    ObjectReader[] readers = new ObjectReader[all.length];
+    String[] names = new String[all.length];
+    for (int i = 0; i < all.length; i++) {
+      if (isSpecial(all[i].getType())) {
+        continue;
+      }
+      ToolArg arg = all[i].getAnnotation(ToolArg.class);
+      names[i] = name(all[i], arg == null ? "" : arg.name());
+      readers[i] = Json.MAPPER.readerFor(Json.MAPPER.constructType(all[i].getParameterizedType()));
+      parameters.add(new Schema.Parameter(names[i], all[i], arg));
+    }
+    Schema.Arguments arguments;
+    try {
+      arguments = new Schema.Arguments(name, Schema.of(parameters), true);
+    } catch (RuntimeException e) {
+      throw wrong(guilty(parameters), "tool \"" + name + "\": " + e.getMessage());
+    }
+    for (Schema.Parameter p : parameters) {
+      if (p.parameter().getType().isPrimitive() && !p.required() && !arguments.schema.get("properties").get(p.name()).has("default")) {
+        throw wrong(p.parameter(), "it may be missing, and " + p.parameter().getType() + " has no null; give it a defaultValue, or use Optional");
+      }
+      checkDefault(p, arguments);
+    }
+    var message = dev.mcpbridge.v1.Tool.newBuilder().setName(name);
+    if (!a.title().isEmpty()) {
+      message.setTitle(a.title());
+    }
+    if (!a.description().isEmpty()) {
+      message.setDescription(a.description());
+    }
+    for (String icon : a.icons()) {
+      message.addIcons(Icon.newBuilder().setSrc(icon));
+    }
+    var hints = ToolAnnotations.newBuilder();
+    hint(a.readOnly(), hints::setReadOnlyHint);
+    hint(a.destructive(), hints::setDestructiveHint);
+    hint(a.idempotent(), hints::setIdempotentHint);
+    hint(a.openWorld(), hints::setOpenWorldHint);
+    Handler<ObjectNode, Object> handler =
+        (json, ctx) -> {
+          Object[] values = new Object[all.length];
+          for (int i = 0; i < all.length; i++) {
+            values[i] = readers[i] == null ? special(all[i].getType(), ctx) : read(arguments, names[i], readers[i], json.get(names[i]));
+          }
+          return call(values);
+        };
+    try {
+      ToolBuilder.add(app, message, hints, arguments, returned(), handler);
+    } catch (DefinitionException e) {
+      throw wrong(null, e.getMessage());
+    }
+  }
+
+  private static void hint(Hint hint, Consumer<Boolean> set) {
+    if (hint != Hint.UNKNOWN) {
+      set.accept(hint == Hint.YES);
+    }
+  }
+
+  /** The parameter that there is no schema for. */
+  private static Parameter guilty(List<Schema.Parameter> parameters) {
+    for (Schema.Parameter p : parameters) {
+      try {
+        Schema.of(List.of(p));
+      } catch (RuntimeException e) {
+        return p.parameter();
+      }
+    }
+    return null;
+  }
+
+  private void checkDefault(Schema.Parameter p, Schema.Arguments arguments) {
+    JsonNode value = arguments.schema.get("properties").get(p.name()).get("default");
+    if (value != null) {
+      try {
+        Json.MAPPER.readerFor(Json.MAPPER.constructType(p.parameter().getParameterizedType())).readValue(value);
+      } catch (JacksonException e) {
+        throw wrong(p.parameter(), "its default value does not fit: " + e.getOriginalMessage());
+      }
+    }
+  }
+
+  private static Object read(Schema.Arguments arguments, String name, ObjectReader reader, JsonNode value) {
+    Class<?> type = reader.getValueType().getRawClass();
+    if (type == String.class && value != null && value.isString()) {
+      return value.stringValue();
+    }
+    if (value == null) {
+      return Schema.isOptional(type) ? reader.readValue(tools.jackson.databind.node.NullNode.getInstance()) : null;
+    }
+    try {
+      return reader.readValue(value);
+    } catch (JacksonException e) {
+      throw arguments.unreadable(name, e);
+    }
+  }
+
+  // Resources and prompts: what they take is text.
+
+  private void resource(Resource a) {
+    accessible();
+    for (Parameter p : method.getParameters()) {
+      if (!isSpecial(p.getType())) {
+        throw wrong(p, "a resource has no arguments; a @ResourceTemplate has");
+      }
+    }
+    var builder = app.resource(a.uri()).name(name(a.name()));
+    describe(builder, a.title(), a.description(), a.mimeType());
+    try {
+      builder.handle((none, ctx) -> call(texts(Map.of(), new String[method.getParameterCount()], ctx)));
+    } catch (DefinitionException e) {
+      throw wrong(null, e.getMessage());
+    }
+  }
+
+  private static void describe(ResourceBuilder<?> builder, String title, String description, String mimeType) {
+    if (!title.isEmpty()) {
+      builder.title(title);
+    }
+    if (!description.isEmpty()) {
+      builder.description(description);
+    }
+    if (!mimeType.isEmpty()) {
+      builder.mimeType(mimeType);
+    }
+  }
+
+  private void template(ResourceTemplate a) {
+    accessible();
+    Template template;
+    try {
+      template = new Template(a.uriTemplate());
+    } catch (IllegalArgumentException e) {
+      throw wrong(null, "the template " + a.uriTemplate() + ": " + e.getMessage());
+    }
+    String[] names = textNames();
+    for (int i = 0; i < names.length; i++) {
+      Parameter p = method.getParameters()[i];
+      if (names[i] != null && !template.variables.contains(names[i])) {
+        throw wrong(p, "the template " + a.uriTemplate() + " has no {" + names[i] + "}");
+      }
+      if (names[i] != null && template.optional.contains(names[i]) && p.getType().isPrimitive()) {
+        throw wrong(p, "it may be missing in a URI, and " + p.getType() + " has no null; use Optional");
+      }
+    }
+    var builder = app.resourceTemplate(a.uriTemplate()).name(name(a.name()));
+    describe(builder, a.title(), a.description(), a.mimeType());
+    try {
+      builder.handle((variables, ctx) -> call(texts(variables, names, ctx)));
+    } catch (DefinitionException e) {
+      throw wrong(null, e.getMessage());
+    }
+  }
+
+  private void prompt(Prompt a) {
+    accessible();
+    var message = dev.mcpbridge.v1.Prompt.newBuilder().setName(name(a.name()));
+    if (!a.title().isEmpty()) {
+      message.setTitle(a.title());
+    }
+    if (!a.description().isEmpty()) {
+      message.setDescription(a.description());
+    }
+    String[] names = textNames();
+    for (int i = 0; i < names.length; i++) {
+      if (names[i] == null) {
+        continue;
+      }
+      Parameter p = method.getParameters()[i];
+      PromptArg arg = p.getAnnotation(PromptArg.class);
+      var argument = PromptArgument.newBuilder().setName(names[i]);
+      if (arg != null && !arg.description().isEmpty()) {
+        argument.setDescription(arg.description());
+      }
+      boolean optional = Schema.isOptional(p.getType()) || (arg != null && !arg.required()) || Schema.nullable(p);
+      if (optional && p.getType().isPrimitive()) {
+        throw wrong(p, "it may be missing, and " + p.getType() + " has no null; use Optional");
+      }
+      message.addArguments(argument.setRequired(!optional));
+    }
+    try {
+      app.put(new App.PromptEntry(message.build(), (arguments, ctx) -> call(texts(arguments, names, ctx))));
+    } catch (DefinitionException e) {
+      throw wrong(null, e.getMessage());
+    }
+  }
+
+  private String[] textNames() {
+    Parameter[] all = method.getParameters();
+    String[] names = new String[all.length];
+    for (int i = 0; i < all.length; i++) {
+      if (!isSpecial(all[i].getType())) {
+        PromptArg arg = all[i].getAnnotation(PromptArg.class);
+        names[i] = name(all[i], arg == null ? "" : arg.name());
+      }
+    }
+    return names;
+  }
+
+  private Object[] texts(Map<String, String> given, String[] names, Context ctx) {
+    Parameter[] all = method.getParameters();
+    Object[] values = new Object[all.length];
+    for (int i = 0; i < all.length; i++) {
+      if (names[i] == null) {
+        values[i] = special(all[i].getType(), ctx);
+        continue;
+      }
+      String text = given.get(names[i]);
+      if (text == null && !Schema.isOptional(all[i].getType())) {
+        continue;
+      }
+      try {
+        values[i] = Json.MAPPER.convertValue(text, Json.MAPPER.constructType(all[i].getParameterizedType()));
+      } catch (JacksonException e) {
+        throw new McpException(-32602, what + " " + method.getName() + ": " + names[i] + ": " + e.getOriginalMessage());
+      }
+    }
+    return values;
+  }
+
+  // Completions.
+
+  private void completePrompt(CompletePrompt a) {
+    app.completePrompt(a.value(), argument(a.argument()), this::complete);
+  }
+
+  private void completeTemplate(CompleteResourceTemplate a) {
+    app.completeResourceTemplate(a.value(), argument(a.argument()), this::complete);
+  }
+
+  private String argument(String given) {
+    accessible();
+    Class<?> type = method.getReturnType();
+    if (!Collection.class.isAssignableFrom(type) && type != String[].class) {
+      throw wrong(null, "a completion returns the values to propose: a List<String>");
+    }
+    Parameter typed = null;
+    for (Parameter p : method.getParameters()) {
+      if (p.getType() == String.class && typed == null) {
+        typed = p;
+      } else if (p.getType() != Map.class) {
+        throw wrong(p, "a completion takes what is typed so far, a String, and the other arguments, a Map<String, String>");
+      }
+    }
+    if (typed == null) {
+      if (given.isEmpty()) {
+        throw wrong(null, "which argument does it complete? Name a String parameter for it");
+      }
+      return given;
+    }
+    return name(typed, given);
+  }
+
+  @SuppressWarnings("unchecked") // So says its annotation.
+  private Collection<String> complete(String typed, Map<String, String> others) throws Exception {
+    Object[] values = Arrays.stream(method.getParameterTypes()).map(t -> t == String.class ? typed : others).toArray();
+    Object proposed = call(values);
+    return proposed instanceof String[] array ? List.of(array) : (Collection<String>) proposed;
+  }
+}

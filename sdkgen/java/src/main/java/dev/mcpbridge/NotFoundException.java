@@ -1,0 +1,10 @@
+package dev.mcpbridge;
+
+/** What a resource's URI or a prompt's arguments name does not exist. */
+public class NotFoundException extends ToolException {
+  private static final long serialVersionUID = 1;
+
+  public NotFoundException(String message) {
+    super(message);
+  }
+}

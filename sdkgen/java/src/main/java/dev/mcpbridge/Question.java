@@ -1,0 +1,44 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.InputError;
+import dev.mcpbridge.v1.InputResponse;
+
+/** A question and, once there is one, its answer. To look at it ends the round until then. */
+abstract sealed class Question permits Answer, Sample {
+  private final Context ctx;
+  private final InputResponse response;
+
+  Question(Context ctx, InputResponse response) {
+    this.ctx = ctx;
+    this.response = response;
+  }
+
+  /** Ends the round if there is no answer, and throws what became of the question if it has failed. */
+  void look() {
+    response();
+  }
+
+  final InputResponse response() {
+    return answered(ctx, response);
+  }
+
+  static InputResponse answered(Context ctx, InputResponse response) {
+    if (response == null) {
+      throw ctx.endRound();
+    }
+    if (response.hasError()) {
+      throw failed(response.getError());
+    }
+    return response;
+  }
+
+  private static ToolException failed(InputError error) {
+    String message = error.getMessage();
+    return switch (error.getReason()) {
+      case REASON_UNSUPPORTED -> new UnsupportedException(
+          "This client cannot be asked this: " + message + ". Ask the user yourself and call again.");
+      case REASON_NO_ANSWER -> new NoAnswerException(message.isEmpty() ? "the client did not answer in time" : message);
+      default -> new RefusedException(message.isEmpty() ? "the client refused to answer" : message);
+    };
+  }
+}

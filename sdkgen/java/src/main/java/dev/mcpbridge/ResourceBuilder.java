@@ -1,0 +1,93 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.Annotations;
+import java.util.Map;
+
+/** A resource, or resources of a template, in the making. {@link #handle} adds it. */
+public final class ResourceBuilder<A> {
+  private final App app;
+  private final dev.mcpbridge.v1.Resource.Builder resource; // Null: a template.
+  private final dev.mcpbridge.v1.ResourceTemplate.Builder template;
+
+  private ResourceBuilder(App app, dev.mcpbridge.v1.Resource.Builder resource, dev.mcpbridge.v1.ResourceTemplate.Builder template) {
+    this.app = app;
+    this.resource = resource;
+    this.template = template;
+  }
+
+  static ResourceBuilder<Void> resource(App app, String uri) {
+    return new ResourceBuilder<>(app, dev.mcpbridge.v1.Resource.newBuilder().setUri(uri).setName(uri), null);
+  }
+
+  static ResourceBuilder<Map<String, String>> template(App app, String uriTemplate) {
+    var template = dev.mcpbridge.v1.ResourceTemplate.newBuilder().setUriTemplate(uriTemplate).setName(uriTemplate);
+    return new ResourceBuilder<>(app, null, template);
+  }
+
+  /** Its name for programs, if it is not the URI. */
+  public ResourceBuilder<A> name(String name) {
+    if (resource != null) {
+      resource.setName(name);
+    } else {
+      template.setName(name);
+    }
+    return this;
+  }
+
+  /** Its name for people. */
+  public ResourceBuilder<A> title(String title) {
+    if (resource != null) {
+      resource.setTitle(title);
+    } else {
+      template.setTitle(title);
+    }
+    return this;
+  }
+
+  /** What it is, for the model. */
+  public ResourceBuilder<A> description(String description) {
+    if (resource != null) {
+      resource.setDescription(description);
+    } else {
+      template.setDescription(description);
+    }
+    return this;
+  }
+
+  /** Its media type, if it is not that of text, bytes or JSON. */
+  public ResourceBuilder<A> mimeType(String mimeType) {
+    if (resource != null) {
+      resource.setMimeType(mimeType);
+    } else {
+      template.setMimeType(mimeType);
+    }
+    return this;
+  }
+
+  /** How to use it. */
+  public ResourceBuilder<A> annotations(Annotations annotations) {
+    if (resource != null) {
+      resource.setAnnotations(annotations);
+    } else {
+      template.setAnnotations(annotations);
+    }
+    return this;
+  }
+
+  /** Adds it, also while the app runs. A template's handler gets the values of its variables. */
+  @SuppressWarnings("unchecked") // A is Void of a resource, and the map of a template: see resource and template.
+  public App handle(Handler<? super A, ?> handler) {
+    if (resource != null) {
+      app.put(new App.ResourceEntry(resource.build(), (Handler<Void, ?>) handler));
+      return app;
+    }
+    Template parsed;
+    try {
+      parsed = new Template(template.getUriTemplate());
+    } catch (IllegalArgumentException e) {
+      throw new DefinitionException("resource template \"" + template.getUriTemplate() + "\": " + e.getMessage());
+    }
+    app.put(new App.TemplateEntry(template.build(), parsed, (Handler<Map<String, String>, ?>) handler));
+    return app;
+  }
+}

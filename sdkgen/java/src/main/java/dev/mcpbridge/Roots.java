@@ -1,0 +1,31 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.Root;
+import java.util.AbstractList;
+import java.util.List;
+
+/** The folders the client works in. To look at it ends the round until they are known. */
+public final class Roots extends AbstractList<Root> {
+  private final Context ctx;
+  private final InputResponse response;
+
+  Roots(Context ctx, InputResponse response) {
+    this.ctx = ctx;
+    this.response = response;
+  }
+
+  private List<Root> list() {
+    return Question.answered(ctx, response).getListRoots().getRootsList();
+  }
+
+  @Override
+  public Root get(int index) {
+    return list().get(index);
+  }
+
+  @Override
+  public int size() {
+    return list().size();
+  }
+}

@@ -1,0 +1,463 @@
+package dev.mcpbridge;
+
+import com.fasterxml.jackson.annotation.JsonProperty;
+import com.fasterxml.classmate.ResolvedType;
+import com.github.victools.jsonschema.generator.CustomDefinition;
+import com.github.victools.jsonschema.generator.FieldScope;
+import com.github.victools.jsonschema.generator.Option;
+import com.github.victools.jsonschema.generator.OptionPreset;
+import com.github.victools.jsonschema.generator.SchemaGenerator;
+import com.github.victools.jsonschema.generator.SchemaGeneratorConfigBuilder;
+import com.github.victools.jsonschema.generator.SchemaVersion;
+import com.github.victools.jsonschema.module.jackson.JacksonOption;
+import com.github.victools.jsonschema.module.jackson.JacksonSchemaModule;
+import com.github.victools.jsonschema.module.jakarta.validation.JakartaValidationModule;
+import com.github.victools.jsonschema.module.jakarta.validation.JakartaValidationOption;
+import com.google.protobuf.ByteString;
+import com.networknt.schema.Error;
+import com.networknt.schema.SchemaRegistry;
+import com.networknt.schema.dialect.Dialects;
+import jakarta.validation.constraints.NotBlank;
+import jakarta.validation.constraints.Pattern;
+import java.lang.reflect.AnnotatedElement;
+import java.lang.reflect.Type;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.concurrent.ConcurrentHashMap;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JavaType;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectWriter;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.JsonNodeFactory;
+import tools.jackson.databind.node.ObjectNode;
+
+/** From types to JSON Schema, and back from JSON to values. victools writes the schemas, networknt holds values to them. */
+final class Schema {
+  private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
+
+  private Schema() {}
+
+  // Types.
+
+  /** What a schema is for. */
+  enum Use {
+    /** What is required is what the author cannot do without: of a record everything that is not Optional or Nullable. */
+    INPUT,
+    /** What is required is what cannot be missing, even if the author sets nothing. */
+    OUTPUT,
+    /** As INPUT, with no references. */
+    FORM;
+
+    // Made when first needed: it takes a tenth of a second.
+    private SchemaGenerator generator;
+
+    synchronized SchemaGenerator generator() {
+      if (generator == null) {
+        generator = new SchemaGenerator(config().build());
+      }
+      return generator;
+    }
+
+    private SchemaGeneratorConfigBuilder config() {
+      var config = new SchemaGeneratorConfigBuilder(Json.MAPPER, SchemaVersion.DRAFT_2020_12, OptionPreset.PLAIN_JSON);
+      config.with(new JacksonSchemaModule(JacksonOption.FLATTENED_ENUMS_FROM_JSONVALUE, JacksonOption.RESPECT_JSONPROPERTY_REQUIRED));
+      config.with(new JakartaValidationModule(JakartaValidationOption.NOT_NULLABLE_FIELD_IS_REQUIRED));
+      config.with(Option.MAP_VALUES_AS_ADDITIONAL_PROPERTIES, Option.STANDARD_FORMATS);
+      config.without(Option.SCHEMA_VERSION_INDICATOR, Option.NULLABLE_FIELDS_BY_DEFAULT, Option.FLATTENED_OPTIONALS);
+      if (this == FORM) {
+        config.with(Option.INLINE_ALL_SCHEMAS);
+      }
+      config.forTypesInGeneral().withPropertySorter((a, b) -> 0); // As in the source.
+      config
+          .forTypesInGeneral()
+          .withCustomDefinitionProvider(
+              (type, context) ->
+                  type.getErasedType() == byte[].class
+                      ? new CustomDefinition(NODES.objectNode().put("type", "string").put("contentEncoding", "base64"), true)
+                      : null);
+      var fields = config.forFields();
+      fields.withStringPatternResolver(f -> pattern(f.getAnnotation(Pattern.class), f.getAnnotation(NotBlank.class)));
+      fields.withDescriptionResolver(f -> described(f.getAnnotation(ToolArg.class)));
+      fields.withDefaultResolver(f -> defaultOf(f.getAnnotation(ToolArg.class), f.getType().getErasedType()));
+      fields.withRequiredCheck(this::required);
+      // An Optional is there or not, and never null: so forms want it, and so we write it.
+      fields.withTargetTypeOverridesResolver(Use::held);
+      return config;
+    }
+
+    private static List<ResolvedType> held(FieldScope field) {
+      Class<?> type = field.getType() == null ? null : field.getType().getErasedType();
+      if (type == Optional.class) {
+        return List.of(field.getTypeParameterFor(Optional.class, 0));
+      }
+      return type == null || !Schema.isOptional(type) ? null : List.of(field.getContext().resolve(unwrapOptional(type)));
+    }
+
+    private boolean required(FieldScope field) {
+      JsonProperty property = field.getAnnotation(JsonProperty.class);
+      ToolArg arg = field.getAnnotation(ToolArg.class);
+      if ((arg != null && !optional(arg)) || (property != null && property.required())) {
+        return true;
+      }
+      if (this == OUTPUT) {
+        return field.getType().isPrimitive();
+      }
+      boolean may = optional(arg) || (property != null && !property.defaultValue().isEmpty());
+      Class<?> owner = field.getDeclaringType().getErasedType();
+      return owner.isRecord() && !may && !Schema.isOptional(field.getDeclaredType().getErasedType()) && !nullable(owner, field.getName());
+    }
+
+    private static boolean nullable(Class<?> owner, String component) {
+      return Arrays.stream(owner.getRecordComponents())
+          .filter(c -> c.getName().equals(component))
+          .anyMatch(c -> Schema.nullable(c) || Schema.nullable(c.getAnnotatedType()) || Schema.nullable(c.getAccessor()));
+    }
+  }
+
+  static boolean isOptional(Class<?> type) {
+    return type == Optional.class || type == OptionalInt.class || type == OptionalLong.class || type == OptionalDouble.class;
+  }
+
+  /** Whether it is marked Nullable, by whosever annotation of that name. */
+  static boolean nullable(AnnotatedElement e) {
+    return Arrays.stream(e.getAnnotations()).anyMatch(a -> a.annotationType().getSimpleName().equals("Nullable"));
+  }
+
+  private static boolean optional(ToolArg arg) {
+    return arg != null && (!arg.required() || !arg.defaultValue().isEmpty());
+  }
+
+  private static String described(ToolArg arg) {
+    return arg == null || arg.description().isEmpty() ? null : arg.description();
+  }
+
+  static JsonNode defaultOf(ToolArg arg, Class<?> type) {
+    if (arg == null || arg.defaultValue().isEmpty()) {
+      return null;
+    }
+    if (type == String.class || type.isEnum()) {
+      return NODES.stringNode(arg.defaultValue());
+    }
+    try {
+      return Json.MAPPER.readTree(arg.defaultValue());
+    } catch (JacksonException e) {
+      throw new DefinitionException("the default value " + arg.defaultValue() + " is not JSON");
+    }
+  }
+
+  /** The schema of a type, whose root says `type` itself even if it is recursive. */
+  static ObjectNode of(Type type, Use use) {
+    ObjectNode schema;
+    synchronized (use) {
+      schema = plain(use.generator().generateSchema(type));
+    }
+    if (schema.has("$ref") && schema.get("$defs") instanceof ObjectNode defs) {
+      String ref = schema.get("$ref").asString();
+      String name = ref.substring(ref.lastIndexOf('/') + 1);
+      ObjectNode root = ((ObjectNode) defs.get(name)).deepCopy();
+      root.set("$defs", defs);
+      return root;
+    }
+    return schema;
+  }
+
+  /** victools puts default values into the tree as objects. */
+  private static ObjectNode plain(ObjectNode schema) {
+    return (ObjectNode) Json.MAPPER.readTree(schema.toString());
+  }
+
+  // Parameters, which victools does not read.
+
+  /** A parameter that is an argument. */
+  record Parameter(String name, java.lang.reflect.Parameter parameter, ToolArg arg) {
+    boolean required() {
+      Class<?> type = parameter.getType();
+      return !optional(arg) && !isOptional(type) && !nullable(parameter) && !nullable(parameter.getAnnotatedType());
+    }
+  }
+
+  /** The schema of an object of these parameters. */
+  static ObjectNode of(List<Parameter> parameters) {
+    ObjectNode schema = NODES.objectNode().put("type", "object");
+    ObjectNode properties = schema.putObject("properties");
+    ArrayNode required = NODES.arrayNode();
+    synchronized (Use.INPUT) {
+      var builder = Use.INPUT.generator().buildMultipleSchemaDefinitions();
+      for (Parameter p : parameters) {
+        properties.set(p.name(), builder.createSchemaReference(unwrapOptional(p.parameter().getParameterizedType())));
+      }
+      ObjectNode defs = builder.collectDefinitions("$defs");
+      if (!defs.isEmpty()) {
+        schema.set("$defs", defs);
+      }
+    }
+    schema = plain(schema);
+    properties = (ObjectNode) schema.get("properties");
+    for (Parameter p : parameters) {
+      ObjectNode property = (ObjectNode) properties.get(p.name());
+      if (described(p.arg()) != null) {
+        property.put("description", p.arg().description());
+      }
+      JsonNode value = defaultOf(p.arg(), p.parameter().getType());
+      if (value != null) {
+        property.set("default", value);
+      }
+      Constraints.add(property, p.parameter());
+      Constraints.addNested(property, p.parameter().getAnnotatedType());
+      if (p.required()) {
+        required.add(p.name());
+      }
+    }
+    if (!required.isEmpty()) {
+      schema.set("required", required);
+    }
+    return schema;
+  }
+
+  private static Type unwrapOptional(Type type) {
+    JavaType t = Json.MAPPER.constructType(type);
+    if (t.getRawClass() == Optional.class) {
+      return ((java.lang.reflect.ParameterizedType) type).getActualTypeArguments()[0];
+    }
+    return t.getRawClass() == OptionalInt.class
+        ? Integer.class
+        : t.getRawClass() == OptionalLong.class ? Long.class : t.getRawClass() == OptionalDouble.class ? Double.class : type;
+  }
+
+  /** Jakarta's patterns match all of a text, those of JSON Schema a part. */
+  static String pattern(Pattern pattern, NotBlank notBlank) {
+    return pattern != null ? "^(?:" + pattern.regexp() + ")$" : notBlank != null ? "\\S" : null;
+  }
+
+  // Arguments.
+
+  /** The arguments of a tool: their schema, and how to read them. */
+  static final class Arguments {
+    final ObjectNode schema;
+    private final String name;
+    private final String usage;
+    private final ObjectNode properties;
+    private final List<String> names;
+    private final List<String> required = new ArrayList<>();
+    private final Map<String, JsonNode> defaults = new java.util.LinkedHashMap<>();
+    private final Check check;
+
+    Arguments(String name, ObjectNode schema, boolean closed) {
+      this.name = name;
+      this.schema = schema;
+      if (closed && !schema.has("additionalProperties")) {
+        // An argument that does not exist is an error, or a misspelt optional one would silently do nothing.
+        schema.put("additionalProperties", false);
+      }
+      this.properties = schema.get("properties") instanceof ObjectNode p ? p : NODES.objectNode();
+      this.names = List.copyOf(properties.propertyNames());
+      if (schema.get("required") instanceof ArrayNode list) {
+        list.forEach(n -> required.add(n.asString()));
+      }
+      properties.forEachEntry(
+          (n, s) -> {
+            if (s.has("default")) {
+              defaults.put(n, s.get("default"));
+            }
+          });
+      this.usage = usage();
+      this.check = new Check(schema);
+    }
+
+    /** The arguments, checked, and with defaults for what is missing. ToolException says all that is wrong with them. */
+    ObjectNode parse(ByteString bytes) {
+      ObjectNode arguments;
+      try {
+        arguments = Json.object(bytes);
+      } catch (IllegalArgumentException e) {
+        throw invalid("- (all): " + e.getMessage());
+      }
+      if (arguments.size() > 0) {
+        // Models write null for what they leave out.
+        arguments.properties().removeIf(e -> e.getValue().isNull() && names.contains(e.getKey()) && !required.contains(e.getKey()));
+      }
+      String wrong = check.list(arguments, names);
+      if (wrong != null) {
+        throw invalid(wrong);
+      }
+      defaults.forEach((n, value) -> arguments.putIfAbsent(n, value));
+      return arguments;
+    }
+
+    /** What Jackson did not like, which the schema did not say. */
+    ToolException unreadable(String field, JacksonException e) {
+      return invalid("- " + (field == null ? "(all)" : field) + ": " + e.getOriginalMessage());
+    }
+
+    private ToolException invalid(String lines) {
+      return new ToolException(name + ": the arguments are not valid.\n" + lines + "\nUsage: " + usage);
+    }
+
+    private String usage() {
+      List<String> parts = new ArrayList<>();
+      properties.forEachEntry(
+          (field, s) -> {
+            String rest = s.has("default") ? " = " + s.get("default") : required.contains(field) ? "" : " = ...";
+            parts.add(field + ": " + type(s) + rest);
+          });
+      return name + "(" + String.join(", ", parts) + ")";
+    }
+
+    private static String type(JsonNode s) {
+      if (s.has("const")) {
+        return s.get("const").toString();
+      }
+      for (String union : List.of("enum", "anyOf", "oneOf")) {
+        if (s.get(union) instanceof ArrayNode choices) {
+          return String.join(
+              " | ", choices.valueStream().map(c -> union.equals("enum") ? c.toString() : type(c)).toList());
+        }
+      }
+      if (s.has("$ref")) {
+        String ref = s.get("$ref").asString();
+        return ref.substring(ref.lastIndexOf('/') + 1);
+      }
+      String type = s.path("type").asString("any");
+      return type.equals("array") ? type(s.path("items")) + "[]" : type;
+    }
+  }
+
+  /** Holds values to a schema. */
+  private static final class Check {
+    private static final SchemaRegistry REGISTRY = SchemaRegistry.withDefaultDialect(Dialects.getDraft202012());
+
+    private final com.networknt.schema.Schema schema;
+
+    Check(ObjectNode schema) {
+      this.schema = REGISTRY.getSchema(schema);
+      this.schema.initializeValidators();
+    }
+
+    /** Every violation on a line that names the field, what was expected, and what came; null if there is none. */
+    String list(JsonNode value, List<String> names) {
+      List<Error> errors =
+          schema.validate(value, context -> context.executionConfig(c -> c.formatAssertionsEnabled(true)));
+      if (errors.isEmpty()) {
+        return null;
+      }
+      return String.join("\n", errors.stream().map(e -> line(e, names)).distinct().toList());
+    }
+
+    private static String line(Error e, List<String> names) {
+      List<String> path = new ArrayList<>();
+      var at = e.getInstanceLocation();
+      for (int i = 0; i < at.getNameCount(); i++) {
+        path.add(at.getName(i));
+      }
+      String what;
+      switch (e.getKeyword()) {
+        case "required" -> {
+          path.add(e.getProperty());
+          what = "is required";
+        }
+        case "additionalProperties" -> {
+          String close = path.isEmpty() ? Names.close(e.getProperty(), names) : null;
+          path.add(e.getProperty());
+          what = "does not exist" + (close == null ? "" : "; did you mean " + close + "?");
+        }
+        default -> {
+          String message = e.getMessage();
+          String got = String.valueOf(e.getInstanceNode());
+          String prefix = at + ": ";
+          what = (message.startsWith(prefix) ? message.substring(prefix.length()) : message)
+              + ", got " + (got.length() <= 80 ? got : got.substring(0, 80) + " ...");
+        }
+      }
+      return "- " + (path.isEmpty() ? "(all)" : String.join(".", path)) + ": " + what;
+    }
+  }
+
+  // Results.
+
+  /** How values of a return type are written. MCP wants an object, so another value is `{"result": value}`. */
+  record Output(ByteString schema, ObjectWriter writer, boolean wrap) {
+    static Output of(Type type) {
+      ObjectNode schema = Schema.of(type, Use.OUTPUT);
+      boolean wrap = !schema.path("type").asString("").equals("object");
+      if (wrap) {
+        JsonNode defs = schema.remove("$defs");
+        ObjectNode root = NODES.objectNode().put("type", "object");
+        root.putObject("properties").set("result", schema);
+        root.putArray("required").add("result");
+        if (defs != null) {
+          root.set("$defs", defs);
+        }
+        schema = root;
+      }
+      return new Output(Json.bytes(schema), Json.MAPPER.writerFor(Json.MAPPER.constructType(type)), wrap);
+    }
+  }
+
+  // Forms.
+
+  private static final Map<Class<?>, Form<?>> FORMS = new ConcurrentHashMap<>();
+  private static final List<String> PRIMITIVES = List.of("string", "number", "integer", "boolean");
+
+  /** A question's form: its schema, and how to read what the user filled in. */
+  static final class Form<T> {
+    final ByteString schema;
+    private final Class<T> type;
+    private final boolean object;
+    private final Check check;
+
+    private Form(Class<T> type) {
+      ObjectNode of;
+      try {
+        of = Schema.of(type, Use.FORM);
+      } catch (StackOverflowError e) {
+        throw new IllegalArgumentException("a form cannot ask for " + type.getSimpleName() + ", which holds itself");
+      }
+      object = of.path("type").asString("").equals("object");
+      if (!object) {
+        ObjectNode root = NODES.objectNode().put("type", "object");
+        root.putObject("properties").set("value", of);
+        root.putArray("required").add("value");
+        of = root;
+      }
+      for (var field : of.path("properties").properties()) {
+        JsonNode s = field.getValue();
+        boolean choices = s.path("type").asString("").equals("array") && s.path("items").has("enum");
+        if (!PRIMITIVES.contains(s.path("type").asString("")) && !choices) {
+          throw new IllegalArgumentException(
+              "a form cannot ask for \"" + field.getKey() + "\" of " + type.getSimpleName()
+                  + ": its fields are String, numbers, boolean, enums, or a list of an enum");
+        }
+      }
+      this.type = type;
+      this.schema = Json.bytes(of);
+      this.check = new Check(of);
+    }
+
+    @SuppressWarnings("unchecked") // It is put there by its class.
+    static <T> Form<T> of(Class<T> type) {
+      return (Form<T>) FORMS.computeIfAbsent(type, Form::new);
+    }
+
+    T parse(ByteString content) {
+      try {
+        ObjectNode value = Json.object(content);
+        String wrong = check.list(value, List.of());
+        if (wrong != null) {
+          throw new InvalidAnswerException("the answer does not fit the form:\n" + wrong);
+        }
+        return Json.MAPPER.treeToValue(object ? value : value.get("value"), type);
+      } catch (JacksonException e) {
+        throw new InvalidAnswerException("the answer does not fit the form: " + e.getOriginalMessage());
+      } catch (IllegalArgumentException e) {
+        throw new InvalidAnswerException("the answer cannot be read: " + e.getMessage());
+      }
+    }
+  }
+}

@@ -1,0 +1,272 @@
+package dev.mcpbridge;
+
+import io.grpc.Server;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Proxy;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.net.UnixDomainSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFileAttributeView;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+
+/** Serves an App: to the bridge that started us (hashicorp/go-plugin's handshake), or at an address. */
+final class Serve {
+  /** Of the handshake's second field: the contract's major version. */
+  private static final int PROTOCOL = 1;
+
+  /** Milliseconds that calls get to finish when we are told to stop. */
+  static final long DRAIN = 5000;
+
+  /** A unix socket's path: sun_path is 104 to 108 bytes. */
+  private static final int MAX_PATH = 100;
+
+  private Serve() {}
+
+  /** Serves app until it is told to stop, and ends the program. See App.run. */
+  static void run(App app, String... args) {
+    try {
+      String listen = listenArgument(app, args.length > 0 ? List.of(args) : Arrays.asList(command().split(" ")));
+      if (listen != null) {
+        attached(app, listen);
+      } else if (Stdout.MANAGED) {
+        managed(app);
+      } else {
+        String java = program();
+        exit(
+            2,
+            app.name() + " is a set of tools for mcpbridge, which speaks MCP for it. Run\n\n    mcpbridge run -- " + java
+                + "\n\nor let it wait for a bridge, or a debugger, with\n\n    " + java + " --listen 127.0.0.1:50051");
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    } catch (IOException e) {
+      exit(1, app.name() + ": " + e.getMessage());
+    }
+    System.out.flush();
+    System.err.flush();
+    System.exit(0); // Threads of the author's may be running yet.
+  }
+
+  private static String command() {
+    return System.getProperty("sun.java.command", "");
+  }
+
+  /** How a person starts this program. */
+  private static String program() {
+    String main = command().split(" ", 2)[0];
+    if (main.endsWith(".jar") || main.endsWith(".java")) {
+      return (main.endsWith(".jar") ? "java -jar " : "java ") + main;
+    }
+    return "java -cp ... " + (main.startsWith("jdk.compiler/") ? "TheProgram.java" : main);
+  }
+
+  private static String listenArgument(App app, List<String> args) {
+    for (int i = 0; i < args.size(); i++) {
+      if (args.get(i).startsWith("--listen=")) {
+        return args.get(i).substring("--listen=".length());
+      }
+      if (args.get(i).equals("--listen")) {
+        if (i + 1 == args.size()) {
+          exit(2, app.name() + ": --listen wants an address: host:port or unix:/path");
+        }
+        return args.get(i + 1);
+      }
+    }
+    return null;
+  }
+
+  private static void exit(int code, String message) {
+    System.err.println(message);
+    System.err.flush();
+    System.exit(code);
+  }
+
+  // The two modes.
+
+  private static void attached(App app, String listen) throws IOException, InterruptedException {
+    // The same words as the bridge's: tcp:host:port, unix:///path.
+    String address = listen.startsWith("tcp:") ? listen.substring("tcp:".length()).replaceFirst("^//", "") : listen;
+    Service service = new Service(app);
+    Path socket = null;
+    Server server;
+    try {
+      if (address.startsWith("unix:")) {
+        socket = Path.of(address.substring("unix:".length()).replaceFirst("^//", "")).toAbsolutePath();
+        deleteDead(socket);
+        server = service.start(UnixDomainSocketAddress.of(socket), null);
+      } else {
+        int colon = address.lastIndexOf(':');
+        String host = colon < 0 ? "" : address.substring(0, colon).replaceAll("^\\[|\\]$", "");
+        server = service.start(new InetSocketAddress(host.isEmpty() ? "127.0.0.1" : host, port(address.substring(colon + 1))), null);
+      }
+    } catch (IOException | RuntimeException e) {
+      Throwable why = e.getCause() == null ? e : e.getCause();
+      throw new IOException("cannot listen at " + listen + ": " + why.getMessage(), e);
+    }
+    String at = socket != null ? "unix://" + socket : "tcp:" + text(server.getListenSockets().get(0));
+    System.err.println(app.name() + ": listening. Serve it with: mcpbridge run " + at);
+    onSignal("INT", service::stop);
+    onSignal("TERM", service::stop);
+    service.await();
+    if (socket != null) {
+      Files.deleteIfExists(socket);
+    }
+  }
+
+  private static int port(String text) {
+    try {
+      return Integer.parseInt(text);
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException("an address is host:port or unix:/path", e);
+    }
+  }
+
+  private static String text(SocketAddress address) {
+    InetSocketAddress inet = (InetSocketAddress) address;
+    String host = inet.getAddress().getHostAddress();
+    return (host.contains(":") ? "[" + host + "]" : host) + ":" + inet.getPort();
+  }
+
+  /** Removes the socket of a program that is gone, which would be in the way. */
+  private static void deleteDead(Path socket) throws IOException {
+    if (!Files.exists(socket)) {
+      return;
+    }
+    try (var channel = java.nio.channels.SocketChannel.open(UnixDomainSocketAddress.of(socket))) {
+      throw new IOException("somebody listens there already");
+    } catch (java.net.ConnectException e) {
+      Files.delete(socket);
+    }
+  }
+
+  private static void managed(App app) throws IOException, InterruptedException {
+    checkVersion();
+    KeyPair pair = KeyPair.given();
+    Service service = new Service(app);
+    String dir = System.getenv("PLUGIN_UNIX_SOCKET_DIR");
+    String network;
+    String address;
+    Runnable tidy = () -> {};
+    if (File.separatorChar == '\\' || (dir != null && dir.getBytes(StandardCharsets.UTF_8).length > MAX_PATH - 20)) {
+      Server server = service.start(new InetSocketAddress("127.0.0.1", 0), pair);
+      network = "tcp";
+      address = text(server.getListenSockets().get(0));
+    } else {
+      Path folder = dir != null ? Path.of(dir) : Files.createTempDirectory("mcpbridge");
+      Path socket = folder.resolve(ProcessHandle.current().pid() + ".sock");
+      service.start(UnixDomainSocketAddress.of(socket), pair);
+      group(socket);
+      network = "unix";
+      address = socket.toString();
+      tidy =
+          () -> {
+            socket.toFile().delete();
+            if (dir == null) {
+              folder.toFile().delete();
+            }
+          };
+    }
+    onSignal("INT", () -> {}); // The terminal sends it to the bridge too, which then tells us.
+    onSignal("TERM", service::stop);
+    watchParent(service, tidy);
+    String multiplex = Optional.ofNullable(System.getenv("PLUGIN_MULTIPLEX_GRPC")).orElse("").isEmpty() ? "" : "|false";
+    Stdout.writeHandshake(
+        "1|" + PROTOCOL + "|" + network + "|" + address + "|grpc|" + (pair == null ? "" : pair.handshake()) + multiplex);
+    service.await();
+    tidy.run();
+  }
+
+  private static void checkVersion() {
+    String offered = Optional.ofNullable(System.getenv("PLUGIN_PROTOCOL_VERSIONS")).orElse("1");
+    if (Arrays.stream(offered.split(",")).noneMatch(v -> v.strip().equals(String.valueOf(PROTOCOL)))) {
+      exit(
+          1,
+          "the bridge speaks version " + offered + " of the plugin contract and this SDK " + PROTOCOL + ": upgrade one of them");
+    }
+  }
+
+  private static void group(Path socket) throws IOException {
+    String group = System.getenv("PLUGIN_UNIX_SOCKET_GROUP");
+    if (group != null && !group.isEmpty()) {
+      var principal = socket.getFileSystem().getUserPrincipalLookupService().lookupPrincipalByGroupName(group);
+      var view = Files.getFileAttributeView(socket, PosixFileAttributeView.class);
+      view.setGroup(principal);
+      view.setPermissions(PosixFilePermissions.fromString("rw-rw----"));
+    }
+  }
+
+  // When to stop.
+
+  /**
+   * Runs something at a signal, instead of ending the program by it. The JDK has no public way to do this: sun.misc.Signal is
+   * what everybody takes, and by reflection because the compiler warns of it. Where it is not there, the program just ends.
+   */
+  private static void onSignal(String signal, Runnable action) {
+    try {
+      Class<?> handler = Class.forName("sun.misc.SignalHandler");
+      Class<?> type = Class.forName("sun.misc.Signal");
+      InvocationHandler invoke =
+          (proxy, method, args) -> switch (method.getName()) {
+            case "equals" -> proxy == args[0];
+            case "hashCode" -> System.identityHashCode(proxy);
+            case "toString" -> "mcpbridge " + signal.toLowerCase(Locale.ROOT);
+            default -> {
+              action.run();
+              yield null;
+            }
+          };
+      Object proxy = Proxy.newProxyInstance(Serve.class.getClassLoader(), new Class<?>[] {handler}, invoke);
+      type.getMethod("handle", type, handler).invoke(null, type.getConstructor(String.class).newInstance(signal), proxy);
+    } catch (ReflectiveOperationException | RuntimeException e) {
+      System.getLogger("mcpbridge").log(System.Logger.Level.DEBUG, "no handler for SIG" + signal, e);
+    }
+  }
+
+  /** Ends the program when the bridge dies, however it dies. */
+  private static void watchParent(Service service, Runnable tidy) {
+    InputStream lifeline = System.in;
+    boolean stdin = "stdin".equals(System.getenv("MCP_PLUGIN_LIFELINE"));
+    Optional<ProcessHandle> parent = ProcessHandle.current().parent();
+    if (stdin) {
+      System.setIn(InputStream.nullInputStream()); // A tool that reads gets an end of file, and not the lifeline.
+    }
+    Thread watch =
+        new Thread(
+            () -> {
+              try {
+                if (stdin) {
+                  byte[] buffer = new byte[4096];
+                  while (lifeline.read(buffer) >= 0) {}
+                } else {
+                  while (parent.isPresent() && ProcessHandle.current().parent().equals(parent)) {
+                    Thread.sleep(1000);
+                  }
+                }
+              } catch (IOException | InterruptedException e) {
+                // The end, too.
+              }
+              // There is nobody to answer to: no drain, and for what is stuck no second chance.
+              service.stop(0);
+              try {
+                Thread.sleep(2000);
+              } catch (InterruptedException e) {
+                // The end, too.
+              }
+              tidy.run();
+              Runtime.getRuntime().halt(0);
+            },
+            "mcpbridge-lifeline");
+    watch.setDaemon(true);
+    watch.start();
+  }
+}

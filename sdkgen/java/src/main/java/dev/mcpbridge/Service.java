@@ -1,0 +1,458 @@
+package dev.mcpbridge;
+
+import com.google.protobuf.Any;
+import com.google.protobuf.ByteString;
+import com.google.protobuf.Empty;
+import com.google.protobuf.MessageLite;
+import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.CallToolRequest;
+import dev.mcpbridge.v1.CallToolResponse;
+import dev.mcpbridge.v1.CallToolResult;
+import dev.mcpbridge.v1.CompleteRequest;
+import dev.mcpbridge.v1.CompleteResponse;
+import dev.mcpbridge.v1.DiscoverRequest;
+import dev.mcpbridge.v1.DiscoverResponse;
+import dev.mcpbridge.v1.GetPromptRequest;
+import dev.mcpbridge.v1.GetPromptResponse;
+import dev.mcpbridge.v1.GetPromptResult;
+import dev.mcpbridge.v1.InputRequired;
+import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.JsonRpcError;
+import dev.mcpbridge.v1.ListPromptsRequest;
+import dev.mcpbridge.v1.ListPromptsResponse;
+import dev.mcpbridge.v1.ListResourceTemplatesRequest;
+import dev.mcpbridge.v1.ListResourceTemplatesResponse;
+import dev.mcpbridge.v1.ListResourcesRequest;
+import dev.mcpbridge.v1.ListResourcesResponse;
+import dev.mcpbridge.v1.ListToolsRequest;
+import dev.mcpbridge.v1.ListToolsResponse;
+import dev.mcpbridge.v1.ListenRequest;
+import dev.mcpbridge.v1.ListenResponse;
+import dev.mcpbridge.v1.LogMessage;
+import dev.mcpbridge.v1.McpServiceGrpc;
+import dev.mcpbridge.v1.Progress;
+import dev.mcpbridge.v1.ReadResourceRequest;
+import dev.mcpbridge.v1.ReadResourceResponse;
+import dev.mcpbridge.v1.ReadResourceResult;
+import io.grpc.MethodDescriptor;
+import io.grpc.Server;
+import io.grpc.ServerServiceDefinition;
+import io.grpc.Status;
+import io.grpc.health.v1.HealthCheckResponse.ServingStatus;
+import io.grpc.netty.GrpcSslContexts;
+import io.grpc.netty.NettyServerBuilder;
+import io.grpc.protobuf.ProtoUtils;
+import io.grpc.protobuf.StatusProto;
+import io.grpc.protobuf.services.HealthStatusManager;
+import io.grpc.stub.ServerCallStreamObserver;
+import io.grpc.stub.ServerCalls;
+import io.grpc.stub.StreamObserver;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.ServerChannel;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioServerDomainSocketChannel;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.handler.ssl.ClientAuth;
+import io.netty.handler.ssl.SslContextBuilder;
+import io.netty.handler.ssl.SslProvider;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import java.io.IOException;
+import java.net.SocketAddress;
+import java.net.UnixDomainSocketAddress;
+import java.util.Map;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Function;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+
+/** A gRPC server of one App: the contract, health, and go-plugin's controller. */
+final class Service extends McpServiceGrpc.McpServiceImplBase {
+  private static final int MAX_MESSAGE = 64 << 20;
+  private static final int THREADS = 32;
+
+  /** gRPC sets an option of TCP whatever the transport, and netty warns that a unix socket has none. */
+  private static final Logger NETTY = Logger.getLogger("io.netty.bootstrap.ServerBootstrap");
+
+  static {
+    NETTY.setLevel(Level.SEVERE);
+  }
+
+  private final App app;
+  private final ExecutorService handlers;
+  private final HealthStatusManager health = new HealthStatusManager();
+  private final AtomicInteger running = new AtomicInteger(); // Calls that have not been answered.
+  private final CountDownLatch stopping = new CountDownLatch(1);
+  private final AtomicLong drain = new AtomicLong(Serve.DRAIN);
+  private Server server;
+
+  Service(App app) {
+    this.app = app;
+    this.handlers = handlers(app);
+  }
+
+  private static ExecutorService handlers(App app) {
+    if (app.threads() == 0) {
+      try {
+        return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+      } catch (ReflectiveOperationException e) {
+        // Java before 21.
+      }
+    }
+    int threads = app.threads() == 0 ? THREADS : app.threads();
+    AtomicInteger number = new AtomicInteger();
+    ThreadFactory factory =
+        task -> {
+          Thread thread = new Thread(task, app.name() + "-" + number.incrementAndGet());
+          thread.setDaemon(true);
+          return thread;
+        };
+    var pool = new ThreadPoolExecutor(threads, threads, 60, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), factory);
+    pool.allowCoreThreadTimeOut(true);
+    return pool;
+  }
+
+  // Life.
+
+  Server start(SocketAddress address, KeyPair pair) throws IOException {
+    // One thread is enough: it only moves bytes, of one connection.
+    var loop = new MultiThreadIoEventLoopGroup(1, new DefaultThreadFactory("mcpbridge-grpc", true), NioIoHandler.newFactory());
+    Class<? extends ServerChannel> channel =
+        address instanceof UnixDomainSocketAddress ? NioServerDomainSocketChannel.class : NioServerSocketChannel.class;
+    NettyServerBuilder builder =
+        NettyServerBuilder.forAddress(address)
+            .channelType(channel)
+            .bossEventLoopGroup(loop)
+            .workerEventLoopGroup(loop)
+            .directExecutor() // Handlers have threads of their own.
+            .maxInboundMessageSize(MAX_MESSAGE)
+            .permitKeepAliveTime(1, TimeUnit.SECONDS)
+            .permitKeepAliveWithoutCalls(true)
+            .addService(this)
+            .addService(health.getHealthService())
+            .addService(controller());
+    if (pair != null) {
+      var tls = SslContextBuilder.forServer(pair.key(), pair.certificate()).trustManager(pair.client()).clientAuth(ClientAuth.REQUIRE);
+      builder.sslContext(GrpcSslContexts.configure(tls, SslProvider.JDK).build());
+    }
+    health.setStatus("", ServingStatus.SERVING);
+    health.setStatus("plugin", ServingStatus.SERVING);
+    server = builder.build().start();
+    return server;
+  }
+
+  /** Makes await stop the server. */
+  void stop() {
+    stop(Serve.DRAIN);
+  }
+
+  /** As stop. A shorter drain than before counts. */
+  void stop(long milliseconds) {
+    drain.accumulateAndGet(milliseconds, Math::min);
+    stopping.countDown();
+  }
+
+  /** Serves until stop, then lets the calls finish. */
+  void await() throws InterruptedException {
+    stopping.await();
+    health.enterTerminalState();
+    server.shutdown();
+    app.changes.close();
+    long began = System.nanoTime();
+    while (running.get() > 0 && TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get()) {
+      Thread.sleep(5);
+    }
+    // What is left are streams without an end, such as a health watch, and answers on their way.
+    if (!server.awaitTermination(100, TimeUnit.MILLISECONDS)) {
+      server.shutdownNow();
+      server.awaitTermination(500, TimeUnit.MILLISECONDS);
+    }
+    handlers.shutdownNow();
+  }
+
+  /** go-plugin's. Its messages are empty. */
+  private ServerServiceDefinition controller() {
+    var shutdown =
+        MethodDescriptor.<Empty, Empty>newBuilder()
+            .setType(MethodDescriptor.MethodType.UNARY)
+            .setFullMethodName("plugin.GRPCController/Shutdown")
+            .setRequestMarshaller(ProtoUtils.marshaller(Empty.getDefaultInstance()))
+            .setResponseMarshaller(ProtoUtils.marshaller(Empty.getDefaultInstance()))
+            .build();
+    return ServerServiceDefinition.builder("plugin.GRPCController")
+        .addMethod(
+            shutdown,
+            ServerCalls.asyncUnaryCall(
+                (request, out) -> {
+                  out.onNext(Empty.getDefaultInstance());
+                  out.onCompleted(); // The answer goes first.
+                  stop();
+                }))
+        .build();
+  }
+
+  // What is answered at once.
+
+  @Override
+  public void discover(DiscoverRequest request, StreamObserver<DiscoverResponse> out) {
+    answer(out, () -> app.discover());
+  }
+
+  @Override
+  public void listTools(ListToolsRequest request, StreamObserver<ListToolsResponse> out) {
+    answer(out, () -> app.listTools(request.hasCursor()));
+  }
+
+  @Override
+  public void listResources(ListResourcesRequest request, StreamObserver<ListResourcesResponse> out) {
+    answer(out, () -> app.listResources(request.hasCursor()));
+  }
+
+  @Override
+  public void listResourceTemplates(ListResourceTemplatesRequest request, StreamObserver<ListResourceTemplatesResponse> out) {
+    answer(out, () -> app.listResourceTemplates(request.hasCursor()));
+  }
+
+  @Override
+  public void listPrompts(ListPromptsRequest request, StreamObserver<ListPromptsResponse> out) {
+    answer(out, () -> app.listPrompts(request.hasCursor()));
+  }
+
+  @Override
+  public void listen(ListenRequest request, StreamObserver<ListenResponse> out) {
+    app.changes.listen(request.getNotifications(), (ServerCallStreamObserver<ListenResponse>) out);
+  }
+
+  private interface Answer<R> {
+    R get() throws Exception;
+  }
+
+  private static <R> void answer(StreamObserver<R> out, Answer<R> answer) {
+    try {
+      out.onNext(answer.get());
+      out.onCompleted();
+    } catch (Throwable e) {
+      out.onError(status(e));
+    }
+  }
+
+  // What an author's code answers.
+
+  @Override
+  public void complete(CompleteRequest request, StreamObserver<CompleteResponse> out) {
+    // A handler that is there lets a cancelled call be answered, to nobody.
+    ((ServerCallStreamObserver<CompleteResponse>) out).setOnCancelHandler(() -> {});
+    execute(out, () -> answer(out, () -> app.complete(request)));
+  }
+
+  @Override
+  public void callTool(CallToolRequest request, StreamObserver<CallToolResponse> out) {
+    stream(
+        request.getContext(),
+        request.getInputResponsesMap(),
+        request.hasState() ? request.getState() : null,
+        out,
+        new Wrap<>(
+            p -> CallToolResponse.newBuilder().setProgress(p).build(),
+            l -> CallToolResponse.newBuilder().setLog(l).build(),
+            r -> CallToolResponse.newBuilder().setResult((CallToolResult) r).build(),
+            i -> CallToolResponse.newBuilder().setInputRequired(i).build()),
+        ctx -> app.callTool(request.getName(), request.getArguments(), ctx));
+  }
+
+  @Override
+  public void readResource(ReadResourceRequest request, StreamObserver<ReadResourceResponse> out) {
+    stream(
+        request.getContext(),
+        request.getInputResponsesMap(),
+        request.hasState() ? request.getState() : null,
+        out,
+        new Wrap<>(
+            p -> ReadResourceResponse.newBuilder().setProgress(p).build(),
+            l -> ReadResourceResponse.newBuilder().setLog(l).build(),
+            r -> ReadResourceResponse.newBuilder().setResult((ReadResourceResult) r).build(),
+            i -> ReadResourceResponse.newBuilder().setInputRequired(i).build()),
+        ctx -> app.readResource(request, ctx));
+  }
+
+  @Override
+  public void getPrompt(GetPromptRequest request, StreamObserver<GetPromptResponse> out) {
+    stream(
+        request.getContext(),
+        request.getInputResponsesMap(),
+        request.hasState() ? request.getState() : null,
+        out,
+        new Wrap<>(
+            p -> GetPromptResponse.newBuilder().setProgress(p).build(),
+            l -> GetPromptResponse.newBuilder().setLog(l).build(),
+            r -> GetPromptResponse.newBuilder().setResult((GetPromptResult) r).build(),
+            i -> GetPromptResponse.newBuilder().setInputRequired(i).build()),
+        ctx -> app.getPrompt(request, ctx));
+  }
+
+  /** How the events of a method are its responses. */
+  private record Wrap<R>(
+      Function<Progress, R> progress, Function<LogMessage, R> log, Function<MessageLite, R> result, Function<InputRequired, R> ask) {
+    R last(MessageLite message) {
+      return message instanceof InputRequired i ? ask.apply(i) : result.apply(message);
+    }
+  }
+
+  private <R> void stream(
+      CallContext call,
+      Map<String, InputResponse> responses,
+      ByteString state,
+      StreamObserver<R> observer,
+      Wrap<R> wrap,
+      Function<Context, MessageLite> handler) {
+    var out = (ServerCallStreamObserver<R>) observer;
+    var writer = new Writer<>(out, wrap);
+    Context ctx = new Context(app, call, responses, state, writer);
+    out.setOnReadyHandler(writer::wake);
+    out.setOnCancelHandler(
+        () -> {
+          ctx.cancel();
+          writer.wake();
+        });
+    execute(
+        out,
+        () -> {
+          try {
+            writer.finish(wrap.last(handler.apply(ctx)));
+          } catch (CancellationException e) {
+            writer.fail(Status.CANCELLED.asRuntimeException());
+          } catch (Throwable e) {
+            writer.fail(status(e));
+          }
+        });
+  }
+
+  private void execute(StreamObserver<?> out, Runnable work) {
+    running.incrementAndGet();
+    try {
+      handlers.execute(
+          () -> {
+            try {
+              work.run();
+            } finally {
+              running.decrementAndGet();
+            }
+          });
+    } catch (RuntimeException e) { // Shut down.
+      running.decrementAndGet();
+      out.onError(Status.UNAVAILABLE.withDescription("the backend is stopping").asRuntimeException());
+    }
+  }
+
+  /** Writes the events of a call, in order, no faster than the caller reads them, and nothing after the last. */
+  private static final class Writer<R> implements Context.Events {
+    private final ServerCallStreamObserver<R> out;
+    private final Wrap<R> wrap;
+    private final ReentrantLock lock = new ReentrantLock(); // Guards out and closed.
+    private final Condition woken = lock.newCondition();
+    private boolean closed;
+
+    Writer(ServerCallStreamObserver<R> out, Wrap<R> wrap) {
+      this.out = out;
+      this.wrap = wrap;
+    }
+
+    @Override
+    public void progress(Progress progress) {
+      send(wrap.progress.apply(progress));
+    }
+
+    @Override
+    public void log(LogMessage message) {
+      send(wrap.log.apply(message));
+    }
+
+    private void send(R event) {
+      lock.lock();
+      try {
+        while (!closed && !out.isCancelled() && !out.isReady()) {
+          woken.await();
+        }
+        if (!closed && !out.isCancelled()) {
+          out.onNext(event);
+        }
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt(); // The call is cancelled; its handler will see.
+      } finally {
+        lock.unlock();
+      }
+    }
+
+    void wake() {
+      lock.lock();
+      try {
+        woken.signalAll();
+      } finally {
+        lock.unlock();
+      }
+    }
+
+    void finish(R last) {
+      end(
+          () -> {
+            out.onNext(last);
+            out.onCompleted();
+          });
+    }
+
+    void fail(RuntimeException status) {
+      end(() -> out.onError(status));
+    }
+
+    private void end(Runnable how) {
+      lock.lock();
+      try {
+        closed = true;
+        woken.signalAll();
+        if (!out.isCancelled()) {
+          how.run();
+        }
+      } finally {
+        lock.unlock();
+      }
+    }
+  }
+
+  // Errors.
+
+  private static RuntimeException status(Throwable e) {
+    if (e instanceof CallStatus s) {
+      return s.status.asRuntimeException();
+    }
+    if (e instanceof McpException m) {
+      return exact(m);
+    }
+    System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, "a call failed: " + e, e);
+    return Status.INTERNAL.withDescription(String.valueOf(e)).asRuntimeException();
+  }
+
+  /** A gRPC status whose details hold the exact JSON-RPC error. */
+  private static RuntimeException exact(McpException e) {
+    Status.Code code =
+        e.code() == -32600 || e.code() == -32602
+            ? Status.Code.INVALID_ARGUMENT
+            : e.code() == -32601 ? Status.Code.UNIMPLEMENTED : e.code() == -32603 ? Status.Code.INTERNAL : Status.Code.UNKNOWN;
+    String message = e.getMessage() == null ? "" : e.getMessage();
+    var error = JsonRpcError.newBuilder().setCode(e.code()).setMessage(message);
+    if (e.data() != null) {
+      error.setData(Json.anything(e.data()));
+    }
+    return StatusProto.toStatusRuntimeException(
+        com.google.rpc.Status.newBuilder().setCode(code.value()).setMessage(message).addDetails(Any.pack(error.build())).build());
+  }
+}

@@ -1,0 +1,140 @@
+package dev.mcpbridge;
+
+import dev.mcpbridge.v1.Icon;
+import dev.mcpbridge.v1.ToolAnnotations;
+import java.lang.reflect.Type;
+import java.util.Map;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.node.JsonNodeFactory;
+import tools.jackson.databind.node.ObjectNode;
+
+/** A tool in the making. {@link #handle} adds it. What its hints do not say, clients take for destructive, in an open world. */
+public final class ToolBuilder<A, R> {
+  private final App app;
+  private final dev.mcpbridge.v1.Tool.Builder message = dev.mcpbridge.v1.Tool.newBuilder();
+  private final ToolAnnotations.Builder annotations = ToolAnnotations.newBuilder();
+  private Class<A> input; // Null: as JSON.
+  private ObjectNode schema;
+  private Type output; // Null: what it returns says what it is.
+
+  ToolBuilder(App app, String name) {
+    this.app = app;
+    message.setName(name);
+  }
+
+  /** Its name for people. */
+  public ToolBuilder<A, R> title(String title) {
+    message.setTitle(title);
+    return this;
+  }
+
+  /** What it does, for the model. */
+  public ToolBuilder<A, R> description(String description) {
+    message.setDescription(description);
+    return this;
+  }
+
+  /** Whether it changes nothing. */
+  public ToolBuilder<A, R> readOnly(boolean hint) {
+    annotations.setReadOnlyHint(hint);
+    return this;
+  }
+
+  /** Whether it may destroy something. */
+  public ToolBuilder<A, R> destructive(boolean hint) {
+    annotations.setDestructiveHint(hint);
+    return this;
+  }
+
+  /** Whether calling it twice is the same as calling it once. */
+  public ToolBuilder<A, R> idempotent(boolean hint) {
+    annotations.setIdempotentHint(hint);
+    return this;
+  }
+
+  /** Whether it deals with the world outside. */
+  public ToolBuilder<A, R> openWorld(boolean hint) {
+    annotations.setOpenWorldHint(hint);
+    return this;
+  }
+
+  /** A picture of it: an {@code https:} or {@code data:} URI. */
+  public ToolBuilder<A, R> icon(String src) {
+    message.addIcons(Icon.newBuilder().setSrc(src));
+    return this;
+  }
+
+  /** MCP {@code _meta}. */
+  public ToolBuilder<A, R> meta(Map<String, ?> meta) {
+    message.setMeta(Json.bytes(meta));
+    return this;
+  }
+
+  /** What holds its arguments: a record or a class. */
+  @SuppressWarnings("unchecked") // Nothing of the type A is here yet.
+  public <B> ToolBuilder<B, R> input(Class<B> type) {
+    var next = (ToolBuilder<B, R>) this;
+    next.input = type;
+    next.schema = Schema.of(type, Schema.Use.INPUT);
+    return next;
+  }
+
+  /** The JSON Schema of its arguments, which it takes as JSON. */
+  public ToolBuilder<A, R> inputSchema(String json) {
+    if (!(Json.MAPPER.readTree(json) instanceof ObjectNode object)) {
+      throw new DefinitionException("tool \"" + message.getName() + "\": the input schema is not a JSON object");
+    }
+    schema = object;
+    return this;
+  }
+
+  /** What it returns. Its schema is the tool's output schema. */
+  @SuppressWarnings("unchecked") // Nothing of the type R is here yet.
+  public <S> ToolBuilder<A, S> output(Class<S> type) {
+    output = type;
+    return (ToolBuilder<A, S>) this;
+  }
+
+  /** Adds the tool, also while the app runs. */
+  public App handle(Handler<? super A, ? extends R> handler) {
+    ObjectNode properties = schema != null ? schema : JsonNodeFactory.instance.objectNode().put("type", "object");
+    if (!properties.path("type").asString("").equals("object")) {
+      throw new DefinitionException(
+          "tool \"" + message.getName() + "\": its arguments are an object; " + (input == null ? "its schema" : input.getSimpleName())
+              + " is none");
+    }
+    var arguments = new Schema.Arguments(message.getName(), properties, input != null || schema == null);
+    Class<A> type = input;
+    add(app, message, annotations, arguments, output, (json, ctx) -> handler.handle(read(arguments, json, type), ctx));
+    return app;
+  }
+
+  @SuppressWarnings("unchecked") // Without a class, A is ObjectNode.
+  private static <A> A read(Schema.Arguments arguments, ObjectNode json, Class<A> type) {
+    try {
+      return type == null ? (A) json : Json.MAPPER.treeToValue(json, type);
+    } catch (JacksonException e) {
+      throw arguments.unreadable(null, e);
+    }
+  }
+
+  static void add(
+      App app,
+      dev.mcpbridge.v1.Tool.Builder message,
+      ToolAnnotations.Builder annotations,
+      Schema.Arguments arguments,
+      Type returned,
+      Handler<ObjectNode, ?> handler) {
+    message.setInputSchema(Json.bytes(arguments.schema));
+    // Absent is not false: a tool is taken for destructive until it says otherwise.
+    if (!annotations.build().equals(ToolAnnotations.getDefaultInstance())) {
+      message.setAnnotations(annotations);
+    }
+    Schema.Output output = null;
+    if (returned != null && Content.structured(Json.MAPPER.constructType(returned))) {
+      output = Schema.Output.of(returned);
+      message.setOutputSchema(output.schema());
+    }
+    app.put(new App.ToolEntry(message.build(), arguments, handler, output));
+  }
+}

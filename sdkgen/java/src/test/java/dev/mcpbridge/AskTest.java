@@ -1,0 +1,246 @@
+package dev.mcpbridge;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.ByteString;
+import dev.mcpbridge.testing.Caller;
+import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.ContentBlock;
+import dev.mcpbridge.v1.CreateMessageResult;
+import dev.mcpbridge.v1.ElicitAction;
+import dev.mcpbridge.v1.ElicitResult;
+import dev.mcpbridge.v1.InputError;
+import dev.mcpbridge.v1.InputRequired;
+import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.ListRootsResult;
+import dev.mcpbridge.v1.Root;
+import dev.mcpbridge.v1.TextContent;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import jakarta.validation.constraints.Max;
+import org.junit.jupiter.api.Test;
+
+/** Asking: rounds, answers, what is remembered between them. */
+class AskTest {
+  enum Shade {
+    RED,
+    GREEN
+  }
+
+  record Colour(Shade shade) {}
+
+  record Confirm(@ToolArg(description = "Really?") boolean sure) {}
+
+  record Limited(@Max(9) int n) {}
+
+  record Nested(Colour colour) {}
+
+  private final App app = Bridge.app("test", "1");
+
+  private Caller caller(Object... answers) {
+    return new Caller(app).answers(answers);
+  }
+
+  private void tool(String name, Handler<Object, ?> handler) {
+    app.tool(name).handle(handler);
+  }
+
+  @Test
+  void aQuestionEndsTheRoundAndItsAnswerReturns() {
+    List<String> rounds = new ArrayList<>();
+    tool(
+        "paint",
+        (in, ctx) -> {
+          rounds.add("round");
+          try {
+            return ctx.elicit("Which colour?", Colour.class).data().shade();
+          } catch (Exception e) {
+            return "swallowed";
+          }
+        });
+    var called = caller(new Colour(Shade.RED)).tool("paint");
+    assertEquals("\"RED\"", called.text());
+    assertEquals(2, rounds.size());
+    var form = called.asked().get(0).getElicit().getForm();
+    assertEquals("Which colour?", form.getMessage());
+    assertEquals(
+        "{\"type\":\"object\",\"properties\":{\"shade\":{\"type\":\"string\",\"enum\":[\"RED\",\"GREEN\"]}},\"required\":[\"shade\"]}",
+        form.getRequestedSchema().toStringUtf8());
+  }
+
+  @Test
+  void evenIfTheToolCatchesEverything() {
+    tool(
+        "greedy",
+        (in, ctx) -> {
+          try {
+            return ctx.elicit("Name?", String.class).data();
+          } catch (Throwable e) {
+            return "swallowed";
+          }
+        });
+    assertEquals("Ada", caller("Ada").tool("greedy").text());
+  }
+
+  @Test
+  void manyRoundsAndOnce() {
+    List<Integer> charged = new ArrayList<>();
+    record Receipt(int size, List<Integer> list) {}
+    tool(
+        "order",
+        (in, ctx) -> {
+          int size = ctx.elicit("Size?", Integer.class).data();
+          Receipt receipt =
+              ctx.once(
+                  "charge",
+                  Receipt.class,
+                  () -> {
+                    charged.add(size);
+                    return new Receipt(size, List.of(1));
+                  });
+          ctx.once("note", () -> charged.add(-1));
+          String name = ctx.elicit("Name?", String.class).data();
+          String again = ctx.elicit("Name?", String.class).data();
+          return receipt + " " + name + " " + again;
+        });
+    var called = caller(7, "Ada", "Bob").tool("order");
+    assertEquals("Receipt[size=7, list=[1]] Ada Bob", called.text());
+    assertEquals(List.of(7, -1), charged);
+    assertEquals(4, called.rounds());
+  }
+
+  @Test
+  void aChangedQuestionIsAskedAnew() {
+    Iterator<Integer> price = List.of(1, 2, 2).iterator();
+    tool("buy", (in, ctx) -> ctx.elicit("Pay " + price.next() + "?", Confirm.class).data().sure());
+    var called = caller(new Confirm(true), new Confirm(false)).tool("buy");
+    assertEquals(List.of("Pay 1?", "Pay 2?"), called.asked().stream().map(q -> q.getElicit().getForm().getMessage()).toList());
+    assertEquals("false", called.text());
+  }
+
+  @Test
+  void aKeyKeepsAQuestionTheSame() {
+    int[] time = {0};
+    tool("now", (in, ctx) -> ctx.elicit("why", "It is " + time[0]++ + ". Why?", String.class).data());
+    var called = caller("because").tool("now");
+    assertEquals("because 2", called.text() + " " + called.rounds());
+  }
+
+  @Test
+  void askAllAsksInOneRound() {
+    tool(
+        "both",
+        (in, ctx) -> {
+          var all = ctx.askAll();
+          var a = all.elicit("A?", String.class);
+          var b = all.elicit("B?", Integer.class);
+          var roots = all.roots();
+          return a.data() + b.data() + roots.size();
+        });
+    var roots = InputResponse.newBuilder().setListRoots(ListRootsResult.newBuilder().addRoots(Root.newBuilder().setUri("file:///a")));
+    var called = caller("a", 1, roots.build()).tool("both");
+    assertEquals("a11 2 3", called.text() + " " + called.rounds() + " " + called.asked().size());
+  }
+
+  @Test
+  void answersAreAcceptedDeclinedOrCancelled() {
+    tool(
+        "ask",
+        (in, ctx) -> {
+          var answer = ctx.elicit("Sure?", Boolean.class);
+          return answer.accepted() + " " + answer.declined() + " " + answer.cancelled() + " " + answer.yes() + " " + answer.optional();
+        });
+    tool("use", (in, ctx) -> ctx.elicit("Sure?", Boolean.class).data());
+    assertEquals("true false false true Optional[true]", caller(true).tool("ask").text());
+    assertEquals("true false false false Optional[false]", caller(false).tool("ask").text());
+    assertEquals("false true false false Optional.empty", caller(Caller.DECLINE).tool("ask").text());
+    assertEquals("false false true false Optional.empty", caller(Caller.CANCEL).tool("ask").text());
+    var declined = caller(Caller.DECLINE).tool("use");
+    assertTrue(declined.isError());
+    assertEquals("the user declined: Sure?", declined.text());
+  }
+
+  @Test
+  void whatCannotBeAskedOrIsNotAnsweredIsAnException() {
+    tool("form", (in, ctx) -> ctx.elicit("Number?", Limited.class).data().n());
+    tool("url", (in, ctx) -> ctx.elicitUrl("Sign in", "https://example.com").accepted());
+    var nobody = CallContext.getDefaultInstance();
+    assertTrue(new Caller(app).as(nobody).tool("form").text().startsWith("This client cannot show a form to its user. Ask the user yourself"));
+    assertTrue(new Caller(app).as(nobody).tool("url").text().startsWith("This client cannot open a web page"));
+    assertEquals("the client did not answer in time", caller(error(InputError.Reason.REASON_NO_ANSWER)).tool("form").text());
+    assertEquals("the client refused to answer", caller(error(InputError.Reason.REASON_REFUSED)).tool("form").text());
+    assertTrue(caller(error(InputError.Reason.REASON_UNSUPPORTED)).tool("form").text().startsWith("This client cannot be asked this"));
+    assertEquals(
+        "the answer does not fit the form:\n- n: must have a maximum value of 9, got 10", caller(new Limited(10)).tool("form").text());
+    var accept = InputResponse.newBuilder().setElicit(ElicitResult.newBuilder().setAction(ElicitAction.ELICIT_ACTION_ACCEPT));
+    assertEquals("true", caller(accept.build()).tool("url").text());
+    tool("nested", (in, ctx) -> ctx.elicit("?", Nested.class).data());
+    assertTrue(caller().tool("nested").text().startsWith("a form cannot ask for \"colour\" of Nested"));
+  }
+
+  private static InputResponse error(InputError.Reason reason) {
+    return InputResponse.newBuilder().setError(InputError.newBuilder().setReason(reason)).build();
+  }
+
+  @Test
+  void anAnswerOfAnotherKindIsNone() {
+    tool("form", (in, ctx) -> ctx.elicit("Name?", String.class).data());
+    var roots = InputResponse.newBuilder().setListRoots(ListRootsResult.getDefaultInstance()).build();
+    assertEquals("Ada", caller(roots, "Ada").tool("form").text());
+  }
+
+  @Test
+  void theModelIsAsked() {
+    tool("ask", (in, ctx) -> ctx.sample("Hi").text());
+    var text = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText("Ho"));
+    var answer = InputResponse.newBuilder().setCreateMessage(CreateMessageResult.newBuilder().addContent(text)).build();
+    assertEquals("Ho", caller(answer).tool("ask").text());
+  }
+
+  @Test
+  void anotherThreadMayAsk() {
+    tool("later", (in, ctx) -> CompletableFuture.supplyAsync(() -> ctx.elicit("Name?", String.class).data()));
+    assertEquals("Ada", caller("Ada").tool("later").text());
+  }
+
+  @Test
+  void resourcesAndPromptsAskToo() {
+    app.resource("x://a").handle((none, ctx) -> ctx.elicit("Name?", String.class).data());
+    app.prompt("p").handle((args, ctx) -> ctx.elicit("Name?", String.class).data());
+    assertEquals("Ada", caller("Ada").resource("x://a").result().getContents(0).getText());
+    assertEquals("Bob", caller("Bob").prompt("p", Map.of()).result().getMessages(0).getContent().getText().getText());
+  }
+
+  @Test
+  void whatIsRememberedHasALimit() {
+    tool(
+        "big",
+        (in, ctx) -> {
+          ctx.once("small", String.class, () -> "x");
+          ctx.once("huge", String.class, () -> "x".repeat(40_000));
+          return ctx.elicit("Name?", String.class).data();
+        });
+    var called = caller().tool("big");
+    assertTrue(called.isError());
+    assertTrue(called.text().endsWith("more than the 32768 there is room for; the most is once(\"huge\"), 40002 bytes"), called.text());
+  }
+
+  @Test
+  void aStateThatIsNotOursIsRefused() {
+    tool("form", (in, ctx) -> ctx.elicit("Name?", String.class).data());
+    Context ctx = new Context(app, Caller.EVERYTHING, Map.of(), ByteString.copyFromUtf8("nonsense"), null);
+    assertEquals(-32602, assertThrows(McpException.class, () -> app.callTool("form", ByteString.EMPTY, ctx)).code());
+  }
+
+  @Test
+  void aHandlerMayAskByItself() {
+    var asked = InputRequired.newBuilder().setState(ByteString.copyFromUtf8("mine")).build();
+    tool("mine", (in, ctx) -> ctx.state().isPresent() ? ctx.state().get().toStringUtf8() : asked);
+    assertEquals("mine", caller().tool("mine").text());
+  }
+}

@@ -1,0 +1,274 @@
+package dev.mcpbridge;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.ByteString;
+import dev.mcpbridge.testing.Caller;
+import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.CallToolResult;
+import dev.mcpbridge.v1.LogLevel;
+import dev.mcpbridge.v1.Principal;
+import dev.mcpbridge.v1.PromptMessage;
+import dev.mcpbridge.v1.Role;
+import java.io.IOException;
+import java.math.BigDecimal;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.logging.Logger;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A call of a tool, resource or prompt. */
+class CallTest {
+  record Range(int from, Optional<Integer> to, @ToolArg(defaultValue = "1") int step) {}
+
+  private final App app = Bridge.app("test", "1");
+  private final Caller caller = new Caller(app);
+
+  @Test
+  void aLambdaIsATool() {
+    app.tool("count")
+        .description("Count.")
+        .readOnly(true)
+        .input(Range.class)
+        .output(int[].class)
+        .handle((r, ctx) -> IntStream.rangeClosed(r.from, r.to.orElse(r.from)).filter(i -> (i - r.from) % r.step == 0).toArray());
+    assertEquals("[1,3,5]", caller.tool("count", new Range(1, Optional.of(5), 2)).text());
+    assertEquals("[4]", caller.tool("count", Map.of("from", 4)).text());
+    app.tool("raw").inputSchema("{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}").handle((json, ctx) -> json.get("n"));
+    assertEquals("9007199254740993", caller.tool("raw", Map.of("n", 9007199254740993L)).text());
+    assertTrue(caller.tool("raw", Map.of("n", "x")).text().contains("- n: string found, integer expected, got \"x\""));
+  }
+
+  static final class Numbers {
+    @Tool
+    public String show(int i, Optional<String> text, @ToolArg(defaultValue = "1.10") BigDecimal price, List<Integer> list) {
+      return i + " " + text + " " + price + " " + list;
+    }
+  }
+
+  @Test
+  void argumentsAreBoundAndChecked() {
+    app.add(new Numbers());
+    assertEquals("1 Optional.empty 1.10 [2]", caller.tool("show", Map.of("i", 1, "list", List.of(2))).text());
+    assertEquals(
+        "1 Optional[t] 123456789012345678.90 []",
+        caller.tool("show", Map.of("i", 1, "text", "t", "price", new BigDecimal("123456789012345678.90"), "list", List.of())).text());
+    var called = caller.tool("show", Map.of("i", "one", "list", List.of(1, "two"), "texd", 1));
+    assertTrue(called.isError());
+    assertEquals(
+        List.of(
+            "- i: string found, integer expected, got \"one\"",
+            "- list.1: string found, integer expected, got \"two\"",
+            "- texd: does not exist; did you mean text?"),
+        called.text().lines().filter(l -> l.startsWith("- ")).sorted().toList());
+    assertTrue(called.text().endsWith("Usage: show(i: integer, text: string = ..., price: number = 1.10, list: integer[])"), called.text());
+    assertTrue(caller.tool("show", Map.of("i", 3_000_000_000L, "list", List.of())).text().startsWith("show: the arguments are not valid.\n- i: "));
+  }
+
+  static final class Results {
+    @Tool
+    public List<Object> content() {
+      return List.of(
+          "text",
+          new Image(new byte[] {1}),
+          new Audio(new byte[] {2}, "audio/ogg"),
+          new Embedded("file:///a", Map.of("k", 1)),
+          new Link("file:///dir/b.txt"));
+    }
+
+    @Tool
+    public CallToolResult exactly() {
+      return CallToolResult.newBuilder().setStructuredContent(ByteString.copyFromUtf8("1")).build();
+    }
+
+    @Tool
+    public Object anything(int which) {
+      return switch (which) {
+        case 0 -> null;
+        case 1 -> Map.of("a", 1);
+        case 2 -> List.of("x", "y");
+        default -> new byte[1];
+      };
+    }
+
+    @Tool
+    public Image picture() {
+      return new Image(new byte[] {1}, "image/gif");
+    }
+
+    @Tool
+    public CompletableFuture<String> async(boolean fails) {
+      return fails ? CompletableFuture.failedFuture(new ToolException("later")) : CompletableFuture.supplyAsync(() -> "later");
+    }
+  }
+
+  @Test
+  void resultsAreContent() {
+    app.add(new Results());
+    var blocks = caller.tool("content").result().getContentList();
+    assertEquals("text", blocks.get(0).getText().getText());
+    assertEquals("image/png", blocks.get(1).getImage().getMimeType());
+    assertArrayEquals(new byte[] {2}, blocks.get(2).getAudio().getData().toByteArray());
+    assertEquals("{\"k\":1}", blocks.get(3).getResource().getResource().getText());
+    assertEquals("application/json", blocks.get(3).getResource().getResource().getMimeType());
+    assertEquals("b.txt", blocks.get(4).getResourceLink().getName());
+    assertEquals("1", caller.tool("exactly").structured());
+    assertEquals(0, caller.tool("anything", Map.of("which", 0)).result().getContentCount());
+    assertEquals("{\"a\":1}", caller.tool("anything", Map.of("which", 1)).structured());
+    assertEquals("{\"result\":[\"x\",\"y\"]}", caller.tool("anything", Map.of("which", 2)).structured());
+    assertTrue(caller.tool("anything", Map.of("which", 3)).text().contains("a tool cannot return byte[]"));
+    assertEquals("image/gif", caller.tool("picture").result().getContent(0).getImage().getMimeType());
+    assertEquals("later", caller.tool("async", Map.of("fails", false)).text());
+    assertTrue(caller.tool("async", Map.of("fails", true)).isError());
+  }
+
+  static final class Failures {
+    @Tool
+    public String fail(String how) throws IOException {
+      switch (how) {
+        case "tool" -> throw new ToolException("meant");
+        case "null" -> throw new IllegalStateException();
+        case "file" -> throw new NoSuchFileException("/x");
+        case "deep" -> {
+          return fail(how);
+        }
+        case "exact" -> throw new McpException(-1, "exact");
+        default -> throw new IllegalArgumentException("what?");
+      }
+    }
+  }
+
+  @Test
+  void aFailureIsAResultThatSaysWhy() {
+    app.add(new Failures());
+    assertEquals("meant", caller.tool("fail", Map.of("how", "tool")).text());
+    assertEquals("IllegalStateException", caller.tool("fail", Map.of("how", "null")).text());
+    assertEquals("NoSuchFileException: /x", caller.tool("fail", Map.of("how", "file")).text());
+    assertEquals("StackOverflowError", caller.tool("fail", Map.of("how", "deep")).text());
+    assertEquals("what?", caller.tool("fail", Map.of("how", "?")).text());
+    assertTrue(caller.tool("fail", Map.of("how", "?")).isError());
+    assertEquals(-1, assertThrows(McpException.class, () -> caller.tool("fail", Map.of("how", "exact"))).code());
+    var unknown = assertThrows(CallStatus.class, () -> caller.tool("fial"));
+    assertEquals("there is no tool \"fial\"; did you mean \"fail\"?", unknown.getMessage());
+  }
+
+  static final class Talks {
+    private static final Logger LOGGER = Logger.getLogger("talks");
+
+    @Tool
+    public String talk(Progress progress, Log log, Cancellation cancellation, Context ctx) {
+      progress.progress(1);
+      progress.progress(2, 3);
+      progress.progress(3, 3.0, "done");
+      log.debug("{} of {}", 1, 2);
+      log.named("db").warn(Map.of("a", 1));
+      log.error("broken", new IOException("why"));
+      LOGGER.info("by the logger");
+      cancellation.check();
+      return ctx.clientInfo().getName() + " " + ctx.principal().map(Principal::getSubject).orElse("nobody") + " " + ctx.headers() + " " + ctx.meta()
+          + " " + ctx.protocolVersion();
+    }
+  }
+
+  @Test
+  void theContextTellsAndIsTold() {
+    app.add(new Talks()).forwardLogs("talks");
+    var called = caller.tool("talk");
+    assertEquals("dev.mcpbridge.testing nobody {} {} 2026-07-28", called.text());
+    assertEquals(List.of(1.0, 2.0, 3.0), called.progress().stream().map(p -> p.getProgress()).toList());
+    assertFalse(called.progress().get(0).hasTotal());
+    assertEquals("done", called.progress().get(2).getMessage());
+    assertEquals(
+        List.of("\"1 of 2\"", "{\"a\":1}", "\"broken: java.io.IOException: why\"", "\"by the logger\""),
+        called.logs().stream().map(l -> l.getData().toStringUtf8()).toList());
+    assertEquals("db", called.logs().get(1).getLogger());
+    var quiet =
+        CallContext.newBuilder()
+            .setLogLevel(LogLevel.LOG_LEVEL_WARNING)
+            .setPrincipal(Principal.newBuilder().setSubject("ada"))
+            .putHeaders("x-a", "1")
+            .setMeta(ByteString.copyFromUtf8("{\"m\":1}"))
+            .build();
+    called = new Caller(app).as(quiet).tool("talk");
+    assertEquals(" ada {x-a=1} {\"m\":1} ", called.text());
+    assertEquals(List.of(), called.progress());
+    assertEquals(2, called.logs().size());
+  }
+
+  static final class Library {
+    @Resource(uri = "lib://motd", name = "motd", title = "Message of the day", mimeType = "text/markdown")
+    public String motd() {
+      return "# Hi";
+    }
+
+    @ResourceTemplate(uriTemplate = "lib://{shelf}/{+path}{?page,size}", name = "book")
+    public Map<String, Object> book(String shelf, String path, Optional<Integer> page) {
+      if (shelf.equals("none")) {
+        throw new NotFoundException("no such shelf");
+      }
+      return Map.of("at", shelf + ":" + path + ":" + page.orElse(-1));
+    }
+
+    @Prompt(title = "Review")
+    public List<Object> review(@PromptArg(description = "The code") String code, Optional<String> style, Context ctx) {
+      return List.of(Message.user(code, new Image(new byte[1])), Message.assistant("In " + style.orElse("any") + " style?"));
+    }
+
+    @CompletePrompt("review")
+    public List<String> complete(String style, Map<String, String> others) {
+      return List.of(style + "!", others.getOrDefault("code", "?"));
+    }
+  }
+
+  @Test
+  void resourcesAreRead() {
+    app.add(new Library());
+    app.resource("lib://bytes").handle((none, ctx) -> new byte[] {7});
+    app.resource("lib://gone").handle((none, ctx) -> null);
+    app.resource("lib://broken").handle((none, ctx) -> { throw new IllegalStateException("secret"); });
+    var motd = caller.resource("lib://motd").result().getContents(0);
+    assertEquals("text/markdown # Hi lib://motd", motd.getMimeType() + " " + motd.getText() + " " + motd.getUri());
+    var bytes = caller.resource("lib://bytes").result().getContents(0);
+    assertEquals("application/octet-stream", bytes.getMimeType());
+    assertEquals("{\"at\":\"a b:c/d.txt:3\"}", caller.resource("lib://a%20b/c/d.txt?page=3&other=1").result().getContents(0).getText());
+    for (String missing : List.of("lib://none/x", "lib://gone", "lib://a/../b", "other://x")) {
+      var e = assertThrows(CallStatus.class, () -> caller.resource(missing), missing);
+      assertEquals("NOT_FOUND", e.status.getCode().name());
+    }
+    assertEquals("INTERNAL", assertThrows(CallStatus.class, () -> caller.resource("lib://broken")).status.getCode().name());
+  }
+
+  @Test
+  void promptsAreFilledIn() {
+    app.add(new Library());
+    List<PromptMessage> messages = caller.prompt("review", Map.of("code", "x=1", "style", "old")).result().getMessagesList();
+    assertEquals(List.of(Role.ROLE_USER, Role.ROLE_USER, Role.ROLE_ASSISTANT), messages.stream().map(PromptMessage::getRole).toList());
+    assertEquals("In old style?", messages.get(2).getContent().getText().getText());
+    var e = assertThrows(CallStatus.class, () -> caller.prompt("review", Map.of()));
+    assertEquals("prompt \"review\" needs code", e.getMessage());
+    assertEquals(List.of("ab!", "?"), caller.completePrompt("review", "style", "ab"));
+    assertEquals(List.of(), caller.completePrompt("review", "code", "ab"));
+    app.prompt("many").argument("a", "").handle((args, ctx) -> args.get("a"));
+    app.completePrompt("many", "a", (typed, others) -> IntStream.range(0, 250).mapToObj(i -> typed + i).toList());
+    assertEquals(100, caller.completePrompt("many", "a", "x").size());
+    assertEquals("v", caller.prompt("many", Map.of("a", "v")).result().getMessages(0).getContent().getText().getText());
+  }
+
+  @Test
+  void imagesComeFromFiles(@TempDir Path dir) throws IOException {
+    Path file = dir.resolve("a.gif");
+    Files.write(file, new byte[] {1, 2});
+    assertEquals("image/gif", Image.file(file).mimeType());
+  }
+}

@@ -1,0 +1,236 @@
+package dev.mcpbridge;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.annotation.JsonProperty;
+import com.google.protobuf.ByteString;
+import dev.mcpbridge.testing.Caller;
+import jakarta.validation.constraints.Email;
+import jakarta.validation.constraints.Max;
+import jakarta.validation.constraints.Min;
+import jakarta.validation.constraints.NotBlank;
+import jakarta.validation.constraints.Pattern;
+import jakarta.validation.constraints.Positive;
+import jakarta.validation.constraints.Size;
+import java.math.BigDecimal;
+import java.time.LocalDate;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Types to JSON Schema, and back. */
+@SuppressWarnings("unused") // The methods are called by their names.
+class SchemaTest {
+  enum Unit {
+    METRIC,
+    IMPERIAL
+  }
+
+  record Point(int x, @ToolArg(description = "upwards") @Min(0) int y) {}
+
+  record Node(String name, List<Node> children) {}
+
+  record Person(@NotBlank String name, Optional<Integer> age, @ToolArg(defaultValue = "7") int lucky, @Email String mail) {}
+
+  public static final class Bean {
+    @JsonProperty(required = true)
+    public String needed;
+
+    public @Size(max = 5) String may;
+  }
+
+  static final class All {
+    @Tool
+    public void none() {}
+
+    @Tool
+    public void simple(String s, int i, long l, double d, boolean b, Unit u) {}
+
+    @Tool
+    public void boxed(Integer i, Optional<String> o, @ToolArg(required = false) String n, @ToolArg(defaultValue = "METRIC") Unit u) {}
+
+    @Tool
+    public void limits(@Min(1) @Max(14) int days, @Size(min = 2, max = 3) String code, @Pattern(regexp = "[a-z]+") String word, @Positive BigDecimal price) {}
+
+    @Tool
+    public void lists(@Size(min = 1) List<@NotBlank String> names, Map<String, @Max(9) Integer> counts, int[] numbers) {}
+
+    @Tool
+    public void nested(Point point, @ToolArg(description = "Who", name = "who") Person person) {}
+
+    @Tool
+    public void recursive(Node tree) {}
+
+    @Tool
+    public void bean(Bean bean) {}
+
+    @Tool
+    public void others(LocalDate day, byte[] data) {}
+
+    @Tool
+    public Point point() {
+      return new Point(1, 2);
+    }
+
+    @Tool
+    public List<Point> points() {
+      return List.of(new Point(1, 2));
+    }
+
+    @Tool
+    public int number() {
+      return 7;
+    }
+
+    @Tool
+    public CompletableFuture<Map<String, Integer>> later() {
+      return CompletableFuture.completedFuture(Map.of("a", 1));
+    }
+
+    @Tool
+    public String text() {
+      return "t";
+    }
+
+    @Tool
+    public Person person() {
+      return new Person(null, Optional.empty(), 1, null);
+    }
+  }
+
+  private static final Caller CALLER = new Caller(Bridge.of(new All()));
+
+  private static dev.mcpbridge.v1.Tool tool(String name) {
+    return CALLER.tools().stream().filter(t -> t.getName().equals(name)).findFirst().orElseThrow();
+  }
+
+  private static void same(String want, ByteString got) {
+    assertEquals(Json.MAPPER.readTree(want.replace('\'', '"')).toString(), got.toStringUtf8());
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '`',
+      value = {
+        "none|{}|",
+        "simple|{'s':{'type':'string'},'i':{'type':'integer'},'l':{'type':'integer'},'d':{'type':'number'},'b':{'type':'boolean'},"
+            + "'u':{'type':'string','enum':['METRIC','IMPERIAL']}}|s,i,l,d,b,u",
+        "boxed|{'i':{'type':'integer'},'o':{'type':'string'},'n':{'type':'string'},"
+            + "'u':{'type':'string','enum':['METRIC','IMPERIAL'],'default':'METRIC'}}|i",
+        "limits|{'days':{'type':'integer','minimum':1,'maximum':14},'code':{'type':'string','minLength':2,'maxLength':3},"
+            + "'word':{'type':'string','pattern':'^(?:[a-z]+)$'},'price':{'type':'number','exclusiveMinimum':0}}|days,code,word,price",
+        "lists|{'names':{'type':'array','items':{'type':'string','minLength':1,'pattern':'\\\\S'},'minItems':1},"
+            + "'counts':{'type':'object','additionalProperties':{'type':'integer','maximum':9}},"
+            + "'numbers':{'type':'array','items':{'type':'integer'}}}|names,counts,numbers",
+        "nested|{'point':{'type':'object','properties':{'x':{'type':'integer'},"
+            + "'y':{'type':'integer','description':'upwards','minimum':0}},'required':['x','y']},"
+            + "'who':{'type':'object','properties':{'name':{'type':'string','minLength':1,'pattern':'\\\\S'},'age':{'type':'integer'},"
+            + "'lucky':{'type':'integer','default':7},'mail':{'type':'string','format':'email'}},"
+            + "'required':['name','mail'],'description':'Who'}}|point,who",
+        "bean|{'bean':{'type':'object','properties':{'needed':{'type':'string'},'may':{'type':'string','maxLength':5}},"
+            + "'required':['needed']}}|bean",
+        "others|{'day':{'type':'string','format':'date'},'data':{'type':'string','contentEncoding':'base64'}}|day,data",
+      })
+  void argumentsHaveASchema(String name, String properties, String required) {
+    String list = required == null ? "" : ",'required':['" + required.replace(",", "','") + "']";
+    same("{'type':'object','properties':" + properties + list + ",'additionalProperties':false}", tool(name).getInputSchema());
+  }
+
+  @Test
+  void aRecursiveTypeIsADefinition() {
+    same(
+        "{'type':'object','properties':{'tree':{'$ref':'#/$defs/Node'}},'$defs':{'Node':{'type':'object','properties':"
+            + "{'name':{'type':'string'},'children':{'type':'array','items':{'$ref':'#/$defs/Node'}}},"
+            + "'required':['name','children']}},'required':['tree'],'additionalProperties':false}",
+        tool("recursive").getInputSchema());
+    var leaf = Map.of("name", "a", "children", List.of());
+    assertTrue(!CALLER.tool("recursive", Map.of("tree", Map.of("name", "r", "children", List.of(leaf)))).isError());
+    assertTrue(CALLER.tool("recursive", Map.of("tree", Map.of("name", "r"))).text().contains("- tree.children: is required"));
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '`',
+      value = {
+        "point|{'type':'object','properties':{'x':{'type':'integer'},'y':{'type':'integer','description':'upwards','minimum':0}},"
+            + "'required':['x','y']}|{'x':1,'y':2}",
+        "points|{'type':'object','properties':{'result':{'type':'array','items':{'type':'object','properties':{'x':{'type':'integer'},"
+            + "'y':{'type':'integer','description':'upwards','minimum':0}},'required':['x','y']}}},'required':['result']}"
+            + "|{'result':[{'x':1,'y':2}]}",
+        "number|{'type':'object','properties':{'result':{'type':'integer'}},'required':['result']}|{'result':7}",
+        "later|{'type':'object','additionalProperties':{'type':'integer'}}|{'a':1}",
+        "text||",
+      })
+  void resultsHaveASchema(String name, String schema, String result) {
+    if (schema == null) {
+      assertTrue(tool(name).getOutputSchema().isEmpty());
+      assertEquals("", CALLER.tool(name).structured());
+      return;
+    }
+    same(schema, tool(name).getOutputSchema());
+    assertEquals(result.replace('\'', '"'), CALLER.tool(name).structured());
+  }
+
+  @Test
+  void whatIsNullIsNotThereAndNotRequired() {
+    assertEquals("{\"lucky\":1}", CALLER.tool("person").structured());
+    assertTrue(tool("person").getOutputSchema().toStringUtf8().contains("\"required\":[\"name\",\"lucky\"]"), tool("person")::toString);
+  }
+
+  static final class Missing {
+    @Tool
+    public void primitive(@ToolArg(required = false) int n) {}
+  }
+
+  static final class BadDefault {
+    @Tool
+    public void broken(@ToolArg(defaultValue = "many") int n) {}
+  }
+
+  static final class WrongDefault {
+    @Tool
+    public void wrong(@ToolArg(defaultValue = "[1]") int n) {}
+  }
+
+  static final class BadTemplate {
+    @ResourceTemplate(uriTemplate = "x://{a}{b}")
+    public String two(String a, String b) {
+      return a + b;
+    }
+  }
+
+  static final class OtherVariable {
+    @ResourceTemplate(uriTemplate = "x://{a}")
+    public String two(String b) {
+      return b;
+    }
+  }
+
+  @Test
+  void aMistakeIsNamed() {
+    wrong(new Missing(), "Missing.primitive, parameter 1 (int n): it may be missing, and int has no null");
+    wrong(new BadDefault(), "BadDefault.broken, parameter 1 (int n): tool \"broken\": the default value many is not JSON");
+    wrong(new WrongDefault(), "WrongDefault.wrong, parameter 1 (int n): its default value does not fit");
+    wrong(new BadTemplate(), "BadTemplate.two: the template x://{a}{b}: there is nothing between {b} and what is before it");
+    wrong(new OtherVariable(), "OtherVariable.two, parameter 1 (String b): the template x://{a} has no {b}");
+    wrong("text", "String has no method with @Tool");
+    wrong(All.class, "All.bean: it is not static; add an object: new All(...)");
+    var twice = assertThrows(DefinitionException.class, () -> Bridge.of(new All()).add(new All()));
+    assertTrue(twice.getMessage().contains("is there already"), twice.getMessage());
+    var name = assertThrows(DefinitionException.class, () -> Bridge.app("t", "1").tool("a b").handle((in, ctx) -> ""));
+    assertTrue(name.getMessage().contains("1 to 128 letters"), name.getMessage());
+  }
+
+  private static void wrong(Object object, String message) {
+    var e = assertThrows(DefinitionException.class, () -> Bridge.app("test", "1").add(object));
+    assertTrue(e.getMessage().startsWith(message), e.getMessage());
+  }
+}
