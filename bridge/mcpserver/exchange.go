@@ -117,7 +117,7 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 
 // result returns the response that holds res.
 func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, error) {
-	dst := make([]byte, 0, 256+proto.Size(res)*9/8)
+	dst := room(res)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), x.id...), `,"result":`...)
 	dst, err := mcpjson.Append(dst, res, x.rev, meta...)
 	return append(dst, '}'), err

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 )
 
@@ -188,13 +190,34 @@ func (r *reply) finish(status int, msg []byte) {
 		h["Content-Type"] = contentTypeJSON
 		h["Content-Length"] = []string{strconv.Itoa(len(msg))}
 		r.w.WriteHeader(status)
-		_, r.broken = r.w.Write(msg)
+		if _, r.broken = r.w.Write(msg); r.broken == nil {
+			reuse(msg)
+		}
 	default:
 		// There is nothing to say and HTTP must answer: a stream without an event is the answer that says nothing.
 		r.begin()
 		if r.log != nil {
 			r.log.close()
 		}
+	}
+}
+
+// rooms are where responses were that have been written.
+var rooms sync.Pool // of *[]byte
+
+// room returns an empty slice for a response with a result.
+func room(res proto.Message) []byte {
+	if b, ok := rooms.Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return make([]byte, 0, 256+proto.Size(res)*9/8)
+}
+
+// reuse takes back a message that nobody reads any more: an http.ResponseWriter that has written it without an error has no
+// use for it. Large ones are rare, and left to the garbage collector.
+func reuse(msg []byte) {
+	if cap(msg) <= 1<<20 {
+		rooms.Put(&msg)
 	}
 }
 
