@@ -22,7 +22,7 @@ import (
 type Handler struct {
 	// Started gets the name of every call of the tool "wait" once it waits, and Ended once it has ended by its context.
 	Started, Ended chan string
-	// Calls counts how often each tool was called.
+	// Calls counts how often each tool was called, and how often the tools were listed, as "tools/list".
 	Calls Counter
 
 	mu        sync.Mutex
@@ -150,6 +150,7 @@ func Form(message, field string) *pb.InputRequest {
 }
 
 func (h *Handler) listTools(r *pb.ListToolsRequest) (*bridge.Result, error) {
+	h.Calls.add(bridge.ListTools.Name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	from := 0

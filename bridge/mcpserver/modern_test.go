@@ -336,3 +336,14 @@ func TestModernHeadersSayWhatTheArgumentsSay(t *testing.T) {
 		}
 	}
 }
+
+func TestToolsAreNotListedForEveryCall(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	const calls = 100
+	for range calls {
+		f.callModern("who", "", noCaps, "")
+	}
+	if n := f.h.Calls.Of("tools/list"); n == 0 || n >= calls {
+		t.Errorf("listed %d times", n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
@@ -11,16 +12,26 @@ import (
 )
 
 // A paramTable knows which arguments of which tools HTTP clients repeat in headers (2026-07-28: streamable-http, custom
-// headers). It knows them by the first page of a list of tools: as long as the handler answers with the same message, the
-// list is the same.
+// headers), for each group of callers that see the same tools.
 type paramTable struct {
 	mu    sync.Mutex
-	lists map[*pb.ListToolsResponse]map[string][]mcphttp.Param
+	lists map[audience]*toolParams
+}
+
+// An audience is callers for whom a list is the same.
+type audience struct{ issuer, subject, version string }
+
+// A toolParams is what a list of tools says. It is not changed.
+type toolParams struct {
+	at time.Time
+	// first is the first page of the list: as long as the handler answers with the same message, the list is the same.
+	first  *pb.ListToolsResponse
+	byName map[string][]mcphttp.Param
 }
 
 const (
-	// maxParamLists bounds how many lists are known: one for each group of callers that see the same tools.
-	maxParamLists = 64
+	// maxAudiences bounds how many lists are known.
+	maxAudiences = 64
 	// maxToolPages bounds how many pages of a list are read.
 	maxToolPages = 1000
 )
@@ -32,55 +43,79 @@ func (s *Server) checkParams(ctx context.Context, call *bridge.Call, header http
 	if !ok || header == nil {
 		return nil
 	}
-	params, err := s.toolParams(ctx, r.GetContext())
-	if err != nil {
-		s.log.Debug().Err(err).Msg("the tools are not known, so that the headers of a call cannot be checked")
-		return nil
+	begin := time.Now()
+	params, err := s.toolParams(ctx, r.GetContext(), begin.Add(-knownFor))
+	if err == nil {
+		err = params.check(r, header)
+		if err == nil || !params.at.Before(begin) {
+			return err
+		}
+		// The tool may have changed since: only what it says now can refuse a call.
+		if params, err = s.toolParams(ctx, r.GetContext(), begin); err == nil {
+			return params.check(r, header)
+		}
 	}
-	args := r.GetArguments()
-	for _, p := range params[r.GetName()] {
-		if err := p.Check(args, header.Values(p.Header)); err != nil {
+	s.log.Debug().Err(err).Msg("the tools are not known, so that the headers of a call cannot be checked")
+	return nil
+}
+
+func (p *toolParams) check(r *pb.CallToolRequest, header http.Header) error {
+	for _, param := range p.byName[r.GetName()] {
+		if err := param.Check(r.GetArguments(), header.Values(param.Header)); err != nil {
 			return mismatch("%w", err)
 		}
 	}
 	return nil
 }
 
-// toolParams returns the parameters of the tools that a caller sees, by the tools' names.
-func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext) (map[string][]mcphttp.Param, error) {
+// toolParams returns what the list of tools says that a caller sees, or saw at some time not before since.
+func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext, since time.Time) (*toolParams, error) {
+	who := audience{caller.GetPrincipal().GetIssuer(), caller.GetPrincipal().GetSubject(), caller.GetProtocolVersion()}
+	s.params.mu.Lock()
+	known := s.params.lists[who]
+	s.params.mu.Unlock()
+	if known != nil && !known.at.Before(since) {
+		return known, nil
+	}
+	now := time.Now()
 	page, err := s.listTools(ctx, caller, nil)
 	if err != nil {
 		return nil, err
 	}
-	first := page
-	s.params.mu.Lock()
-	known, ok := s.params.lists[first]
-	s.params.mu.Unlock()
-	if ok {
-		return known, nil
+	fresh := &toolParams{at: now, first: page}
+	if known != nil && known.first == page {
+		fresh.byName = known.byName
+	} else if fresh.byName, err = s.readParams(ctx, caller, page); err != nil {
+		return nil, err
 	}
-	known = map[string][]mcphttp.Param{}
+	s.params.mu.Lock()
+	defer s.params.mu.Unlock()
+	if s.params.lists == nil || len(s.params.lists) >= maxAudiences && s.params.lists[who] == nil {
+		s.params.lists = map[audience]*toolParams{}
+	}
+	s.params.lists[who] = fresh
+	return fresh, nil
+}
+
+// readParams returns the parameters of the tools on a page and those after it, by the tools' names.
+func (s *Server) readParams(ctx context.Context, caller *pb.CallContext, page *pb.ListToolsResponse) (map[string][]mcphttp.Param, error) {
+	byName := map[string][]mcphttp.Param{}
 	for range maxToolPages {
 		for _, t := range page.GetTools() {
 			// An annotation that is invalid is none; clients must not offer such a tool.
 			if params, _ := mcphttp.Params(t.GetInputSchema()); len(params) > 0 {
-				known[t.GetName()] = params
+				byName[t.GetName()] = params
 			}
 		}
 		if page.NextCursor == nil {
 			break
 		}
+		var err error
 		if page, err = s.listTools(ctx, caller, page.NextCursor); err != nil {
 			return nil, err
 		}
 	}
-	s.params.mu.Lock()
-	defer s.params.mu.Unlock()
-	if s.params.lists == nil || len(s.params.lists) >= maxParamLists {
-		s.params.lists = map[*pb.ListToolsResponse]map[string][]mcphttp.Param{}
-	}
-	s.params.lists[first] = known
-	return known, nil
+	return byName, nil
 }
 
 // listTools returns a page of the tools that a caller sees.
