@@ -444,7 +444,9 @@ func (c *call) required() (*pb.InputRequired, error) {
 		}
 	}
 	for key, s := range a.steps {
-		s.mu.Lock()
+		if !s.mu.TryLock() {
+			continue // A goroutine that the handler has left behind is still at it, and may want our lock.
+		}
 		value := s.value
 		s.mu.Unlock()
 		if value == nil {

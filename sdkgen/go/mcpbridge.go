@@ -276,7 +276,7 @@ func WebsiteURL(url string) AppOption { return appOption(func(a *App) { a.info.W
 func MaxCalls(n uint32) AppOption { return appOption(func(a *App) { a.maxCalls = n }) }
 
 // CacheFor says how long clients may keep the lists, or what a resource holds, and with public that they are the same for
-// every caller. What is not said is not kept.
+// every caller. What is not said is not kept, but for lists, which are kept for five seconds.
 func CacheFor(ttl time.Duration, public bool) interface {
 	AppOption
 	ResourceOption
@@ -296,6 +296,15 @@ type cache struct {
 
 func (c cache) toApp(a *App)          { a.cache = c }
 func (c cache) toResource(d *details) { d.cache = c }
+
+// listTTL is how long lists are true, in milliseconds. The bridge looks at the list of tools with every call, to check its
+// headers, and would ask us for it each time; of a change it is told at once.
+func (a *App) listTTL() *int64 {
+	if a.cache.ttl != nil {
+		return a.cache.ttl
+	}
+	return proto.Int64(5000)
+}
 
 // AddsLater says that an app without resources, or prompts, or tools, will get some while it runs. Clients are told what
 // kinds an app has when they connect, and do not ask for others.

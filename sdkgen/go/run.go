@@ -340,7 +340,10 @@ type server struct {
 func newServer(a *App, config *tls.Config) *server {
 	s := &server{health: health.NewServer()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), experimental.BufferPool(buffers())}
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage), experimental.BufferPool(buffers()),
+		grpc.NumStreamWorkers(32), // They keep the stack that a call needs; a goroutine of its own would have to grow one.
+	}
 	if config != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(config)))
 	}

@@ -39,7 +39,7 @@ func firstPage(cursor *string) error {
 func (s *service) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	s.app.mu.RLock()
 	defer s.app.mu.RUnlock()
-	r := &pb.ListToolsResponse{TtlMs: s.app.cache.ttl, CacheScope: s.app.cache.scope}
+	r := &pb.ListToolsResponse{TtlMs: s.app.listTTL(), CacheScope: s.app.cache.scope}
 	s.app.tools.values(func(t *tool) { r.Tools = append(r.Tools, t.message) })
 	return r, firstPage(req.Cursor)
 }
@@ -48,7 +48,7 @@ func (s *service) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.Li
 func (s *service) ListResources(_ context.Context, req *pb.ListResourcesRequest) (*pb.ListResourcesResponse, error) {
 	s.app.mu.RLock()
 	defer s.app.mu.RUnlock()
-	r := &pb.ListResourcesResponse{TtlMs: s.app.cache.ttl, CacheScope: s.app.cache.scope}
+	r := &pb.ListResourcesResponse{TtlMs: s.app.listTTL(), CacheScope: s.app.cache.scope}
 	s.app.resources.values(func(v *resource) { r.Resources = append(r.Resources, v.message) })
 	return r, firstPage(req.Cursor)
 }
@@ -59,7 +59,7 @@ func (s *service) ListResourceTemplates(
 ) (*pb.ListResourceTemplatesResponse, error) {
 	s.app.mu.RLock()
 	defer s.app.mu.RUnlock()
-	r := &pb.ListResourceTemplatesResponse{TtlMs: s.app.cache.ttl, CacheScope: s.app.cache.scope}
+	r := &pb.ListResourceTemplatesResponse{TtlMs: s.app.listTTL(), CacheScope: s.app.cache.scope}
 	s.app.templates.values(func(t *template) { r.ResourceTemplates = append(r.ResourceTemplates, t.message) })
 	return r, firstPage(req.Cursor)
 }
@@ -68,7 +68,7 @@ func (s *service) ListResourceTemplates(
 func (s *service) ListPrompts(_ context.Context, req *pb.ListPromptsRequest) (*pb.ListPromptsResponse, error) {
 	s.app.mu.RLock()
 	defer s.app.mu.RUnlock()
-	r := &pb.ListPromptsResponse{TtlMs: s.app.cache.ttl, CacheScope: s.app.cache.scope}
+	r := &pb.ListPromptsResponse{TtlMs: s.app.listTTL(), CacheScope: s.app.cache.scope}
 	s.app.prompts.values(func(p *prompt) { r.Prompts = append(r.Prompts, p.message) })
 	return r, firstPage(req.Cursor)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -262,7 +263,7 @@ func TestTemplatesOfFilesAndQueries(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	templates, _ := app.Service().ListResourceTemplates(t.Context(), &pb.ListResourceTemplatesRequest{})
-	if got := templates.GetResourceTemplates()[0].GetUriTemplate(); got != "weather://{city}{?days,tags}" || templates.TtlMs != nil {
+	if got := templates.GetResourceTemplates()[0].GetUriTemplate(); got != "weather://{city}{?days,tags}" || templates.GetTtlMs() != 5000 {
 		t.Errorf("got %v", templates)
 	}
 }
@@ -286,4 +287,49 @@ func TestVisits(t *testing.T) {
 	if got := (<-l.told).GetElicitationCompleted().GetElicitationId(); got != "v1" {
 		t.Errorf("got %q", got)
 	}
+}
+
+func TestThingsComeAndGoDuringCalls(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	tool(app, "stays", 1)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 50 {
+				name := fmt.Sprint("t", i, "-", n)
+				tool(app, name, n)
+				if called := mcpbridgetest.Call(t, app, name, nil); called.IsError() {
+					t.Errorf("%s: %v", name, called.Err)
+				}
+				if len(list(t, app)) == 0 || mcpbridgetest.Call(t, app, "stays", nil).IsError() || !app.RemoveTool(name) {
+					t.Errorf("%s: something is missing", name)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := list(t, app); len(got) != 1 || app.Err() != nil {
+		t.Errorf("left are %v, %v", got, app.Err())
+	}
+}
+
+func TestGoroutineThatIsLeftBehindDoesNoHarm(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	entered, leave := make(chan struct{}, 2), make(chan struct{})
+	does(app, "leaves", func(ctx context.Context) (string, error) {
+		go mcpbridge.Once(ctx, "slow", func(ctx context.Context) (int, error) {
+			entered <- struct{}{}
+			<-leave
+			mcpbridge.Progress(ctx, 1, 1)
+			mcpbridge.Elicit[string](ctx, "Late?")
+			return 1, nil
+		})
+		<-entered
+		a, err := mcpbridge.Elicit[string](ctx, "Name?")
+		return a.Data, err
+	})
+	if called := mcpbridgetest.Call(t, app, "leaves", nil, mcpbridgetest.WithAnswers("Ada")); called.Text() != "Ada" {
+		t.Errorf("got %v", called.Result)
+	}
+	close(leave)
 }
