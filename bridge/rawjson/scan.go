@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -142,7 +143,7 @@ func (s *scanner) object(i, depth int) int {
 func (s *scanner) isNew(name place, outer int) bool {
 	text := s.data[name.from:name.to]
 	for _, other := range s.names[outer:s.n] {
-		if string(s.data[other.from:other.to]) == string(text) {
+		if bytes.Equal(s.data[other.from:other.to], text) {
 			return false
 		}
 	}
