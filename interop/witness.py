@@ -1,7 +1,7 @@
 """The tools of examples/python-tools, and some that show what can be seen only at the backend.
 
 The example's countdown can be cancelled, but keeps quiet about it: linger tells on stderr how its call ended, so not only its
-client says so. learn and forget change what tools there are.
+client says so. learn and forget change what tools there are, and offer has what old clients do not know.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from mcpbridge import App, Context
+from mcpbridge import App, Audio, Context, v1
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "python-tools" / "tools.py"
 
@@ -36,6 +36,12 @@ async def linger(ctx: Context) -> str:
         print("linger: cancelled", file=sys.stderr, flush=True)
         raise
     return "Nobody gave up."
+
+
+@app.tool(read_only=True)
+def offer() -> list[Audio | v1.Resource]:
+    """Offer something to listen to, here and elsewhere."""
+    return [Audio(b"RIFF"), v1.Resource(uri="https://example.com/song", name="song")]
 
 
 @app.tool

@@ -19,10 +19,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// revisions are the table of clients: one for each era.
-var revisions = []struct{ era, revision string }{
-	{"legacy", "2025-11-25"},
-	{"modern", "2026-07-28"},
+// revisions are the table of clients. This SDK can be told which revision to speak; it can be asked in all of them.
+var revisions = []struct {
+	era, revision string
+	structure     bool // results are structured, and tools say how
+}{
+	{"legacy", "2024-11-05", false},
+	{"legacy", "2025-03-26", false},
+	{"legacy", "2025-06-18", true},
+	{"legacy", "2025-11-25", true},
+	{"modern", "2026-07-28", true},
 }
 
 // The tour is what a client does with the Python example, in this order, on one connection.
@@ -48,25 +54,30 @@ var tour = []struct {
 }
 
 func TestTour(t *testing.T) {
-	// Both eras share one bridge at one URL: that is the point of it.
+	// All revisions share one bridge at one URL: that is the point of it.
 	url, httpLog := startHTTP(t)
 	for _, r := range revisions {
-		t.Run(r.era+"/http", func(t *testing.T) {
-			takeTheTour(t, r.revision, &mcp.StreamableClientTransport{Endpoint: url}, httpLog)
+		t.Run(r.revision+"/http", func(t *testing.T) {
+			takeTheTour(t, r.revision, r.structure, &mcp.StreamableClientTransport{Endpoint: url}, httpLog)
 		})
-		t.Run(r.era+"/stdio", func(t *testing.T) {
+		t.Run(r.revision+"/stdio", func(t *testing.T) {
 			log := newLines()
 			cmd := bridgeCommand(t, "--stdio")
 			cmd.Stderr = log
-			takeTheTour(t, r.revision, &mcp.CommandTransport{Command: cmd}, log)
+			takeTheTour(t, r.revision, r.structure, &mcp.CommandTransport{Command: cmd}, log)
 			gone(t, []int{cmd.Process.Pid})
 		})
+		if r.era == "legacy" {
+			t.Run(r.revision+"/sse", func(t *testing.T) {
+				takeTheTour(t, r.revision, r.structure, &mcp.SSEClientTransport{Endpoint: url}, httpLog)
+			})
+		}
 	}
 }
 
-func takeTheTour(t *testing.T, revision string, transport mcp.Transport, log *lines) {
+func takeTheTour(t *testing.T, revision string, structure bool, transport mcp.Transport, log *lines) {
 	v := connect(t, revision, transport)
-	v.log = log
+	v.log, v.structure = log, structure
 	if got := v.session.InitializeResult().ProtocolVersion; got != revision {
 		t.Errorf("agreed upon %s, want %s", got, revision)
 	}
@@ -107,8 +118,8 @@ func listsTools(t *testing.T, v *visitor) {
 	if got := fmt.Sprint(tools["add"].InputSchema.(map[string]any)["required"]); got != "[a b]" {
 		t.Errorf("add requires %s, want [a b]", got)
 	}
-	if tools["forecast"].OutputSchema == nil {
-		t.Error("forecast has no output schema")
+	if got := tools["forecast"].OutputSchema != nil; got != v.structure {
+		t.Errorf("forecast has an output schema: %v, want %v", got, v.structure)
 	}
 }
 
@@ -125,6 +136,13 @@ func keepsDigits(t *testing.T, v *visitor) {
 
 func getsStructuredResult(t *testing.T, v *visitor) {
 	result := v.call(t, "forecast", map[string]any{"city": "Oslo"})
+	if !v.structure {
+		if result.StructuredContent != nil {
+			t.Errorf("structured content is %v, want none", result.StructuredContent)
+		}
+		matches(t, `^\{"city":"Oslo",.*\}$`, said(result))
+		return
+	}
 	structured, ok := result.StructuredContent.(map[string]any)
 	if !ok || structured["city"] != "Oslo" {
 		t.Fatalf("structured content is %v, want an object about Oslo", result.StructuredContent)
@@ -329,10 +347,11 @@ func invalidArguments(t *testing.T, v *visitor) {
 
 // A visitor is a connected client and what it is told besides results.
 type visitor struct {
-	session *mcp.ClientSession
-	log     *lines
-	logs    chan *mcp.LoggingMessageParams
-	changes chan struct{} // of the tools
+	session   *mcp.ClientSession
+	log       *lines
+	structure bool // results are structured, and tools say how
+	logs      chan *mcp.LoggingMessageParams
+	changes   chan struct{} // of the tools
 
 	mu    sync.Mutex // guards what follows
 	reply func(*mcp.ElicitParams) *mcp.ElicitResult
@@ -367,9 +386,8 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 			}
 		},
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	session, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	// No shorter context: that of the connection is also that of an SSE stream.
+	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatal(err)
 	}

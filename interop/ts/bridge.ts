@@ -1,29 +1,37 @@
-// The bridge and its Python backend as processes: started, watched by what they write, and gone at the end.
+// The bridge and its backend as processes: started, watched by what they write, and gone at the end.
 import { spawn } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import type { Lines } from "./lines.ts";
+import type { Backend } from "./tour.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const binary = process.env.MCPBRIDGE_BIN ?? resolve(root, "bin/mcpbridge");
 const python = process.env.MCPBRIDGE_PYTHON ?? resolve(root, ".venv/bin/python");
-const tools = resolve(root, "interop/witness.py"); // the example's tools, and one that says when it is cancelled
+const backends: Record<Backend, string[]> = {
+  witness: [python, resolve(root, "interop/witness.py")],
+  "conformance-go": [resolve(dirname(binary), "conformance-go")],
+};
 
-for (const file of [binary, python]) {
+for (const file of [binary, ...Object.values(backends).flat()]) {
   if (existsSync(file)) continue;
   throw new Error(`${file} is missing: build it with make, or say where it is with MCPBRIDGE_BIN and MCPBRIDGE_PYTHON`);
 }
 
 /** The stdio form of the bridge, for clients that start their own server. */
-export function stdioCommand(): { command: string; args: string[] } {
-  return { command: binary, args: ["run", "--stdio", "--", python, tools] };
+export function stdioCommand(backend: Backend): { command: string; args: string[] } {
+  return { command: binary, args: ["run", "--stdio", "--", ...backends[backend]] };
 }
 
-/** The bridge on a free port. `stop` resolves when it and all that it started are gone. */
-export async function startHttp(log: Lines): Promise<{ url: string; stop: () => Promise<void> }> {
-  const child = spawn(binary, ["run", "--http", "127.0.0.1:0", "--", python, tools], {
+/** The bridge on a free port, configured by a file that is `config`. `stop` resolves when it and all that it started are gone. */
+export async function startHttp(backend: Backend, log: Lines, config = "version: 1\n"): Promise<{ url: string; stop: () => Promise<void> }> {
+  const work = mkdtempSync(resolve(tmpdir(), "interop-"));
+  const file = resolve(work, "mcpbridge.yaml");
+  writeFileSync(file, config);
+  const child = spawn(binary, ["run", "-c", file, "--http", "127.0.0.1:0", "--", ...backends[backend]], {
     detached: true, // a group of its own, so that one signal reaches all of it
     stdio: ["ignore", "ignore", "pipe"],
   });
@@ -59,6 +67,7 @@ export async function startHttp(log: Lines): Promise<{ url: string; stop: () => 
     await exited;
     clearTimeout(late);
     process.off("exit", lastResort);
+    rmSync(work, { recursive: true });
     await gone(family);
   };
 

@@ -1,18 +1,32 @@
 // The table of clients. A new client is a row here; the tour and the demo run it.
 import * as v2 from "@modelcontextprotocol/client";
 import { StdioClientTransport as V2Stdio } from "@modelcontextprotocol/client/stdio";
-import { Client as V1Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport as V1Stdio } from "@modelcontextprotocol/sdk/client/stdio.js";
-import { StreamableHTTPClientTransport as V1Http } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import {
-  ElicitRequestSchema,
-  LoggingMessageNotificationSchema,
-  ToolListChangedNotificationSchema,
-} from "@modelcontextprotocol/sdk/types.js";
+import EventSource from "eventsource";
 
-/** @import { Answer, Ask, ClientRow, LogMessage, Peer, Place, Progress, Tool, ToolResult } from "./peer.ts" */
+/** @import { Answer, Ask, ClientRow, Content, Contents, Feature, LogMessage, Peer, Place, Progress, Prompt, Tool, ToolResult } from "./peer.ts" */
+
+/**
+ * Every 1.x SDK is used in the same way. The types are the newest one's: older ones have less of the same.
+ * @typedef {typeof import("sdk-1.32.2/client/index.js")
+ *   & typeof import("sdk-1.32.2/client/stdio.js")
+ *   & typeof import("sdk-1.32.2/client/sse.js")
+ *   & typeof import("sdk-1.32.2/client/streamableHttp.js")
+ *   & typeof import("sdk-1.32.2/types.js")} V1
+ */
 
 const identity = { name: "mcpbridge-interop", version: "1.0.0" };
+const roots = ["file:///home/ada/songs", "file:///home/ada/poems"];
+
+// The first SDK wants an EventSource as browsers have it. This is the package that it was tested with.
+Object.assign(globalThis, { EventSource });
+
+// What a client can do is what its revision has.
+/** @type {Feature[]} */
+const in202503 = ["annotations", "audio", "messages"];
+/** @type {Feature[]} */
+const in202506 = [...in202503, "titles", "structure", "links", "questions"];
+/** @type {Feature[]} */
+const in202511 = [...in202506, "choices"];
 
 /** @type {ClientRow[]} */
 export const clients = [
@@ -21,13 +35,63 @@ export const clients = [
     manner: "initializes",
     era: "legacy",
     revision: "2025-11-25",
-    connect: connectV1,
+    transports: ["stdio", "sse", "http"],
+    can: in202511,
+    notFound: -32002,
+    resumes: "by itself",
+    connect: (place) => connectV1("1.32.2", place, { elicitation: { form: {} } }),
+  },
+  {
+    name: "@modelcontextprotocol/sdk 1.20.0",
+    manner: "initializes",
+    era: "legacy",
+    revision: "2025-06-18",
+    transports: ["stdio", "sse", "http"],
+    can: in202506,
+    notFound: -32002,
+    resumes: "when told",
+    connect: (place) => connectV1("1.20.0", place, { elicitation: {} }),
+  },
+  {
+    name: "@modelcontextprotocol/sdk 1.12.0",
+    manner: "initializes",
+    era: "legacy",
+    revision: "2025-03-26",
+    transports: ["stdio", "sse", "http"],
+    can: in202503,
+    notFound: -32002,
+    resumes: "by itself",
+    connect: (place) => connectV1("1.12.0", place),
+  },
+  {
+    name: "@modelcontextprotocol/sdk 1.8.0",
+    manner: "initializes",
+    era: "legacy",
+    revision: "2024-11-05",
+    transports: ["stdio", "sse"],
+    can: [],
+    notFound: -32002,
+    connect: (place) => connectV1("1.8.0", place),
+  },
+  {
+    name: "@modelcontextprotocol/sdk 1.0.4",
+    manner: "initializes",
+    era: "legacy",
+    revision: "2024-11-05",
+    transports: ["stdio", "sse"],
+    can: [],
+    notFound: -32002,
+    connect: (place) => connectV1("1.0.4", place),
   },
   {
     name: "@modelcontextprotocol/client 2.4.0",
     manner: "initializes",
     era: "legacy",
     revision: "2025-11-25",
+    transports: ["stdio", "sse", "http"],
+    can: in202511,
+    notFound: -32602, // it says so whatever came
+    resumes: "by itself",
     connect: (place) => connectV2(place, "legacy"),
   },
   {
@@ -35,6 +99,9 @@ export const clients = [
     manner: "probes",
     era: "modern",
     revision: "2026-07-28",
+    transports: ["stdio", "http"],
+    can: in202511,
+    notFound: -32602,
     connect: (place) => connectV2(place, "auto"),
   },
   {
@@ -42,55 +109,132 @@ export const clients = [
     manner: "insists",
     era: "modern",
     revision: "2026-07-28",
+    transports: ["stdio", "http"],
+    can: in202511,
+    notFound: -32602,
     connect: (place) => connectV2(place, { pin: "2026-07-28" }),
   },
 ];
 
 /**
+ * @param {string} version
+ * @param {Place["transport"]} transport
+ * @returns {Promise<V1>}
+ */
+async function loadV1(version, transport) {
+  const files = { stdio: "client/stdio.js", sse: "client/sse.js", http: "client/streamableHttp.js" };
+  const parts = ["client/index.js", "types.js", files[transport]];
+  /** @type {object[]} */
+  const loaded = await Promise.all(parts.map((part) => import(`sdk-${version}/${part}`)));
+  return /** @type {V1} */ (Object.fromEntries(loaded.flatMap((part) => Object.entries(part))));
+}
+
+/**
+ * @param {string} version
  * @param {Place} place
+ * @param {{ elicitation?: { form?: {} } }} asked whether the client can show a form, and in which of two ways it says so
  * @returns {Promise<Peer>}
  */
-async function connectV1(place) {
-  const client = new V1Client(identity, { capabilities: { elicitation: { form: {} } } });
-  const { logs, complaints, reply, setReply, watch, complain, changed, toolsChange } = memory();
-  client.onerror = complain;
-  client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
-  client.setRequestHandler(ElicitRequestSchema, (r) => reply(/** @type {Ask} */ (r.params)));
-  client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => {
-    logs.push(n.params);
+async function connectV1(version, place, asked = {}) {
+  const sdk = await loadV1(version, place.transport);
+  const client = new sdk.Client(identity, { capabilities: { sampling: {}, roots: {}, ...asked } });
+  const m = memory();
+  client.onerror = m.complain;
+  client.setNotificationHandler(sdk.ToolListChangedNotificationSchema, () => {
+    m.changed("tools");
   });
+  client.setNotificationHandler(sdk.PromptListChangedNotificationSchema, () => {
+    m.changed("prompts");
+  });
+  client.setNotificationHandler(sdk.ResourceUpdatedNotificationSchema, (n) => {
+    m.changed(n.params.uri);
+  });
+  client.setNotificationHandler(sdk.LoggingMessageNotificationSchema, (n) => {
+    m.logs.push(n.params);
+  });
+  client.setRequestHandler(sdk.CreateMessageRequestSchema, (r) => m.sample(r.params.messages));
+  client.setRequestHandler(sdk.ListRootsRequestSchema, () => m.listRoots());
+  if (asked.elicitation) client.setRequestHandler(sdk.ElicitRequestSchema, (r) => m.reply(/** @type {Ask} */ (r.params)));
 
-  const transport = "url" in place ? new V1Http(new URL(place.url)) : new V1Stdio(piped(place));
-  if (transport instanceof V1Stdio && "command" in place) transport.stderr?.on("data", text(place.onStderr));
-  // The transport's optional members are typed without exactOptionalPropertyTypes in mind.
-  await client.connect(/** @type {Parameters<V1Client["connect"]>[0]} */ (transport));
+  const transport = openV1(sdk, place);
+  // Not every version tells what was agreed upon, so it is seen where it comes by.
+  let revision = "none";
+  tap(transport, (message) => {
+    const agreed = /** @type {{ result?: { protocolVersion?: string } }} */ (message).result?.protocolVersion;
+    if (agreed !== undefined) revision = agreed;
+  });
+  try {
+    // The transport's optional members are typed without exactOptionalPropertyTypes in mind.
+    await client.connect(/** @type {Parameters<typeof client.connect>[0]} */ (transport));
+  } finally {
+    // Older versions have it only now; what was written meanwhile waits in the pipe.
+    if (place.transport === "stdio" && "stderr" in transport) transport.stderr?.on("data", text(place.onStderr));
+  }
 
   return {
-    // Neither the client nor the stdio transport of this SDK tells what was negotiated; the HTTP transport does.
-    revision: (transport instanceof V1Http ? transport.protocolVersion : undefined) ?? "2025-11-25",
-    logs,
-    complaints,
-    answer: setReply,
+    ...m.peer,
+    revision,
     async logLevel(level) {
       await client.setLoggingLevel(level);
     },
     async tools() {
       return /** @type {Tool[]} */ ((await client.listTools()).tools);
     },
-    toolsChange,
     async call(name, args, o = {}) {
-      watch(o.onProgress);
+      m.watch(o.onProgress);
       const result = await client.callTool({ name, arguments: args }, undefined, {
         ...(o.signal && { signal: o.signal }),
         ...(o.onProgress && { onprogress: o.onProgress }),
+        ...(o.onEvent && { onresumptiontoken: o.onEvent }),
+        ...(o.after && { resumptionToken: o.after }),
       });
       return /** @type {ToolResult} */ (result);
     },
+    async resources() {
+      return (await client.listResources()).resources;
+    },
+    async templates() {
+      return (await client.listResourceTemplates()).resourceTemplates;
+    },
+    async read(uri) {
+      return /** @type {Contents[]} */ ((await client.readResource({ uri })).contents);
+    },
+    async subscribe(uri) {
+      await client.subscribeResource({ uri });
+    },
+    async unsubscribe(uri) {
+      await client.unsubscribeResource({ uri });
+    },
+    async prompts() {
+      return /** @type {Prompt[]} */ ((await client.listPrompts()).prompts);
+    },
+    async prompt(name, args) {
+      const got = await client.getPrompt({ name, ...(args && { arguments: args }) });
+      return /** @type {{ role: string, content: Content }[]} */ (got.messages);
+    },
+    async complete(ref, name, value) {
+      return (await client.complete({ ref, argument: { name, value } })).completion.values;
+    },
     async close() {
-      if (transport instanceof V1Http) await transport.terminateSession();
+      if ("terminateSession" in transport) await transport.terminateSession();
       await client.close();
     },
   };
+}
+
+/**
+ * @param {V1} sdk
+ * @param {Place} place
+ */
+function openV1(sdk, place) {
+  switch (place.transport) {
+    case "stdio":
+      return new sdk.StdioClientTransport(piped(place));
+    case "sse":
+      return new sdk.SSEClientTransport(new URL(place.url));
+    case "http":
+      return new sdk.StreamableHTTPClientTransport(new URL(place.url));
+  }
 }
 
 /**
@@ -99,46 +243,87 @@ async function connectV1(place) {
  * @returns {Promise<Peer>}
  */
 async function connectV2(place, mode) {
-  const { logs, complaints, reply, setReply, watch, complain, changed, toolsChange } = memory();
+  const m = memory();
+  const options = { autoRefresh: false, debounceMs: 0 };
   const client = new v2.Client(identity, {
-    capabilities: { elicitation: { form: {} } },
+    capabilities: { sampling: {}, roots: {}, elicitation: { form: {} } },
     versionNegotiation: { mode },
     // In the modern era this makes the client listen (subscriptions/listen) from the start.
-    listChanged: { tools: { autoRefresh: false, debounceMs: 0, onChanged: changed } },
+    listChanged: {
+      tools: { ...options, onChanged: () => { m.changed("tools"); } },
+      prompts: { ...options, onChanged: () => { m.changed("prompts"); } },
+    },
   });
-  client.onerror = complain;
-  client.setRequestHandler("elicitation/create", (r) => reply(/** @type {Ask} */ (r.params)));
+  client.onerror = m.complain;
+  client.setNotificationHandler("notifications/resources/updated", (n) => {
+    m.changed(n.params.uri);
+  });
   client.setNotificationHandler("notifications/message", (n) => {
-    logs.push(n.params);
+    m.logs.push(n.params);
   });
+  client.setRequestHandler("sampling/createMessage", (r) => m.sample(r.params.messages));
+  client.setRequestHandler("roots/list", () => m.listRoots());
+  client.setRequestHandler("elicitation/create", (r) => m.reply(/** @type {Ask} */ (r.params)));
 
-  const transport = "url" in place ? new v2.StreamableHTTPClientTransport(new URL(place.url)) : new V2Stdio(piped(place));
-  if (transport instanceof V2Stdio && "command" in place) transport.stderr?.on("data", text(place.onStderr));
+  const transport = openV2(place);
+  if (place.transport === "stdio" && "stderr" in transport) transport.stderr?.on("data", text(place.onStderr));
   await client.connect(transport);
+  const modern = client.getProtocolEra() === "modern";
 
   /** @type {string | undefined} */
   let level;
+  /** @type {Map<string, v2.McpSubscription>} */
+  const subscriptions = new Map();
   return {
+    ...m.peer,
     revision: client.getNegotiatedProtocolVersion() ?? "none",
-    logs,
-    complaints,
-    answer: setReply,
     async logLevel(l) {
       // The modern era has no session to remember a level: each request says it.
-      if (client.getProtocolEra() === "modern") level = l;
+      if (modern) level = l;
       else await client.setLoggingLevel(l);
     },
     async tools() {
       return /** @type {Tool[]} */ ((await client.listTools()).tools);
     },
-    toolsChange,
     async call(name, args, o = {}) {
-      watch(o.onProgress);
+      m.watch(o.onProgress);
       const result = await client.callTool(
         { name, arguments: args, ...(level && { _meta: { [v2.LOG_LEVEL_META_KEY]: level } }) },
-        { ...(o.signal && { signal: o.signal }), ...(o.onProgress && { onprogress: o.onProgress }) },
+        {
+          ...(o.signal && { signal: o.signal }),
+          ...(o.onProgress && { onprogress: o.onProgress }),
+          ...(o.onEvent && { onresumptiontoken: o.onEvent }),
+          ...(o.after && { resumptionToken: o.after }),
+        },
       );
       return /** @type {ToolResult} */ (result);
+    },
+    async resources() {
+      return (await client.listResources()).resources;
+    },
+    async templates() {
+      return (await client.listResourceTemplates()).resourceTemplates;
+    },
+    async read(uri) {
+      return /** @type {Contents[]} */ ((await client.readResource({ uri })).contents);
+    },
+    async subscribe(uri) {
+      if (modern) subscriptions.set(uri, await client.listen({ resourceSubscriptions: [uri] }));
+      else await client.subscribeResource({ uri });
+    },
+    async unsubscribe(uri) {
+      if (modern) await subscriptions.get(uri)?.close();
+      else await client.unsubscribeResource({ uri });
+    },
+    async prompts() {
+      return /** @type {Prompt[]} */ ((await client.listPrompts()).prompts);
+    },
+    async prompt(name, args) {
+      const got = await client.getPrompt({ name, ...(args && { arguments: args }) });
+      return /** @type {{ role: string, content: Content }[]} */ (got.messages);
+    },
+    async complete(ref, name, value) {
+      return (await client.complete({ ref, argument: { name, value } })).completion.values;
     },
     async close() {
       if (transport instanceof v2.StreamableHTTPClientTransport) await transport.terminateSession();
@@ -147,30 +332,49 @@ async function connectV2(place, mode) {
   };
 }
 
-/** What a client remembers between calls: the logs that came, who answers questions, what it complained about. */
+/** @param {Place} place */
+function openV2(place) {
+  switch (place.transport) {
+    case "stdio":
+      return new V2Stdio(piped(place));
+    case "sse":
+      return new v2.SSEClientTransport(new URL(place.url));
+    case "http":
+      return new v2.StreamableHTTPClientTransport(new URL(place.url));
+  }
+}
+
+/** What a client remembers between calls: what came, who answers questions, what it complained about. */
 function memory() {
   /** @type {LogMessage[]} */
   const logs = [];
   /** @type {string[]} */
   const complaints = [];
   /** @type {(ask: Ask) => Answer} */
-  let current = () => ({ action: "cancel" });
+  let answer = () => ({ action: "cancel" });
+  /** @type {(prompt: string) => string} */
+  let think = () => "";
   /** @type {((p: Progress) => void) | undefined} */
   let progress;
-  /** @type {(() => void)[]} */
-  const waiting = [];
+  /** @type {{ what: string, tell: () => void }[]} */
+  let waiting = [];
   return {
     logs,
-    complaints,
-    reply: (/** @type {Ask} */ ask) => current(ask),
-    setReply: (/** @type {(ask: Ask) => Answer} */ r) => {
-      current = r;
+    reply: (/** @type {Ask} */ ask) => answer(ask),
+    sample: (/** @type {{ content: unknown }[]} */ messages) => {
+      const prompt = messages.flatMap((message) => message.content).map((block) => /** @type {Content} */ (block).text ?? "");
+      return {
+        model: "ada-1",
+        role: /** @type {const} */ ("assistant"),
+        content: { type: /** @type {const} */ ("text"), text: think(prompt.join("\n")) },
+      };
     },
-    changed: () => {
-      for (const tell of waiting.splice(0)) tell();
+    listRoots: () => ({ roots: roots.map((uri) => ({ uri })) }),
+    changed: (/** @type {string} */ what) => {
+      const told = waiting.filter((w) => w.what === what);
+      waiting = waiting.filter((w) => w.what !== what);
+      for (const { tell } of told) tell();
     },
-    /** @returns {Promise<void>} */
-    toolsChange: () => new Promise((tell) => waiting.push(tell)),
     watch: (/** @type {typeof progress} */ p) => {
       progress = p;
     },
@@ -186,6 +390,40 @@ function memory() {
       const notification = JSON.parse(lost);
       progress?.(/** @type {{ params: Progress }} */ (notification).params);
     },
+    /** What a Peer takes from here as it is. */
+    peer: {
+      logs,
+      complaints,
+      roots,
+      answer: (/** @type {typeof answer} */ a) => {
+        answer = a;
+      },
+      think: (/** @type {typeof think} */ t) => {
+        think = t;
+      },
+      /** @type {Peer["change"]} */
+      change: (what) => new Promise((tell) => waiting.push({ what, tell })),
+    },
+  };
+}
+
+/**
+ * Lets somebody see what a transport hands to its client.
+ * @param {{ onmessage?: unknown }} transport
+ * @param {(message: unknown) => void} see
+ */
+function tap(transport, see) {
+  /** @type {((message: unknown, ...rest: unknown[]) => void) | undefined} */
+  let client;
+  Object.defineProperty(transport, "onmessage", {
+    get: () => client && seen,
+    set: (/** @type {typeof client} */ c) => {
+      client = c;
+    },
+  });
+  const seen = (/** @type {unknown} */ message, /** @type {unknown[]} */ ...rest) => {
+    see(message);
+    client?.(message, ...rest);
   };
 }
 

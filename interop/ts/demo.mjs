@@ -20,14 +20,14 @@ async function main() {
   const ways = [];
   if (values.url) {
     const url = values.url;
-    ways.push({ name: "http", open: () => ({ url }), stderr: [] });
+    ways.push({ name: "http", open: () => ({ transport: "http", url }), stderr: [] });
   }
   if (values.command) {
     const [command, ...args] = words(values.command);
     if (command === undefined) throw new Error(usage);
     /** @type {string[]} */
     const stderr = [];
-    ways.push({ name: "stdio", open: () => ({ command, args, onStderr: (text) => stderr.push(text) }), stderr });
+    ways.push({ name: "stdio", open: () => ({ transport: "stdio", command, args, onStderr: (text) => stderr.push(text) }), stderr });
   }
   if (ways.length === 0) throw new Error(usage);
 

@@ -4,37 +4,38 @@ import { descendants, gone, startHttp, stdioCommand } from "./bridge.ts";
 import { clients } from "./clients.mjs";
 import { Lines } from "./lines.ts";
 import type { ClientRow, Peer, Place } from "./peer.ts";
-import { tour } from "./tour.ts";
+import { tour, type Backend } from "./tour.ts";
 
-// All clients of both eras share one bridge at one URL: that is the point of it.
-const httpLog = new Lines();
-let http: Awaited<ReturnType<typeof startHttp>>;
-beforeAll(async () => {
-  http = await startHttp(httpLog);
-});
-afterAll(async () => {
-  await http.stop();
-});
-
-for (const client of clients) {
-  describe(`${client.name}, which ${client.manner},`, () => {
-    describe("over http", () => {
-      takeTheTour(client, () => ({ place: { url: http.url }, log: httpLog }));
+for (const backend of Object.keys(tour) as Backend[]) {
+  describe(`with ${backend} behind the bridge`, () => {
+    // All clients of all revisions share one bridge at one URL: that is the point of it.
+    const httpLog = new Lines();
+    let http: Awaited<ReturnType<typeof startHttp>>;
+    beforeAll(async () => {
+      http = await startHttp(backend, httpLog);
+    });
+    afterAll(async () => {
+      await http.stop();
     });
 
-    describe("over stdio", () => {
-      takeTheTour(client, () => {
-        const log = new Lines();
-        const onStderr = (text: string) => {
-          log.write(text);
-        };
-        return { place: { ...stdioCommand(), onStderr }, log };
-      });
-    });
+    for (const client of clients) {
+      for (const transport of client.transports) {
+        describe(`${client.name}, which ${client.manner}, over ${transport},`, () => {
+          takeTheTour(backend, client, () => {
+            if (transport !== "stdio") return { place: { transport, url: http.url }, log: httpLog };
+            const log = new Lines();
+            const onStderr = (text: string) => {
+              log.write(text);
+            };
+            return { place: { transport, ...stdioCommand(backend), onStderr }, log };
+          });
+        });
+      }
+    }
   });
 }
 
-function takeTheTour(client: ClientRow, open: () => { place: Place; log: Lines }): void {
+function takeTheTour(backend: Backend, client: ClientRow, open: () => { place: Place; log: Lines }): void {
   let peer: Peer;
   let log: Lines;
   let before: Set<number>;
@@ -49,9 +50,9 @@ function takeTheTour(client: ClientRow, open: () => { place: Place; log: Lines }
     expect(peer.revision).toBe(client.revision);
   });
 
-  for (const stop of tour) {
+  for (const stop of tour[backend]) {
     test(stop.name, async () => {
-      await stop.visit(peer, log);
+      await stop.visit(peer, { log, client });
     });
   }
 
