@@ -272,7 +272,7 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 	if _, err := listen.Recv(); err != io.EOF {
 		t.Errorf("the listener got %v", err)
 	}
-	if code := p.ends(t, 3*time.Second); code != 0 {
+	if code := p.ends(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -287,7 +287,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	if err := conn.Invoke(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{}); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.ends(t, 8*time.Second); code != 0 || time.Since(began) < 4*time.Second {
+	if code := p.ends(t, 30*time.Second); code != 0 || time.Since(began) < 4*time.Second {
 		t.Errorf("exit code %d after %v", code, time.Since(began))
 	}
 }
@@ -299,7 +299,7 @@ func TestBackendEndsWithTheBridge(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.stdin.Close()
-	if code := p.ends(t, 3*time.Second); code != 0 {
+	if code := p.ends(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -321,17 +321,17 @@ func TestAttachedBackend(t *testing.T) {
 			t.Errorf("%s: got %q, %v", listen, got, err)
 		}
 		p.Process.Kill() // The socket of the third is still there for the fourth.
-		p.ends(t, 3*time.Second)
+		p.ends(t, 20*time.Second)
 	}
 }
 
 func TestBackendStartedByHandSaysWhatToRun(t *testing.T) {
 	p := start(t, []string{"TEST_BACKEND=1"})
-	if code := p.ends(t, 3*time.Second); code != 2 || !strings.Contains(p.stderr.String(), "\n    mcpbridge run -- ") {
+	if code := p.ends(t, 20*time.Second); code != 2 || !strings.Contains(p.stderr.String(), "\n    mcpbridge run -- ") {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	p = start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=2,3"})
-	if code := p.ends(t, 3*time.Second); code != 1 || !strings.Contains(p.stderr.String(), "speaks version 2,3 of the plugin contract and this SDK 1") {
+	if code := p.ends(t, 20*time.Second); code != 1 || !strings.Contains(p.stderr.String(), "speaks version 2,3 of the plugin contract and this SDK 1") {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 }
@@ -344,12 +344,31 @@ func (host) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.Clien
 	return conn, nil
 }
 
+// A syncBuffer is a buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
 func TestStockGoPluginHost(t *testing.T) {
 	for _, mutual := range []bool{true, false} {
+		var log syncBuffer
 		client := plugin.NewClient(&plugin.ClientConfig{
 			HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 1, MagicCookieKey: "MCPBRIDGE_PLUGIN", MagicCookieValue: "mcpbridge.v1"},
 			Plugins:         plugin.PluginSet{"mcpbridge": host{}}, Cmd: exec.Command(os.Args[0]), AutoMTLS: mutual,
-			AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, Logger: hclog.NewNullLogger(),
+			AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug}),
 		})
 		defer client.Kill()
 		protocol, err := client.Client()
@@ -367,10 +386,9 @@ func TestStockGoPluginHost(t *testing.T) {
 		if err := protocol.Ping(); err != nil {
 			t.Error(err)
 		}
-		began := time.Now()
 		client.Kill()
-		if took := time.Since(began); took > 1500*time.Millisecond {
-			t.Errorf("it took %v to stop, which is when go-plugin kills", took)
+		if strings.Contains(log.String(), "failed to exit gracefully") || !client.Exited() {
+			t.Errorf("go-plugin had to kill it: %s", log.String())
 		}
 	}
 }
