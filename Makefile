@@ -17,6 +17,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod bench/go.mod))
 PYTHON_DIRS := $(wildcard sdkgen/python examples/python-tools)
 
+# The TypeScript SDK, built, and what uses it.
+TYPESCRIPT := sdkgen/typescript/dist/index.js examples/watch-typescript/node_modules/.done
+
 # The Python of .venv comes first for everything, so that the generators are the pinned ones.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
@@ -25,7 +28,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
-setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done ## install what Python and Node need
+setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPESCRIPT) ## install what Python and Node need
 
 .venv/.done: $(wildcard sdkgen/python/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -39,6 +42,9 @@ setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done ## ins
 	npm ci --prefix $* --no-audit --no-fund --loglevel=error
 	@touch $@
 
+sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts)
+	npm run --silent build --prefix sdkgen/typescript
+
 .PHONY: build
 build: ## build bin/mcpbridge and the Go examples
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/mcpbridge ./cmd/mcpbridge
@@ -49,10 +55,10 @@ demo: setup build ## call the Python example with real clients of both eras; KEE
 	@KEEP='$(KEEP)' scripts/demo
 
 .PHONY: test
-test: setup build test-generated test-go test-python test-interop ## run every test
+test: setup build test-generated test-go test-python test-sdk-typescript test-interop ## run every test
 
 .PHONY: test-generated
-test-generated: .venv/.done tools/node_modules/.done
+test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
 	scripts/check-generated
 
 .PHONY: test-go
@@ -64,6 +70,11 @@ test-go: setup build
 test-python: .venv/.done lint-python
 	cd sdkgen/python && python -m pytest -q
 
+.PHONY: test-sdk-typescript
+test-sdk-typescript: $(TYPESCRIPT) build lint-sdk-typescript
+	cd sdkgen/typescript && npx --no-install vitest run
+	npm test --prefix examples/watch-typescript
+
 .PHONY: test-interop
 test-interop: setup build lint-ts
 	@for dir in $(PEER_MODULES); do \
@@ -72,7 +83,7 @@ test-interop: setup build lint-ts
 	npm test --prefix interop/ts
 
 .PHONY: lint
-lint: lint-go lint-proto lint-python lint-ts ## run every linter, and compare the contract with the one before
+lint: lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and compare the contract with the one before
 
 .PHONY: lint-go
 lint-go:
@@ -93,6 +104,11 @@ lint-proto: tools/node_modules/.done
 lint-python: .venv/.done
 	cd sdkgen/python && ruff check . && ruff format --check . && mypy
 
+.PHONY: lint-sdk-typescript
+lint-sdk-typescript: $(TYPESCRIPT)
+	npm run --silent check --prefix sdkgen/typescript
+	npm run --silent check --prefix examples/watch-typescript
+
 .PHONY: lint-ts
 lint-ts: interop/ts/node_modules/.done
 	npm run --silent check --prefix interop/ts
@@ -104,7 +120,7 @@ format: setup ## format Go, protobuf and Python
 	cd sdkgen/python && ruff check --fix . && ruff format .
 
 .PHONY: generate
-generate: .venv/.done tools/node_modules/.done ## write the stubs anew from proto/
+generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done ## write the stubs anew from proto/
 	$(BUF) generate
 
 .PHONY: bench
@@ -119,4 +135,4 @@ conformance: setup build ## run the official conformance suite
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv tools/node_modules interop/ts/node_modules
+	rm -rf bin .venv tools/node_modules interop/ts/node_modules sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules

@@ -1,0 +1,657 @@
+/** App: a set of tools, resources and prompts, and how a call of one becomes an answer. */
+import type { AsyncLocalStorage } from "node:async_hooks";
+import { inspect } from "node:util";
+
+import { status } from "@grpc/grpc-js";
+
+import { CacheScope, Resource, type Icon } from "./gen/mcpbridge/v1/common.js";
+import type { InputRequired } from "./gen/mcpbridge/v1/input.js";
+import {
+  DiscoverResponse,
+  ListPromptsResponse,
+  ListResourcesResponse,
+  ListResourceTemplatesResponse,
+  ListToolsResponse,
+  Prompt,
+  ResourceTemplate,
+  type CallToolRequest,
+  type CallToolResponse,
+  type CompleteRequest,
+  type CompleteResponse,
+  type GetPromptRequest,
+  type GetPromptResponse,
+  type ReadResourceRequest,
+  type ReadResourceResponse,
+  type SubscriptionFilter,
+} from "./gen/mcpbridge/v1/service.js";
+import { Tool } from "./gen/mcpbridge/v1/tool.js";
+import { Changes, type List } from "./changes.js";
+import { annotationsOf, Content, failure, promptResult, readResult, Result, success, type Hints, type Message } from "./content.js";
+import { Caller, Context, forwardConsole, type Emit, type Round } from "./context.js";
+import { DefinitionError, McpError, NotFound, place, placeOf, Suspend, ToolError } from "./errors.js";
+import { NOTHING, toBytes, toJson, toObject, type JsonObject } from "./json.js";
+import {
+  check,
+  compile,
+  didYouMean,
+  list,
+  usageOf,
+  type Compiled,
+  type InputOf,
+  type JsonSchema,
+  type OutputOf,
+  type Schema,
+  type Shape,
+} from "./schema.js";
+import { Template, type Variables } from "./template.js";
+
+type Promised<T> = T | Promise<T>;
+type AnySchema = Schema | Shape | JsonSchema;
+
+export interface AppOptions {
+  /** The name for people. */
+  title?: string;
+  description?: string;
+  websiteUrl?: string;
+  icons?: (string | Icon)[];
+  /** How to use it, for the model. */
+  instructions?: string;
+  /** The lists that have nothing in them at the start, but will have: clients do not ask for others. */
+  declares?: List[];
+  /** For how many milliseconds clients may keep the lists, which are the same for everybody. */
+  ttlMs?: number;
+  /** Whether clients may share them. */
+  cacheScope?: "public" | "private";
+  /** MCP `_meta`. */
+  meta?: object;
+  /** The most calls it wants at a time. Further ones wait in the bridge. */
+  maxConcurrentCalls?: number;
+}
+
+interface About {
+  /** The name for people. */
+  title?: string;
+  description?: string;
+  icons?: (string | Icon)[];
+  /** MCP `_meta`. */
+  meta?: object;
+}
+
+export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> extends About {
+  /** The arguments: a shape such as `{ city: z.string() }`, a schema of an object, or a JSON Schema. */
+  input?: I;
+  /** The result. What the handler returns is checked by it, and becomes structured content. */
+  output?: O;
+  /** It changes nothing. */
+  readOnly?: boolean;
+  /** It may destroy something. What does not say, clients take for destructive. */
+  destructive?: boolean;
+  /** Calling it twice is the same as calling it once. */
+  idempotent?: boolean;
+  /** It deals with the world outside. What does not say, clients take for open. */
+  openWorld?: boolean;
+}
+
+/** Proposes values for an argument: a list, of which those that begin with what is typed are told, or a function. */
+export type Completer =
+  | readonly string[]
+  | ((typed: string, others: Readonly<Record<string, string>>, caller: Caller) => Promised<readonly string[]>);
+
+export type Completions<Name extends string> = { readonly [N in Name]?: Completer };
+
+export interface ResourceOptions<Name extends string = string> extends About {
+  /** The name for programs. Default: the URI. */
+  name?: string;
+  mimeType?: string;
+  /** In bytes. */
+  size?: number;
+  /** For how many milliseconds clients may keep what they read. */
+  ttlMs?: number;
+  /** Whether clients may share it. */
+  cacheScope?: "public" | "private";
+  /** How to use it. */
+  hints?: Omit<Hints, "meta">;
+  /** For a template: how its variables are completed. */
+  complete?: Completions<Name>;
+}
+
+export interface PromptOptions<A extends Shape> extends About {
+  /** What the prompt needs: a shape of schemas that take strings. */
+  arguments?: A;
+  complete?: Completions<Extract<keyof A, string>>;
+}
+
+type Handler = (values: never, ctx: Context) => unknown;
+
+interface ToolEntry {
+  readonly message: Tool;
+  readonly input: Compiled;
+  readonly output: Compiled | undefined;
+  readonly usage: string;
+  readonly handler: Handler;
+  readonly at: string;
+}
+
+interface ResourceEntry {
+  readonly message: Resource | ResourceTemplate;
+  readonly template: Template | undefined;
+  readonly options: ResourceOptions;
+  readonly completers: Map<string, Completer>;
+  readonly handler: Handler;
+  readonly at: string;
+}
+
+interface PromptEntry {
+  readonly message: Prompt;
+  readonly input: Compiled;
+  readonly completers: Map<string, Completer>;
+  readonly handler: Handler;
+  readonly at: string;
+}
+
+/** Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of. */
+export class StatusError extends Error {
+  constructor(
+    readonly code: status,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** A set of tools, resources and prompts: `const a = app("weather", "1.0.0")`. */
+export function app(name: string, version: string, options: AppOptions = {}): App {
+  return new App(name, version, options);
+}
+
+export class App {
+  /** For the runtime. */
+  readonly changes = new Changes();
+  /** For the runtime: calls that have not been answered. */
+  running = 0;
+  readonly #tools = new Map<string, ToolEntry>();
+  readonly #resources = new Map<string, ResourceEntry>();
+  readonly #templates = new Map<string, ResourceEntry>();
+  readonly #prompts = new Map<string, PromptEntry>();
+  readonly #has: Set<List>; // What there is or was: clients have been told that there is.
+  #discovered = false;
+  #current: AsyncLocalStorage<Context> | undefined; // The call that is under way, where somebody wants to know.
+  #toolList: ListToolsResponse | undefined;
+
+  constructor(
+    readonly name: string,
+    readonly version: string,
+    readonly options: AppOptions = {},
+  ) {
+    this.#has = new Set(options.declares);
+  }
+
+  // Tools.
+
+  /** Adds a tool, also while the app runs: clients are told. */
+  tool<const I extends AnySchema = Record<never, never>, const O extends Schema | Shape = never>(
+    name: string,
+    options: ToolOptions<I, O>,
+    handler: (args: OutputOf<I>, ctx: Context) => Promised<[O] extends [never] ? unknown : InputOf<O> | Result | Content>,
+  ): this {
+    const at = place();
+    const wrong = (what: string, cause?: unknown) => new DefinitionError(`${at}: tool "${name}": ${what}`, { cause });
+    if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) throw wrong("a name is 1 to 128 letters, digits, '_', '-' and '.'");
+    const before = this.#tools.get(name);
+    if (before) throw wrong(`is there already, from ${before.at}`);
+    if (typeof handler !== "function") throw wrong("has no handler; write tool(name, options, (args, ctx) => ...)");
+    const read = (what: "input" | "output", schema: AnySchema) => {
+      try {
+        return compile(schema, what);
+      } catch (e) {
+        throw wrong(`${what}: ${e instanceof Error ? e.message : String(e)}`, e);
+      }
+    };
+    const input = read("input", options.input ?? {});
+    if (input.json.type !== "object") throw wrong(`input: has to be an object, not ${typeof input.json.type === "string" ? input.json.type : "anything"}`);
+    const output = options.output && read("output", options.output);
+    const wrap = output && output.json.type !== "object";
+    const annotations = {
+      readOnlyHint: options.readOnly,
+      destructiveHint: options.destructive,
+      idempotentHint: options.idempotent,
+      openWorldHint: options.openWorld,
+    };
+    // Absent is not false: a tool is taken for destructive until it says otherwise.
+    const hinted = Object.values(annotations).some((hint) => hint !== undefined);
+    const message = Tool.fromPartial({
+      name,
+      ...about(options),
+      inputSchema: toBytes(input.json),
+      outputSchema: output ? toBytes(wrap ? wrapped(output.json) : output.json) : NOTHING,
+      ...(hinted ? { annotations } : {}),
+    });
+    this.#tools.set(name, { message, input, output, usage: usageOf(name, input.json), handler, at });
+    this.#changed("tools");
+    return this;
+  }
+
+  /** Removes a tool, also while the app runs: clients are told. */
+  removeTool(name: string): boolean {
+    return this.#tools.delete(name) && this.#changed("tools");
+  }
+
+  /** For Context: a tool as a model may be told of it. */
+  toolMessage(name: string): Tool {
+    const tool = this.#tools.get(name);
+    if (!tool) throw new TypeError(`there is no tool "${name}"${didYouMean(name, this.#tools.keys())}`);
+    return tool.message;
+  }
+
+  // Resources.
+
+  /**
+   * Adds a resource, or with a template such as `file:///{+path}` many, also while the app runs: clients are told. The handler
+   * returns text, bytes, anything JSON, or `part`s, and throws NotFound for what is not there. `ctx.uri` is what is read.
+   */
+  resource<const U extends string>(
+    uri: U,
+    options: ResourceOptions<Extract<keyof Variables<U>, string>>,
+    handler: (variables: Variables<U>, ctx: Context) => unknown,
+  ): this {
+    const at = place();
+    const wrong = (what: string) => new DefinitionError(`${at}: resource "${uri}": ${what}`);
+    const before = this.#resources.get(uri) ?? this.#templates.get(uri);
+    if (before) throw wrong(`is there already, from ${before.at}`);
+    if (!/^[A-Za-z][A-Za-z0-9+.-]*:/.test(uri)) throw wrong("a URI begins with a scheme, such as file:///");
+    if (typeof handler !== "function") throw wrong("has no handler; write resource(uri, options, (variables, ctx) => ...)");
+    const { mimeType, size, name = uri } = options;
+    const annotations = annotationsOf(options.hints);
+    if (!uri.includes("{")) {
+      const message = Resource.fromPartial({ uri, name, ...about(options), mimeType, size, annotations });
+      this.#resources.set(uri, { message, template: undefined, options, completers: new Map(), handler, at });
+    } else {
+      let template: Template;
+      try {
+        template = new Template(uri);
+      } catch (e) {
+        throw wrong((e as Error).message);
+      }
+      const odd = Object.keys(options.complete ?? {}).find((n) => !template.variables.includes(n));
+      if (odd) throw wrong(`complete: there is no variable "${odd}"${didYouMean(odd, template.variables)}`);
+      const message = ResourceTemplate.fromPartial({ uriTemplate: uri, name, ...about(options), mimeType, annotations });
+      this.#templates.set(uri, { message, template, options, completers: completersOf(options.complete), handler, at });
+    }
+    this.#changed("resources");
+    return this;
+  }
+
+  /** Removes a resource or a template, also while the app runs: clients are told. */
+  removeResource(uri: string): boolean {
+    return (this.#resources.delete(uri) || this.#templates.delete(uri)) && this.#changed("resources");
+  }
+
+  /** Tells those who listen to the resource with this URI that it has changed. */
+  notifyUpdated(uri: string): void {
+    this.changes.updated(uri);
+  }
+
+  // Prompts.
+
+  /** Adds a prompt, also while the app runs: clients are told. The handler returns text, or messages by `user` and `assistant`. */
+  prompt<const A extends Shape = Record<never, never>>(
+    name: string,
+    options: PromptOptions<A>,
+    handler: (args: OutputOf<A>, ctx: Context) => Promised<string | Content | Message | (string | Content | Message)[]>,
+  ): this {
+    const at = place();
+    const wrong = (what: string, cause?: unknown) => new DefinitionError(`${at}: prompt "${name}": ${what}`, { cause });
+    const before = this.#prompts.get(name);
+    if (before) throw wrong(`is there already, from ${before.at}`);
+    if (typeof handler !== "function") throw wrong("has no handler; write prompt(name, options, (args, ctx) => ...)");
+    let input: Compiled;
+    try {
+      input = compile(options.arguments ?? {}, "input");
+    } catch (e) {
+      throw wrong(`arguments: ${e instanceof Error ? e.message : String(e)}`, e);
+    }
+    const required = (input.json.required ?? []) as string[];
+    const properties = Object.entries((input.json.properties ?? {}) as Record<string, JsonObject>);
+    const odd = Object.keys(options.complete ?? {}).find((n) => !properties.some(([p]) => p === n));
+    if (odd) throw wrong(`complete: there is no argument "${odd}"`);
+    const message = Prompt.fromPartial({
+      name,
+      ...about(options),
+      arguments: properties.map(([n, s]) => ({
+        name: n,
+        ...(typeof s.title === "string" ? { title: s.title } : {}),
+        ...(typeof s.description === "string" ? { description: s.description } : {}),
+        required: required.includes(n),
+      })),
+    });
+    const completers = completersOf(options.complete);
+    for (const [n, s] of properties) {
+      if (!completers.has(n) && Array.isArray(s.enum)) completers.set(n, s.enum.map(String)); // By itself.
+    }
+    this.#prompts.set(name, { message, input, completers, handler, at });
+    this.#changed("prompts");
+    return this;
+  }
+
+  /** Removes a prompt, also while the app runs: clients are told. */
+  removePrompt(name: string): boolean {
+    return this.#prompts.delete(name) && this.#changed("prompts");
+  }
+
+  #changed(which: List): true {
+    this.#toolList = undefined;
+    this.changes.listChanged(which);
+    if (this.#discovered && !this.#has.has(which)) {
+      console.error(
+        `mcpbridge: ${place()}: ${this.name} said at its start that it has no ${which}, so clients do not ask for them; ` +
+          `write app(name, version, { declares: ["${which}"] })`,
+      );
+    }
+    this.#has.add(which);
+    return true;
+  }
+
+  /** Tells whom a VisitRequired has sent to a web page that its user is done there. */
+  notifyVisited(id: string): void {
+    this.changes.visited(id);
+  }
+
+  // Answers.
+
+  /** Answers Discover. */
+  discover(): DiscoverResponse {
+    this.#discovered = true;
+    const { title, description, websiteUrl, icons, instructions, maxConcurrentCalls, meta } = this.options;
+    const completes = [...this.#templates.values(), ...this.#prompts.values()].some((e) => e.completers.size > 0);
+    return DiscoverResponse.fromPartial({
+      serverInfo: { name: this.name, version: this.version, title, description, websiteUrl, icons: iconsOf(icons) },
+      capabilities: {
+        ...(this.#has.has("tools") ? { tools: { listChanged: true } } : {}),
+        ...(this.#has.has("resources") ? { resources: { listChanged: true, subscribe: true } } : {}),
+        ...(this.#has.has("prompts") ? { prompts: { listChanged: true } } : {}),
+        ...(completes ? { completions: {} } : {}),
+        logging: {},
+      },
+      instructions,
+      ...(maxConcurrentCalls === undefined ? {} : { limits: { maxConcurrentCalls } }),
+      meta: toBytes(meta),
+      ...cache(this.options),
+    });
+  }
+
+  /** What of the wanted changes a Listen will tell. */
+  canTell(wanted: SubscriptionFilter | undefined): SubscriptionFilter {
+    const resources = this.#has.has("resources");
+    return {
+      ...(wanted?.toolsListChanged && this.#has.has("tools") ? { toolsListChanged: true } : {}),
+      ...(wanted?.promptsListChanged && this.#has.has("prompts") ? { promptsListChanged: true } : {}),
+      ...(wanted?.resourcesListChanged && resources ? { resourcesListChanged: true } : {}),
+      ...(wanted?.elicitationsCompleted ? { elicitationsCompleted: true } : {}),
+      resourceSubscriptions: resources ? (wanted?.resourceSubscriptions ?? []) : [],
+      extra: NOTHING,
+    };
+  }
+
+  /** Answers ListTools: one page, in the order of definition. As do the other lists. */
+  listTools(request: { cursor?: string | undefined }): ListToolsResponse {
+    this.#firstPage(request, "tools");
+    return (this.#toolList ??= ListToolsResponse.fromPartial({
+      tools: [...this.#tools.values()].map((t) => t.message),
+      ...cache(this.options),
+    }));
+  }
+
+  listResources(request: { cursor?: string | undefined }): ListResourcesResponse {
+    this.#firstPage(request, "resources");
+    const resources = [...this.#resources.values()].map((r) => r.message as Resource);
+    return ListResourcesResponse.fromPartial({ resources, ...cache(this.options) });
+  }
+
+  listResourceTemplates(request: { cursor?: string | undefined }): ListResourceTemplatesResponse {
+    this.#firstPage(request, "resources");
+    const resourceTemplates = [...this.#templates.values()].map((r) => r.message as ResourceTemplate);
+    return ListResourceTemplatesResponse.fromPartial({ resourceTemplates, ...cache(this.options) });
+  }
+
+  listPrompts(request: { cursor?: string | undefined }): ListPromptsResponse {
+    this.#firstPage(request, "prompts");
+    return ListPromptsResponse.fromPartial({ prompts: [...this.#prompts.values()].map((p) => p.message), ...cache(this.options) });
+  }
+
+  #firstPage(request: { cursor?: string | undefined }, which: List): void {
+    if (!this.#has.has(which)) throw new StatusError(status.UNIMPLEMENTED, `${this.name} has no ${which}`);
+    if (request.cursor === undefined) return;
+    throw new StatusError(status.INVALID_ARGUMENT, `there is no page at cursor ${JSON.stringify(request.cursor.slice(0, 128))}`);
+  }
+
+  /** Answers CallTool: returns the last event. StatusError and McpError are its errors; `started` gets the call, to cancel it. */
+  async callTool(request: CallToolRequest, emit: Emit, started?: (caller: Caller) => void): Promise<CallToolResponse> {
+    const tool = this.#tools.get(request.name);
+    if (!tool) throw notThere("tool", request.name, this.#tools.keys());
+    const what = `tool "${request.name}"`;
+    return await this.#round<CallToolResponse>(
+      request,
+      emit,
+      "",
+      started,
+      async (ctx) => {
+        const args = await check(tool.input, request.name, tool.usage, parse(request.arguments));
+        let value = await tool.handler(args as never, ctx);
+        if (tool.output && !isOurs(value)) value = await dump(tool.output, value, what);
+        const schema = tool.output && (tool.output.json.type === "object" ? "object" : "wrapped");
+        return { event: { $case: "result", value: success(value, schema) } };
+      },
+      (e) => {
+        if (e instanceof McpError) throw e;
+        if (!(e instanceof ToolError)) logCrash(what, e, tool.at);
+        return { event: { $case: "result", value: failure(messageOf(e)) } };
+      },
+    );
+  }
+
+  /** Answers ReadResource, as callTool. */
+  async readResource(request: ReadResourceRequest, emit: Emit, started?: (caller: Caller) => void): Promise<ReadResourceResponse> {
+    const { uri } = request;
+    const [resource, variables] = this.#find(uri);
+    return await this.#round<ReadResourceResponse>(
+      request,
+      emit,
+      uri,
+      started,
+      async (ctx) => {
+        const value = readResult(await resource.handler(variables as never, ctx), uri, resource.options.mimeType);
+        return { event: { $case: "result", value: { ...value, ...cache(resource.options) } } };
+      },
+      (e) => refuse(`resource "${uri}"`, e, resource.at),
+    );
+  }
+
+  #find(uri: string): [ResourceEntry, Record<string, string>] {
+    const exact = this.#resources.get(uri);
+    if (exact) return [exact, {}];
+    for (const entry of this.#templates.values()) {
+      const variables = entry.template?.match(uri);
+      if (variables) return [entry, variables];
+    }
+    throw notThere("resource", uri, this.#resources.keys());
+  }
+
+  /** Answers GetPrompt, as callTool. */
+  async getPrompt(request: GetPromptRequest, emit: Emit, started?: (caller: Caller) => void): Promise<GetPromptResponse> {
+    const prompt = this.#prompts.get(request.name);
+    if (!prompt) throw notThere("prompt", request.name, this.#prompts.keys());
+    return await this.#round<GetPromptResponse>(
+      request,
+      emit,
+      "",
+      started,
+      async (ctx) => {
+        const checked = await prompt.input.validate(request.arguments);
+        if (checked.issues) {
+          throw new McpError(-32602, `prompt "${request.name}": the arguments are not valid.\n${list(checked.issues, request.arguments)}`);
+        }
+        const value = await prompt.handler(checked.value as never, ctx);
+        return { event: { $case: "result", value: promptResult(value, prompt.message.description) } };
+      },
+      (e) => refuse(`prompt "${request.name}"`, e, prompt.at),
+    );
+  }
+
+  /** One round of a call: a result, or what it asks. */
+  async #round<R extends { event?: unknown }>(
+    request: Round,
+    emit: Emit,
+    uri: string,
+    started: ((caller: Caller) => void) | undefined,
+    run: (ctx: Context) => Promise<R>,
+    failed: (e: unknown) => R,
+  ): Promise<R> {
+    const ctx = new Context(this, request, emit, uri);
+    started?.(ctx);
+    this.running++;
+    let response: R | undefined;
+    try {
+      response = await (this.#current ? this.#current.run(ctx, run, ctx) : run(ctx));
+    } catch (e) {
+      // Whatever the handler made of it: a question was asked, and there is no answer yet.
+      if (!ctx.ended) response = failed(e instanceof Suspend ? new Error(e.toString()) : e);
+    } finally {
+      this.running--;
+      ctx.close();
+    }
+    if (!ctx.ended && response) return response;
+    try {
+      return { event: { $case: "inputRequired", value: ctx.inputRequired() } satisfies { $case: string; value: InputRequired } } as unknown as R;
+    } catch (e) {
+      return failed(e);
+    }
+  }
+
+  /** Answers Complete. */
+  async complete(request: CompleteRequest, started?: (caller: Caller) => void): Promise<CompleteResponse> {
+    const reference = request.ref?.reference;
+    let completers: Map<string, Completer> | undefined;
+    if (reference?.$case === "prompt") {
+      const prompt = this.#prompts.get(reference.value.name);
+      if (!prompt) throw notThere("prompt", reference.value.name, this.#prompts.keys());
+      completers = prompt.completers;
+    } else if (reference?.$case === "resource") {
+      const { uri } = reference.value;
+      const entry = this.#templates.get(uri) ?? (this.#resources.has(uri) ? undefined : this.#find(uri)[0]);
+      completers = entry?.completers;
+    }
+    const { name = "", value: typed = "" } = request.argument ?? {};
+    const completer = completers?.get(name);
+    let values: readonly string[] = [];
+    if (typeof completer === "function") {
+      const caller = new Caller(request.context);
+      started?.(caller);
+      this.running++;
+      try {
+        values = await completer(typed, request.completionContext?.arguments ?? {}, caller);
+      } catch (e) {
+        refuse(`the completion of "${name}"`, e, undefined);
+      } finally {
+        this.running--;
+      }
+    } else if (completer) {
+      values = completer.filter((v) => v.toLowerCase().startsWith(typed.toLowerCase()));
+    }
+    const completion = { values: values.slice(0, 100), total: values.length, hasMore: values.length > 100, extra: NOTHING };
+    return { completion, meta: NOTHING, extra: NOTHING };
+  }
+
+  // Serving.
+
+  /** Sends what handlers print by `console` to their clients too, if those want to see it. It stays in the bridge's log. */
+  forwardConsole(): this {
+    this.#current ??= forwardConsole();
+    return this;
+  }
+
+  /**
+   * Serves until it is told to stop: the bridge that started this program, or whoever calls at an address.
+   *
+   * `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:///run/tools.sock`. There is no TLS
+   * there, so keep it on this machine.
+   */
+  async run(options: { listen?: string } = {}): Promise<void> {
+    const { run } = await import("./serve.js");
+    await run(this, options.listen);
+  }
+}
+
+function about(o: About): { title?: string; description?: string; icons: Icon[]; meta: Uint8Array } {
+  return {
+    ...(o.title === undefined ? {} : { title: o.title }),
+    ...(o.description === undefined ? {} : { description: o.description }),
+    icons: iconsOf(o.icons),
+    meta: toBytes(o.meta),
+  };
+}
+
+function completersOf(complete: Readonly<Record<string, Completer | undefined>> = {}): Map<string, Completer> {
+  return new Map(Object.entries(complete).filter((entry): entry is [string, Completer] => entry[1] !== undefined));
+}
+
+function iconsOf(icons: (string | Icon)[] = []): Icon[] {
+  return icons.map((i) => (typeof i === "string" ? { src: i, sizes: [], extra: NOTHING } : i));
+}
+
+/** MCP's structured content is an object. */
+function wrapped(json: JsonObject): JsonObject {
+  const { $defs, ...result } = json;
+  return { type: "object", properties: { result }, required: ["result"], ...($defs ? { $defs } : {}) };
+}
+
+function cache(o: { ttlMs?: number; cacheScope?: "public" | "private" }): { ttlMs?: number; cacheScope?: CacheScope } {
+  return {
+    ...(o.ttlMs === undefined ? {} : { ttlMs: o.ttlMs }),
+    ...(o.cacheScope === undefined ? {} : { cacheScope: o.cacheScope === "public" ? CacheScope.PUBLIC : CacheScope.PRIVATE }),
+  };
+}
+
+function notThere(what: string, name: string, names: Iterable<string>): StatusError {
+  const asked = name.slice(0, 128); // A status travels in the trailers, which have little room.
+  return new StatusError(status.NOT_FOUND, `there is no ${what} "${asked}"${didYouMean(asked, names)}`);
+}
+
+function parse(json: Uint8Array): unknown {
+  try {
+    return toObject(json);
+  } catch (e) {
+    throw new ToolError(`the arguments are not JSON: ${(e as Error).message}`);
+  }
+}
+
+function isOurs(value: unknown): boolean {
+  if (Array.isArray(value)) return value.some(isOurs);
+  return value instanceof Result || value instanceof Content;
+}
+
+async function dump(output: Compiled, value: unknown, what: string): Promise<unknown> {
+  const checked = await output.validate(value);
+  // Not the model's doing: the author's.
+  if (checked.issues) throw new TypeError(`${what} returned what its output schema does not allow:\n${list(checked.issues, value)}`);
+  return checked.value;
+}
+
+/** A resource or a prompt that failed. */
+function refuse(what: string, e: unknown, at: string | undefined): never {
+  if (e instanceof McpError) throw e;
+  if (e instanceof NotFound) throw new StatusError(status.NOT_FOUND, e.message);
+  if (e instanceof ToolError) throw new McpError(-32603, e.message);
+  logCrash(what, e, at);
+  throw new McpError(-32603, messageOf(e));
+}
+
+/** The model gets the message, our log gets the line and the stack. */
+function logCrash(what: string, e: unknown, defined: string | undefined): void {
+  const at = (e instanceof Error ? placeOf(e.stack) : undefined) ?? defined;
+  console.error(`${what} failed${at ? ` at ${at}` : ""}: ${inspect(e)}`);
+}
+
+function messageOf(e: unknown): string {
+  if (e instanceof Error) return e.message || e.name;
+  return typeof e === "string" ? e : toJson(e);
+}

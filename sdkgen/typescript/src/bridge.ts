@@ -1,0 +1,147 @@
+/**
+ * Starts a backend behind the real bridge, and a client of it, in a test:
+ *
+ *     await using client = await start(["node", "tools.js"]);
+ *     expect(await client.call("add", { a: 1, b: 2 })).toBe("3");
+ */
+import { spawn, type ChildProcess } from "node:child_process";
+import { createInterface } from "node:readline";
+
+import type { JsonObject } from "./json.js";
+
+// How long a test waits for one message, in milliseconds.
+const PATIENCE = 30_000;
+
+export interface StartOptions {
+  /** The bridge's own program. Default: MCPBRIDGE_BIN, or `mcpbridge` in PATH. */
+  bridge?: string;
+  /** Answers what the server asks of the client, such as "elicitation/create". Default: every question fails. */
+  answer?: (method: string, params: JsonObject) => unknown;
+  /** Where the backend is started. */
+  cwd?: string;
+}
+
+/** A message of JSON-RPC. */
+export interface Message {
+  id?: number | string;
+  method?: string;
+  params?: JsonObject;
+  result?: JsonObject;
+  error?: { code: number; message: string; data?: unknown };
+}
+
+/** Runs a command behind the bridge and connects to it as a client of 2025-11-25 that can do everything. */
+export async function start(command: string[], options: StartOptions = {}): Promise<Client> {
+  const client = new Client(command, options);
+  await client.request("initialize", {
+    protocolVersion: "2025-11-25",
+    clientInfo: { name: "mcpbridge/testing", version: "1" },
+    capabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
+  });
+  client.notify("notifications/initialized");
+  return client;
+}
+
+/** An MCP client of a program behind the real bridge, over stdio. */
+export class Client {
+  /** Those that came, and that nobody has waited for yet. */
+  readonly notifications: Message[] = [];
+  /** What the bridge and the backend wrote to stderr. */
+  log = "";
+  readonly #process: ChildProcess;
+  readonly #answer: StartOptions["answer"];
+  readonly #exited: Promise<void>;
+  readonly #waiting = new Map<number | string, (m: Message) => void>();
+  readonly #woken = new Set<() => void>();
+  #id = 0;
+
+  constructor(command: string[], options: StartOptions) {
+    this.#answer = options.answer;
+    const bridge = options.bridge ?? process.env.MCPBRIDGE_BIN ?? "mcpbridge";
+    this.#process = spawn(bridge, ["run", "--stdio", "--", ...command], { stdio: ["pipe", "pipe", "pipe"], cwd: options.cwd });
+    this.#process.stdin?.on("error", () => undefined);
+    this.#process.stderr?.setEncoding("utf8").on("data", (text: string) => (this.log += text));
+    const lines = createInterface({ input: this.#process.stdout ?? process.stdin });
+    lines.on("line", (line) => void this.#take(JSON.parse(line) as Message));
+    this.#exited = new Promise((resolve) => {
+      const end = (why: string) => {
+        for (const done of this.#waiting.values()) done({ error: { code: 0, message: `${why}; it wrote:\n${this.log}` } });
+        resolve();
+      };
+      this.#process.once("error", (e) => end(`the bridge did not start: ${e.message}`));
+      this.#process.once("close", () => end("the bridge has ended"));
+    });
+  }
+
+  /** Sends a notification. */
+  notify(method: string, params: object = {}): void {
+    this.#send({ method, params });
+  }
+
+  /** Sends a request and returns its result. A JSON-RPC error is thrown, with `code` and `data`. */
+  async request(method: string, params: object = {}): Promise<JsonObject> {
+    const id = ++this.#id;
+    const answer = new Promise<Message>((resolve) => this.#waiting.set(id, resolve));
+    this.#send({ id, method, params });
+    const { result, error } = await within(answer, `an answer to ${method}`);
+    this.#waiting.delete(id);
+    if (error) throw Object.assign(new Error(error.message), { code: error.code, data: error.data });
+    return result ?? {};
+  }
+
+  /** Calls a tool and returns the text of its result. */
+  async call(name: string, args: object = {}): Promise<string> {
+    const result = await this.request("tools/call", { name, arguments: args, _meta: { progressToken: this.#id } });
+    return (result.content as { text?: string }[]).map((block) => block.text ?? "").join("");
+  }
+
+  /** The next notification of a method, or one that came before. */
+  async notification(method: string): Promise<Message> {
+    for (;;) {
+      const i = this.notifications.findIndex((m) => m.method === method);
+      const [found] = i < 0 ? [] : this.notifications.splice(i, 1);
+      if (found) return found;
+      await within(new Promise<void>((resolve) => this.#woken.add(resolve)), method);
+    }
+  }
+
+  /** Ends the bridge and the backend, in good order. */
+  async close(): Promise<void> {
+    this.#process.stdin?.end(); // That is how a stdio server is told to end.
+    await this.#exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #take(m: Message): Promise<void> {
+    if (m.method === undefined) {
+      this.#waiting.get(m.id ?? "")?.(m);
+    } else if (m.id === undefined) {
+      this.notifications.push(m);
+      for (const go of this.#woken) go();
+      this.#woken.clear();
+    } else if (this.#answer) {
+      this.#send({ id: m.id, result: await this.#answer(m.method, m.params ?? {}) });
+    } else {
+      this.#send({ id: m.id, error: { code: -1, message: "the test has no answer" } });
+    }
+  }
+
+  #send(m: object): void {
+    this.#process.stdin?.write(`${JSON.stringify({ jsonrpc: "2.0", ...m })}\n`);
+  }
+}
+
+async function within<T>(promise: Promise<T>, what: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} did not come within ${PATIENCE / 1000} s`)), PATIENCE);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,77 @@
+/** Who listens for changes, and what each has still to be told. */
+import type { ListenResponse, SubscriptionFilter } from "./gen/mcpbridge/v1/service.js";
+import { NOTHING } from "./json.js";
+
+export type List = "tools" | "prompts" | "resources";
+
+// Of the visits of web pages that a listener has still to be told: all else is bounded by what it listens to.
+const MAX_VISITS = 10_000;
+
+/** The listeners of an App. */
+export class Changes {
+  readonly #listeners = new Set<Listener>();
+
+  listChanged(which: List): void {
+    const value = { meta: NOTHING, extra: NOTHING };
+    this.#tell(which, (l) => l.lists.has(which), { event: { $case: `${which}ListChanged`, value } });
+  }
+
+  updated(uri: string): void {
+    const value = { uri, meta: NOTHING, extra: NOTHING };
+    this.#tell(`uri ${uri}`, (l) => l.uris.has(uri), { event: { $case: "resourceUpdated", value } });
+  }
+
+  visited(id: string): void {
+    const value = { elicitationId: id, meta: NOTHING, extra: NOTHING };
+    this.#tell(`visit ${id}`, (l) => l.visits && l.size < MAX_VISITS, { event: { $case: "elicitationCompleted", value } });
+  }
+
+  #tell(key: string, wanted: (l: Listener) => boolean, response: ListenResponse): void {
+    for (const l of this.#listeners) if (wanted(l)) l.tell(key, response);
+  }
+
+  /** A listener for what is wanted, which calls `wake` when it has something to tell. */
+  listen(wanted: SubscriptionFilter, wake: () => void): Listener {
+    const l = new Listener(wanted, wake, () => this.#listeners.delete(l));
+    this.#listeners.add(l);
+    return l;
+  }
+}
+
+/** One Listen. What it has still to be told is a set: many changes of a thing are one, and room for all is enough. */
+export class Listener {
+  readonly lists = new Set<List>();
+  readonly uris: Set<string>;
+  readonly visits: boolean;
+  readonly #pending = new Map<string, ListenResponse>();
+
+  constructor(
+    wanted: SubscriptionFilter,
+    readonly wake: () => void,
+    readonly forget: () => void,
+  ) {
+    if (wanted.toolsListChanged) this.lists.add("tools");
+    if (wanted.promptsListChanged) this.lists.add("prompts");
+    if (wanted.resourcesListChanged) this.lists.add("resources");
+    this.uris = new Set(wanted.resourceSubscriptions);
+    this.visits = wanted.elicitationsCompleted ?? false;
+  }
+
+  get size(): number {
+    return this.#pending.size;
+  }
+
+  tell(key: string, response: ListenResponse): void {
+    this.#pending.set(key, response);
+    this.wake();
+  }
+
+  /** The oldest of what is to be told. */
+  next(): ListenResponse | undefined {
+    for (const [key, response] of this.#pending) {
+      this.#pending.delete(key);
+      return response;
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,233 @@
+/** What tools, resources and prompts return, and how it becomes a result. */
+import { readFileSync } from "node:fs";
+import { extname } from "node:path";
+
+import { Resource, Role, type Annotations, type ContentBlock, type ResourceContents } from "./gen/mcpbridge/v1/common.js";
+import type { SamplingMessage } from "./gen/mcpbridge/v1/input.js";
+import type { GetPromptResult, PromptMessage, ReadResourceResult } from "./gen/mcpbridge/v1/service.js";
+import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
+import { NOTHING, toBytes, toJson } from "./json.js";
+
+/** How to use a piece of content. */
+export interface Hints {
+  audience?: ("user" | "assistant")[];
+  /** From 0 (not at all) to 1 (as good as required). */
+  priority?: number;
+  lastModified?: Date | string;
+  /** MCP `_meta`. */
+  meta?: object;
+}
+
+/** A piece of content to return: made by `text`, `image`, `audio`, `embedded` and `link`. */
+export class Content {
+  constructor(readonly block: ContentBlock) {}
+}
+
+/** Text, with hints; without, a string does. */
+export function text(text: string, hints?: Hints): Content {
+  return block({ $case: "text", value: { text, ...said(hints) } });
+}
+
+/** An image: `image(png)`, `image(jpeg, "image/jpeg")` or `image.file("map.png")`. */
+export function image(data: Uint8Array, mimeType = "image/png", hints?: Hints): Content {
+  return block({ $case: "image", value: { data: bytes(data), mimeType, ...said(hints) } });
+}
+image.file = (path: string, hints?: Hints): Content => image(readFileSync(path), typeOfFile(path) ?? "image/png", hints);
+
+/** A piece of sound: `audio(wav)`, `audio(mp3, "audio/mpeg")` or `audio.file("bell.wav")`. */
+export function audio(data: Uint8Array, mimeType = "audio/wav", hints?: Hints): Content {
+  return block({ $case: "audio", value: { data: bytes(data), mimeType, ...said(hints) } });
+}
+audio.file = (path: string, hints?: Hints): Content => audio(readFileSync(path), typeOfFile(path) ?? "audio/wav", hints);
+
+/** A resource in place: `embedded("file:///notes.txt", "the text")`, with text, bytes or anything JSON. */
+export function embedded(uri: string, data: unknown, mimeType?: string, hints?: Hints): Content {
+  return block({ $case: "resource", value: { resource: contents(data, uri, mimeType), ...said(hints) } });
+}
+
+/** A resource to point to. Clients may read it, if they want to. */
+export function link(
+  uri: string,
+  about: { name?: string; title?: string; description?: string; mimeType?: string; size?: number } = {},
+  hints?: Hints,
+): Content {
+  const name = about.name ?? (uri.replace(/\/+$/, "").split("/").pop() || uri);  
+  return block({ $case: "resourceLink", value: Resource.fromPartial({ uri, ...about, name, ...said(hints) }) });
+}
+
+/** All of a tool's result, for those who want to say it exactly. */
+export class Result {
+  constructor(
+    readonly o: { content?: string | Content | (string | Content)[]; structured?: unknown; isError?: boolean; meta?: object },
+  ) {}
+}
+
+/** All of a tool's result, for those who want to say it exactly. */
+export function result(o: Result["o"]): Result {
+  return new Result(o);
+}
+
+/** A part of a resource: text, bytes, or anything JSON. */
+export class Part {
+  constructor(readonly contents: ResourceContents) {}
+}
+
+/** A part of a resource that has several: `[part("file:///a/1", "text"), part("file:///a/2", png, "image/png")]`. */
+export function part(uri: string, data: unknown, mimeType?: string): Part {
+  return new Part(contents(data, uri, mimeType));
+}
+
+/** One turn of a prompt, or of a conversation with a model: `user("What is this?", image.file("map.png"))`. */
+export class Message {
+  readonly role: Role;
+  readonly blocks: ContentBlock[];
+  constructor(role: "user" | "assistant", ...content: (string | Content)[]) {
+    this.role = role === "user" ? Role.USER : Role.ASSISTANT;
+    this.blocks = content.map(toBlock);
+  }
+}
+
+/** What the user says. */
+export function user(...content: (string | Content)[]): Message {
+  return new Message("user", ...content);
+}
+
+/** What the model says. */
+export function assistant(...content: (string | Content)[]): Message {
+  return new Message("assistant", ...content);
+}
+
+function block(b: NonNullable<ContentBlock["block"]>): Content {
+  return new Content({ block: b });
+}
+
+function said(hints: Hints | undefined): { annotations: Annotations | undefined; meta: Uint8Array; extra: Uint8Array } {
+  return { annotations: annotationsOf(hints), meta: toBytes(hints?.meta), extra: NOTHING };
+}
+
+export function annotationsOf(hints: Hints = {}): Annotations | undefined {
+  const { audience, priority, lastModified } = hints;
+  if (audience === undefined && priority === undefined && lastModified === undefined) return undefined;
+  return {
+    audience: (audience ?? []).map((a) => (a === "user" ? Role.USER : Role.ASSISTANT)),
+    priority,
+    lastModified: lastModified instanceof Date ? lastModified.toISOString() : lastModified,
+    extra: NOTHING,
+  };
+}
+
+const TYPES: Record<string, string> = {
+  ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+  ".svg": "image/svg+xml", ".avif": "image/avif", ".bmp": "image/bmp", ".wav": "audio/wav", ".mp3": "audio/mpeg",
+  ".ogg": "audio/ogg", ".flac": "audio/flac", ".m4a": "audio/mp4", ".aac": "audio/aac",
+};
+
+function typeOfFile(path: string): string | undefined {
+  return TYPES[extname(path).toLowerCase()];
+}
+
+function bytes(data: Uint8Array): Buffer {
+  return Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+}
+
+// Tools.
+
+/** A result that tells the model what went wrong. */
+export function failure(message: string): CallToolResult {
+  return { content: [toBlock(message)], structuredContent: NOTHING, isError: true, meta: NOTHING, extra: NOTHING };
+}
+
+/** The result of a tool that returned value, which has an output schema or not, whose values are wrapped or not. */
+export function success(value: unknown, schema: "wrapped" | "object" | undefined): CallToolResult {
+  const r: CallToolResult = { content: [], structuredContent: NOTHING, meta: NOTHING, extra: NOTHING };
+  if (value instanceof Result) {
+    const { content, structured, isError, meta } = value.o;
+    if (content !== undefined) r.content = (Array.isArray(content) ? content : [content]).map(toBlock);
+    if (structured !== undefined) {
+      r.structuredContent = Buffer.from(toJson(structured));
+      if (content === undefined) r.content = [toBlock(r.structuredContent.toString())];
+    }
+    if (isError !== undefined) r.isError = isError;
+    r.meta = toBytes(meta);
+  } else if (schema === undefined && typeof value === "string") {
+    r.content = [toBlock(value)];
+  } else if (schema === undefined && (value === undefined || value === null)) {
+    // Nothing to say.
+  } else if (value instanceof Content) {
+    r.content = [value.block];
+  } else if (Array.isArray(value) && value.some((v) => v instanceof Content)) {
+    r.content = value.map(toBlock);
+  } else if (value instanceof Uint8Array || value instanceof ArrayBuffer) {
+    throw new TypeError("a tool cannot return bytes: return image(data, mimeType), audio(data, mimeType) or text");
+  } else {
+    // MCP's structured content is an object, and stands as text beside it for clients that do not know it.
+    const json = toJson(value);
+    r.content = [toBlock(json)];
+    const wrap = schema ? schema === "wrapped" : !json.startsWith("{");
+    r.structuredContent = Buffer.from(wrap ? `{"result":${json}}` : json);
+  }
+  return r;
+}
+
+function toBlock(value: unknown): ContentBlock {
+  if (typeof value === "string") {
+    return { block: { $case: "text", value: { text: value, annotations: undefined, meta: NOTHING, extra: NOTHING } } };
+  }
+  if (value instanceof Content) return value.block;
+  throw new TypeError(`content cannot be ${kindOf(value)}: use a string, text(), image(), audio(), embedded() or link()`);
+}
+
+function kindOf(value: unknown): string {
+  return typeof value === "object" && value !== null ? (value.constructor as { name: string } | undefined)?.name ?? "object" : String(value);
+}
+
+// Resources.
+
+/** What a resource holds that returned value. */
+export function readResult(value: unknown, uri: string, mimeType: string | undefined): ReadResourceResult {
+  const parts = Array.isArray(value) && value.some((v) => v instanceof Part) ? value : [value];
+  return { contents: parts.map((p) => contents(p, uri, mimeType)), meta: NOTHING, extra: NOTHING };
+}
+
+/** Text, bytes, or JSON of anything else. */
+function contents(value: unknown, uri: string, mimeType: string | undefined): ResourceContents {
+  const rest = { uri, meta: NOTHING, extra: NOTHING };
+  if (value instanceof Part) return value.contents;
+  if (typeof value === "string") return { ...rest, mimeType: mimeType ?? "text/plain", body: { $case: "text", value } };
+  if (value instanceof Uint8Array) {
+    return { ...rest, mimeType: mimeType ?? "application/octet-stream", body: { $case: "blob", value: bytes(value) } };
+  }
+  if (value instanceof Content && (value.block.block?.$case === "image" || value.block.block?.$case === "audio")) {
+    const { data, mimeType: own } = value.block.block.value;
+    return { ...rest, mimeType: mimeType ?? own, body: { $case: "blob", value: data } };
+  }
+  if (value === undefined || value === null) {
+    throw new TypeError(`a resource cannot hold ${String(value)}: throw new NotFound(...) if there is no such resource`);
+  }
+  if (value instanceof Content) throw new TypeError("a resource cannot hold this content: return text, bytes or JSON");
+  return { ...rest, mimeType: mimeType ?? "application/json", body: { $case: "text", value: toJson(value) } };
+}
+
+// Prompts.
+
+/** What a prompt says that returned value. */
+export function promptResult(value: unknown, description: string | undefined): GetPromptResult {
+  const turns: unknown[] = Array.isArray(value) ? value : [value];
+  // A message of a prompt holds one block, so a turn of several blocks is several messages.
+  const messages = turns.flatMap((turn): PromptMessage[] => {
+    const m = turn instanceof Message ? turn : new Message("user", turn as string);
+    return m.blocks.map((content) => ({ role: m.role, content, extra: NOTHING }));
+  });
+  return { description, messages, meta: NOTHING, extra: NOTHING };
+}
+
+// Sampling.
+
+/** What a model is to go on with. */
+export function conversation(prompt: string | Message | Message[]): SamplingMessage[] {
+  const turns = Array.isArray(prompt) ? prompt : [prompt];
+  return turns.map((turn) => {
+    const m = turn instanceof Message ? turn : new Message("user", turn);
+    return { role: m.role, content: m.blocks, meta: NOTHING, extra: NOTHING };
+  });
+}

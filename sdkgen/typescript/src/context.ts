@@ -1,0 +1,532 @@
+/** What a handler can do beside returning: report progress, log, ask the user, the model and the client. */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { createHash } from "node:crypto";
+import { format } from "node:util";
+
+import type { ClientCapabilities } from "./gen/mcpbridge/v1/capability.js";
+import { LogLevel, type Implementation, type LogMessage, type Progress } from "./gen/mcpbridge/v1/common.js";
+import {
+  CreateMessageRequest,
+  ElicitAction,
+  InputError_Reason,
+  InputRequest,
+  InputResponse,
+  type InputError,
+  type InputRequired,
+} from "./gen/mcpbridge/v1/input.js";
+import type { CallContext, Principal } from "./gen/mcpbridge/v1/service.js";
+import type { Tool } from "./gen/mcpbridge/v1/tool.js";
+import { conversation, type Message } from "./content.js";
+import { InvalidAnswer, McpError, NoAnswer, NotAccepted, Refused, Suspend, ToolError, Unsupported } from "./errors.js";
+import { NOTHING, toBytes, toJson, toObject, type JsonObject } from "./json.js";
+import { formOf, type Form, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
+
+// The contract's limit. The bridge would refuse more.
+const MAX_STATE = 32 * 1024;
+
+export type Level = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
+
+/** One event of a call but its last. */
+export type Event = { $case: "progress"; value: Progress } | { $case: "log"; value: LogMessage };
+
+/** What sends an event. The promise resolves when there is room for another. */
+export type Emit = (event: Event) => Promise<void>;
+
+/** What the requests that can take several rounds have in common. */
+export interface Round {
+  context?: CallContext | undefined;
+  inputResponses: Record<string, InputResponse>;
+  state?: Uint8Array | undefined;
+}
+
+/** What a Context needs of its App. */
+export interface Home {
+  notifyUpdated(uri: string): void;
+  toolMessage(name: string): Tool;
+}
+
+const NOBODY: Implementation = { name: "", version: "", icons: [], extra: NOTHING };
+
+/** Who calls. */
+export class Caller {
+  protected readonly call: CallContext | undefined;
+  #abort: AbortController | undefined;
+  #cancelled = false;
+  #meta: JsonObject | undefined;
+
+  constructor(call: CallContext | undefined) {
+    this.call = call;
+  }
+
+  /** Aborted when the caller has given up: pass it on to whatever takes a signal, such as `fetch`. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#cancelled) this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  /** The caller's program. Its own word: not to be relied on. */
+  get clientInfo(): Implementation {
+    return this.call?.clientInfo ?? NOBODY;
+  }
+
+  /** What can be asked of the client. What cannot throws Unsupported. */
+  get clientCapabilities(): ClientCapabilities | undefined {
+    return this.call?.clientCapabilities;
+  }
+
+  /** The MCP revision the caller speaks, such as "2026-07-28". */
+  get protocolVersion(): string {
+    return this.call?.protocolVersion ?? "";
+  }
+
+  /** Who the caller has proved to be, if it was asked to. */
+  get principal(): (Omit<Principal, "claims"> & { claims: JsonObject }) | undefined {
+    const p = this.call?.principal;
+    return p && { ...p, claims: toObject(p.claims) };
+  }
+
+  /** The request's HTTP headers that the bridge is configured to pass on, by lower-case names. */
+  get headers(): Readonly<Record<string, string>> {
+    return this.call?.headers ?? {};
+  }
+
+  /** MCP `_meta` of the request. */
+  get meta(): Readonly<JsonObject> {
+    return (this.#meta ??= toObject(this.call?.meta ?? NOTHING));
+  }
+
+  /** For the runtime: the caller has given up. */
+  cancel(): void {
+    this.#cancelled = true;
+    this.#abort?.abort();
+  }
+}
+
+export interface AskOptions {
+  /**
+   * Keeps a question the same from round to round. An answer belongs to its question: one whose message or schema changes is
+   * asked anew. Give a key where the message says something that differs each time, such as the time.
+   */
+  key?: string;
+}
+
+export interface SampleOptions extends AskOptions {
+  maxTokens?: number;
+  system?: string;
+  temperature?: number;
+  stop?: string[];
+  /** The models that are wanted, the best first. */
+  model?: string | string[];
+  /** The tools it may wish to have called, by their names in this app. */
+  tools?: string[];
+  toolChoice?: "auto" | "required" | "none";
+  includeContext?: "none" | "thisServer" | "allServers";
+  metadata?: object;
+}
+
+/** The user's answer. `data` is what they filled in; where they have not, to look at it throws NotAccepted. */
+export type Answer<T> =
+  | { readonly action: "accept"; readonly accepted: true; readonly data: T }
+  | { readonly action: "decline" | "cancel"; readonly accepted: false; readonly data: never };
+
+/** The model's answer. */
+export interface Sample {
+  readonly text: string;
+  readonly model: string;
+  readonly stopReason: string | undefined;
+  /** The tools it wishes to have called. */
+  readonly toolCalls: { id: string; name: string; input: JsonObject }[];
+}
+
+/** The client's folders. */
+export type Roots = { uri: string; name: string | undefined }[];
+
+/**
+ * One call. It can take several rounds: `elicit` and the other questions return their answer if there is one, and otherwise
+ * end the round, and the handler is called again, from the top, when the client has answered. So what comes before a
+ * question is done once a round; wrap in `once` what must not be.
+ */
+export class Context extends Caller {
+  /** The call's log, for the caller to see. Only what the caller asked for is sent. */
+  readonly log: Log;
+  /** The URI that is read. Empty where a tool or a prompt is called. */
+  readonly uri: string;
+  readonly #home: Home;
+  readonly #round: Round;
+  readonly #emit: Emit;
+  #closed = false;
+  #ended = false;
+  // Loaded from the state by the first question.
+  #answers: Map<string, InputResponse> | undefined;
+  readonly #asked = new Set<string>();
+  readonly #once = new Map<string, unknown>();
+  readonly #doing = new Map<string, Promise<unknown>>();
+  readonly #counts = new Map<string, number>();
+  readonly #questions = new Map<string, InputRequest>();
+
+  constructor(home: Home, round: Round, emit: Emit, uri = "") {
+    super(round.context);
+    this.#home = home;
+    this.#round = round;
+    this.#emit = emit;
+    this.uri = uri;
+    this.log = new Log(this);
+  }
+
+  // How it goes.
+
+  /** Tells how far the call has come. `done` has to grow from one to the next. */
+  async progress(done: number, total?: number, message?: string): Promise<void> {
+    if (!this.call?.progressWanted || this.#closed) return;
+    await this.#emit({ $case: "progress", value: { progress: done, total, message, meta: NOTHING, extra: NOTHING } });
+  }
+
+  /** Tells those who listen to the resource with this URI that it has changed. As App.notifyUpdated. */
+  notifyUpdated(uri: string): void {
+    this.#home.notifyUpdated(uri);
+  }
+
+  /** For Log. */
+  async say(level: Level, data: unknown, logger: string | undefined): Promise<void> {
+    const severity = LogLevel[level.toUpperCase() as Uppercase<Level>];
+    const wanted = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
+    if (wanted === LogLevel.UNSPECIFIED || severity < wanted || this.#closed) return;
+    const value = { level: severity, logger, data: Buffer.from(toJson(data)), meta: NOTHING, extra: NOTHING };
+    await this.#emit({ $case: "log", value });
+  }
+
+  // Questions.
+
+  /** Asks the user to fill in a form: a shape such as `{ sure: z.boolean() }`, a schema, or a JSON Schema. */
+  elicit(message: string): Promise<Answer<JsonObject>>;
+  elicit<const S extends Schema | Shape | JsonSchema>(message: string, schema: S, options?: AskOptions): Promise<Answer<OutputOf<S>>>;
+  elicit(message: string, schema?: Schema | Shape | JsonSchema, options: AskOptions = {}): Promise<Answer<unknown>> {
+    const can = this.call?.clientCapabilities?.elicitation;
+    // Neither mode set means form: so 2025-06-18 says it.
+    if (!can || (can.url && !can.form)) throw new Unsupported(askYourself("show a form to its user", message));
+    const form = formOf(schema);
+    const value = { message, requestedSchema: toBytes(form.schema), meta: NOTHING, extra: NOTHING };
+    const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "form", value } } } };
+    return new Question(this, this.#ask(request, options.key), (r) => readAnswer(r, message, form));
+  }
+
+  /** Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there. */
+  elicitUrl(message: string, url: string, options: AskOptions = {}): Promise<Answer<undefined>> {
+    if (!this.call?.clientCapabilities?.elicitation?.url) {
+      throw new Unsupported(askYourself("open a web page for its user", `${message} ${url}`));
+    }
+    const value = { message, url, meta: NOTHING, extra: NOTHING };
+    const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "url", value } } } };
+    return new Question(this, this.#ask(request, options.key), (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
+  }
+
+  /** Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API. */
+  sample(prompt: string | Message | Message[], options: SampleOptions = {}): Promise<Sample> {
+    const can = this.call?.clientCapabilities?.sampling;
+    const instead = "Answer this yourself and go on without the tool.";
+    if (!can) throw new Unsupported(`This client does not let tools ask its model. ${instead}`);
+    if (options.tools?.length && !can.tools) throw new Unsupported(`This client does not give its model tools. ${instead}`);
+    const models = typeof options.model === "string" ? [options.model] : (options.model ?? []);
+    const value = CreateMessageRequest.fromPartial({
+      messages: conversation(prompt),
+      systemPrompt: options.system,
+      includeContext: options.includeContext,
+      temperature: options.temperature,
+      maxTokens: options.maxTokens ?? 1024,
+      stopSequences: options.stop ?? [],
+      metadata: toBytes(options.metadata),
+      tools: (options.tools ?? []).map((name) => this.#home.toolMessage(name)),
+    });
+    if (models.length) value.modelPreferences = { hints: models.map((name) => ({ name, extra: NOTHING })), extra: NOTHING };
+    if (options.toolChoice) value.toolChoice = { mode: options.toolChoice, extra: NOTHING };
+    return new Question(this, this.#ask({ request: { $case: "createMessage", value } }, options.key), readSample);
+  }
+
+  /** Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments. */
+  roots(options: AskOptions = {}): Promise<Roots> {
+    if (!this.call?.clientCapabilities?.roots) {
+      throw new Unsupported(askYourself("tell which folders it works in", "Which folder is meant?"));
+    }
+    const request: InputRequest = { request: { $case: "listRoots", value: { meta: NOTHING, extra: NOTHING } } };
+    return new Question(this, this.#ask(request, options.key), (r) =>
+      r?.$case === "listRoots" ? r.value.roots.map(({ uri, name }) => ({ uri, name })) : [],
+    );
+  }
+
+  /** Asks several things in one round, and waits for all the answers: `const [name, roots] = await ctx.all([...])`. */
+  async all<const T extends readonly unknown[]>(questions: T): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
+    // To the end of each, so that what they go on to ask is asked in the same round.
+    const settled = await Promise.allSettled(questions);
+    const failed = settled.filter((s) => s.status === "rejected").map((s): unknown => s.reason);
+     
+    if (failed.length) throw failed.find((reason) => reason instanceof Suspend) ?? failed[0];
+    return settled.map((s) => (s as PromiseFulfilledResult<unknown>).value) as { -readonly [K in keyof T]: Awaited<T[K]> };
+  }
+
+  /** Calls fn in the first round only and returns what it returned then, which has to be JSON. */
+  async once<T>(key: string, fn: () => T): Promise<Awaited<T>> {
+    this.#load();
+    if (this.#once.has(key)) return this.#once.get(key) as Awaited<T>;
+    const doing = this.#doing.get(key);
+    if (doing) return (await doing) as Awaited<T>;
+    const start = (async () => {
+      const value = checkJson(await fn(), key);
+      this.#once.set(key, value);
+      return value;
+    })();
+    this.#doing.set(key, start);
+    try {
+      return (await start) as Awaited<T>;
+    } finally {
+      this.#doing.delete(key);
+    }
+  }
+
+  // Below: for the runtime.
+
+  /** What the rounds before learned, and the answers of the last. */
+  #load(): Map<string, InputResponse> {
+    if (this.#answers) return this.#answers;
+    this.#answers = new Map();
+    if (this.#round.state?.length) {
+      try {
+        const state = toObject(this.#round.state) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
+        for (const [key, answer] of Object.entries(state.answers)) {
+          this.#answers.set(key, InputResponse.decode(Buffer.from(answer, "base64")));
+          this.#asked.add(key);
+        }
+        for (const key of state.asked) this.#asked.add(key);
+        for (const [key, value] of Object.entries(state.once)) this.#once.set(key, value);
+      } catch (e) {
+        const error = new McpError(-32602, "the request's state is not one that this tool returned");
+        error.cause = e;
+        throw error;
+      }
+    }
+    for (const [key, answer] of Object.entries(this.#round.inputResponses)) this.#answers.set(key, answer);
+    return this.#answers;
+  }
+
+  /** The answer to a question, if there is one. */
+  #ask(request: InputRequest, key: string | undefined): InputResponse | undefined {
+    const answers = this.#load();
+    const kind = request.request?.$case ?? "";
+    if (key === undefined) {
+      const digest = createHash("sha256").update(InputRequest.encode(request).finish()).digest("hex").slice(0, 12);
+      const count = (this.#counts.get(digest) ?? 0) + 1;
+      this.#counts.set(digest, count);
+      key = count === 1 ? `${kind}-${digest}` : `${kind}-${digest}-${String(count)}`;
+    }
+    this.#asked.add(key);
+    const answer = answers.get(key);
+    // An answer of another kind is none: the question is asked again.
+    if (answer?.response && [kind, "error"].includes(answer.response.$case)) return answer;
+    this.#questions.set(key, request);
+    return undefined;
+  }
+
+  /** For Question: whoever needs an answer that is not there ends the round. */
+  endRound(): never {
+    this.#ended = true;
+    // eslint-disable-next-line @typescript-eslint/only-throw-error -- not an error
+    throw new Suspend();
+  }
+
+  /** Whether a question was waited for that has no answer, whatever the handler made of it. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** How a round ends that asked something. */
+  inputRequired(): InputRequired {
+    const answers: Record<string, string> = {};
+    for (const [key, answer] of this.#load()) {
+      // An answer to what was never asked is not worth its room.
+      if (!this.#asked.has(key) || this.#questions.has(key)) continue;
+      answers[key] = Buffer.from(InputResponse.encode(answer).finish()).toString("base64");
+    }
+    const once = Object.fromEntries(this.#once);
+    const state = Buffer.from(JSON.stringify({ answers, asked: [...this.#questions.keys()], once }));
+    if (state.length > MAX_STATE) {
+      const sizes: [string, number][] = [
+        ...Object.entries(once).map(([k, v]): [string, number] => [`ctx.once(${JSON.stringify(k)})`, JSON.stringify(v).length]),
+        ...Object.entries(answers).map(([k, a]): [string, number] => [`the answer ${k}`, a.length]),
+      ];
+      const [what, size] = sizes.reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
+      throw new ToolError(
+        `what the call has to remember is ${String(state.length)} bytes, more than the ${String(MAX_STATE)} there is room ` +
+          `for; the most is ${what}, ${String(size)} bytes`,
+      );
+    }
+    return { requests: Object.fromEntries(this.#questions), state, meta: NOTHING, extra: NOTHING };
+  }
+
+  /** Nothing is sent after this: the result comes last. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  override cancel(): void {
+    this.#closed = true;
+    super.cancel();
+  }
+}
+
+function askYourself(cannot: string, question: string): string {
+  return `This client cannot ${cannot}. Ask the user yourself: ${JSON.stringify(question)}, and call the tool again with the answer.`;
+}
+
+/** The same value in every round: what JSON makes of it, in the first too. */
+function checkJson(value: unknown, key: string): unknown {
+  const bad = (v: unknown): boolean =>
+    typeof v === "function" || typeof v === "symbol" || typeof v === "bigint" ||
+    (typeof v === "object" && v !== null && ((!Array.isArray(v) && !plain(v)) || Object.values(v).some(bad)));
+  if (bad(value)) {
+    throw new TypeError(`ctx.once(${JSON.stringify(key)}) can remember only JSON (objects, arrays, strings, numbers, booleans, null)`);
+  }
+  return JSON.parse(toJson(value));
+}
+
+function plain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype || "toJSON" in value;
+}
+
+/** Writes to the call's log. Below the level the caller asked for nothing is sent, nor is anything if it did not ask. */
+export class Log {
+  readonly #ctx: Context;
+  constructor(ctx: Context) {
+    this.#ctx = ctx;
+  }
+  /** Logs any JSON value. */
+  log(level: Level, data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say(level, data, logger);
+  }
+  debug(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("debug", data, logger);
+  }
+  info(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("info", data, logger);
+  }
+  notice(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("notice", data, logger);
+  }
+  warning(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("warning", data, logger);
+  }
+  error(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("error", data, logger);
+  }
+  critical(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("critical", data, logger);
+  }
+  alert(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("alert", data, logger);
+  }
+  emergency(data: unknown, logger?: string): Promise<void> {
+    return this.#ctx.say("emergency", data, logger);
+  }
+}
+
+const LEVELS = { debug: "debug", log: "info", info: "info", warn: "warning", error: "error" } as const;
+
+/** Makes `console` tell the call that is under way, which is the store's, what is printed. */
+export function forwardConsole(): AsyncLocalStorage<Context> {
+  const current = new AsyncLocalStorage<Context>();
+  for (const [method, level] of Object.entries(LEVELS) as [keyof typeof LEVELS, Level][]) {
+    const print = console[method].bind(console);
+    console[method] = (...args: unknown[]) => {
+      print(...args);
+      void current.getStore()?.log.log(level, format(...args), "console");
+    };
+  }
+  return current;
+}
+
+/**
+ * A question and, once there is one, its answer. To await it ends the round until then; to make it only puts it on the list,
+ * so all the questions of a Promise.all are asked in one round.
+ */
+class Question<T> implements Promise<T> {
+  readonly [Symbol.toStringTag] = "Promise";
+  readonly #ctx: Context;
+  readonly #response: InputResponse | undefined;
+  readonly #read: (response: InputResponse["response"]) => T | Promise<T>;
+
+  constructor(ctx: Context, response: InputResponse | undefined, read: (response: InputResponse["response"]) => T | Promise<T>) {
+    this.#ctx = ctx;
+    this.#response = response;
+    this.#read = read;
+  }
+
+  then<A = T, B = never>(
+    resolve?: ((value: T) => A | PromiseLike<A>) | null,
+    reject?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    return this.#get().then(resolve, reject);
+  }
+
+  catch<B = never>(reject?: ((reason: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
+    return this.then(undefined, reject);
+  }
+
+  finally(act?: (() => void) | null): Promise<T> {
+    return this.#get().finally(act);
+  }
+
+  async #get(): Promise<T> {
+    if (!this.#response) this.#ctx.endRound();
+    const response = this.#response.response;
+    if (response?.$case === "error") throw failed(response.value);
+    return await this.#read(response);
+  }
+}
+
+function failed(error: InputError): ToolError {
+  if (error.reason === InputError_Reason.UNSUPPORTED) {
+    return new Unsupported(`This client cannot be asked this: ${error.message}. Ask the user yourself and call again.`);
+  }
+  if (error.reason === InputError_Reason.NO_ANSWER) return new NoAnswer(error.message || "the client did not answer in time");
+  return new Refused(error.message || "the client refused to answer");
+}
+
+async function readAnswer(response: InputResponse["response"], message: string, form: Form | undefined): Promise<Answer<unknown>> {
+  if (response?.$case !== "elicit") throw new InvalidAnswer("the client's answer is not one to a question to the user");
+  const { action, content } = response.value;
+  if (action === ElicitAction.ACCEPT) {
+    return { action: "accept", accepted: true, data: form ? await form.parse(readContent(content)) : undefined };
+  }
+  const decline = action === ElicitAction.DECLINE;
+  return {
+    action: decline ? "decline" : "cancel",
+    accepted: false,
+    get data(): never {
+      throw new NotAccepted(`the user ${decline ? "declined" : "closed the question without an answer"}: ${message}`);
+    },
+  };
+}
+
+function readContent(content: Uint8Array): JsonObject {
+  let value: unknown;
+  try {
+    value = toObject(content);
+  } catch (e) {
+    throw new InvalidAnswer(`the answer is not JSON: ${(e as Error).message}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new InvalidAnswer("the answer is not a JSON object");
+  return value as JsonObject;
+}
+
+function readSample(response: InputResponse["response"]): Sample {
+  if (response?.$case !== "createMessage") throw new InvalidAnswer("the client's answer is not one of its model");
+  const { content, model, stopReason } = response.value;
+  return {
+    text: content.map(({ block }) => (block?.$case === "text" ? block.value.text : "")).join(""),
+    model,
+    stopReason,
+    toolCalls: content.flatMap(({ block }) =>
+      block?.$case === "toolUse" ? [{ id: block.value.id, name: block.value.name, input: toObject(block.value.input) }] : [],
+    ),
+  };
+}

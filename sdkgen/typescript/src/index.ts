@@ -1,0 +1,39 @@
+/**
+ * MCP tools in TypeScript: write functions, the mcpbridge sidecar speaks the protocol.
+ *
+ *     import { app } from "mcpbridge";
+ *     import { z } from "zod";
+ *
+ *     const a = app("weather", "1.0.0");
+ *     a.tool("add", { description: "Add two numbers.", input: { a: z.number(), b: z.number() } }, ({ a, b }) => a + b);
+ *     await a.run();
+ */
+
+// First of all, so that whatever the imports below print cannot get between the handshake and the bridge.
+import "./stdout.js";
+
+export { app, App } from "./app.js";
+export type {
+  AppOptions,
+  Completer,
+  Completions,
+  PromptOptions,
+  ResourceOptions,
+  ToolOptions,
+} from "./app.js";
+export { assistant, audio, Content, embedded, image, link, Message, part, Part, result, Result, text, user } from "./content.js";
+export { Caller, Context, Log } from "./context.js";
+export type { Answer, AskOptions, Level, Roots, Sample, SampleOptions } from "./context.js";
+export {
+  DefinitionError,
+  InvalidAnswer,
+  McpError,
+  NoAnswer,
+  NotAccepted,
+  NotFound,
+  Refused,
+  ToolError,
+  Unsupported,
+  VisitRequired,
+} from "./errors.js";
+export type { InputOf, JsonSchema, OutputOf, Schema, Shape } from "./schema.js";

@@ -1,0 +1,367 @@
+/** From schemas to JSON Schema, and from JSON to values. Any library of the Standard Schema does the work: zod, valibot, arktype. */
+import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
+
+import { DefinitionError, InvalidAnswer, ToolError } from "./errors.js";
+import { toJson, type JsonObject } from "./json.js";
+
+/** A schema that can check values and tell itself as JSON Schema: zod 4.2 or newer, arktype, valibot with toStandardJsonSchema. */
+export interface Schema<In = unknown, Out = In> {
+  readonly "~standard": StandardSchemaV1.Props<In, Out> & StandardJSONSchemaV1.Props<In, Out>;
+}
+
+/** The schemas of an object's members, by name. */
+export type Shape = { readonly [name: string]: Schema };
+
+/** JSON Schema itself, with `type: "object"`. The values are not checked. */
+export interface JsonSchema {
+  readonly type: "object";
+  readonly [keyword: string]: unknown;
+}
+
+type Flat<T> = { [K in keyof T]: T[K] } & {};
+type Members<T> = Flat<
+  { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+    [K in keyof T as undefined extends T[K] ? K : never]?: T[K];
+  }
+>;
+
+/** What a handler gets that has this schema. */
+export type OutputOf<S> = S extends Schema
+  ? StandardSchemaV1.InferOutput<S>
+  : S extends Shape
+    ? Members<{ -readonly [K in keyof S]: StandardSchemaV1.InferOutput<S[K]> }>
+    : JsonObject;
+
+/** What may be given to this schema. */
+export type InputOf<S> = S extends Schema
+  ? StandardSchemaV1.InferInput<S>
+  : S extends Shape
+    ? Members<{ -readonly [K in keyof S]: StandardSchemaV1.InferInput<S[K]> }>
+    : JsonObject;
+
+type Issue = StandardSchemaV1.Issue;
+type Checked = StandardSchemaV1.Result<unknown>;
+
+/** A schema, read once. */
+export interface Compiled {
+  readonly json: JsonObject;
+  readonly validate: (value: unknown) => Checked | Promise<Checked>;
+}
+
+/** Reads a schema, a shape or a JSON Schema. A TypeError says what cannot be read. */
+export function compile(schema: Schema | Shape | JsonSchema, side: "input" | "output"): Compiled {
+  if (isSchema(schema)) {
+    const json = jsonSchemaOf(schema, side);
+    return strict({ json, validate: (v) => schema["~standard"].validate(v) });
+  }
+  const members = Object.entries(schema);
+  if (members.every(([, member]) => isSchema(member))) return compileShape(members as [string, Schema][], side);
+  if (schema.type === "object") return { json: schema, validate: (value) => ({ value }) };
+  const odd = members.find(([, member]) => !isSchema(member))?.[0] ?? "";
+  throw new TypeError(`"${odd}" is no schema; write z.string() or the like, of a library of the Standard Schema`);
+}
+
+function isSchema(value: unknown): value is Schema {
+  return (typeof value === "object" || typeof value === "function") && value !== null && "~standard" in value;
+}
+
+function compileShape(members: [string, Schema][], side: "input" | "output"): Compiled {
+  const properties: JsonObject = {};
+  const required: string[] = [];
+  const defs: JsonObject = {};
+  for (const [name, schema] of members) {
+    try {
+      properties[name] = embed(jsonSchemaOf(schema, side), name, defs);
+    } catch (e) {
+      throw new TypeError(`"${name}": ${e instanceof Error ? e.message : String(e)}`, { cause: e });
+    }
+    if (!takesNothing(schema)) required.push(name);
+  }
+  const json: JsonObject = { type: "object", properties };
+  if (required.length) json.required = required;
+  if (Object.keys(defs).length) json.$defs = defs;
+  json.additionalProperties = false;
+  return {
+    json,
+    validate: (value) => {
+      if (!isObject(value)) return { issues: [{ message: "has to be an object" }] };
+      const issues: Issue[] = unknownMembers(value, properties);
+      const out: JsonObject = {};
+      const waiting: Promise<unknown>[] = [];
+      const take = (name: string, checked: Checked) => {
+        if (checked.issues) issues.push(...checked.issues.map((i) => ({ ...i, path: [name, ...(i.path ?? [])] })));
+        else if (checked.value !== undefined) out[name] = checked.value;
+      };
+      for (const [name, schema] of members) {
+        const checked = schema["~standard"].validate(Object.hasOwn(value, name) ? value[name] : undefined);
+        if (checked instanceof Promise) waiting.push(checked.then((c) => { take(name, c); }));
+        else take(name, checked);
+      }
+      const done = (): Checked => (issues.length ? { issues } : { value: out });
+      return waiting.length ? Promise.all(waiting).then(done) : done();
+    },
+  };
+}
+
+/** Whether a member of this schema may be missing. */
+function takesNothing(schema: Schema): boolean {
+  try {
+    const checked = schema["~standard"].validate(undefined);
+    if (!(checked instanceof Promise)) return !checked.issues;
+    checked.catch(() => undefined);
+  } catch {
+    // It cannot even look at it.
+  }
+  return false;
+}
+
+function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
+  // A library that has no JSON Schema is not found by the compiler if the author does not use it.
+  const standard: Partial<Schema["~standard"]> = schema["~standard"];
+  if (!standard.jsonSchema) {
+    const hint = new Map([
+      ["zod", "use zod 4.2 or newer"],
+      ["valibot", "wrap it in toStandardJsonSchema of @valibot/to-json-schema"],
+    ]);
+    const vendor = standard.vendor ?? "its library";
+    throw new TypeError(`${vendor} cannot tell it as JSON Schema; ${hint.get(vendor) ?? "use a library that can"}`);
+  }
+  const json = structuredClone({ ...standard.jsonSchema[side]({ target: "draft-2020-12" }) });
+  delete json.$schema;
+  tidy(json);
+  return json;
+}
+
+/** Without the bounds that every integer of JavaScript has. */
+function tidy(json: unknown): void {
+  if (typeof json !== "object" || json === null) return;
+  const o = json as JsonObject;
+  if (o.type === "integer" && o.minimum === Number.MIN_SAFE_INTEGER) delete o.minimum;
+  if (o.type === "integer" && o.maximum === Number.MAX_SAFE_INTEGER) delete o.maximum;
+  for (const member of Object.values(o)) tidy(member);
+}
+
+/** A member's schema as a part of the whole: its own definitions become the whole's. */
+function embed(json: JsonObject, name: string, defs: JsonObject): JsonObject {
+  const names = new Map<string, string>();
+  const own = (json.$defs ?? {}) as JsonObject;
+  for (const def of Object.keys(own)) names.set(`#/$defs/${def}`, def in defs ? `${name}_${def}` : def);
+  const found = { recursion: false };
+  const rewrite = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(rewrite);
+    if (!isObject(value)) return value;
+    const copy: JsonObject = {};
+    for (const [key, v] of Object.entries(value)) {
+      if (key === "$ref" && v === "#") {
+        found.recursion = true;
+        copy.$ref = `#/$defs/${name}`;
+      } else if (key === "$ref" && typeof v === "string") {
+        copy.$ref = names.has(v) ? `#/$defs/${names.get(v) ?? ""}` : v;
+      } else copy[key] = rewrite(v);
+    }
+    return copy;
+  };
+  const { $defs: _, ...rest } = json;
+  const whole = rewrite(rest) as JsonObject;
+  for (const [def, v] of Object.entries(own)) defs[names.get(`#/$defs/${def}`) ?? def] = rewrite(v);
+  if (!found.recursion) return whole;
+  defs[name] = whole;
+  return { $ref: `#/$defs/${name}` };
+}
+
+/** A misspelt optional member would silently do nothing: what an object's schema does not mention, it does not allow. */
+function strict(c: Compiled): Compiled {
+  const { json } = c;
+  const closed = "additionalProperties" in json || "patternProperties" in json;
+  if (json.type !== "object" || !isObject(json.properties) || closed || "allOf" in json || "anyOf" in json || "oneOf" in json) return c;
+  const properties = json.properties;
+  return {
+    json: { ...json, additionalProperties: false },
+    validate: (value) => {
+      const unknown = isObject(value) ? unknownMembers(value, properties) : [];
+      const checked = c.validate(value);
+      if (!unknown.length) return checked;
+      const join = (r: Checked): Checked => ({ issues: [...unknown, ...(r.issues ?? [])] });
+      return checked instanceof Promise ? checked.then(join) : join(checked);
+    },
+  };
+}
+
+function unknownMembers(value: JsonObject, properties: JsonObject): Issue[] {
+  const issues: Issue[] = [];
+  for (const name in value) {
+    if (Object.hasOwn(properties, name)) continue;
+    issues.push({ message: `does not exist${didYouMean(name, Object.keys(properties))}`, path: [name] });
+  }
+  return issues;
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+// Arguments.
+
+/** The arguments of tool `name`, or a ToolError that tells the model what is wrong with them, and how it is called. */
+export function check(c: Compiled, name: string, usage: string, value: unknown): unknown {
+  const checked = c.validate(value);
+  const done = (r: Checked): unknown => {
+    if (!r.issues) return r.value;
+    throw new ToolError(`${name}: the arguments are not valid.\n${list(r.issues, value)}\nUsage: ${usage}`);
+  };
+  return checked instanceof Promise ? checked.then(done) : done(checked);
+}
+
+/** Every violation on a line that names the field, what was expected, and what came. */
+export function list(issues: readonly Issue[], value: unknown): string {
+  return issues
+    .map((issue) => {
+      const path = (issue.path ?? []).map((p) => (typeof p === "object" ? p.key : p));
+      const field = path.map(String).join(".") || "(all)";
+      let got: unknown = value;
+      for (const key of path) got = isObject(got) || Array.isArray(got) ? (got as JsonObject)[key as string] : undefined;
+      if (issue.message.startsWith("does not exist")) return `- ${field}: ${issue.message}`;
+      if (got === undefined && path.length) return `- ${field}: is required`;
+      return `- ${field}: ${issue.message}, got ${shorten(toJson(got))}`;
+    })
+    .join("\n");
+}
+
+function shorten(text: string): string {
+  return text.length <= 80 ? text : `${text.slice(0, 80)} ...`;
+}
+
+/** How a tool is called, for the model: `add(a: integer, b: integer = 3)`. */
+export function usageOf(name: string, json: JsonObject): string {
+  const required = (json.required ?? []) as string[];
+  const parts = Object.entries((json.properties ?? {}) as JsonObject).map(([field, s]) => {
+    const fallback = isObject(s) && "default" in s ? ` = ${toJson(s.default)}` : required.includes(field) ? "" : " = ...";
+    return `${field}: ${typeOf(s)}${fallback}`;
+  });
+  return `${name}(${parts.join(", ")})`;
+}
+
+function typeOf(s: unknown): string {
+  if (!isObject(s)) return "any";
+  if ("const" in s) return toJson(s.const);
+  if (Array.isArray(s.enum)) return s.enum.map(toJson).join(" | ");
+  const union = s.anyOf ?? s.oneOf;
+  if (Array.isArray(union)) return union.map(typeOf).join(" | ");
+  if (typeof s.$ref === "string") return s.$ref.slice(s.$ref.lastIndexOf("/") + 1);
+  if (s.type === "array") return `${typeOf(s.items)}[]`;
+  if (Array.isArray(s.type)) return s.type.join(" | ");
+  return typeof s.type === "string" ? s.type : "any";
+}
+
+/** `; did you mean "days"?`, if one of the names is near. */
+export function didYouMean(name: string, names: Iterable<string>): string {
+  if (name.length > 128) return "";
+  let best = "";
+  let least = Math.max(1, Math.floor(name.length * 0.4)) + 1;
+  for (const candidate of names) {
+    const d = candidate.length > 128 ? Infinity : distance(name.toLowerCase(), candidate.toLowerCase());
+    if (d < least) [best, least] = [candidate, d];
+  }
+  return best ? `; did you mean ${best}?` : "";
+}
+
+/** How many letters have to change to make b of a. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1] ? 0 : 1;
+      next.push(Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + same));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
+
+// Forms.
+
+/** A question's form: its schema, and how to read what the user filled in. */
+export interface Form {
+  readonly schema: JsonObject;
+  readonly parse: (content: JsonObject) => unknown;
+}
+
+const forms = new WeakMap<object, Form>();
+const EMPTY: Form = { schema: { type: "object", properties: {} }, parse: (content) => content };
+
+/** The form for a schema, a shape, or a JSON Schema. Undefined: nothing to fill in. A simple type is a form of one field. */
+export function formOf(schema: Schema | Shape | JsonSchema | undefined): Form {
+  if (!schema) return EMPTY;
+  const known = forms.get(schema);
+  if (known) return known;
+  const form = makeForm(schema);
+  forms.set(schema, form);
+  return form;
+}
+
+function makeForm(schema: Schema | Shape | JsonSchema): Form {
+  const whole = compile(schema, "input");
+  if (!isSchema(schema) && "type" in schema && !isSchema(schema.type)) return { ...EMPTY, schema: whole.json };
+  const single = whole.json.type !== "object";
+  const c = single ? compile({ value: schema as Schema }, "input") : whole;
+  return {
+    schema: flat(c.json),
+    parse: (content) => {
+      const checked = c.validate(content);
+      const done = (r: Checked): unknown => {
+        if (r.issues) throw new InvalidAnswer(`the answer does not fit the form:\n${list(r.issues, content)}`);
+        return single ? (r.value as JsonObject).value : r.value;
+      };
+      return checked instanceof Promise ? checked.then(done) : done(checked);
+    },
+  };
+}
+
+// MCP's forms have fields of these types only, and lists of choices.
+const PRIMITIVES: unknown[] = ["string", "number", "integer", "boolean"];
+
+/** A schema as the flat one that MCP has for forms: no references, no nulls, no nesting. */
+function flat(json: JsonObject): JsonObject {
+  const defs = (json.$defs ?? {}) as Record<string, JsonObject>;
+  const resolve = (s: JsonObject): JsonObject => {
+    if (typeof s.$ref === "string") {
+      const { $ref, ...rest } = s;
+      s = { ...defs[($ref).slice("#/$defs/".length)], ...rest };
+    }
+    if (Array.isArray(s.anyOf)) {
+      const { anyOf, ...rest } = s;
+      const choices = (anyOf as JsonObject[]).filter((c) => c.type !== "null").map(resolve);
+      if (choices.length === 1) s = { ...choices[0], ...rest };
+      else if (choices.every((c) => c.type === "string" && Array.isArray(c.enum))) {
+        s = { type: "string", enum: choices.flatMap((c) => c.enum as unknown[]), ...rest };
+      }
+    }
+    if (Array.isArray(s.type)) {
+      const types = s.type.filter((t) => t !== "null");
+      if (types.length === 1) s = { ...s, type: types[0] as unknown };
+    }
+    const { const: only, pattern, ...rest } = s;
+    s = rest;
+    if (only !== undefined) s = { type: "string", ...rest, enum: [only] };
+    if (pattern !== undefined && !("format" in s)) s.pattern = pattern;
+    if (s.default === null) delete s.default;
+    if (s.type === "array" && isObject(s.items)) s.items = resolve(s.items);
+    return s;
+  };
+  let required = (json.required ?? []) as string[];
+  const properties: JsonObject = {};
+  for (const [name, s] of Object.entries((json.properties ?? {}) as Record<string, JsonObject>)) {
+    const nullable = Array.isArray(s.anyOf) ? s.anyOf.some((c: JsonObject) => c.type === "null") : Array.isArray(s.type) && s.type.includes("null");
+    if (nullable) required = required.filter((r) => r !== name);
+    const field = resolve(s);
+    const choices = field.type === "array" && isObject(field.items) && ("enum" in field.items || "anyOf" in field.items);
+    if (!PRIMITIVES.includes(field.type) && !choices) {
+      throw new DefinitionError(
+        `a form cannot ask for "${name}": its fields are strings, numbers, booleans, enums, and lists of enums`,
+      );
+    }
+    properties[name] = field;
+  }
+  return required.length ? { type: "object", properties, required } : { type: "object", properties };
+}

@@ -1,0 +1,190 @@
+/**
+ * Calls tools in a test, without a bridge and without gRPC:
+ *
+ *     const called = await call(app, "greet", { name: "Ada" }, { elicit: [{ colour: "red" }] });
+ *     expect(called.text).toBe("Hello Ada, here is something red for you.");
+ */
+export { Client, start } from "./bridge.js";
+export type { Message, StartOptions } from "./bridge.js";
+import type { App } from "./app.js";
+import { ElicitAction, type InputRequest, type InputRequired, type InputResponse } from "./gen/mcpbridge/v1/input.js";
+import { CreateMessageResult } from "./gen/mcpbridge/v1/input.js";
+import { LogLevel, Role, type LogMessage, type Progress } from "./gen/mcpbridge/v1/common.js";
+import {
+  CallContext,
+  CallToolRequest,
+  CallToolResponse,
+  CompleteRequest,
+  GetPromptRequest,
+  GetPromptResponse,
+  ReadResourceRequest,
+  ReadResourceResponse,
+  type GetPromptResult,
+  type ReadResourceResult,
+} from "./gen/mcpbridge/v1/service.js";
+import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
+import type { Emit, Round } from "./context.js";
+import { toBytes, toObject } from "./json.js";
+
+/** A caller that can be asked everything and wants to see everything. */
+export const EVERYTHING = CallContext.fromPartial({
+  protocolVersion: "2026-07-28",
+  clientInfo: { name: "mcpbridge/testing", version: "1" },
+  clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} },
+  logLevel: LogLevel.DEBUG,
+  progressWanted: true,
+});
+
+/** What a test answers, each list in the order of the questions. What it does not have fails the test. */
+export interface Answers {
+  /** What the user fills in, "decline" or "cancel"; a simple value for a form of one field; or an answer of the contract. */
+  elicit?: unknown[];
+  /** What the model says. */
+  sample?: (string | CreateMessageResult)[];
+  /** The client's folders. */
+  roots?: string[];
+  /** Who calls. */
+  context?: CallContext;
+}
+
+/** What a call came to. */
+export class Called<R> {
+  readonly progress: Progress[] = [];
+  readonly logs: LogMessage[] = [];
+  readonly asked: InputRequest[] = [];
+  rounds = 0;
+  constructor(public result: R) {}
+}
+
+/** What the call of a tool came to. */
+export class ToolCalled extends Called<CallToolResult> {
+  get text(): string {
+    return this.result.content.map(({ block }) => (block?.$case === "text" ? block.value.text : "")).join("\n");
+  }
+  get isError(): boolean {
+    return this.result.isError ?? false;
+  }
+  get structured(): unknown {
+    return this.result.structuredContent.length ? toObject(this.result.structuredContent) : undefined;
+  }
+}
+
+/** Calls a tool, and answers its questions, as the bridge does. */
+export async function call(app: App, name: string, args: object = {}, answers: Answers = {}): Promise<ToolCalled> {
+  const request = CallToolRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: toBytes(args) });
+  const called = new ToolCalled({ content: [], structuredContent: Buffer.alloc(0), meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
+  return await rounds(called, answers, request, async (emit) =>
+    CallToolResponse.decode(CallToolResponse.encode(await app.callTool(CallToolRequest.decode(CallToolRequest.encode(request).finish()), emit)).finish()),
+  );
+}
+
+/** Reads a resource. */
+export async function read(app: App, uri: string, answers: Answers = {}): Promise<Called<ReadResourceResult>> {
+  const request = ReadResourceRequest.fromPartial({ context: answers.context ?? EVERYTHING, uri });
+  const called = new Called<ReadResourceResult>({ contents: [], meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
+  return await rounds(called, answers, request, async (emit) =>
+    ReadResourceResponse.decode(ReadResourceResponse.encode(await app.readResource(request, emit)).finish()),
+  );
+}
+
+/** Fills in a prompt. */
+export async function prompt(
+  app: App,
+  name: string,
+  args: Record<string, string> = {},
+  answers: Answers = {},
+): Promise<Called<GetPromptResult>> {
+  const request = GetPromptRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: args });
+  const called = new Called<GetPromptResult>({ messages: [], meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
+  return await rounds(called, answers, request, async (emit) =>
+    GetPromptResponse.decode(GetPromptResponse.encode(await app.getPrompt(request, emit)).finish()),
+  );
+}
+
+/** What an argument of a prompt, or of a resource template, is completed to. */
+export async function complete(
+  app: App,
+  of: { prompt: string } | { resource: string },
+  argument: string,
+  typed = "",
+  others: Record<string, string> = {},
+): Promise<string[]> {
+  const reference =
+    "prompt" in of
+      ? { $case: "prompt" as const, value: { name: of.prompt } }
+      : { $case: "resource" as const, value: { uri: of.resource } };
+  const request = CompleteRequest.fromPartial({
+    context: EVERYTHING,
+    ref: { reference },
+    argument: { name: argument, value: typed },
+    completionContext: { arguments: others },
+  });
+  return (await app.complete(request)).completion?.values ?? [];
+}
+
+/** The last event of a round. */
+interface Last {
+  event?: { $case: string; value: unknown } | undefined;
+}
+
+async function rounds<R, C extends Called<R>>(
+  called: C,
+  answers: Answers,
+  request: Round,
+  once: (emit: Emit) => Promise<Last>,
+): Promise<C> {
+  const left = { elicit: [...(answers.elicit ?? [])], sample: [...(answers.sample ?? [])] };
+  const emit: Emit = (event) => {
+    if (event.$case === "progress") called.progress.push(event.value);
+    else called.logs.push(event.value);
+    return Promise.resolve();
+  };
+  for (;;) {
+    called.rounds++;
+    const { event } = await once(emit);
+    if (event?.$case === "result") {
+      called.result = event.value as R;
+      return called;
+    }
+    if (event?.$case !== "inputRequired") throw new Error("the call ended without a result");
+    const { requests, state } = event.value as InputRequired;
+    request.inputResponses = {};
+    request.state = state;
+    // In the order they were asked in: a map of protobuf has none, but our state has.
+    const { asked } = toObject(state ?? new Uint8Array()) as { asked?: string[] };
+    for (const key of asked ?? Object.keys(requests)) {
+      const question = requests[key];
+      if (!question) continue;
+      called.asked.push(question);
+      request.inputResponses[key] = answer(question, left, answers.roots);
+    }
+  }
+}
+
+function answer(question: InputRequest, left: { elicit: unknown[]; sample: (string | CreateMessageResult)[] }, roots?: string[]): InputResponse {
+  const asked = question.request;
+  if (asked?.$case === "elicit" && left.elicit.length) return elicited(left.elicit.shift());
+  if (asked?.$case === "createMessage" && left.sample.length) {
+    const said = left.sample.shift() ?? "";
+    const content = [{ block: { $case: "text" as const, value: { text: typeof said === "string" ? said : "" } } }];
+    const value = typeof said === "string" ? CreateMessageResult.fromPartial({ role: Role.ASSISTANT, content, model: "test" }) : said;
+    return { response: { $case: "createMessage", value } };
+  }
+  if (asked?.$case === "listRoots" && roots) {
+    const none = Buffer.alloc(0);
+    const value = { roots: roots.map((uri) => ({ uri, meta: none, extra: none })), meta: none, extra: none };
+    return { response: { $case: "listRoots", value } };
+  }
+  throw new Error(`it asked, and the test has no answer: ${JSON.stringify(question)}`);
+}
+
+function elicited(given: unknown): InputResponse {
+  if (typeof given === "object" && given !== null && "response" in given) return given as InputResponse;
+  const none = Buffer.alloc(0);
+  const actions = { decline: ElicitAction.DECLINE, cancel: ElicitAction.CANCEL };
+  if (given === "decline" || given === "cancel") {
+    return { response: { $case: "elicit", value: { action: actions[given], content: none, meta: none, extra: none } } };
+  }
+  const content = toBytes(typeof given === "object" && given !== null ? given : { value: given });
+  return { response: { $case: "elicit", value: { action: ElicitAction.ACCEPT, content, meta: none, extra: none } } };
+}

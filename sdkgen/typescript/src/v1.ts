@@ -1,0 +1,7 @@
+/** The messages of the contract, as generated. Only needed where the SDK's own words do not reach. */
+export * from "./gen/mcpbridge/v1/capability.js";
+export * from "./gen/mcpbridge/v1/common.js";
+export * from "./gen/mcpbridge/v1/error.js";
+export * from "./gen/mcpbridge/v1/input.js";
+export * from "./gen/mcpbridge/v1/service.js";
+export * from "./gen/mcpbridge/v1/tool.js";

@@ -1,0 +1,203 @@
+/** Asking: rounds, answers, what is remembered between them. */
+import { describe, expect, test, vi } from "vitest";
+import { z } from "zod";
+
+import { app, InvalidAnswer, McpError, NoAnswer, Refused, Unsupported, user, type Context } from "../src/index.js";
+import { CallToolRequest, ClientCapabilities, InputError_Reason, type InputResponse } from "../src/v1.js";
+import { call, EVERYTHING } from "../src/testing.js";
+
+const Colour = { colour: z.enum(["red", "green"]) };
+const nowhere = () => Promise.resolve();
+const tool = (handler: (args: object, ctx: Context) => unknown) => app("test", "1").tool("t", {}, handler);
+
+test("a question ends the round and its answer returns", async () => {
+  let rounds = 0;
+  const a = tool(async (_, ctx) => {
+    rounds++;
+    const answer = await ctx.elicit("Which colour?", Colour);
+    return answer.accepted ? answer.data.colour : answer.action;
+  });
+  const called = await call(a, "t", {}, { elicit: [{ colour: "red" }] });
+  expect([called.text, called.rounds, rounds]).toEqual(["red", 2, 2]);
+  const form = called.asked[0]?.request?.$case === "elicit" && called.asked[0].request.value.mode?.value;
+  expect(form).toMatchObject({ message: "Which colour?" });
+  expect((await call(a, "t", {}, { elicit: ["decline"] })).text).toBe("decline");
+  expect((await call(a, "t", {}, { elicit: ["cancel"] })).text).toBe("cancel");
+});
+
+describe("a handler cannot hide that it asked:", () => {
+  test.each<[string, (ctx: Context) => unknown]>([
+    ["by catching everything", async (ctx) => {
+      try {
+        return (await ctx.elicit("A?", z.string())).data;
+      } catch {
+        return "swallowed";
+      }
+    }],
+    ["by throwing something else", async (ctx) => {
+      try {
+        return (await ctx.elicit("A?", z.string())).data;
+      } catch {
+        throw new Error("another");
+      }
+    }],
+    ["by settling", async (ctx) => {
+      const [one] = await Promise.allSettled([ctx.elicit("A?", z.string())]);
+      return one.status === "fulfilled" ? one.value.data : "lost";
+    }],
+    ["by Promise.catch", (ctx) => ctx.elicit("A?", z.string()).then((a) => a.data).catch(() => "swallowed")],
+    ["by finally", (ctx) => ctx.elicit("A?", z.string()).finally(() => undefined).then((a) => a.data)],
+  ])("%s", async (_, handler) => {
+    expect((await call(tool((_, ctx) => handler(ctx)), "t", {}, { elicit: ["a"] })).text).toBe("a");
+  });
+});
+
+test("what was asked and not waited for is not asked", async () => {
+  const a = tool((_, ctx) => {
+    void ctx.elicit("A?", z.string());
+    return "done";
+  });
+  expect(await call(a, "t")).toMatchObject({ rounds: 1, text: "done" });
+});
+
+test("many rounds, and once", async () => {
+  const charged: unknown[] = [];
+  const a = tool(async (_, ctx) => {
+    const size = (await ctx.elicit("Size?", z.number())).data;
+    const [receipt, again] = await Promise.all([1, 2].map(() => ctx.once("charge", async () => { await Promise.resolve(); charged.push(size); return { size }; })));
+    const number = await ctx.once("number", () => charged.length);
+    const name = (await ctx.elicit("Name?", z.string())).data;
+    const second = (await ctx.elicit("Name?", z.string())).data;
+    return [size, receipt, again, number, name, second];
+  });
+  const called = await call(a, "t", {}, { elicit: [7, "Ada", "Bob"] });
+  expect(called.structured).toEqual({ result: [7, { size: 7 }, { size: 7 }, 1, "Ada", "Bob"] });
+  expect([charged, called.rounds]).toEqual([[7], 4]);
+});
+
+test("a question that changed is asked anew, but not under a key", async () => {
+  let price = 0;
+  const a = tool(async (_, ctx) => (await ctx.elicit(`Pay ${Math.min(++price, 2)}?`, z.boolean())).data);
+  const called = await call(a, "t", {}, { elicit: [true, false] });
+  expect([called.structured, called.rounds]).toEqual([{ result: false }, 3]);
+  const keyed = tool(async (_, ctx) => (await ctx.elicit(`It is ${++price}. Why?`, z.string(), { key: "why" })).data);
+  expect(await call(keyed, "t", {}, { elicit: ["so"] })).toMatchObject({ text: "so", rounds: 2 });
+});
+
+test("several are asked in one round", async () => {
+  const all = tool(async (_, ctx) => {
+    const deep = async () => (await ctx.elicit("C?", z.string())).data + (await ctx.elicit("D?", z.string())).data;
+    const [a, b, cd, roots] = await ctx.all([ctx.elicit("A?", z.string()), ctx.elicit("B?", z.string()), deep(), ctx.roots()]);
+    return a.data + b.data + cd + (roots[0]?.uri ?? "");
+  });
+  expect(await call(all, "t", {}, { elicit: ["a", "b", "c", "d"], roots: ["file:///x"] })).toMatchObject({ text: "abcdfile:///x", rounds: 3 });
+  const promiseAll = tool(async (_, ctx) => (await Promise.all([ctx.elicit("A?", z.string()), ctx.elicit("B?", z.string())])).map((a) => a.data).join(""));
+  expect(await call(promiseAll, "t", {}, { elicit: ["a", "b"] })).toMatchObject({ text: "ab", rounds: 2 });
+});
+
+test("an answer that is used though there is none tells the model so", async () => {
+  const a = tool(async (_, ctx) => (await ctx.elicit("Which colour?", Colour)).data.colour);
+  expect(await call(a, "t", {}, { elicit: ["decline"] })).toMatchObject({ isError: true, text: "the user declined: Which colour?" });
+});
+
+test("an answer that does not fit is invalid; one of another kind is none", async () => {
+  const a = tool(async (_, ctx) => {
+    try {
+      return (await ctx.elicit("Which colour?", Colour)).data.colour;
+    } catch (e) {
+      return e instanceof InvalidAnswer ? `invalid: ${e.message}` : "other";
+    }
+  });
+  const called = await call(a, "t", {}, { elicit: [{ colour: "mauve" }] });
+  expect(called.text).toBe('invalid: the answer does not fit the form:\n- colour: Invalid option: expected one of "red"|"green", got "mauve"');
+  const none = new Uint8Array();
+  const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: none, extra: none } } };
+  expect(await call(a, "t", {}, { elicit: [other, { colour: "red" }] })).toMatchObject({ text: "red", rounds: 3 });
+});
+
+test.each([
+  [InputError_Reason.NO_ANSWER, NoAnswer],
+  [InputError_Reason.UNSUPPORTED, Unsupported],
+  [InputError_Reason.REFUSED, Refused],
+])("a question that failed, %s, is an error, and stays one", async (reason, kind) => {
+  const a = tool(async (_, ctx) => {
+    try {
+      await ctx.elicit("A?", z.string());
+      return "no error";
+    } catch (e) {
+      if (!(e instanceof kind)) throw e;
+    }
+    return (await ctx.elicit("B?", z.string())).data;
+  });
+  const error: InputResponse = { response: { $case: "error", value: { reason, message: "", data: new Uint8Array() } } };
+  expect(await call(a, "t", {}, { elicit: [error, "b"] })).toMatchObject({ text: "b", rounds: 3 });
+});
+
+test.each<[object, "elicit" | "url" | "sample" | "roots" | "tools", boolean]>([
+  [{}, "elicit", false],
+  [{ elicitation: {} }, "elicit", true],
+  [{ elicitation: { form: {} } }, "elicit", true],
+  [{ elicitation: { url: {} } }, "elicit", false],
+  [{ elicitation: {} }, "url", false],
+  [{ elicitation: { url: {} } }, "url", true],
+  [{}, "sample", false],
+  [{ sampling: {} }, "sample", true],
+  [{ sampling: {} }, "tools", false],
+  [{ sampling: { tools: {} } }, "tools", true],
+  [{}, "roots", false],
+  [{ roots: {} }, "roots", true],
+])("only what the client can is asked: %o %s", async (can, what, supported) => {
+  const a = tool(async (_, ctx) => {
+    if (what === "elicit") await ctx.elicit("A?");
+    if (what === "url") await ctx.elicitUrl("A?", "https://x");
+    if (what === "sample") await ctx.sample("A?");
+    if (what === "tools") await ctx.sample("A?", { tools: ["t"] });
+    if (what === "roots") await ctx.roots();
+  });
+  const context = { ...EVERYTHING, clientCapabilities: ClientCapabilities.fromPartial(can) };
+  const { event } = await a.callTool(CallToolRequest.fromPartial({ name: "t", context }), nowhere);
+  expect(event?.$case).toBe(supported ? "inputRequired" : "result");
+  if (event?.$case === "result") expect(event.value).toMatchObject({ isError: true, content: [{ block: { value: { text: expect.stringContaining("This client") as string } } }] });
+});
+
+test("sampling", async () => {
+  const a = tool(async (_, ctx) => {
+    const said = await ctx.sample([user("Hi")], { system: "Be nice", model: "opus", tools: ["t"], toolChoice: "none", stop: ["."] });
+    return [said.text, said.model, said.toolCalls];
+  });
+  const called = await call(a, "t", {}, { sample: ["Hello"] });
+  expect(called.structured).toEqual({ result: ["Hello", "test", []] });
+  expect(called.asked[0]?.request?.value).toMatchObject({ systemPrompt: "Be nice", maxTokens: 1024, tools: [{ name: "t" }], toolChoice: { mode: "none" }, modelPreferences: { hints: [{ name: "opus" }] } });
+});
+
+test("the state is bounded", async () => {
+  const a = tool(async (_, ctx) => {
+    await ctx.once("orders", () => "x".repeat(40_000));
+    await ctx.elicit("A?", z.string());
+  });
+  const called = await call(a, "t");
+  expect([called.isError, called.text]).toEqual([true, expect.stringMatching(/more than the 32768 there is room for; the most is ctx.once\("orders"\), 40002 bytes/)]);
+});
+
+test("once remembers JSON only", async () => {
+  const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
+  for (const value of [() => 1, Symbol("x"), new Map(), { a: [1n] }]) {
+    expect((await call(tool(async (_, ctx) => { await ctx.once("o", () => value); }), "t")).text).toContain("can remember only JSON");
+  }
+  expect((await call(tool((_, ctx) => ctx.once("o", () => undefined)), "t")).text).toBe("");
+  quiet.mockRestore();
+});
+
+test("a state that is not ours is refused", async () => {
+  const a = tool(async (_, ctx) => { await ctx.elicit("A?"); });
+  const request = CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, state: Buffer.from("?") });
+  await expect(a.callTool(request, nowhere)).rejects.toThrow(McpError);
+});
+
+test("an answer to nothing is ignored, and not carried along", async () => {
+  const a = tool(async (_, ctx) => { await ctx.elicit("A?"); });
+  const none = new Uint8Array();
+  const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: none, extra: none } } };
+  const { event } = await a.callTool(CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, inputResponses: { other } }), nowhere);
+  expect(event?.$case === "inputRequired" && JSON.parse(Buffer.from(event.value.state ?? "").toString())).toMatchObject({ answers: {}, asked: [expect.stringMatching(/^elicit-/)] });
+});

@@ -1,0 +1,90 @@
+/** Through the real bridge, with the official client and with raw lines. */
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { ElicitRequestSchema, LoggingMessageNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { describe, expect, test } from "vitest";
+
+import { start, type StartOptions } from "../src/testing.js";
+
+const path = (from: string) => fileURLToPath(new URL(from, import.meta.url));
+const bridge = process.env.MCPBRIDGE_BIN ?? path("../../../bin/mcpbridge");
+const command = [process.execPath, path("tools.mjs")];
+const run = (options: StartOptions = {}) => start(command, { bridge, ...options });
+
+if (!existsSync(bridge)) throw new Error(`${bridge} is missing: build it with make, or say where it is with MCPBRIDGE_BIN`);
+
+test("the official client", async () => {
+  const client = new Client({ name: "test", version: "1" }, { capabilities: { elicitation: {} } });
+  const logs: unknown[] = [];
+  client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => void logs.push(n.params.data));
+  let action: "accept" | "decline" = "accept";
+  client.setRequestHandler(ElicitRequestSchema, (r) => {
+    expect(r.params).toMatchObject({ message: "Name?", requestedSchema: { properties: { name: { type: "string" } }, required: ["name"] } });
+    return { action, ...(action === "accept" ? { content: { name: "Ada" } } : {}) };
+  });
+  await client.connect(new StdioClientTransport({ command: bridge, args: ["run", "--stdio", "--", ...command], stderr: "ignore" }));
+  try {
+    const text = async (name: string, args: Record<string, unknown> = {}) => (await client.callTool({ name, arguments: args })).content;
+    expect(client.getServerVersion()).toMatchObject({ name: "test", version: "1.0.0" });
+    expect((await client.listTools()).tools.length).toBeGreaterThan(10);
+    expect(await client.callTool({ name: "add", arguments: { a: 1, b: 2 } })).toMatchObject({ structuredContent: { sum: 3 } });
+    expect(await client.callTool({ name: "add", arguments: { a: "1" } })).toMatchObject({ isError: true, content: [{ text: expect.stringContaining("- b: is required") as string }] });
+    expect(await text("loud")).toMatchObject([{ text: "ok" }]);
+    expect(await text("greet")).toMatchObject([{ text: "Hello Ada" }]);
+    action = "decline";
+    expect(await text("greet")).toMatchObject([{ text: "You decline" }]);
+    const progress: number[] = [];
+    // It forgets about progress that comes together with the result.
+    await client.callTool({ name: "slow", arguments: { ms: 300 } }, undefined, { onprogress: (p) => progress.push(p.progress) });
+    expect(progress).toEqual([0]);
+    await expect(client.callTool({ name: "exact" })).rejects.toMatchObject({ code: -32042, data: { n: [1] } });
+    expect((await client.readResource({ uri: "note:7" })).contents).toMatchObject([{ uri: "note:7", text: "the note 7" }]);
+    await expect(client.readResource({ uri: "note:none" })).rejects.toMatchObject({ code: -32002, message: expect.stringContaining("no such note") as string });
+  } finally {
+    await client.close();
+  }
+});
+
+describe("raw lines", () => {
+  test("ask, tell what changes, and end", async () => {
+    const asked: string[] = [];
+    await using client = await run({
+      answer: (method) => {
+        asked.push(method);
+        return { action: "accept", content: { name: "Bob" } };
+      },
+    });
+    expect(await client.call("greet")).toBe("Hello Bob");
+    expect(asked).toEqual(["elicitation/create"]);
+    await client.call("steps", { n: 3 });
+    const progress = client.notifications.filter((n) => n.method === "notifications/progress");
+    expect(progress.map((n) => n.params?.progress)).toEqual([0, 1, 2]);
+    await client.request("resources/subscribe", { uri: "note:1" });
+    await sleep(200);
+    await client.call("touch", { uri: "note:1" });
+    expect(await client.notification("notifications/resources/updated")).toMatchObject({ params: { uri: "note:1" } });
+    await client.call("grow", { name: "grown" });
+    await client.notification("notifications/tools/list_changed");
+    expect(await client.call("grown")).toBe("grown");
+    await expect(client.request("prompts/get", { name: "none" })).rejects.toMatchObject({ code: -32602 });
+  });
+
+  test("the era that returns instead of asking", async () => {
+    await using client = await run();
+    const meta = {
+      "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+      "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },
+      "io.modelcontextprotocol/clientCapabilities": { elicitation: {} },
+    };
+    const first = await client.request("tools/call", { name: "greet", arguments: {}, _meta: meta });
+    expect(first).toMatchObject({ resultType: "input_required" });
+    const [key = ""] = Object.keys(first.inputRequests as object);
+    const inputResponses = { [key]: { action: "accept", content: { name: "Eve" } } };
+    const second = await client.request("tools/call", { name: "greet", arguments: {}, inputResponses, requestState: first.requestState, _meta: meta });
+    expect(second).toMatchObject({ resultType: "complete", content: [{ text: "Hello Eve" }] });
+  });
+});

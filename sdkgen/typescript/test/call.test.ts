@@ -1,0 +1,305 @@
+/** Calls in process: results, errors, resources, prompts, completion, changes. */
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { z } from "zod";
+
+import {
+  app,
+  assistant,
+  audio,
+  DefinitionError,
+  embedded,
+  image,
+  link,
+  McpError,
+  NotFound,
+  part,
+  result,
+  text,
+  ToolError,
+  user,
+  VisitRequired,
+  type App,
+} from "../src/index.js";
+import { CompleteRequest, LogLevel, type ListenResponse } from "../src/v1.js";
+import { call, complete, EVERYTHING, prompt, read } from "../src/testing.js";
+
+const printed = vi.spyOn(console, "error");
+beforeEach(() => {
+  printed.mockImplementation(() => undefined);
+});
+afterEach(() => {
+  printed.mockReset();
+});
+const log = () => printed.mock.calls.map((c) => c.join(" ")).join("\n");
+
+const png = new Uint8Array([1, 2, 3]);
+
+describe("what a tool returns", () => {
+  test.each<[string, unknown, string[], unknown]>([
+    ["text", "hello", ["text"], undefined],
+    ["nothing", undefined, [], undefined],
+    ["an object", { a: 1n }, ["text"], { a: 1 }],
+    ["a list", [1, 2], ["text"], { result: [1, 2] }],
+    ["a number", 7, ["text"], { result: 7 }],
+    ["an image", image(png), ["image"], undefined],
+    ["content", ["x", image(png), audio(png), embedded("a:b", "x"), link("a:b"), text("t", { priority: 0 })], ["text", "image", "audio", "resource", "resourceLink", "text"], undefined],
+    ["a result", result({ content: "x", structured: { a: 1 }, meta: { m: 1 } }), ["text"], { a: 1 }],
+    ["a structured result", result({ structured: { a: 1 } }), ["text"], { a: 1 }],
+  ])("%s", async (_, value, kinds, structured) => {
+    const called = await call(app("test", "1").tool("t", {}, () => value), "t");
+    expect(called.result.content.map((c) => c.block?.$case)).toEqual(kinds);
+    expect(called.structured).toEqual(structured);
+    expect(called.isError).toBe(false);
+  });
+
+  test("content has hints", async () => {
+    const t = text("x", { audience: ["user"], priority: 0, lastModified: new Date(0), meta: { k: 1 } });
+    const called = await call(app("test", "1").tool("t", {}, () => t), "t");
+    expect(called.result.content[0]?.block?.value).toMatchObject({
+      annotations: { audience: [1], priority: 0, lastModified: "1970-01-01T00:00:00.000Z" },
+      meta: new Uint8Array(Buffer.from('{"k":1}')),
+    });
+  });
+
+  test("bytes are refused", async () => {
+    const called = await call(app("test", "1").tool("t", {}, () => png), "t");
+    expect(called.text).toContain("a tool cannot return bytes: return image(data, mimeType)");
+  });
+});
+
+describe("errors", () => {
+  test("of a tool are results, and the log says the line", async () => {
+    const a = app("test", "1").tool("t", {}, () => {
+      throw new RangeError("too far");
+    });
+    const called = await call(a, "t");
+    expect([called.isError, called.text]).toEqual([true, "too far"]);
+    expect(log()).toMatch(/^tool "t" failed at call\.test\.ts:\d+: RangeError: too far\n +at /);
+  });
+
+  test("that are meant are not logged", async () => {
+    const a = app("test", "1").tool("t", {}, () => Promise.reject(new ToolError("no such city")));
+    expect((await call(a, "t")).text).toBe("no such city");
+    expect(log()).toBe("");
+  });
+
+  test("that are not Errors", async () => {
+    const a = app("test", "1").tool("t", {}, () => {
+      throw "thrown"; // eslint-disable-line @typescript-eslint/only-throw-error
+    });
+    expect((await call(a, "t")).text).toBe("thrown");
+  });
+
+  test("with a code are exactly that", async () => {
+    const a = app("test", "1").tool("t", {}, () => {
+      throw new McpError(-32042, "exactly", { n: 1 });
+    });
+    await expect(call(a, "t")).rejects.toMatchObject({ code: -32042, message: "exactly", data: { n: 1 } });
+  });
+
+  test("of a tool that is not there", async () => {
+    await expect(call(app("test", "1").tool("search", {}, () => ""), "serch")).rejects.toThrow('there is no tool "serch"; did you mean search?');
+  });
+
+  test("of arguments that are not JSON", async () => {
+    const a = app("test", "1").tool("t", {}, () => "");
+    const { event } = await a.callTool({ name: "t", arguments: Buffer.from("{"), inputResponses: {}, extra: new Uint8Array() }, () => Promise.resolve());
+    expect(event).toMatchObject({ $case: "result", value: { isError: true } });
+  });
+});
+
+test("what the caller is and wants is in the context", async () => {
+  const a = app("test", "1").tool("t", {}, async (_, ctx) => {
+    await ctx.progress(1, 2, "half");
+    await ctx.log.info({ a: 1 }, "here");
+    await ctx.log.debug("too fine");
+    return { name: ctx.clientInfo.name, who: ctx.principal?.subject, claims: ctx.principal?.claims, header: ctx.headers["x-a"], meta: ctx.meta, version: ctx.protocolVersion };
+  });
+  const context = {
+    ...EVERYTHING,
+    logLevel: LogLevel.INFO,
+    meta: Buffer.from('{"m":1}'),
+    headers: { "x-a": "1" },
+    principal: { subject: "ada", issuer: "x", scopes: [], claims: Buffer.from('{"email":"a@x"}') },
+  };
+  const called = await call(a, "t", {}, { context });
+  expect(called.structured).toEqual({ name: "mcpbridge/testing", who: "ada", claims: { email: "a@x" }, header: "1", meta: { m: 1 }, version: "2026-07-28" });
+  expect(called.progress).toMatchObject([{ progress: 1, total: 2, message: "half" }]);
+  expect(called.logs.map((l) => [l.level, l.logger, Buffer.from(l.data).toString()])).toEqual([[LogLevel.INFO, "here", '{"a":1}']]);
+  const quiet = await call(a, "t", {}, { context: { ...context, logLevel: LogLevel.UNSPECIFIED, progressWanted: false } });
+  expect([quiet.progress, quiet.logs]).toEqual([[], []]);
+});
+
+test("hints are absent until they are said", () => {
+  const a = app("test", "1").tool("a", {}, () => "").tool("b", { readOnly: false, title: "B", icons: ["data:,"] }, () => "");
+  expect(a.toolMessage("a").annotations).toBeUndefined();
+  expect(a.toolMessage("b")).toMatchObject({ title: "B", annotations: { readOnlyHint: false }, icons: [{ src: "data:," }] });
+  expect(a.toolMessage("b").annotations?.destructiveHint).toBeUndefined();
+});
+
+describe("resources", () => {
+  const make = (): App =>
+    app("test", "1")
+      .resource("note:1", { name: "one", mimeType: "text/markdown", size: 3, ttlMs: 0 }, () => "abc")
+      .resource("note:bytes", {}, () => png)
+      .resource("note:json", {}, () => Promise.resolve({ a: 1 }))
+      .resource("note:parts", {}, () => [part("note:parts/1", "x"), part("note:parts/2", png, "image/png")])
+      .resource("note:image", {}, () => image(png))
+      .resource("note:nothing", {}, () => undefined)
+      .resource("user:{id}{?field}", { description: "A user", complete: { id: ["7", "70", "8"] } }, ({ id, field }, ctx) => {
+        if (id === "0") throw new NotFound("no user 0");
+        return `${id} ${field ?? "-"} ${ctx.uri}`;
+      });
+
+  test("are listed", () => {
+    const a = make();
+    expect(a.listResources({}).resources[0]).toMatchObject({ uri: "note:1", name: "one", mimeType: "text/markdown", size: 3 });
+    expect(a.listResourceTemplates({}).resourceTemplates).toMatchObject([{ uriTemplate: "user:{id}{?field}", description: "A user" }]);
+    expect(() => a.listResources({ cursor: "" })).toThrow('there is no page at cursor ""');
+    expect(a.discover().capabilities).toMatchObject({ resources: { subscribe: true, listChanged: true }, completions: {} });
+    expect(a.discover().capabilities?.tools).toBeUndefined();
+  });
+
+  test.each([
+    ["note:1", [["note:1", "text/markdown", "abc"]]],
+    ["note:bytes", [["note:bytes", "application/octet-stream", png]]],
+    ["note:json", [["note:json", "application/json", '{"a":1}']]],
+    ["note:parts", [["note:parts/1", "text/plain", "x"], ["note:parts/2", "image/png", png]]],
+    ["note:image", [["note:image", "image/png", png]]],
+    ["user:7?field=name", [["user:7?field=name", "text/plain", "7 name user:7?field=name"]]],
+  ])("%s is read", async (uri, contents) => {
+    const called = await read(make(), uri);
+    expect(called.result.contents.map((c) => [c.uri, c.mimeType, c.body?.$case === "blob" ? new Uint8Array(c.body.value) : c.body?.value])).toEqual(contents);
+    expect(called.result.ttlMs).toBe(uri === "note:1" ? 0 : undefined);
+  });
+
+  test("that are not there, or hold nothing", async () => {
+    await expect(read(make(), "note:2")).rejects.toMatchObject({ code: 5, message: expect.stringContaining('there is no resource "note:2"; did you mean') as string });
+    await expect(read(make(), "user:0")).rejects.toMatchObject({ code: 5, message: "no user 0" });
+    await expect(read(make(), "note:nothing")).rejects.toMatchObject({ code: -32603 });
+    expect(log()).toContain("throw new NotFound(...)");
+  });
+
+  test("that cannot be", () => {
+    expect(() => app("t", "1").resource("notes", {}, () => "")).toThrow(/^call\.test\.ts:\d+: resource "notes": a URI begins with a scheme/);
+    expect(() => app("t", "1").resource("a:{b}{c}", {}, () => "")).toThrow(DefinitionError);
+    expect(() => app("t", "1").resource("a:{b}", { complete: { c: [] } as never }, () => "")).toThrow('there is no variable "c"');
+  });
+
+  test("their questions are answered", async () => {
+    const a = app("t", "1").resource("a:b", {}, async (_, ctx) => (await ctx.elicit("Why?", z.string())).data);
+    expect((await read(a, "a:b", { elicit: ["so"] })).result.contents[0]?.body?.value).toBe("so");
+  });
+});
+
+describe("prompts", () => {
+  const make = () =>
+    app("test", "1").prompt(
+      "review",
+      {
+        description: "Review code",
+        arguments: { code: z.string().describe("The code"), style: z.enum(["kind", "harsh"]).optional() },
+        complete: { code: (typed, others) => [`${typed}!`, others.style ?? ""] },
+      },
+      ({ code, style }) => [user(`Review ${code}`, image(png)), assistant(style ?? "any"), "Go"],
+    );
+
+  test("are listed and filled in", async () => {
+    const a = make();
+    expect(a.listPrompts({}).prompts).toMatchObject([
+      { name: "review", description: "Review code", arguments: [{ name: "code", description: "The code", required: true }, { name: "style", required: false }] },
+    ]);
+    const { result } = await prompt(a, "review", { code: "x", style: "kind" });
+    expect(result.messages.map((m) => [m.role, m.content?.block?.$case])).toEqual([[1, "text"], [1, "image"], [2, "text"], [1, "text"]]);
+    expect(result.description).toBe("Review code");
+  });
+
+  test("whose arguments are wrong", async () => {
+    await expect(prompt(make(), "review", { style: "rude" })).rejects.toMatchObject({
+      code: -32602,
+      message: 'prompt "review": the arguments are not valid.\n- code: is required\n- style: Invalid option: expected one of "kind"|"harsh", got "rude"',
+    });
+    await expect(prompt(make(), "reviews")).rejects.toThrow("did you mean review?");
+  });
+
+  test("their arguments are completed", async () => {
+    const a = make();
+    const get = (name: string, value: string, others = {}) => complete(a, { prompt: "review" }, name, value, others);
+    expect(await get("style", "H")).toEqual(["harsh"]);
+    expect(await get("by itself", "")).toEqual([]);
+    expect(await get("code", "a", { style: "kind" })).toEqual(["a!", "kind"]);
+    expect(await get("toString", "")).toEqual([]);
+  });
+
+  test("a template's variables are completed, at most 100 at a time", async () => {
+    const a = app("t", "1").resource("n:{n}", { complete: { n: () => Array.from({ length: 120 }, String) } }, () => "");
+    const complete = (uri: string) => a.complete(CompleteRequest.fromPartial({ ref: { reference: { $case: "resource", value: { uri } } }, argument: { name: "n", value: "" } }));
+    expect((await complete("n:{n}")).completion).toMatchObject({ total: 120, hasMore: true, values: { length: 100 } });
+    expect((await complete("n:5")).completion?.total).toBe(120);
+    await expect(complete("m:5")).rejects.toThrow('there is no resource "m:5"');
+  });
+});
+
+describe("changes", () => {
+  const listen = (a: App, uris: string[] = []) => {
+    const told: (ListenResponse["event"] | undefined)[] = [];
+    const filter = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, extra: new Uint8Array() };
+    const l = a.changes.listen(filter, () => undefined);
+    return { told: () => { for (let n; (n = l.next()); ) told.push(n.event); return told.map((e) => e?.$case === "resourceUpdated" ? e.value.uri : e?.$case); } };
+  };
+
+  test("are told once, to those who want them", () => {
+    const a = app("test", "1", { declares: ["resources"] });
+    const { told } = listen(a, ["a:1"]);
+    a.tool("t", {}, () => "").tool("u", {}, () => "").prompt("p", {}, () => "");
+    a.notifyUpdated("a:1");
+    a.notifyUpdated("a:1");
+    a.notifyUpdated("a:2");
+    a.removeTool("t");
+    a.resource("a:1", {}, () => "").removeResource("a:1");
+    expect(told()).toEqual(["toolsListChanged", "a:1", "resourcesListChanged"]);
+    expect(a.removeTool("t")).toBe(false);
+    expect(a.listTools({}).tools.map((t) => t.name)).toEqual(["u"]);
+  });
+
+  test("of what there was nothing of are a surprise", () => {
+    const a = app("test", "1");
+    a.discover();
+    a.prompt("p", {}, () => "");
+    expect(log()).toContain('write app(name, version, { declares: ["prompts"] })');
+  });
+});
+
+test("what is printed goes to the client that wants it, and to no other", async () => {
+  const kept = { ...console };
+  const a = app("test", "1").forwardConsole().forwardConsole();
+  a.tool("t", { input: { n: z.number() } }, async ({ n }) => {
+    await Promise.resolve();
+    console.error("n is %d", n);
+  });
+  const [one, two] = await Promise.all([call(a, "t", { n: 1 }), call(a, "t", { n: 2 })]);
+  console.error("nobody's");
+  Object.assign(console, kept);
+  expect([one, two].map((c) => c.logs.map((l) => [l.level, l.logger, Buffer.from(l.data).toString()]))).toEqual([
+    [[5, "console", '"n is 1"']],
+    [[5, "console", '"n is 2"']],
+  ]);
+});
+
+test("a web page to visit first", async () => {
+  const a = app("test", "1").tool("t", {}, () => {
+    throw new VisitRequired("Sign in", "https://x", "7");
+  });
+  const data = { elicitations: [{ mode: "url", elicitationId: "7", url: "https://x", message: "Sign in" }] };
+  await expect(call(a, "t")).rejects.toMatchObject({ code: -32042, data });
+  const l = a.changes.listen(a.canTell({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: new Uint8Array() }), () => undefined);
+  a.notifyVisited("7");
+  a.notifyUpdated("a:b"); // It has no resources.
+  expect([l.next()?.event, l.next()]).toMatchObject([{ $case: "elicitationCompleted", value: { elicitationId: "7" } }, undefined]);
+});
+
+test("lists of what there is nothing of are not there", () => {
+  const a = app("test", "1", { ttlMs: 0, cacheScope: "public" }).tool("t", {}, () => "");
+  expect(a.listTools({})).toMatchObject({ ttlMs: 0, cacheScope: 1 });
+  expect(() => a.listPrompts({})).toThrow("test has no prompts");
+});

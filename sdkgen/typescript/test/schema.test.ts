@@ -1,0 +1,209 @@
+/** Schemas: what clients are told, and what the model is told when it does not keep to them. */
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+
+import { app, DefinitionError } from "../src/index.js";
+import type { JsonSchema, Schema, Shape } from "../src/index.js";
+import { compile, didYouMean, formOf, usageOf } from "../src/schema.js";
+import { call } from "../src/testing.js";
+
+type Any = Schema | Shape | JsonSchema;
+
+interface Tree {
+  name: string;
+  children: Tree[];
+}
+const Tree: z.ZodType<Tree> = z.object({ name: z.string(), get children() { return z.array(Tree); } });
+const closed = { additionalProperties: false };
+
+const inputs: [string, Any, unknown, string][] = [
+  ["nothing", {}, { type: "object", properties: {}, ...closed }, "t()"],
+  [
+    "required, optional and default",
+    { city: z.string().min(1).describe("City name"), days: z.number().int().min(1).max(14).default(3), unit: z.enum(["c", "f"]).optional() },
+    {
+      type: "object",
+      properties: {
+        city: { type: "string", minLength: 1, description: "City name" },
+        days: { type: "integer", minimum: 1, maximum: 14, default: 3 },
+        unit: { type: "string", enum: ["c", "f"] },
+      },
+      required: ["city"],
+      ...closed,
+    },
+    't(city: string, days: integer = 3, unit: "c" | "f" = ...)',
+  ],
+  [
+    "an integer without bounds",
+    { n: z.int(), list: z.array(z.int()) },
+    { type: "object", properties: { n: { type: "integer" }, list: { type: "array", items: { type: "integer" } } }, required: ["n", "list"], ...closed },
+    "t(n: integer, list: integer[])",
+  ],
+  [
+    "a recursive member",
+    { tree: Tree },
+    {
+      type: "object",
+      properties: { tree: { $ref: "#/$defs/tree" } },
+      required: ["tree"],
+      $defs: {
+        tree: { type: "object", properties: { name: { type: "string" }, children: { type: "array", items: { $ref: "#/$defs/tree" } } }, required: ["name", "children"] },
+      },
+      ...closed,
+    },
+    "t(tree: tree)",
+  ],
+  [
+    "two recursive members",
+    { a: z.array(Tree), b: z.array(Tree) },
+    expect.objectContaining({
+      properties: { a: { type: "array", items: { $ref: "#/$defs/__schema0" } }, b: { type: "array", items: { $ref: "#/$defs/b___schema0" } } },
+    }),
+    "t(a: __schema0[], b: b___schema0[])",
+  ],
+  [
+    "a union and a literal",
+    { x: z.union([z.string(), z.number()]), y: z.literal(7), z: z.any() },
+    expect.objectContaining({ properties: { x: { type: ["string", "number"] }, y: { type: "number", const: 7 }, z: {} }, required: ["x", "y"] }),
+    "t(x: string | number, y: 7, z: any = ...)",
+  ],
+  ["an object schema", z.object({ a: z.string() }), { type: "object", properties: { a: { type: "string" } }, required: ["a"], ...closed }, "t(a: string)"],
+  ["a loose object", z.looseObject({ a: z.string() }), { type: "object", properties: { a: { type: "string" } }, required: ["a"], additionalProperties: {} }, "t(a: string)"],
+  ["JSON Schema", { type: "object", properties: { a: {} } }, { type: "object", properties: { a: {} } }, "t(a: any = ...)"],
+];
+
+describe("input", () => {
+  test.each(inputs)("%s", (_, schema, json, usage) => {
+    const c = compile(schema, "input");
+    expect(c.json).toEqual(json);
+    expect(usageOf("t", c.json)).toBe(usage);
+  });
+
+  test("an error names each field, what was expected, what came, and the signature", async () => {
+    const a = app("test", "1").tool(
+      "forecast",
+      { input: { city: z.string(), days: z.number().int().max(14).default(3), at: z.object({ hour: z.number() }).optional() } },
+      ({ city, days }) => `${city} ${days}`,
+    );
+    const wrong = await call(a, "forecast", { days: 30, citi: "Rome", at: { hour: "noon" } });
+    expect(wrong.isError).toBe(true);
+    expect(wrong.text).toBe(
+      "forecast: the arguments are not valid.\n" +
+        "- citi: does not exist; did you mean city?\n" +
+        "- city: is required\n" +
+        "- days: Too big: expected number to be <=14, got 30\n" +
+        '- at.hour: Invalid input: expected number, received string, got "noon"\n' +
+        "Usage: forecast(city: string, days: integer = 3, at: object = ...)",
+    );
+    expect((await call(a, "forecast", { city: "Rome" })).text).toBe("Rome 3");
+  });
+
+  test("an object schema allows no more than it says; a loose one does", async () => {
+    const a = app("test", "1")
+      .tool("strict", { input: z.object({ a: z.string() }) }, ({ a }) => a)
+      .tool("loose", { input: z.looseObject({ a: z.string() }) }, (o) => JSON.stringify(o));
+    expect((await call(a, "strict", { a: "x", b: 1 })).text).toContain("- b: does not exist");
+    expect((await call(a, "loose", { a: "x", b: 1 })).text).toBe('{"a":"x","b":1}');
+  });
+
+  test("transforms and asynchronous checks", async () => {
+    const a = app("test", "1").tool(
+      "t",
+      { input: { n: z.string().transform(Number), even: z.number().refine((n) => Promise.resolve(n % 2 === 0), "has to be even") } },
+      ({ n, even }) => String(n + even),
+    );
+    expect((await call(a, "t", { n: "7", even: 2 })).text).toBe("9");
+    expect((await call(a, "t", { n: "7", even: 3 })).text).toContain("- even: has to be even, got 3");
+  });
+
+  test("what is inherited is no argument", async () => {
+    const a = app("test", "1").tool("t", { input: { toString: z.string().optional() } }, (args) => Object.keys(args as object).join());
+    expect((await call(a, "t", {})).text).toBe("");
+  });
+
+  test.each<[string, () => unknown, string]>([
+    ["no schema", () => app("t", "1").tool("t", { input: { a: "string" } as never }, () => ""), 'tool "t": input: "a" is no schema; write z.string()'],
+    ["what JSON cannot hold", () => app("t", "1").tool("t", { input: { when: z.date() } }, () => ""), 'tool "t": input: "when": Date cannot be represented'],
+    ["no object", () => app("t", "1").tool("t", { input: z.string() }, () => ""), 'tool "t": input: has to be an object, not string'],
+    ["a name", () => app("t", "1").tool("t t", {}, () => ""), "a name is 1 to 128 letters"],
+    ["twice", () => app("t", "1").tool("t", {}, () => "").tool("t", {}, () => ""), "is there already, from schema.test.ts:"],
+    ["no handler", () => app("t", "1").tool("t", {}, undefined as never), "has no handler"],
+    ["a library without JSON Schema", () => app("t", "1").tool("t", { input: { a: { "~standard": { version: 1, vendor: "zod", validate: () => ({ value: 1 }) } } as never } }, () => ""), "use zod 4.2 or newer"],
+  ])("a definition that cannot work names its line: %s", (_, define, message) => {
+    expect(define).toThrow(DefinitionError);
+    expect(define).toThrow(/^schema\.test\.ts:\d+: /);
+    expect(define).toThrow(message);
+  });
+});
+
+describe("output", () => {
+  test("an object is structured content, and text beside it", async () => {
+    const a = app("test", "1").tool("t", { output: { n: z.number(), s: z.string().default("x") } }, () => ({ n: 1 }));
+    const tool = a.toolMessage("t");
+    expect(JSON.parse(Buffer.from(tool.outputSchema).toString())).toMatchObject({ type: "object", required: ["n"] });
+    const called = await call(a, "t");
+    expect(called.structured).toEqual({ n: 1, s: "x" });
+    expect(called.text).toBe('{"n":1,"s":"x"}');
+  });
+
+  test("anything else is wrapped", async () => {
+    const a = app("test", "1").tool("t", { output: z.array(z.number()) }, () => [1, 2]);
+    expect(JSON.parse(Buffer.from(a.toolMessage("t").outputSchema).toString())).toEqual({
+      type: "object",
+      properties: { result: { type: "array", items: { type: "number" } } },
+      required: ["result"],
+    });
+    expect((await call(a, "t")).structured).toEqual({ result: [1, 2] });
+  });
+
+  test("a result that the schema does not allow is the author's mistake", async () => {
+    const a = app("test", "1").tool("t", { output: { n: z.number() } }, () => ({ n: "one" }) as never);
+    const called = await call(a, "t");
+    expect([called.isError, called.text]).toEqual([
+      true,
+      'tool "t" returned what its output schema does not allow:\n- n: Invalid input: expected number, received string, got "one"',
+    ]);
+  });
+});
+
+describe("forms", () => {
+  test("are flat", () => {
+    const form = formOf({
+      text: z.string(),
+      mail: z.email(),
+      size: z.enum(["s", "l"]),
+      either: z.union([z.literal("a"), z.literal("b")]),
+      toppings: z.array(z.enum(["ham", "egg"])).default([]),
+      note: z.string().nullable(),
+      only: z.literal("x").default("x"),
+    });
+    expect(form.schema).toEqual({
+      type: "object",
+      properties: {
+        text: { type: "string" },
+        mail: { type: "string", format: "email" },
+        size: { type: "string", enum: ["s", "l"] },
+        either: { type: "string", enum: ["a", "b"] },
+        toppings: { type: "array", items: { type: "string", enum: ["ham", "egg"] }, default: [] },
+        note: { type: "string" },
+        only: { type: "string", enum: ["x"], default: "x" },
+      },
+      required: ["text", "mail", "size", "either"],
+    });
+  });
+
+  test("of a simple type have one field", () => {
+    const form = formOf(z.boolean());
+    expect(form.schema).toEqual({ type: "object", properties: { value: { type: "boolean" } }, required: ["value"] });
+    expect(form.parse({ value: true })).toBe(true);
+  });
+
+  test("cannot be nested", () => {
+    expect(() => formOf({ inner: z.object({ a: z.string() }) })).toThrow('a form cannot ask for "inner"');
+  });
+});
+
+test("did you mean", () => {
+  expect(didYouMean("serch", ["search", "list"])).toBe("; did you mean search?");
+  expect(didYouMean("zzz", ["search", "list"])).toBe("");
+});

@@ -1,0 +1,265 @@
+/** A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end. */
+import { existsSync, readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { join } from "node:path";
+
+import { credentials, type ServiceError } from "@grpc/grpc-js";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { EVERYTHING } from "../src/testing.js";
+import { CallToolRequest, DiscoverRequest, JsonRpcError, ListToolsRequest, type DiscoverResponse, type ListenResponse, type ListToolsResponse } from "../src/v1.js";
+import { Client, COOKIE, Plugin, type PluginOptions } from "./plugin.js";
+
+const managed = (o: PluginOptions = {}) => new Plugin({ ...o, env: { ...COOKIE, ...o.env } });
+
+describe("a served app", () => {
+  let plugin: Plugin;
+  let client: Client;
+  beforeAll(async () => {
+    plugin = managed({ tls: "ours" });
+    client = await plugin.connect();
+  });
+  afterAll(async () => {
+    client.close();
+    await plugin[Symbol.asyncDispose]();
+  });
+
+  test("says one line on stdout, whatever it prints", async () => {
+    expect(await client.text("loud")).toBe("ok");
+    await plugin.find(() => plugin.stderr.includes("written\n"));
+    const [handshake, ...rest] = plugin.stdout.split("\n");
+    expect(handshake).toMatch(/^1\|1\|unix\|.*\.sock\|grpc\|[A-Za-z0-9+/]{300,}$/);
+    expect(handshake).not.toContain("=");
+    // What is written past the SDK comes through, and the bridge's runner takes it for log.
+    expect(rest).toEqual(["written to fd 1", "echoed by a child", ""]);
+    for (const line of ["before the import", "after the import", "before run"]) expect(plugin.stderr).toContain(`printed ${line}`);
+  });
+
+  test("tells what it is", async () => {
+    const d = await client.unary<DiscoverResponse>("discover", DiscoverRequest.fromPartial({}));
+    expect(d).toMatchObject({ serverInfo: { name: "test", version: "1.0.0" }, instructions: "Test it." });
+    expect(Object.keys(d.capabilities ?? {}).filter((k) => d.capabilities?.[k as "tools"])).toEqual(expect.arrayContaining(["tools", "resources", "prompts", "logging"]));
+    const { tools } = await client.unary<ListToolsResponse>("listTools", ListToolsRequest.fromPartial({}));
+    expect(tools[0]).toMatchObject({ name: "add" });
+  });
+
+  test("answers, also what is large", async () => {
+    expect(await client.text("add", { a: 1, b: 2 })).toBe('{"sum":3}');
+    const text = "ü".repeat(5_000_000);
+    expect(await client.text("echo", { text })).toBe(text);
+  });
+
+  test("answers many at once", async () => {
+    const texts = await Promise.all(Array.from({ length: 200 }, (_, i) => client.text("echo", { text: String(i) })));
+    expect(texts).toEqual(Array.from({ length: 200 }, (_, i) => String(i)));
+  });
+
+  test("streams 10,000 events in order, and nothing after the result", async () => {
+    const { events } = await client.call("steps", { n: 5000 });
+    expect(events.length).toBe(10_001);
+    expect(events.filter((e) => e.$case === "progress").map((e) => e.value.progress)).toEqual(Array.from({ length: 5000 }, (_, i) => i));
+    expect(events.at(-1)?.$case).toBe("result");
+    expect((await client.call("late")).events.map((e) => e.$case)).toEqual(["result"]);
+  });
+
+  test("asks, though the handler swallows it", async () => {
+    const first = await client.call("greet");
+    const ask = first.events.at(-1);
+    if (ask?.$case !== "inputRequired") throw new Error("it did not ask");
+    const [key = ""] = Object.keys(ask.value.requests);
+    const none = Buffer.alloc(0);
+    const elicit = { $case: "elicit" as const, value: { action: 1, content: Buffer.from('{"name":"Ada"}'), meta: none, extra: none } };
+    const request = CallToolRequest.fromPartial({ context: EVERYTHING, name: "greet", ...(ask.value.state ? { state: ask.value.state } : {}) });
+    request.inputResponses = { [key]: { response: elicit } };
+    const second = await client.round(request);
+    expect(second.events.at(-1)).toMatchObject({ $case: "result", value: { content: [{ block: { value: { text: "Hello Ada" } } }] } });
+  });
+
+  test("has the exact JSON-RPC error in the status", async () => {
+    const { error } = await client.call("exact");
+    expect(error).toMatchObject({ code: 2, details: "exactly this" });
+    const details = error?.metadata.get("grpc-status-details-bin")[0] as Buffer;
+    const r = new BinaryReader(details);
+    const read: unknown[] = [r.tag(), r.int32(), r.tag(), r.string(), r.tag()];
+    const any = new BinaryReader(r.bytes());
+    read.push(any.tag(), any.string(), any.tag());
+    expect(read).toEqual([[1, 0], 2, [2, 2], "exactly this", [3, 2], [1, 2], "type.googleapis.com/mcpbridge.v1.JsonRpcError", [2, 2]]);
+    const exact = JsonRpcError.decode(any.bytes());
+    expect([exact.code, exact.message, Buffer.from(exact.data).toString()]).toEqual([-32042, "exactly this", '{"n":[1]}']);
+  });
+
+  test("says NOT_FOUND of what is not there", async () => {
+    expect((await client.call("ad")).error).toMatchObject({ code: 5, details: 'there is no tool "ad"; did you mean add?' });
+    expect((await client.call("ü".repeat(100_000))).error).toMatchObject({ code: 5 });
+  });
+
+  test("survives a crash, and says where it was", async () => {
+    expect(await client.text("crash")).toBe("no such thing");
+    await plugin.find(() => /tool "crash" failed at tools\.mjs:\d+: TypeError: no such thing\n +at /.exec(plugin.stderr));
+    expect(await client.text("forget")).toBe("ok");
+    await plugin.find(() => /nobody waited for this error: Error: nobody waits\n +at .*tools\.mjs:\d+/.exec(plugin.stderr));
+    expect(await client.text("echo", { text: "still there" })).toBe("still there");
+  });
+
+  test("aborts the signal of a call that is cancelled", async () => {
+    const file = join(plugin.folder, "aborted");
+    const cancel = new AbortController();
+    const args = Buffer.from(JSON.stringify({ ms: 30_000, file }));
+    const done = client.round(CallToolRequest.fromPartial({ context: EVERYTHING, name: "slow", arguments: args }), cancel.signal);
+    await sleep(200);
+    cancel.abort();
+    expect((await done).error).toMatchObject({ code: 1 });
+    for (let i = 0; i < 100 && !existsSync(file); i++) await sleep(20);
+    expect(readFileSync(file, "utf8")).toBe("aborted");
+  });
+
+  test("gives tools an empty stdin", async () => {
+    expect(await client.text("stdin")).toBe('""');
+  });
+
+  test("is healthy", async () => {
+    for (const service of ["", "plugin"]) {
+      const request = service ? Buffer.concat([Buffer.from([10, service.length]), Buffer.from(service)]) : Buffer.alloc(0);
+      expect(await client.other("check", request)).toEqual(Buffer.from([8, 1]));
+    }
+    await expect(client.other("check", Buffer.from([10, 1, 120]))).rejects.toMatchObject({ code: 5 });
+  });
+
+  test("tells what changes", async () => {
+    const told: (string | undefined)[] = [];
+    const notifications = { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"], extra: Buffer.alloc(0) };
+    const stream = client.mcp.listen({ context: EVERYTHING, notifications, extra: Buffer.alloc(0) });
+    const acknowledged = new Promise<ListenResponse>((resolve) => stream.once("data", resolve));
+    stream.on("data", (r: ListenResponse) => told.push(r.event?.$case === "resourceUpdated" ? r.event.value.uri : r.event?.$case));
+    stream.on("error", () => undefined);
+    expect((await acknowledged).event).toMatchObject({ value: { notifications: { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"] } } });
+    await client.text("grow", { name: "grown" });
+    await client.text("touch", { uri: "note:2" });
+    await client.text("touch", { uri: "note:1" });
+    for (let i = 0; i < 100 && told.length < 4; i++) await sleep(20);
+    expect(told).toEqual(["acknowledged", "toolsListChanged", "promptsListChanged", "note:1"]);
+    expect(await client.text("grown")).toBe("grown");
+    stream.cancel();
+  });
+
+  test("lets nobody in who has no certificate", async () => {
+    const [, , , address = ""] = await plugin.handshake();
+    const stranger = new Client(`unix:${address}`, credentials.createSsl(null, null, null, { rejectUnauthorized: false }));
+    await expect(stranger.other("check")).rejects.toMatchObject({ code: 14 });
+    stranger.close();
+  });
+});
+
+describe("it ends", () => {
+  test("by Shutdown: the answer first, then the calls that run, and the socket is gone", async () => {
+    await using plugin = managed({ tls: "its own" });
+    const client = await plugin.connect();
+    const [, , , socket = ""] = await plugin.handshake();
+    const slow = client.call("slow", { ms: 700 });
+    const notifications = { toolsListChanged: true, resourceSubscriptions: [], extra: Buffer.alloc(0) };
+    const listen = client.mcp.listen({ notifications, extra: Buffer.alloc(0) });
+    const listened = new Promise<ServiceError | undefined>((resolve) => { listen.on("error", resolve).on("end", () => { resolve(undefined); }).resume(); });
+    await sleep(200);
+    await client.other("shutdown");
+    expect((await slow).events.at(-1)).toMatchObject({ $case: "result" });
+    expect(await listened).toBeUndefined();
+    client.close();
+    expect(await plugin.exited).toBe(0);
+    expect(existsSync(socket)).toBe(false);
+    expect(plugin.stderr).toContain("run returned");
+  });
+
+  test("by SIGTERM, and not by SIGINT", async () => {
+    await using plugin = managed();
+    const client = await plugin.connect();
+    plugin.process.kill("SIGINT");
+    expect(await client.text("echo", { text: "x" })).toBe("x");
+    plugin.process.kill("SIGTERM");
+    expect(await plugin.exited).toBe(0);
+    client.close();
+  });
+
+  test("after 5 seconds, if a call does not", async () => {
+    await using plugin = managed();
+    const client = await plugin.connect();
+    const slow = client.call("slow", { ms: 60_000 });
+    await sleep(200);
+    const began = Date.now();
+    await client.other("shutdown");
+    expect(await plugin.exited).toBe(0);
+    expect(Date.now() - began).toBeGreaterThan(4500);
+    expect(Date.now() - began).toBeLessThan(8000);
+    expect((await slow).error).toBeDefined();
+    client.close();
+  }, 20_000);
+
+  test("with the bridge, at once", async () => {
+    await using plugin = managed();
+    const client = await plugin.connect();
+    const slow = client.call("slow", { ms: 60_000 });
+    await sleep(200);
+    const began = Date.now();
+    plugin.process.stdin?.end();
+    expect(await plugin.exited).toBe(0);
+    expect(Date.now() - began).toBeLessThan(2000);
+    await slow;
+    client.close();
+  });
+});
+
+describe("it begins", () => {
+  test("without TLS, if the host wants none", async () => {
+    await using plugin = managed({ tls: "none", env: { PLUGIN_MULTIPLEX_GRPC: "true" } });
+    const fields = await plugin.handshake();
+    expect(fields.slice(5)).toEqual(["", "false"]);
+    const client = await plugin.connect();
+    expect(await client.text("echo", { text: "x" })).toBe("x");
+    client.close();
+  });
+
+  test("over TCP, if the socket's path would be too long", async () => {
+    await using plugin = managed({ env: { PLUGIN_UNIX_SOCKET_DIR: `/tmp/${"x".repeat(100)}` } });
+    const [, , network, address] = await plugin.handshake();
+    expect([network, address]).toEqual(["tcp", expect.stringMatching(/^127\.0\.0\.1:\d+$/)]);
+    const client = await plugin.connect();
+    expect(await client.text("echo", { text: "x" })).toBe("x");
+    client.close();
+  });
+
+  test("not with a bridge that speaks another version", async () => {
+    await using plugin = managed({ env: { PLUGIN_PROTOCOL_VERSIONS: "2,3" } });
+    expect(await plugin.exited).toBe(1);
+    expect(plugin.stderr).toContain("the bridge speaks version 2,3 of the plugin contract and this SDK 1");
+    expect(plugin.stdout).toBe("");
+  });
+
+  test("not for a person, whom it tells what to do", async () => {
+    await using plugin = new Plugin({ tls: "none" });
+    expect(await plugin.exited).toBe(2);
+    expect(plugin.stderr).toContain("mcpbridge run -- node tools.mjs");
+  });
+
+  test.each([
+    ["127.0.0.1:0", /mcpbridge run (tcp:127\.0\.0\.1:\d+)\n/],
+    ["tcp:127.0.0.1:0", /mcpbridge run (tcp:127\.0\.0\.1:\d+)\n/],
+    ["unix:FOLDER/s.sock", /mcpbridge run (unix:\/\/\/.*s\.sock)\n/],
+    ["unix://FOLDER/s.sock", /mcpbridge run (unix:\/\/\/.*s\.sock)\n/],
+  ])("at %s, and ends by SIGINT", async (listen, line) => {
+    await using place = new Plugin({ args: ["--listen", "nonsense"] });
+    await using plugin = new Plugin({ args: [`--listen=${listen.replace("FOLDER", place.folder)}`] });
+    const said = await plugin.find(() => line.exec(plugin.stderr)?.[1]);
+    const client = new Client(said.replace(/^tcp:/, "").replace("unix://", "unix:"), credentials.createInsecure());
+    expect(await client.text("echo", { text: "x" })).toBe("x");
+    client.close();
+    plugin.process.kill("SIGINT");
+    expect(await plugin.exited).toBe(0);
+    expect(existsSync(join(place.folder, "s.sock"))).toBe(false);
+  });
+
+  test("not where it cannot listen", async () => {
+    await using plugin = new Plugin({ args: ["--listen", "unix:/nowhere/s.sock"] });
+    expect(await plugin.exited).toBe(1);
+    expect(plugin.stderr).toContain("test: cannot listen at unix:/nowhere/s.sock");
+  });
+});

@@ -1,0 +1,78 @@
+// A backend for the tests of the process. It imports what is published: run `npm run build` first.
+console.log("printed before the import"); // Imports come first all the same: what is printed before run() is log.
+import { spawnSync } from "node:child_process";
+import { appendFileSync, writeSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { z } from "zod";
+
+import { app, McpError, NotFound, user } from "../dist/index.js";
+
+console.log("printed after the import");
+const a = app("test", "1.0.0", { instructions: "Test it.", declares: ["prompts"] });
+
+a.tool("add", { input: { a: z.number(), b: z.number() }, output: { sum: z.number() } }, ({ a, b }) => ({ sum: a + b }));
+a.tool("echo", { input: { text: z.string() } }, ({ text }) => text);
+a.tool("loud", {}, () => {
+  console.log("printed");
+  process.stdout.write("written\n");
+  writeSync(1, "written to fd 1\n");
+  spawnSync("echo", ["echoed by a child"], { stdio: "inherit" });
+  return "ok";
+});
+a.tool("slow", { input: { ms: z.number(), file: z.string().optional() } }, async ({ ms, file }, ctx) => {
+  ctx.signal.addEventListener("abort", () => file && appendFileSync(file, "aborted"));
+  await ctx.progress(0);
+  await sleep(ms);
+  return "slept";
+});
+a.tool("steps", { input: { n: z.number() } }, async ({ n }, ctx) => {
+  for (let i = 0; i < n; i++) {
+    void ctx.progress(i, n);
+    await ctx.log.info(i);
+  }
+  return "done";
+});
+a.tool("late", {}, (_, ctx) => {
+  setTimeout(() => void ctx.progress(1), 20);
+  return "early";
+});
+a.tool("greet", {}, async (_, ctx) => {
+  try {
+    const answer = await ctx.elicit("Name?", { name: z.string() });
+    return answer.accepted ? `Hello ${answer.data.name}` : `You ${answer.action}`;
+  } catch {
+    return "swallowed";
+  }
+});
+a.tool("exact", {}, () => {
+  throw new McpError(-32042, "exactly this", { n: [1] });
+});
+a.tool("crash", {}, () => {
+  throw new TypeError("no such thing");
+});
+a.tool("forget", {}, () => {
+  void Promise.reject(new Error("nobody waits"));
+  return "ok";
+});
+a.tool("stdin", {}, async () => {
+  let text = "";
+  for await (const chunk of process.stdin) text += chunk;
+  return JSON.stringify(text);
+});
+a.tool("block", {}, () => {
+  for (;;);
+});
+a.tool("grow", { input: { name: z.string() } }, ({ name }) => {
+  a.tool(name, {}, () => name);
+  a.prompt(name, {}, () => user("Hi"));
+});
+a.tool("touch", { input: { uri: z.string() } }, ({ uri }, ctx) => ctx.notifyUpdated(uri));
+a.resource("note:{name}", {}, ({ name }) => {
+  if (name === "none") throw new NotFound("no such note");
+  return `the note ${name}`;
+});
+
+console.log("printed before run");
+await a.run();
+console.log("run returned");
