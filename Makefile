@@ -1,5 +1,5 @@
 # Everything that is done in this repository has a target here. `make` lists them. Needed on the machine: Go, Python 3.10 or
-# newer with venv, Node 20 or newer; the rest comes from the package registries.
+# newer with venv, Node 20 or newer, Java 17 and Maven; the rest comes from the package registries.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -55,7 +55,7 @@ demo: setup build ## call the Python example with real clients of both eras; KEE
 	@KEEP='$(KEEP)' scripts/demo
 
 .PHONY: test
-test: setup build test-generated test-go test-python test-sdk-typescript test-interop ## run every test
+test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop ## run every test
 
 .PHONY: test-generated
 test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
@@ -74,6 +74,11 @@ test-python: .venv/.done lint-python
 test-sdk-typescript: $(TYPESCRIPT) build lint-sdk-typescript
 	cd sdkgen/typescript && npx --no-install vitest run
 	npm test --prefix examples/watch-typescript
+
+# Warnings, and not only errors, are to be seen.
+.PHONY: test-sdk-java
+test-sdk-java: build
+	cd sdkgen/java && mvn -B -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -f all.xml verify
 
 .PHONY: test-interop
 test-interop: setup build lint-ts
@@ -135,4 +140,4 @@ conformance: setup build ## run the official conformance suite
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv tools/node_modules interop/ts/node_modules sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules
+	rm -rf bin .venv sdkgen/java/target examples/service-java/target tools/node_modules interop/ts/node_modules sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules

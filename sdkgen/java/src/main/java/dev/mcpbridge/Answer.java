@@ -72,6 +72,6 @@ public final class Answer<T> extends Question {
 
   @Override
   void look() {
-    result();
+    accepted();
   }
 }

@@ -188,7 +188,7 @@ public final class Context implements Asks, Progress, Cancellation {
   @Override
   public Roots roots() {
     Roots roots = askRoots();
-    roots.size();
+    roots.look();
     return roots;
   }
 

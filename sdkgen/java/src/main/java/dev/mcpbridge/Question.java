@@ -15,21 +15,21 @@ abstract sealed class Question permits Answer, Sample {
 
   /** Ends the round if there is no answer, and throws what became of the question if it has failed. */
   void look() {
-    response();
+    answered(ctx, response);
   }
 
   final InputResponse response() {
-    return answered(ctx, response);
+    answered(ctx, response);
+    return response;
   }
 
-  static InputResponse answered(Context ctx, InputResponse response) {
+  static void answered(Context ctx, InputResponse response) {
     if (response == null) {
       throw ctx.endRound();
     }
     if (response.hasError()) {
       throw failed(response.getError());
     }
-    return response;
   }
 
   private static ToolException failed(InputError error) {

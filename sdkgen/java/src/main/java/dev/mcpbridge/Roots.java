@@ -15,8 +15,13 @@ public final class Roots extends AbstractList<Root> {
     this.response = response;
   }
 
+  void look() {
+    Question.answered(ctx, response);
+  }
+
   private List<Root> list() {
-    return Question.answered(ctx, response).getListRoots().getRootsList();
+    look();
+    return response.getListRoots().getRootsList();
   }
 
   @Override

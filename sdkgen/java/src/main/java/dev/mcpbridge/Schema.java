@@ -55,14 +55,11 @@ final class Schema {
     /** As INPUT, with no references. */
     FORM;
 
-    // Made when first needed: it takes a tenth of a second.
-    private SchemaGenerator generator;
+    private static final Map<Use, SchemaGenerator> GENERATORS = new ConcurrentHashMap<>();
 
-    synchronized SchemaGenerator generator() {
-      if (generator == null) {
-        generator = new SchemaGenerator(config().build());
-      }
-      return generator;
+    /** Made when first needed: it takes a tenth of a second. */
+    SchemaGenerator generator() {
+      return GENERATORS.computeIfAbsent(this, use -> new SchemaGenerator(use.config().build()));
     }
 
     private SchemaGeneratorConfigBuilder config() {
@@ -74,7 +71,7 @@ final class Schema {
       if (this == FORM) {
         config.with(Option.INLINE_ALL_SCHEMAS);
       }
-      config.forTypesInGeneral().withPropertySorter((a, b) -> 0); // As in the source.
+      config.forTypesInGeneral().withPropertySorter((unusedA, unusedB) -> 0); // As in the source.
       config
           .forTypesInGeneral()
           .withCustomDefinitionProvider(

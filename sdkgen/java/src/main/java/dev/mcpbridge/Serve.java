@@ -6,9 +6,12 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
+import java.net.ConnectException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
+import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -107,7 +110,8 @@ final class Serve {
       } else {
         int colon = address.lastIndexOf(':');
         String host = colon < 0 ? "" : address.substring(0, colon).replaceAll("^\\[|\\]$", "");
-        server = service.start(new InetSocketAddress(host.isEmpty() ? "127.0.0.1" : host, port(address.substring(colon + 1))), null);
+        InetAddress first = InetAddress.getAllByName(host.isEmpty() ? "127.0.0.1" : host)[0];
+        server = service.start(new InetSocketAddress(first, port(address.substring(colon + 1))), null);
       }
     } catch (IOException | RuntimeException e) {
       Throwable why = e.getCause() == null ? e : e.getCause();
@@ -142,11 +146,13 @@ final class Serve {
     if (!Files.exists(socket)) {
       return;
     }
-    try (var channel = java.nio.channels.SocketChannel.open(UnixDomainSocketAddress.of(socket))) {
-      throw new IOException("somebody listens there already");
-    } catch (java.net.ConnectException e) {
+    try {
+      SocketChannel.open(UnixDomainSocketAddress.of(socket)).close();
+    } catch (ConnectException e) {
       Files.delete(socket);
+      return;
     }
+    throw new IOException("somebody listens there already");
   }
 
   private static void managed(App app) throws IOException, InterruptedException {
@@ -158,7 +164,7 @@ final class Serve {
     String address;
     Runnable tidy = () -> {};
     if (File.separatorChar == '\\' || (dir != null && dir.getBytes(StandardCharsets.UTF_8).length > MAX_PATH - 20)) {
-      Server server = service.start(new InetSocketAddress("127.0.0.1", 0), pair);
+      Server server = service.start(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), pair);
       network = "tcp";
       address = text(server.getListenSockets().get(0));
     } else {

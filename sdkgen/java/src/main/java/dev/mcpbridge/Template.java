@@ -92,7 +92,7 @@ final class Template {
         values.put(variables.get(i), decode(found.group(i + 1).replace("+", "%2B")));
       }
       if (!optional.isEmpty() && found.group(inPath + 1) != null) {
-        for (String pair : found.group(inPath + 1).split("&")) {
+        for (String pair : found.group(inPath + 1).split("&", -1)) {
           int equals = pair.indexOf('=');
           String name = decode(equals < 0 ? pair : pair.substring(0, equals));
           if (optional.contains(name)) {

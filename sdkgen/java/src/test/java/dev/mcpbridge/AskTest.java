@@ -17,12 +17,12 @@ import dev.mcpbridge.v1.InputResponse;
 import dev.mcpbridge.v1.ListRootsResult;
 import dev.mcpbridge.v1.Root;
 import dev.mcpbridge.v1.TextContent;
+import jakarta.validation.constraints.Max;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import jakarta.validation.constraints.Max;
 import org.junit.jupiter.api.Test;
 
 /** Asking: rounds, answers, what is remembered between them. */
@@ -203,6 +203,7 @@ class AskTest {
   }
 
   @Test
+  @SuppressWarnings("FutureReturnValueIgnored") // It is returned.
   void anotherThreadMayAsk() {
     tool("later", (in, ctx) -> CompletableFuture.supplyAsync(() -> ctx.elicit("Name?", String.class).data()));
     assertEquals("Ada", caller("Ada").tool("later").text());

@@ -76,6 +76,17 @@ class CallTest {
     assertTrue(caller.tool("show", Map.of("i", 3_000_000_000L, "list", List.of())).text().startsWith("show: the arguments are not valid.\n- i: "));
   }
 
+  @Test
+  void argumentsThatAreNotJsonAreNamed() {
+    // The bridge lets none through.
+    app.tool("t").handle((json, ctx) -> "");
+    for (String bad : List.of("[1", "[1]", "\"x\"")) {
+      Context ctx = new Context(app, Caller.EVERYTHING, Map.of(), null, null);
+      var result = (CallToolResult) app.callTool("t", ByteString.copyFromUtf8(bad), ctx);
+      assertTrue(result.getContent(0).getText().getText().startsWith("t: the arguments are not valid.\n- (all): it is not"), bad);
+    }
+  }
+
   static final class Results {
     @Tool
     public List<Object> content() {

@@ -3,6 +3,7 @@ package dev.mcpbridge;
 import jakarta.validation.constraints.Max;
 import jakarta.validation.constraints.Min;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -87,7 +88,7 @@ public final class Tools {
 
   @Tool
   public String readStdin() throws IOException {
-    return "[" + new String(System.in.readAllBytes()) + "]";
+    return "[" + new String(System.in.readAllBytes(), StandardCharsets.UTF_8) + "]";
   }
 
   @Tool
