@@ -205,7 +205,7 @@ func (e *encoder) value(v protoreflect.Value, f *field) error {
 		if !utf8.Valid(b) {
 			return errors.New("must be UTF-8")
 		}
-		e.dst = rawjson.AppendString(e.dst, unsafe.String(unsafe.SliceData(b), len(b)))
+		e.dst = rawjson.AppendString(e.dst, unsafe.String(unsafe.SliceData(b), len(b))) //nolint:gosec // G103: it is read before this function returns, and nobody writes it
 	case kindBytes:
 		e.dst = base64.StdEncoding.AppendEncode(append(e.dst, '"'), v.Bytes())
 		e.dst = append(e.dst, '"')

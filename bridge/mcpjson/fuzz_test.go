@@ -64,6 +64,7 @@ func FuzzRoundTrip(f *testing.F) {
 // stable fails unless a message that can be written is written as JSON in a line, and what is read from that is written in
 // the same way.
 func stable(t *testing.T, m proto.Message, rev bridge.Revision) {
+	t.Helper()
 	before := proto.Clone(m)
 	out, err := Append(nil, m, rev)
 	if !proto.Equal(before, m) {

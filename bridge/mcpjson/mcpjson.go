@@ -61,7 +61,7 @@ func (e *located) Unwrap() error { return e.err }
 
 // at returns err as an error of a member, an element ("[3]") or an entry (`["key"]`) of what is around it.
 func at(err error, step string) error {
-	l, ok := err.(*located)
+	l, ok := err.(*located) //nolint:errorlint // only one that nothing is around can be made longer
 	if !ok {
 		return &located{step, err}
 	}

@@ -41,7 +41,7 @@ func parseAddress(s string) (endpoint, error) {
 	case "unix":
 		rest = strings.TrimPrefix(rest, "//") // what is left of unix:///path is an absolute path
 		if rest == "" {
-			return e, fmt.Errorf("address %q: no path after unix:", s)
+			return e, fmt.Errorf("address %q: there is no path after %s", s, "unix:")
 		}
 		return endpoint{network: "unix", address: rest}, nil
 	case "tcp":
@@ -53,7 +53,7 @@ func parseAddress(s string) (endpoint, error) {
 		}
 		e = endpoint{network: "tcp", address: rest, resolve: true}
 	default:
-		return e, fmt.Errorf("address %q: it must begin with unix:, tcp: or dns:", s)
+		return e, fmt.Errorf("address %q: it must begin with unix:, tcp: or dns:, and an address", s)
 	}
 	host, port, err := net.SplitHostPort(e.address)
 	if err != nil || host == "" || port == "" {

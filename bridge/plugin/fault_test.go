@@ -158,7 +158,7 @@ func TestKilledMidCall(t *testing.T) {
 		for range 21 {
 			<-inflight
 		}
-		time.Sleep(10 * time.Millisecond) // there is no telling when a call is on the wire
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is no telling when a call is on the wire
 		killed = time.Now()
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

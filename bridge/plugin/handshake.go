@@ -82,7 +82,7 @@ func checkSocket(path, dir string) error {
 	if err != nil {
 		return fmt.Errorf("it listens at unix %q, which does not exist: %w", path, err)
 	}
-	if real, err := filepath.EvalSymlinks(dir); err != nil || parent != real {
+	if own, err := filepath.EvalSymlinks(dir); err != nil || parent != own {
 		return fmt.Errorf("it listens at unix %q, which is not in the directory it was given (PLUGIN_UNIX_SOCKET_DIR=%s)", path, dir)
 	}
 	info, err := os.Lstat(path)

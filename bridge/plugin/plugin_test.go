@@ -207,7 +207,7 @@ func gone(t *testing.T, pid int) {
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			return
 		}
-		time.Sleep(2 * time.Millisecond) // there is no signal to wait for: it is not our child
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // there is no signal to wait for: it is not our child
 	}
 	t.Errorf("process %d is still there", pid)
 }

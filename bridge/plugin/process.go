@@ -86,7 +86,7 @@ func (r *process) Start(context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(path, r.command[1:]...)
+	cmd := exec.Command(path, r.command[1:]...) //nolint:noctx // the kill ladder ends it; a context would know only SIGKILL
 	cmd.Args[0] = r.command[0]
 	cmd.Dir, cmd.Env = r.o.Dir, r.env
 	ours, theirs, err := r.pipes(cmd)
@@ -154,7 +154,7 @@ func (r *process) find() (string, error) {
 			path = filepath.Join(r.o.Dir, path)
 		}
 		if _, err := os.Stat(path); err != nil {
-			return "", &notFound{fmt.Errorf("there is no program %s: %w", path, withoutPath(err)), "check the command's first word and the directory"}
+			return "", &notFoundError{fmt.Errorf("there is no program %s: %w", path, withoutPath(err)), "check the command's first word and the directory"}
 		}
 		return filepath.Abs(path)
 	}
@@ -167,14 +167,14 @@ func (r *process) find() (string, error) {
 			return path, nil
 		}
 	}
-	return "", &notFound{
+	return "", &notFoundError{
 		fmt.Errorf("there is no program %q in PATH=%s", name, where),
 		"install it, name it by its full path, or set PATH in the backend's env",
 	}
 }
 
-// notFound is the error of a program that is not there.
-type notFound struct {
+// A notFoundError is the error of a program that is not there.
+type notFoundError struct {
 	error
 	fix string
 }

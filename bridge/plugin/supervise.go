@@ -345,10 +345,11 @@ func (r *process) lastWords() []string {
 
 // explain says why a process did not start: what was run and where, what happened, what it said, and what to do.
 func (p *Plugin) explain(r *process, err error, took time.Duration) error {
-	how, fix := r.how(), ""
+	var fix string
+	how := r.how()
 	printed, count := r.stdout.read()
 	why := err
-	missing, absent := errors.AsType[*notFound](err)
+	missing, absent := errors.AsType[*notFoundError](err)
 	silent, answersNot := errors.AsType[*mute](err)
 	switch bad := r.refused(); {
 	case absent:

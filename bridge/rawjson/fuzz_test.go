@@ -84,6 +84,7 @@ func walk(data []byte, depth int) {
 
 // agree fails unless a value is what encoding/json takes it for.
 func agree(t *testing.T, data []byte) {
+	t.Helper()
 	var members map[string]json.RawMessage
 	if IsObject(data) {
 		if err := json.Unmarshal(data, &members); err != nil {

@@ -54,7 +54,7 @@ func main() {
 // served makes a server go-plugin's plugin.
 type served struct{ plugin.NetRPCUnsupportedPlugin }
 
-func (*served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+func (*served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error { //nolint:unparam // the error is go-plugin's
 	pb.RegisterMcpServiceServer(s, server{})
 	return nil
 }
