@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// bridgeCommand is the bridge with the Python example's tools behind it, and one that says when it is cancelled; in a process group of its own that dies with the test.
-func bridgeCommand(t *testing.T, front ...string) *exec.Cmd {
+// bridgeCommand is the bridge with a backend behind it, in a process group of its own that dies with the test. The backend is
+// "witness", which is interop/witness.py, or "conformance-go".
+func bridgeCommand(t *testing.T, backend string, front ...string) *exec.Cmd {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -26,13 +27,17 @@ func bridgeCommand(t *testing.T, front ...string) *exec.Cmd {
 	}
 	binary := fromEnv("MCPBRIDGE_BIN", filepath.Join(root, "bin", "mcpbridge"))
 	python := fromEnv("MCPBRIDGE_PYTHON", filepath.Join(root, ".venv", "bin", "python"))
-	for _, file := range []string{binary, python} {
+	command := map[string][]string{
+		"witness":        {python, filepath.Join(root, "interop", "witness.py")},
+		"conformance-go": {filepath.Join(filepath.Dir(binary), "conformance-go")},
+	}[backend]
+	for _, file := range append([]string{binary}, command...) {
 		if _, err := os.Stat(file); err != nil {
 			t.Fatalf("%v: build it with make, or say where it is with MCPBRIDGE_BIN and MCPBRIDGE_PYTHON", err)
 		}
 	}
 	args := append([]string{"run"}, front...)
-	cmd := exec.Command(binary, append(args, "--", python, filepath.Join(root, "interop", "witness.py"))...)
+	cmd := exec.Command(binary, append(append(args, "--"), command...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
 		if cmd.Process != nil {
@@ -51,10 +56,10 @@ func fromEnv(name, otherwise string) string {
 
 // startHTTP starts the bridge on a free port and returns its address and what it logs. At the end of the test it is told
 // to stop, and must leave nothing running.
-func startHTTP(t *testing.T) (string, *lines) {
+func startHTTP(t *testing.T, backend string) (string, *lines) {
 	t.Helper()
 	log := newLines()
-	cmd := bridgeCommand(t, "--http", "127.0.0.1:0")
+	cmd := bridgeCommand(t, backend, "--http", "127.0.0.1:0")
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,4 @@
-//nolint:thelper,staticcheck // the stops are tests, not helpers; logging is deprecated, and that it works is what we test
-
+//nolint:thelper,staticcheck // the stops are tests, not helpers; logging, sampling and roots are deprecated, and that they work is what we test
 package interop
 
 import (
@@ -31,11 +30,17 @@ var revisions = []struct {
 	{"modern", "2026-07-28", true},
 }
 
-// The tour is what a client does with the Python example, in this order, on one connection.
-var tour = []struct {
-	name string
-	stop func(*testing.T, *visitor)
-}{
+// A stop is a promise, and how a client sees that it is kept.
+type stop struct {
+	name  string
+	visit func(*testing.T, *visitor)
+}
+
+// The tour is what a client does with each backend, in this order, on one connection.
+var tour = map[string][]stop{"witness": tools, "conformance-go": everythingElse}
+
+// tools are those of the Python example.
+var tools = []stop{
 	{"lists the tools with their schemas", listsTools},
 	{"calls a tool", callsATool},
 	{"keeps every digit of a number", keepsDigits},
@@ -54,35 +59,42 @@ var tour = []struct {
 }
 
 func TestTour(t *testing.T) {
-	// All revisions share one bridge at one URL: that is the point of it.
-	url, httpLog := startHTTP(t)
-	for _, r := range revisions {
-		t.Run(r.revision+"/http", func(t *testing.T) {
-			takeTheTour(t, r.revision, r.structure, &mcp.StreamableClientTransport{Endpoint: url}, httpLog)
+	for backend := range tour {
+		t.Run(backend, func(t *testing.T) {
+			// All revisions share one bridge at one URL: that is the point of it.
+			url, httpLog := startHTTP(t, backend)
+			for _, r := range revisions {
+				visit := func(t *testing.T, transport mcp.Transport, log *lines) {
+					v := connect(t, r.revision, transport)
+					v.log, v.structure = log, r.structure
+					takeTheTour(t, v, backend, r.revision, transport)
+				}
+				t.Run(r.revision+"/http", func(t *testing.T) {
+					visit(t, &mcp.StreamableClientTransport{Endpoint: url}, httpLog)
+				})
+				t.Run(r.revision+"/stdio", func(t *testing.T) {
+					log := newLines()
+					cmd := bridgeCommand(t, backend, "--stdio")
+					cmd.Stderr = log
+					visit(t, &mcp.CommandTransport{Command: cmd}, log)
+					gone(t, []int{cmd.Process.Pid})
+				})
+				if r.era == "legacy" {
+					t.Run(r.revision+"/sse", func(t *testing.T) {
+						visit(t, &mcp.SSEClientTransport{Endpoint: url}, httpLog)
+					})
+				}
+			}
 		})
-		t.Run(r.revision+"/stdio", func(t *testing.T) {
-			log := newLines()
-			cmd := bridgeCommand(t, "--stdio")
-			cmd.Stderr = log
-			takeTheTour(t, r.revision, r.structure, &mcp.CommandTransport{Command: cmd}, log)
-			gone(t, []int{cmd.Process.Pid})
-		})
-		if r.era == "legacy" {
-			t.Run(r.revision+"/sse", func(t *testing.T) {
-				takeTheTour(t, r.revision, r.structure, &mcp.SSEClientTransport{Endpoint: url}, httpLog)
-			})
-		}
 	}
 }
 
-func takeTheTour(t *testing.T, revision string, structure bool, transport mcp.Transport, log *lines) {
-	v := connect(t, revision, transport)
-	v.log, v.structure = log, structure
+func takeTheTour(t *testing.T, v *visitor, backend, revision string, transport mcp.Transport) {
 	if got := v.session.InitializeResult().ProtocolVersion; got != revision {
 		t.Errorf("agreed upon %s, want %s", got, revision)
 	}
-	for _, s := range tour {
-		t.Run(s.name, func(t *testing.T) { s.stop(t, v) })
+	for _, s := range tour[backend] {
+		t.Run(s.name, func(t *testing.T) { s.visit(t, v) })
 	}
 
 	var family []int
@@ -309,11 +321,7 @@ func toolsChange(t *testing.T, v *visitor) {
 		has  bool
 	}{{"learn", true}, {"forget", false}} {
 		v.call(t, step.tool, nil)
-		select {
-		case <-v.changes:
-		case <-time.After(5 * time.Second):
-			t.Fatalf("nothing said that %s changed the tools", step.tool)
-		}
+		soon(t, v.changes, "nothing said that "+step.tool+" changed the tools")
 		list, err := v.session.ListTools(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -326,11 +334,7 @@ func toolsChange(t *testing.T, v *visitor) {
 
 func unknownTool(t *testing.T, v *visitor) {
 	_, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "no_such_tool"})
-	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
-		t.Fatalf("error %v, want one with code %d", err, jsonrpc.CodeInvalidParams)
-	}
-	matches(t, `no_such_tool`, wire.Message)
+	fails(t, err, jsonrpc.CodeInvalidParams, `no_such_tool`)
 }
 
 func invalidArguments(t *testing.T, v *visitor) {
@@ -352,6 +356,8 @@ type visitor struct {
 	structure bool // results are structured, and tools say how
 	logs      chan *mcp.LoggingMessageParams
 	changes   chan struct{} // of the tools
+	prompts   chan struct{} // changes of the prompts
+	updates   chan string   // the URIs of resources that have changed
 
 	mu    sync.Mutex // guards what follows
 	reply func(*mcp.ElicitParams) *mcp.ElicitResult
@@ -363,6 +369,8 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 	v := &visitor{
 		logs:    make(chan *mcp.LoggingMessageParams, 100),
 		changes: make(chan struct{}, 100),
+		prompts: make(chan struct{}, 100),
+		updates: make(chan string, 100),
 		steps:   map[any]chan *mcp.ProgressNotificationParams{},
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "mcpbridge-interop", Version: "1.0.0"}, &mcp.ClientOptions{
@@ -375,6 +383,18 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 			offer(v.changes, struct{}{})
 		},
+		PromptListChangedHandler: func(context.Context, *mcp.PromptListChangedRequest) {
+			offer(v.prompts, struct{}{})
+		},
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			offer(v.updates, r.Params.URI)
+		},
+		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			heard, _ := r.Params.Messages[0].Content.(*mcp.TextContent)
+			return &mcp.CreateMessageResult{
+				Model: "ada-1", Role: "assistant", Content: &mcp.TextContent{Text: "You said: " + heard.Text},
+			}, nil
+		},
 		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
 			offer(v.logs, r.Params)
 		},
@@ -386,6 +406,7 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 			}
 		},
 	})
+	client.AddRoots(&mcp.Root{URI: "file:///home/ada/songs"}, &mcp.Root{URI: "file:///home/ada/poems"})
 	// No shorter context: that of the connection is also that of an SSE stream.
 	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
@@ -450,6 +471,27 @@ func (v *visitor) logged(t *testing.T, pattern string, mark int) {
 	if _, err := v.log.find(ctx, regexp.MustCompile(pattern), mark); err != nil {
 		t.Error(err)
 	}
+}
+
+// fails sees that a request was answered with an error.
+func fails(t *testing.T, err error, code int64, message string) {
+	t.Helper()
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) || wire.Code != code {
+		t.Fatalf("error %v, want one with code %d", err, code)
+	}
+	matches(t, message, wire.Message)
+}
+
+// soon waits for what has to happen.
+func soon[T any](t *testing.T, c <-chan T, otherwise string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(5 * time.Second):
+		t.Fatal(otherwise)
+	}
+	return v
 }
 
 // offer hands something over without ever blocking the SDK: who needs it is waiting or has room.
