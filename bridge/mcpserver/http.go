@@ -205,6 +205,7 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 		x := &exchange{s: s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 		x.refuse(nil, err)
 	default:
+		ss.listen() // what changes from now on is kept until the client opens a stream
 		w.Header().Set(mcphttp.HeaderSession, ss.id)
 		out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, result))
 	}

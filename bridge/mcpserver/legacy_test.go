@@ -581,3 +581,30 @@ func TestRootsAreAskedForAnew(t *testing.T) {
 		}
 	}
 }
+
+func TestChangesBeforeThereIsAStreamAreKept(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	f.h.Add("new")
+	want(t, read(t, c.get(t.Context(), "")).next(), "method", `"notifications/tools/list_changed"`)
+}
+
+// A call that has nothing to say can be come back to all the same.
+func TestSilentCallsCanBeResumed(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := read(t, c.do(ctx, http.MethodPost, c.url, call("1", "wait", "{}", ""), c.headers()))
+	<-f.h.Started
+	first, ok := s.event()
+	if !ok || first.id == "" || first.data != "" {
+		t.Fatalf("the stream begins with %+v", first)
+	}
+	cancel()
+	back := read(t, c.get(t.Context(), first.id))
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-f.h.Ended
+	if m := back.next(); m != "" {
+		t.Error(m)
+	}
+}

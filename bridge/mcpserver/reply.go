@@ -37,6 +37,8 @@ func (l *lastSink) finish(status int, msg []byte) {
 const (
 	// keepaliveEvery is how long a stream may say nothing. Load balancers cut a stream after 60 s and more.
 	keepaliveEvery = 15 * time.Second
+	// primeAfter is how long a response that can be come back to may say nothing before it says where to come back to.
+	primeAfter = time.Second
 	// writeTimeout is how long a client may take to read what is written to it.
 	writeTimeout = 10 * time.Second
 )
@@ -71,7 +73,11 @@ type reply struct {
 func (r *reply) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.alive = time.AfterFunc(keepaliveEvery, r.keepalive)
+	first := keepaliveEvery
+	if r.prime {
+		first = primeAfter
+	}
+	r.alive = time.AfterFunc(first, r.keepalive)
 	if r.pollAfter > 0 {
 		r.polled = make(chan struct{})
 		r.poll = time.AfterFunc(r.pollAfter, r.leave)
