@@ -99,7 +99,13 @@ export type Completer =
 
 export type Completions<Name extends string> = { readonly [N in Name]?: Completer };
 
-export interface ResourceOptions<Name extends string = string> extends About {
+/** Schemas of a template's variables, which are text in the URI: `{ station: z.coerce.number() }`. */
+export type VariableSchemas<Name extends string> = { readonly [N in Name]?: Schema };
+
+type Typed<U extends string, V> = Flat<Omit<Variables<U>, keyof V> & OutputOf<V>>;
+type Flat<T> = { [K in keyof T]: T[K] } & {};
+
+export interface ResourceOptions<Name extends string = string, V = VariableSchemas<Name>> extends About {
   /** The name for programs. Default: the URI. */
   name?: string;
   mimeType?: string;
@@ -111,7 +117,9 @@ export interface ResourceOptions<Name extends string = string> extends About {
   cacheScope?: "public" | "private";
   /** How to use it. */
   hints?: Omit<Hints, "meta">;
-  /** For a template: how its variables are completed. */
+  /** For a template: schemas of its variables, where they are not text. A URI they do not fit is none of the template's. */
+  variables?: V;
+  /** For a template: how its variables are completed. Those with an enum are by themselves. */
   complete?: Completions<Name>;
 }
 
@@ -135,6 +143,7 @@ interface ToolEntry {
 interface ResourceEntry {
   readonly message: Resource | ResourceTemplate;
   readonly template: Template | undefined;
+  readonly schemas: [string, Compiled][]; // Of its variables.
   readonly options: ResourceOptions;
   readonly completers: Map<string, Completer>;
   readonly handler: Handler;
@@ -195,7 +204,7 @@ export class App {
     handler: (args: OutputOf<I>, ctx: Context) => Promised<[O] extends [never] ? unknown : InputOf<O> | Result | Content>,
   ): this {
     const at = place();
-    const wrong = (what: string, cause?: unknown) => new DefinitionError(`${at}: tool "${name}": ${what}`, { cause });
+    const wrong = (what: string) => new DefinitionError(`${at}: tool "${name}": ${what}`);
     if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) throw wrong("a name is 1 to 128 letters, digits, '_', '-' and '.'");
     const before = this.#tools.get(name);
     if (before) throw wrong(`is there already, from ${before.at}`);
@@ -204,7 +213,7 @@ export class App {
       try {
         return compile(schema, what);
       } catch (e) {
-        throw wrong(`${what}: ${e instanceof Error ? e.message : String(e)}`, e);
+        throw wrong(`${what}: ${e instanceof Error ? e.message : String(e)}`);
       }
     };
     const input = read("input", options.input ?? {});
@@ -249,10 +258,10 @@ export class App {
    * Adds a resource, or with a template such as `file:///{+path}` many, also while the app runs: clients are told. The handler
    * returns text, bytes, anything JSON, or `part`s, and throws NotFound for what is not there. `ctx.uri` is what is read.
    */
-  resource<const U extends string>(
+  resource<const U extends string, const V extends VariableSchemas<Extract<keyof Variables<U>, string>> = Record<never, never>>(
     uri: U,
-    options: ResourceOptions<Extract<keyof Variables<U>, string>>,
-    handler: (variables: Variables<U>, ctx: Context) => unknown,
+    options: ResourceOptions<Extract<keyof Variables<U>, string>, V>,
+    handler: (variables: Typed<U, V>, ctx: Context) => unknown,
   ): this {
     const at = place();
     const wrong = (what: string) => new DefinitionError(`${at}: resource "${uri}": ${what}`);
@@ -264,7 +273,7 @@ export class App {
     const annotations = annotationsOf(options.hints);
     if (!uri.includes("{")) {
       const message = Resource.fromPartial({ uri, name, ...about(options), mimeType, size, annotations });
-      this.#resources.set(uri, { message, template: undefined, options, completers: new Map(), handler, at });
+      this.#resources.set(uri, { message, template: undefined, schemas: [], options, completers: new Map(), handler, at });
     } else {
       let template: Template;
       try {
@@ -272,10 +281,22 @@ export class App {
       } catch (e) {
         throw wrong((e as Error).message);
       }
-      const odd = Object.keys(options.complete ?? {}).find((n) => !template.variables.includes(n));
-      if (odd) throw wrong(`complete: there is no variable "${odd}"${didYouMean(odd, template.variables)}`);
+      const odd = Object.keys({ ...options.variables, ...options.complete }).find((n) => !template.variables.includes(n));
+      if (odd) throw wrong(`there is no variable "${odd}"${didYouMean(odd, template.variables)}`);
+      const completers = completersOf(options.complete);
+      const schemas = Object.entries((options.variables ?? {}) as Shape).map(([n, schema]): [string, Compiled] => {
+        let c: Compiled;
+        try {
+          c = compile({ [n]: schema }, "input");
+        } catch (e) {
+          throw wrong(`variables: ${e instanceof Error ? e.message : String(e)}`);
+        }
+        const choices = (c.json.properties as Record<string, JsonObject>)[n]?.enum;
+        if (!completers.has(n) && Array.isArray(choices)) completers.set(n, choices.map(String));
+        return [n, c];
+      });
       const message = ResourceTemplate.fromPartial({ uriTemplate: uri, name, ...about(options), mimeType, annotations });
-      this.#templates.set(uri, { message, template, options, completers: completersOf(options.complete), handler, at });
+      this.#templates.set(uri, { message, template, schemas, options, completers, handler, at });
     }
     this.#changed("resources");
     return this;
@@ -300,7 +321,7 @@ export class App {
     handler: (args: OutputOf<A>, ctx: Context) => Promised<string | Content | Message | (string | Content | Message)[]>,
   ): this {
     const at = place();
-    const wrong = (what: string, cause?: unknown) => new DefinitionError(`${at}: prompt "${name}": ${what}`, { cause });
+    const wrong = (what: string) => new DefinitionError(`${at}: prompt "${name}": ${what}`);
     const before = this.#prompts.get(name);
     if (before) throw wrong(`is there already, from ${before.at}`);
     if (typeof handler !== "function") throw wrong("has no handler; write prompt(name, options, (args, ctx) => ...)");
@@ -308,7 +329,7 @@ export class App {
     try {
       input = compile(options.arguments ?? {}, "input");
     } catch (e) {
-      throw wrong(`arguments: ${e instanceof Error ? e.message : String(e)}`, e);
+      throw wrong(`arguments: ${e instanceof Error ? e.message : String(e)}`);
     }
     const required = (input.json.required ?? []) as string[];
     const properties = Object.entries((input.json.properties ?? {}) as Record<string, JsonObject>);
@@ -452,7 +473,7 @@ export class App {
   /** Answers ReadResource, as callTool. */
   async readResource(request: ReadResourceRequest, emit: Emit, started?: (caller: Caller) => void): Promise<ReadResourceResponse> {
     const { uri } = request;
-    const [resource, variables] = this.#find(uri);
+    const [resource, variables] = await this.#find(uri);
     return await this.#round<ReadResourceResponse>(
       request,
       emit,
@@ -466,12 +487,12 @@ export class App {
     );
   }
 
-  #find(uri: string): [ResourceEntry, Record<string, string>] {
+  async #find(uri: string): Promise<[ResourceEntry, JsonObject]> {
     const exact = this.#resources.get(uri);
     if (exact) return [exact, {}];
     for (const entry of this.#templates.values()) {
-      const variables = entry.template?.match(uri);
-      if (variables) return [entry, variables];
+      const variables: JsonObject | undefined = entry.template?.match(uri);
+      if (variables && (await fits(entry.schemas, variables))) return [entry, variables];
     }
     throw notThere("resource", uri, this.#resources.keys());
   }
@@ -537,8 +558,8 @@ export class App {
       completers = prompt.completers;
     } else if (reference?.$case === "resource") {
       const { uri } = reference.value;
-      const entry = this.#templates.get(uri) ?? (this.#resources.has(uri) ? undefined : this.#find(uri)[0]);
-      completers = entry?.completers;
+      const entry = this.#templates.get(uri) ?? (await this.#find(uri))[0];
+      completers = entry.completers;
     }
     const { name = "", value: typed = "" } = request.argument ?? {};
     const completer = completers?.get(name);
@@ -602,6 +623,16 @@ function iconsOf(icons: (string | Icon)[] = []): Icon[] {
 function wrapped(json: JsonObject): JsonObject {
   const { $defs, ...result } = json;
   return { type: "object", properties: { result }, required: ["result"], ...($defs ? { $defs } : {}) };
+}
+
+/** Whether the variables are what their schemas say; then they become that. */
+async function fits(schemas: [string, Compiled][], variables: JsonObject): Promise<boolean> {
+  for (const [name, c] of schemas) {
+    const checked = await c.validate(Object.hasOwn(variables, name) ? { [name]: variables[name] } : {});
+    if (checked.issues) return false;
+    Object.assign(variables, checked.value);
+  }
+  return true;
 }
 
 function cache(o: { ttlMs?: number; cacheScope?: "public" | "private" }): { ttlMs?: number; cacheScope?: CacheScope } {

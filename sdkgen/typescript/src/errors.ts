@@ -5,6 +5,12 @@ import { fileURLToPath } from "node:url";
 /** A tool, resource or prompt is written in a way that cannot work. The message names the line to change. */
 export class DefinitionError extends TypeError {
   override name = "DefinitionError";
+  constructor(message: string) {
+    super(message);
+    // What ends a program is read from its last lines: without ours among them.
+    const frames = (this.stack ?? "").split("\n").filter((line) => /^ +at /.test(line) && placeOf(line) !== undefined);
+    this.stack = [`DefinitionError: ${message}`, ...frames].join("\n");
+  }
 }
 
 /**

@@ -52,7 +52,8 @@ export interface Compiled {
 export function compile(schema: Schema | Shape | JsonSchema, side: "input" | "output"): Compiled {
   if (isSchema(schema)) {
     const json = jsonSchemaOf(schema, side);
-    return strict({ json, validate: (v) => schema["~standard"].validate(v) });
+    const c: Compiled = { json, validate: (v) => schema["~standard"].validate(v) };
+    return side === "input" ? strict(c) : c;
   }
   const members = Object.entries(schema);
   if (members.every(([, member]) => isSchema(member))) return compileShape(members as [string, Schema][], side);
@@ -85,11 +86,11 @@ function compileShape(members: [string, Schema][], side: "input" | "output"): Co
     json,
     validate: (value) => {
       if (!isObject(value)) return { issues: [{ message: "has to be an object" }] };
-      const issues: Issue[] = unknownMembers(value, properties);
+      const issues: Issue[] = side === "input" ? unknownMembers(value, properties) : [];
       const out: JsonObject = {};
       const waiting: Promise<unknown>[] = [];
       const take = (name: string, checked: Checked) => {
-        if (checked.issues) issues.push(...checked.issues.map((i) => ({ ...i, path: [name, ...(i.path ?? [])] })));
+        if (checked.issues) issues.push(...checked.issues.map((i) => ({ message: i.message, path: [name, ...(i.path ?? [])] })));
         else if (checked.value !== undefined) out[name] = checked.value;
       };
       for (const [name, schema] of members) {

@@ -32,7 +32,7 @@ test("the official client", async () => {
     expect(client.getServerVersion()).toMatchObject({ name: "test", version: "1.0.0" });
     expect((await client.listTools()).tools.length).toBeGreaterThan(10);
     expect(await client.callTool({ name: "add", arguments: { a: 1, b: 2 } })).toMatchObject({ structuredContent: { sum: 3 } });
-    expect(await client.callTool({ name: "add", arguments: { a: "1" } })).toMatchObject({ isError: true, content: [{ text: expect.stringContaining("- b: is required") as string }] });
+    expect(await client.callTool({ name: "add", arguments: { a: "1" } })).toMatchObject({ isError: true, content: [{ text: expect.stringMatching(/b: .*is required/) as string }] });
     expect(await text("loud")).toMatchObject([{ text: "ok" }]);
     expect(await text("greet")).toMatchObject([{ text: "Hello Ada" }]);
     action = "decline";

@@ -184,6 +184,20 @@ describe("resources", () => {
     expect(() => app("t", "1").resource("notes", {}, () => "")).toThrow(/^call\.test\.ts:\d+: resource "notes": a URI begins with a scheme/);
     expect(() => app("t", "1").resource("a:{b}{c}", {}, () => "")).toThrow(DefinitionError);
     expect(() => app("t", "1").resource("a:{b}", { complete: { c: [] } as never }, () => "")).toThrow('there is no variable "c"');
+    expect(() => app("t", "1").resource("a:{b}", { variables: { b: z.date() } }, () => "")).toThrow(/^call\.test\.ts:\d+: resource "a:\{b\}": variables: "b": Date/);
+  });
+
+  test("have variables with types", async () => {
+    const a = app("t", "1").resource(
+      "w:{city}/{station}{?days}",
+      { variables: { city: z.enum(["rome", "oslo"]), station: z.coerce.number().int(), days: z.coerce.number().default(1) } },
+      ({ city, station, days }) => `${city satisfies "rome" | "oslo"} ${(station satisfies number) + 1} ${days + 1}`,
+    );
+    expect((await read(a, "w:rome/1?days=3")).result.contents[0]?.body?.value).toBe("rome 2 4");
+    expect((await read(a, "w:oslo/1")).result.contents[0]?.body?.value).toBe("oslo 2 2");
+    await expect(read(a, "w:paris/1")).rejects.toMatchObject({ code: 5 });
+    await expect(read(a, "w:rome/x")).rejects.toMatchObject({ code: 5 });
+    expect(await complete(a, { resource: "w:{city}/{station}{?days}" }, "city", "o")).toEqual(["oslo"]);
   });
 
   test("their questions are answered", async () => {

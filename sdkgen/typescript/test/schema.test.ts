@@ -116,6 +116,18 @@ describe("input", () => {
     expect((await call(a, "t", { n: "7", even: 3 })).text).toContain("- even: has to be even, got 3");
   });
 
+  test("issues that are objects of a class, as arktype's", async () => {
+    class Odd {
+      get message() {
+        return "is odd";
+      }
+    }
+    const jsonSchema = { input: () => ({ type: "string" }), output: () => ({ type: "string" }) };
+    const odd: Schema = { "~standard": { version: 1, vendor: "odd", validate: () => ({ issues: [new Odd()] }), jsonSchema } };
+    const a = app("test", "1").tool("t", { input: { a: odd } }, () => "");
+    expect((await call(a, "t", { a: "x" })).text).toContain('- a: is odd, got "x"');
+  });
+
   test("what is inherited is no argument", async () => {
     const a = app("test", "1").tool("t", { input: { toString: z.string().optional() } }, (args) => Object.keys(args as object).join());
     expect((await call(a, "t", {})).text).toBe("");
@@ -154,6 +166,14 @@ describe("output", () => {
       required: ["result"],
     });
     expect((await call(a, "t")).structured).toEqual({ result: [1, 2] });
+  });
+
+  test("has no more than the schema says", async () => {
+    const value = { n: 1, secret: "x" };
+    const a = app("test", "1")
+      .tool("shape", { output: { n: z.number() } }, () => value)
+      .tool("object", { output: z.object({ n: z.number() }) }, () => value);
+    expect([(await call(a, "shape")).structured, (await call(a, "object")).structured]).toEqual([{ n: 1 }, { n: 1 }]);
   });
 
   test("a result that the schema does not allow is the author's mistake", async () => {
