@@ -41,16 +41,17 @@ final class Methods {
     Class<?> type = from instanceof Class<?> c ? c : from.getClass();
     List<Method> methods = new ArrayList<>();
     for (Class<?> c = type; c != null && c != Object.class; c = c.getSuperclass()) {
-      methods.addAll(Arrays.asList(c.getDeclaredMethods()));
+      for (Method m : c.getDeclaredMethods()) {
+        if (!m.isSynthetic() && methods.stream().noneMatch(over -> overrides(over, m))) {
+          methods.add(m);
+        }
+      }
     }
     // The virtual machine has them in any order, and a list has to be the same every time.
     methods.sort(Comparator.comparing(Method::getName).thenComparing(Method::toString));
     Object object = from instanceof Class ? null : from;
     boolean[] found = {false};
     for (Method m : methods) {
-      if (m.isBridge() || m.isSynthetic()) {
-        continue;
-      }
       each(m, Tool.class, a -> new Methods(app, object, m, "tool").tool(a), found);
       each(m, Resource.class, a -> new Methods(app, object, m, "resource").resource(a), found);
       each(m, ResourceTemplate.class, a -> new Methods(app, object, m, "resource template").template(a), found);
@@ -62,6 +63,14 @@ final class Methods {
       throw new DefinitionException(
           type.getSimpleName() + " has no method with @Tool, @Resource, @ResourceTemplate or @Prompt" + (object == null ? " that is static" : ""));
     }
+  }
+
+  /** Whether a method that is annotated again takes the place of one above it. */
+  private static boolean overrides(Method over, Method m) {
+    return over.getName().equals(m.getName())
+        && Arrays.equals(over.getParameterTypes(), m.getParameterTypes())
+        && !Modifier.isPrivate(m.getModifiers())
+        && over.getAnnotations().length > 0;
   }
 
   private static <A extends Annotation> void each(Method m, Class<A> annotation, Consumer<A> add, boolean[] found) {
@@ -102,7 +111,8 @@ final class Methods {
       return given;
     }
     if (!parameter.isNamePresent()) {
-      throw wrong(parameter, "its name is not in the class file; compile with -parameters, or name it in its annotation");
+      String annotation = what.equals("tool") ? "ToolArg" : "PromptArg";
+      throw wrong(parameter, "its name is not in the class file; compile with javac -parameters, or write @" + annotation + "(name = \"...\")");
     }
     return parameter.getName();
   }
@@ -391,6 +401,9 @@ final class Methods {
         throw wrong(null, "which argument does it complete? Name a String parameter for it");
       }
       return given;
+    }
+    if (given.isEmpty() && !typed.isNamePresent()) {
+      throw wrong(typed, "which argument does it complete? Compile with javac -parameters, or say argument = \"...\"");
     }
     return name(typed, given);
   }

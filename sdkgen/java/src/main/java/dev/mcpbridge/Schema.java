@@ -243,7 +243,7 @@ final class Schema {
     private final ObjectNode properties;
     private final List<String> names;
     private final List<String> required = new ArrayList<>();
-    private final Map<String, JsonNode> defaults = new java.util.LinkedHashMap<>();
+    private final Defaults defaults;
     private final Check check;
 
     Arguments(String name, ObjectNode schema, boolean closed) {
@@ -258,14 +258,9 @@ final class Schema {
       if (schema.get("required") instanceof ArrayNode list) {
         list.forEach(n -> required.add(n.asString()));
       }
-      properties.forEachEntry(
-          (n, s) -> {
-            if (s.has("default")) {
-              defaults.put(n, s.get("default"));
-            }
-          });
       this.usage = usage();
       this.check = new Check(schema);
+      this.defaults = new Defaults(schema);
     }
 
     /** The arguments, checked, and with defaults for what is missing. ToolException says all that is wrong with them. */
@@ -284,7 +279,7 @@ final class Schema {
       if (wrong != null) {
         throw invalid(wrong);
       }
-      defaults.forEach((n, value) -> arguments.putIfAbsent(n, value));
+      defaults.fill(arguments);
       return arguments;
     }
 
@@ -323,6 +318,44 @@ final class Schema {
       }
       String type = s.path("type").asString("any");
       return type.equals("array") ? type(s.path("items")) + "[]" : type;
+    }
+  }
+
+  /** Puts the defaults of a schema where nothing is, however deep: Jackson knows of none, and would take 0. */
+  private static final class Defaults {
+    private final ObjectNode root;
+    private final boolean any;
+
+    Defaults(ObjectNode schema) {
+      root = schema;
+      any = !schema.findValues("default").isEmpty();
+    }
+
+    void fill(ObjectNode value) {
+      if (any) {
+        fill(root, value);
+      }
+    }
+
+    private void fill(JsonNode schema, JsonNode value) {
+      if (schema.has("$ref")) {
+        String ref = schema.get("$ref").asString();
+        fill(ref.equals("#") ? root : root.at(ref.substring(1)), value);
+      } else if (value instanceof ObjectNode object) {
+        for (var property : schema.path("properties").properties()) {
+          JsonNode inner = property.getValue();
+          if (object.has(property.getKey())) {
+            fill(inner, object.get(property.getKey()));
+          } else if (inner.has("default")) {
+            object.set(property.getKey(), inner.get("default"));
+          }
+        }
+        if (schema.get("additionalProperties") instanceof ObjectNode values) {
+          object.properties().forEach(e -> fill(values, e.getValue()));
+        }
+      } else if (value instanceof ArrayNode array && schema.has("items")) {
+        array.forEach(item -> fill(schema.get("items"), item));
+      }
     }
   }
 
@@ -408,6 +441,7 @@ final class Schema {
     private final Class<T> type;
     private final boolean object;
     private final Check check;
+    private final Defaults defaults;
 
     private Form(Class<T> type) {
       ObjectNode of;
@@ -435,6 +469,7 @@ final class Schema {
       this.type = type;
       this.schema = Json.bytes(of);
       this.check = new Check(of);
+      this.defaults = new Defaults(of);
     }
 
     @SuppressWarnings("unchecked") // It is put there by its class.
@@ -449,6 +484,7 @@ final class Schema {
         if (wrong != null) {
           throw new InvalidAnswerException("the answer does not fit the form:\n" + wrong);
         }
+        defaults.fill(value);
         return Json.MAPPER.treeToValue(object ? value : value.get("value"), type);
       } catch (JacksonException e) {
         throw new InvalidAnswerException("the answer does not fit the form: " + e.getOriginalMessage());

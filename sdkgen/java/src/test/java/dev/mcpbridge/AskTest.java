@@ -187,6 +187,14 @@ class AskTest {
     return InputResponse.newBuilder().setError(InputError.newBuilder().setReason(reason)).build();
   }
 
+  record Sized(@ToolArg(defaultValue = "7") int size) {}
+
+  @Test
+  void aFormHasDefaults() {
+    tool("size", (in, ctx) -> ctx.elicit("Size?", Sized.class).data().size());
+    assertEquals("7", caller(Map.of()).tool("size").text());
+  }
+
   @Test
   void anAnswerOfAnotherKindIsNone() {
     tool("form", (in, ctx) -> ctx.elicit("Name?", String.class).data());

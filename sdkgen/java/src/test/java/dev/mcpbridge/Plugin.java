@@ -88,6 +88,11 @@ final class Plugin implements AutoCloseable {
   }
 
   ManagedChannel channel(SslContext tls, String address) {
+    channels.add(dial(tls, address));
+    return channels.get(channels.size() - 1);
+  }
+
+  static ManagedChannel dial(SslContext tls, String address) {
     NettyChannelBuilder builder;
     if (address.startsWith("unix:")) {
       builder =
@@ -99,9 +104,7 @@ final class Plugin implements AutoCloseable {
       builder = NettyChannelBuilder.forAddress(inet).channelType(NioSocketChannel.class);
     }
     builder.eventLoopGroup(LOOP).overrideAuthority("localhost").maxInboundMessageSize(64 << 20);
-    ManagedChannel channel = (tls == null ? builder.negotiationType(NegotiationType.PLAINTEXT) : builder.sslContext(tls)).build();
-    channels.add(channel);
-    return channel;
+    return (tls == null ? builder.negotiationType(NegotiationType.PLAINTEXT) : builder.sslContext(tls)).build();
   }
 
   static Iterator<CallToolResponse> call(ManagedChannel channel, String name, Object arguments) {

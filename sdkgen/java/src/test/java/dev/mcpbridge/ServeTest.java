@@ -201,10 +201,9 @@ class ServeTest {
         }
         String at = line.substring(line.lastIndexOf(' ') + 1);
         assertTrue(at.startsWith(address.equals(socket) ? "unix:///" : "tcp:127.0.0.1:"), line);
-        try (Plugin client = new Plugin(folder, Map.of("MCPBRIDGE_PLUGIN", ""))) {
-          String dialled = at.replaceFirst("^unix://", "unix:").replaceFirst("^tcp:", "");
-          assertEquals("{\"sum\":3}", Plugin.text(client.channel(null, dialled), "add", Map.of("a", 1, "b", 2)));
-        }
+        var channel = Plugin.dial(null, at.replaceFirst("^unix://", "unix:").replaceFirst("^tcp:", ""));
+        assertEquals("{\"sum\":3}", Plugin.text(channel, "add", Map.of("a", 1, "b", 2)));
+        channel.shutdownNow();
         process.destroy();
         assertTrue(process.waitFor(10, TimeUnit.SECONDS));
         assertEquals(0, process.exitValue());
@@ -239,7 +238,7 @@ class ServeTest {
           new ArrayList<>(List.of(keytool.toString(), "-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-storetype", "PKCS12"));
       command.addAll(List.of("-dname", "CN=localhost", "-ext", "san=dns:localhost", "-ext", "bc:c=ca:true", "-ext", "eku=serverAuth,clientAuth"));
       command.addAll(List.of("-alias", "a", "-storepass", "changeit", "-keystore", folder.resolve(name).toString()));
-      processes.add(new ProcessBuilder(command).inheritIO().start());
+      processes.add(new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(folder.resolve(name + ".log").toFile()).start());
     }
     List<Identity> identities = new ArrayList<>();
     for (int i = 0; i < names.length; i++) {
