@@ -370,9 +370,10 @@ public final class App {
     ctx.enter();
     try {
       answer = work.take();
-    } catch (McpException e) {
-      throw e;
     } catch (Throwable e) { // One tool's StackOverflowError is not to end the others.
+      if (e instanceof McpException exact && !ctx.ended()) {
+        throw exact;
+      }
       if (ctx.isCancelled()) {
         throw (CancellationException) new CancellationException("the caller has given up").initCause(e);
       }

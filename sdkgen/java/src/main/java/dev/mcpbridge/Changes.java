@@ -43,11 +43,13 @@ final class Changes {
     Listener listener = new Listener(wanted, out);
     out.setOnCancelHandler(() -> listeners.remove(listener));
     out.setOnReadyHandler(listener::pump);
-    out.onNext(
-        ListenResponse.newBuilder()
-            .setAcknowledged(SubscriptionsAcknowledged.newBuilder().setNotifications(wanted))
-            .build());
-    listeners.add(listener);
+    synchronized (listener) { // What changes from now on is told, after this.
+      listeners.add(listener);
+      out.onNext(
+          ListenResponse.newBuilder()
+              .setAcknowledged(SubscriptionsAcknowledged.newBuilder().setNotifications(wanted))
+              .build());
+    }
   }
 
   /** Ends every Listen. */

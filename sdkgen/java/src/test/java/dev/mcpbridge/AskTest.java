@@ -85,6 +85,16 @@ class AskTest {
           }
         });
     assertEquals("Ada", caller("Ada").tool("greedy").text());
+    tool(
+        "exact",
+        (in, ctx) -> {
+          try {
+            return ctx.elicit("Name?", String.class).data();
+          } catch (RoundEnd e) {
+            throw new McpException(-1, "instead");
+          }
+        });
+    assertEquals("Ada", caller("Ada").tool("exact").text());
   }
 
   @Test
