@@ -359,21 +359,33 @@ final class Schema {
     }
   }
 
-  /** Holds values to a schema. */
+  /** Holds values to a schema. It is made ready by the first: a program with many tools starts faster. */
   private static final class Check {
-    private static final SchemaRegistry REGISTRY = SchemaRegistry.withDefaultDialect(Dialects.getDraft202012());
+    private static final class Registry {
+      static final SchemaRegistry DRAFT_2020_12 = SchemaRegistry.withDefaultDialect(Dialects.getDraft202012());
+    }
 
-    private final com.networknt.schema.Schema schema;
+    private final ObjectNode source;
+    private volatile com.networknt.schema.Schema schema;
 
     Check(ObjectNode schema) {
-      this.schema = REGISTRY.getSchema(schema);
-      this.schema.initializeValidators();
+      source = schema;
+    }
+
+    private com.networknt.schema.Schema schema() {
+      com.networknt.schema.Schema ready = schema;
+      if (ready == null) {
+        ready = Registry.DRAFT_2020_12.getSchema(source);
+        ready.initializeValidators();
+        schema = ready;
+      }
+      return ready;
     }
 
     /** Every violation on a line that names the field, what was expected, and what came; null if there is none. */
     String list(JsonNode value, List<String> names) {
       List<Error> errors =
-          schema.validate(value, context -> context.executionConfig(c -> c.formatAssertionsEnabled(true)));
+          schema().validate(value, context -> context.executionConfig(c -> c.formatAssertionsEnabled(true)));
       if (errors.isEmpty()) {
         return null;
       }

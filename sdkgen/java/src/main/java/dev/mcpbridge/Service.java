@@ -142,7 +142,12 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
             .addService(health.getHealthService())
             .addService(controller());
     if (pair != null) {
-      var tls = SslContextBuilder.forServer(pair.key(), pair.certificate()).trustManager(pair.client()).clientAuth(ClientAuth.REQUIRE);
+      var tls =
+          SslContextBuilder.forServer(pair.key(), pair.certificate())
+              .trustManager(pair.client())
+              .clientAuth(ClientAuth.REQUIRE)
+              // netty puts the key into a store. It stays in memory, and the usual kind takes its time to encrypt it.
+              .keyStoreType("JKS");
       builder.sslContext(GrpcSslContexts.configure(tls, SslProvider.JDK).build());
     }
     health.setStatus("", ServingStatus.SERVING);
