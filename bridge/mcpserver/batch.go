@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"net/http"
 	"sync"
 
@@ -127,14 +128,7 @@ func (r *reply) finishBatch(answers [][]byte) {
 	stream := r.stream
 	r.mu.Unlock()
 	if !stream && len(answers) > 0 {
-		array := []byte{'['}
-		for i, a := range answers {
-			if i > 0 {
-				array = append(array, ',')
-			}
-			array = append(array, a...)
-		}
-		r.finish(http.StatusOK, append(array, ']'))
+		r.finish(http.StatusOK, array(answers))
 		return
 	}
 	for len(answers) > 1 {
@@ -146,4 +140,10 @@ func (r *reply) finishBatch(answers [][]byte) {
 		return
 	}
 	r.finish(http.StatusOK, nil)
+}
+
+// array returns messages as one JSON array.
+func array(msgs [][]byte) []byte {
+	out := append([]byte{'['}, bytes.Join(msgs, []byte{','})...)
+	return append(out, ']')
 }

@@ -68,7 +68,7 @@ func (c *conn) receive(data []byte, header http.Header) {
 			c.malformed(err)
 			return
 		}
-		c.take(&msg, header)
+		c.take(&msg, header, connSink{c})
 		return
 	}
 	ss := c.legacy()
@@ -86,13 +86,37 @@ func (c *conn) receive(data []byte, header http.Header) {
 		c.malformed(err)
 		return
 	}
-	for _, answer := range b.refused {
-		c.said(c.write(answer))
-	}
+	out := &connBatch{c: c, answers: b.refused, open: len(b.requests)}
 	for _, msgs := range [][]jsonrpc.Message{b.responses, b.notifications, b.requests} {
 		for i := range msgs {
-			c.take(&msgs[i], header)
+			c.take(&msgs[i], header, out)
 		}
+	}
+	if len(b.requests) == 0 && len(b.refused) > 0 {
+		c.said(c.write(array(b.refused)))
+	}
+}
+
+// A connBatch collects the answers to a batch, which are sent as one, too (JSON-RPC 2.0, 6). What comes before them is sent at
+// once.
+type connBatch struct {
+	c *conn
+
+	mu      sync.Mutex
+	answers [][]byte
+	open    int
+}
+
+func (b *connBatch) send(msg []byte) error { return b.c.write(msg) }
+
+func (b *connBatch) finish(_ int, msg []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if msg != nil {
+		b.answers = append(b.answers, msg)
+	}
+	if b.open--; b.open == 0 && len(b.answers) > 0 {
+		b.c.said(b.c.write(array(b.answers)))
 	}
 }
 
@@ -117,8 +141,7 @@ func (c *conn) said(err error) {
 }
 
 // take begins to do what a message says.
-func (c *conn) take(msg *jsonrpc.Message, header http.Header) {
-	out := connSink{c}
+func (c *conn) take(msg *jsonrpc.Message, header http.Header, out sink) {
 	ss := c.legacy()
 	switch {
 	case msg.IsRequest() && c.takesModern && rawjson.Get(msg.Meta, metaVersion) != nil:
