@@ -1,0 +1,115 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An error that goes out as a gRPC status and comes back is the same error.
+func TestErrorSurvivesGRPC(t *testing.T) {
+	for _, e := range []*bridge.Error{
+		{Code: codes.NotFound, Message: "no such thing"},
+		{Code: codes.Internal, Message: "secret"},
+		{Code: codes.Unknown, Message: "m", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("exactly this"), Data: []byte(`[1]`)}},
+		{Code: codes.Unavailable, Message: "down", Failure: &pb.CallFailure{
+			Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: "BACKEND_UNAVAILABLE", RetryAfterMs: proto.Int64(5),
+		}},
+	} {
+		s, ok := status.FromError(fmt.Errorf("around it: %w", e))
+		if !ok || s.Code() != e.Code {
+			t.Fatalf("%v became %v", e, s)
+		}
+		back := bridge.FromStatus(e.GRPCStatus())
+		back.Cause = nil
+		if diff := cmp.Diff(e, back, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// An error of an MCP server is told to a client of the bridge as the server told it, except that whether a resource exists has
+// a code of its own in each era.
+func TestErrorSurvivesJSONRPC(t *testing.T) {
+	for _, c := range []struct {
+		code     int64
+		from, to bridge.Revision
+		m        *bridge.Method
+		kind     codes.Code
+		want     int64
+	}{
+		{-32602, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.InvalidArgument, -32602},
+		{-32601, bridge.Rev20251125, bridge.Rev20260728, bridge.ListTools, codes.Unimplemented, -32601},
+		{-32002, bridge.Rev20251125, bridge.Rev20260728, bridge.ReadResource, codes.NotFound, -32602},
+		{-32602, bridge.Rev20260728, bridge.Rev20251125, bridge.ReadResource, codes.NotFound, -32002},
+		{-32602, bridge.Rev20251125, bridge.Rev20251125, bridge.ReadResource, codes.InvalidArgument, -32602},
+		{-32021, bridge.Rev20260728, bridge.Rev20260728, bridge.CallTool, codes.FailedPrecondition, -32021},
+		{-7, bridge.Rev20241105, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -7},
+	} {
+		e := bridge.FromJSONRPC(&pb.JsonRpcError{Code: c.code, Message: proto.String("said so")}, c.from, c.m)
+		if e.Code != c.kind || !e.Public() {
+			t.Errorf("%d of %s in %s is %v, public %v", c.code, c.m.Name, c.from, e.Code, e.Public())
+		}
+		if out := e.JSONRPC(c.to, c.m); out.GetCode() != c.want || out.GetMessage() != "said so" {
+			t.Errorf("%d of %s in %s is told as %v in %s", c.code, c.m.Name, c.from, out, c.to)
+		}
+	}
+}
+
+func TestWhatIsNoErrorOfOursKeepsItsMeaning(t *testing.T) {
+	ours := bridge.Errorf(codes.NotFound, "no such thing")
+	for _, c := range []struct {
+		err    error
+		code   codes.Code
+		public bool
+	}{
+		{fmt.Errorf("around it: %w", ours), codes.NotFound, true},
+		{fmt.Errorf("around it: %w", context.Canceled), codes.Canceled, true},
+		{context.DeadlineExceeded, codes.DeadlineExceeded, true},
+		{errors.New("password is hunter2"), codes.Internal, false},
+	} {
+		if e := bridge.AsError(c.err); e.Code != c.code || e.Public() != c.public {
+			t.Errorf("%v is %v, public %v", c.err, e.Code, e.Public())
+		}
+	}
+	if got := bridge.AsError(errors.New("password is hunter2")).JSONRPC(bridge.Rev20260728, bridge.CallTool).GetMessage(); got != "internal error; the bridge's log says more" {
+		t.Error(got)
+	}
+}
+
+func TestMissingCapabilities(t *testing.T) {
+	form := &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{}}}}
+	url := &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{}}}}}
+	both := &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}}
+	for _, c := range []struct {
+		have    *pb.ElicitationCapability
+		req     *pb.InputRequest
+		missing bool
+	}{
+		{nil, form, true},
+		{&pb.ElicitationCapability{}, form, false}, // no mode means forms
+		{&pb.ElicitationCapability{}, url, true},
+		{&pb.ElicitationCapability{Url: &pb.Capability{}}, form, true},
+		{&pb.ElicitationCapability{Url: &pb.Capability{}}, url, false},
+		{both, form, false},
+		{both, url, false},
+	} {
+		if got := bridge.Missing(&pb.ClientCapabilities{Elicitation: c.have}, c.req) != nil; got != c.missing {
+			t.Errorf("%v of %v: missing is %v", c.req, c.have, got)
+		}
+	}
+	old := bridge.Effective(&pb.ClientCapabilities{Elicitation: both, Sampling: &pb.SamplingCapability{Tools: &pb.Capability{}}}, bridge.Rev20250618)
+	if bridge.ElicitsURLs(old) || !bridge.ElicitsForms(old) || old.GetSampling().GetTools() != nil || old.GetSampling() == nil {
+		t.Errorf("in 2025-06-18: %v", old)
+	}
+}
