@@ -42,6 +42,10 @@ def echo(text: str) -> str:
     return text
 
 @app.tool
+def large(size: int) -> str:
+    return "x" * size
+
+@app.tool
 def loud() -> str:
     print("printed")
     os.write(1, b"written to fd 1\\n")
@@ -410,6 +414,14 @@ async def test_large_messages(start: StartPlugin) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as e:
             await call(stub, large)
     assert e.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_an_answer_is_as_large_as_it_is(start: StartPlugin) -> None:
+    """Whether it is too large is the client's to say."""
+    size = 65 << 20
+    large = [*OPTIONS[:1], ("grpc.max_receive_message_length", -1)]
+    async with grpc.aio.insecure_channel(start().target, options=large) as channel:
+        assert len(await text(stub_of(channel), "large", size=size)) == size
 
 
 async def test_listening(start: StartPlugin) -> None:

@@ -236,7 +236,9 @@ class _Server:
 
     def __init__(self, app: "App") -> None:
         self.app = app
-        options = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]
+        # No limit for what we send: the bridge says what is too large of an answer, and that the tool was executed. grpc-core
+        # would only say RESOURCE_EXHAUSTED, which could as well mean that it was not.
+        options = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", -1)]
         self.grpc = grpc.aio.server(options=options)
         self.health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc)
