@@ -232,6 +232,9 @@ def no_hint(  # type: ignore[no-untyped-def]
 ) -> None: ...
 
 
+def context_without_hint(a: int, ctx) -> None: ...  # type: ignore[no-untyped-def]
+
+
 def default_without_hint(a=3) -> None: ...  # type: ignore[no-untyped-def]
 
 
@@ -257,6 +260,10 @@ def line(fn: Callable[..., Any], plus: int = 0) -> str:
     [
         (no_hint, f'{line(no_hint, 2)}: tool "no_hint": parameter "b" has no type hint; write b: str'),
         (
+            context_without_hint,
+            f'{line(context_without_hint)}: tool "context_without_hint": parameter "ctx" has no type hint; write ctx: Context',
+        ),
+        (
             default_without_hint,
             f'{line(default_without_hint)}: tool "default_without_hint": parameter "a" has no type hint; write a: int',
         ),
@@ -273,6 +280,8 @@ def test_definition_errors_name_the_line(fn: Callable[..., Any], message: str) -
     with pytest.raises(DefinitionError) as e:
         App("test").tool(fn)
     assert str(e.value).startswith(message)
+    assert e.value.__cause__ is None
+    assert e.value.__suppress_context__ or e.value.__context__ is None
 
 
 def test_a_name_is_there_once() -> None:

@@ -526,8 +526,8 @@ def test_without_a_lifeline_the_death_of_the_parent_ends_the_process(tmp_path: P
         time.sleep(0.05)
 
 
-def run(tmp_path: Path, *arguments: str) -> "subprocess.Popen[str]":
-    (tmp_path / "tools.py").write_text(TOOLS)
+def run(tmp_path: Path, *arguments: str, tools: str = TOOLS) -> "subprocess.Popen[str]":
+    (tmp_path / "tools.py").write_text(tools)
     env = {k: v for k, v in os.environ.items() if k not in COOKIE}
     command = [sys.executable, "tools.py", *arguments]
     return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -565,3 +565,24 @@ def test_an_address_in_use_is_said(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 1
     assert "test: cannot listen at nowhere.invalid:1" in stderr
+
+
+def test_a_wrong_definition_is_one_line(tmp_path: Path) -> None:
+    tools = """from mcpbridge import App
+app = App("test")
+
+@app.tool
+def forecast(city: str, sky: App) -> str:
+    return city
+"""
+    process = run(tmp_path, tools=tools)
+    _, stderr = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert stderr.startswith('tools.py:5: tool "forecast": parameter "sky" has a type that JSON cannot hold, App; use str')
+    assert stderr.count("\n") == 1
+
+
+def test_other_errors_keep_their_frames(tmp_path: Path) -> None:
+    process = run(tmp_path, tools="import mcpbridge\n1 / 0\n")
+    _, stderr = process.communicate(timeout=10)
+    assert (process.returncode, "Traceback" in stderr, "tools.py" in stderr) == (1, True, True)

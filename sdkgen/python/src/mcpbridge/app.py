@@ -248,7 +248,7 @@ class App:
         try:
             template = Template(uri) if "{" in uri or "}" in uri else None
         except ValueError as e:
-            raise definition_error(fn, "resource", uri, str(e)) from e
+            raise definition_error(fn, "resource", uri, str(e)) from None
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise definition_error(fn, "resource", uri, "a URI starts with a scheme, such as file: or weather:")
         among = self._resources if template is None else self._templates

@@ -1,11 +1,27 @@
 """What a tool, a resource or a prompt raises to say how its call ends."""
 
+import sys
 import uuid
+from types import TracebackType
 from typing import Any
 
 
 class DefinitionError(TypeError):
     """A tool, resource or prompt is written in a way that cannot work. The message names the line to change."""
+
+
+_excepthook = sys.excepthook
+
+
+def _show(kind: type[BaseException], e: BaseException, tb: TracebackType | None) -> None:
+    """Of a DefinitionError that ends the program shows the message, which says all there is to know, and no frames."""
+    if isinstance(e, DefinitionError):
+        sys.stderr.write(f"{e}\n")
+    else:
+        _excepthook(kind, e, tb)
+
+
+sys.excepthook = _show
 
 
 class ToolError(Exception):

@@ -65,7 +65,7 @@ def signature(
     try:
         hints = typing.get_type_hints(_unwrap(fn), localns=dict(localns), include_extras=True)
     except NameError as e:
-        raise wrong(f"a type hint is not defined here: {e}") from e
+        raise wrong(f"a type hint is not defined here: {e}") from None
     doc = docstring_parser.parse(inspect.getdoc(fn) or "")
     described = {p.arg_name: p.description for p in doc.params if p.description}
 
@@ -79,7 +79,7 @@ def signature(
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
             raise wrong(f"parameter {p} has no name to give it by; write a plain parameter", p.name)
         if p.name not in hints:
-            raise wrong(f'parameter "{p.name}" has no type hint; write {p.name}: {_guess(p.default)}', p.name)
+            raise wrong(f'parameter "{p.name}" has no type hint; write {p.name}: {_guess(p)}', p.name)
         hint = hints[p.name]
         if isinstance(hint, type) and issubclass(hint, context_type):
             context = p.name
@@ -105,8 +105,8 @@ def signature(
                 f'parameter "{parameter}" has a type that JSON cannot hold, {_name(hints[parameter])}; '
                 "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model",
                 parameter,
-            ) from e
-        raise wrong(str(e)) from e
+            ) from None
+        raise wrong(str(e)) from None
     if kind != "tool":
         for parameter, of in schema.get("properties", {}).items():
             if any(s.get("type") in ("array", "object") for s in _resolved(of, schema)):
@@ -121,7 +121,7 @@ def signature(
         raise wrong(
             f"it returns a type that JSON cannot hold, {_name(hints['return'])}; "
             "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
-        ) from e
+        ) from None
 
     usage = _usage(name, input_schema if input_schema is not None else schema)
     names = tuple(arguments)
@@ -307,9 +307,12 @@ def _where(fn: Callable[..., Any], parameter: str | None) -> str:
     return f"{Path(code.co_filename).name}:{line}"
 
 
-def _guess(default: Any) -> str:
+def _guess(parameter: inspect.Parameter) -> str:
     """The hint to propose."""
-    return "str" if default in (inspect.Parameter.empty, None) else _name(type(default))
+    if parameter.name in ("ctx", "context"):
+        return "Context"
+    default = parameter.default
+    return "str" if default is parameter.empty or default is None else _name(type(default))
 
 
 def _name(hint: Any) -> str:
