@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ const (
 	maxHeaderBytes    = 64 << 10
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
+	// dialTime is how long a dialled backend is waited for before clients are served without it.
+	dialTime = 2 * time.Second
 )
 
 // An App is a front, a backend, and the way between them. Call Listen, then Run.
@@ -114,18 +117,21 @@ func (a *App) URL() string {
 	return "http://" + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
 }
 
-// Run starts the backend and serves it until ctx ends, the client closes stdin, or something breaks. When ctx ends, it
+// Run starts the backend and serves it, or goes on without it if it is dialled and not there, until ctx ends, the client closes stdin, or something breaks. When ctx ends, it
 // takes no more calls and lets those that run end, for as long as the configuration allows and now has not ended. Nothing
 // that it has started runs any more when it returns.
 func (a *App) Run(ctx, now context.Context) error {
-	begin := time.Now()
 	backendCtx, stopBackend := context.WithCancel(now)
 	backendDone := make(chan error, 1)
 	go func() { backendDone <- a.backend.Run(backendCtx) }()
 
-	err := a.awaitBackend(ctx, backendDone)
+	ready, err := a.awaitBackend(ctx, backendDone)
 	if err == nil && ctx.Err() == nil {
-		a.log.Info().Str("url", a.URL()).Str("backend", a.backendText()).Int64("ms", time.Since(begin).Milliseconds()).Msg("ready")
+		if ready {
+			a.log.Info().Str("url", a.URL()).Str("backend", a.backendText()).Msg("ready")
+		} else {
+			a.warnAbsent(ctx)
+		}
 		if a.started != nil {
 			a.started(a)
 		}
@@ -141,8 +147,9 @@ func (a *App) Run(ctx, now context.Context) error {
 	return err
 }
 
-// awaitBackend waits until the backend answers, has failed, or ctx ends.
-func (a *App) awaitBackend(ctx context.Context, backendDone chan error) error {
+// awaitBackend waits until the backend answers, which it reports, has failed, or ctx ends. A launched one has its start
+// timeout; a dialled one may come whenever somebody starts it, so it is not waited for longer than dialTime.
+func (a *App) awaitBackend(ctx context.Context, backendDone chan error) (answers bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ready := make(chan error, 1)
@@ -150,16 +157,54 @@ func (a *App) awaitBackend(ctx context.Context, backendDone chan error) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { ready <- a.backend.Ready(ctx) })
+	var enough <-chan time.Time
+	if a.cfg.Backends[0].Launch == nil {
+		enough = time.After(dialTime)
+	}
 	select {
 	case err := <-backendDone:
 		close(backendDone)
-		return a.startProblem(err)
+		return false, a.startProblem(err)
 	case err := <-ready:
 		if err != nil && ctx.Err() == nil {
-			return a.startProblem(err)
+			return false, a.startProblem(err)
 		}
-		return nil
+		return err == nil, nil
+	case <-enough:
+		return false, nil
 	}
+}
+
+// warnAbsent says that clients are served although the dialled backend does not answer, and why it does not.
+func (a *App) warnAbsent(ctx context.Context) {
+	addr := a.cfg.Backends[0].Dial
+	why, fix := absence(ctx, addr)
+	a.log.Warn().Str("url", a.URL()).Str("waitingFor", addr).Str("why", why).Str("fix", fix).
+		Msg("serving without the backend; calls fail until it answers")
+}
+
+// absence says why nothing answers at the address of a backend, and what to do about it.
+func absence(ctx context.Context, addr string) (why, fix string) {
+	fix = "start the backend, or correct its address; mcpbridge connects as soon as it is there"
+	network, rest, _ := strings.Cut(addr, ":")
+	rest = strings.TrimPrefix(rest, "//")
+	if network != "unix" {
+		network, rest = "tcp", strings.TrimPrefix(rest, "/")
+	}
+	c, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, rest)
+	switch {
+	case err == nil:
+		c.Close() // nothing was sent
+		return "something listens there, but it does not answer gRPC without TLS, or says that it is not ready",
+			"look at the backend's log; it must serve mcpbridge.v1"
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such file: " + rest, fix
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused: nothing listens there", fix
+	case errors.Is(err, fs.ErrPermission):
+		return "permission denied: " + rest, "let this user read and write the socket"
+	}
+	return cause(err).Error(), fix
 }
 
 // serveFront serves clients until ctx ends and the drain is over, stdin ends, or the front or the backend breaks.

@@ -20,8 +20,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/grpc"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 func TestMain(m *testing.M) {
@@ -340,6 +342,57 @@ func TestBackendThatDoesNotStart(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, stderr)
 		}
 	}
+}
+
+// Who dials a backend may be started before it.
+func TestServesHTTPBeforeADialledBackendIsThere(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "unix://"+socket)
+	r.awaitLog(t, "there is no such file: "+socket)
+	type answer struct {
+		text string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		text, err := r.call(t, "echo", `{"n":1}`)
+		answers <- answer{text, err}
+	}()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := grpc.NewServer()
+	pb.RegisterMcpServiceServer(backend, sayer{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer backend.Stop()
+	wg.Go(func() {
+		if err := backend.Serve(ln); err != nil {
+			t.Error(err)
+		}
+	})
+	if a := <-answers; a.err != nil || a.text != "here now" {
+		t.Errorf("the call that was made before the backend was there got %q, %v", a.text, a.err)
+	}
+}
+
+// A sayer is a backend whose every tool says the same.
+type sayer struct {
+	pb.UnimplementedMcpServiceServer
+}
+
+func (sayer) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	return &pb.DiscoverResponse{
+		ServerInfo:   &pb.Implementation{Name: "sayer", Version: "1"},
+		Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+	}, nil
+}
+
+func (sayer) CallTool(_ *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "here now"}}}
+	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
+	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})
 }
 
 func TestExitCodes(t *testing.T) {
