@@ -362,33 +362,55 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		case errors.Is(err, errNotServing):
 			fix = "raise the start timeout, or have it set its health status to SERVING"
 		case silent.ended:
-			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), "see what it said"
+			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
 		}
 	case r.cmd == nil:
 		fix = "check that the program may be executed, and its #! line if it is a script"
 	case took >= p.o.StartTimeout:
 		why = fmt.Errorf("it printed %s within %v", noHandshake(count), p.o.StartTimeout)
 		fix = "if it only needs longer, raise the start timeout; else it must call the SDK's serve function, and flush its output if it prints the handshake itself"
+	case how == "exit status 0":
+		why = fmt.Errorf("it ended with exit status 0, and it printed %s", noHandshake(count))
+		fix = "it ended without serving; a Python script must end with app.run()"
 	default:
-		why = fmt.Errorf("it ended at once: %s; it printed %s", how, noHandshake(count))
-		fix = "see what it said; run by hand it fails the same way"
+		why, fix = fmt.Errorf("it ended with %s", how), r.mend()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "backend %q did not start: %v\n  command: %s\n  directory: %s", p.o.Name, why, quote(r.command), r.where())
+	fmt.Fprintf(&b, "%v\n  command: %s\n  directory: %s", why, quote(r.command), r.where())
 	section(&b, "stdout", printed[max(0, len(printed)-5):])
 	section(&b, "stderr", r.lastWords())
-	fmt.Fprintf(&b, "\n  what to do: %s", fix)
-	return &startError{b.String(), err}
+	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
 }
 
-// A startError says why a backend did not start. What go-plugin says of it is its cause.
-type startError struct {
-	text  string
+// mend says what to do about a process that has ended by itself with an error.
+func (r *process) mend() string {
+	words := r.lastWords()
+	for i := len(words) - 1; i >= 0; i-- {
+		if last := strings.TrimSpace(words[i]); last != "" {
+			return "mend what it said last: " + shorten(last, 300)
+		}
+	}
+	return "it said nothing on standard error; run it by itself in that directory, with " + CookieKey + "=" + CookieValue + " set"
+}
+
+// A StartError says why a backend did not start. What go-plugin says of it is its cause.
+type StartError struct {
+	// Backend is the backend's name.
+	Backend string
+	// Why says what happened, and with what: the command, the directory, and what it printed last. It has several lines.
+	Why string
+	// Fix says what to do about it.
+	Fix string
+
 	cause error
 }
 
-func (e *startError) Error() string { return e.text }
-func (e *startError) Unwrap() error { return e.cause }
+func (e *StartError) Error() string {
+	return fmt.Sprintf("backend %q did not start: %s\n  what to do: %s", e.Backend, e.Why, e.Fix)
+}
+
+// Unwrap returns what go-plugin says.
+func (e *StartError) Unwrap() error { return e.cause }
 
 func noHandshake(lines int) string {
 	switch lines {

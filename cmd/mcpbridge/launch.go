@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/mcpbridge/mcpbridge/bridge/plugin"
 )
 
 // checkCommand refuses a command that cannot be started, and says where it was looked for: a program that a desktop
@@ -73,17 +75,43 @@ func (a *App) startProblem(err error) error {
 	p := &problem{
 		Exit: exitPlugin, Code: "plugin_start", Where: a.cfg.where("backends.0"), Why: errText(err), Cause: err,
 		What: fmt.Sprintf("backend %q did not start: %s", b.Name, a.backendText()),
-		Fix:  "run the command by itself to see what it says",
 	}
 	if b.Launch == nil {
 		p.What = fmt.Sprintf("backend %q does not answer at %s", b.Name, b.Dial)
 		p.Fix = "start the backend, or correct its address"
-	} else if strings.Contains(p.Why, "ModuleNotFoundError") {
-		p.Fix = "install the module for the interpreter that runs the command"
-		venv := filepath.Join(".venv", "bin", "python")
-		if _, err := os.Stat(filepath.Join(b.Launch.Dir, venv)); err == nil {
-			p.Fix = "use the interpreter of the virtual environment here: -- " + venv + " " + strings.Join(b.Launch.Command[1:], " ")
-		}
+		return p
+	}
+	start, ok := errors.AsType[*plugin.StartError](err)
+	if !ok {
+		return p
+	}
+	p.Why, p.Fix = start.Why, start.Fix
+	if strings.Contains(p.Why, "ModuleNotFoundError") {
+		p.Fix = missingModuleFix(b.Launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
 	}
 	return p
+}
+
+// missingModuleFix says what to do about a Python script that lacks a module, which is perhaps the SDK.
+func missingModuleFix(l *LaunchConfig, isSDK bool) string {
+	rest := strings.Join(l.Command[1:], " ")
+	venv := filepath.Join(".venv", "bin", "python")
+	there := func(file string) bool {
+		_, err := os.Stat(file)
+		return err == nil
+	}
+	if l.Command[0] != venv && there(filepath.Join(l.Dir, venv)) {
+		return "use the interpreter of the virtual environment here: -- " + venv + " " + rest
+	}
+	if !isSDK {
+		return "install the module for the interpreter that runs the command: " + l.Command[0] + " -m pip install MODULE"
+	}
+	if program, err := os.Executable(); err == nil {
+		ours := filepath.Join(filepath.Dir(filepath.Dir(program)), venv)
+		if there(ours) && l.Command[0] != ours {
+			return "use the interpreter that has the SDK: -- " + ours + " " + rest
+		}
+	}
+	return l.Command[0] + " does not have the mcpbridge SDK; `make setup build` in the repository of mcpbridge installs it for\n" +
+		venv + " there: name that interpreter by its whole path"
 }
