@@ -1,20 +1,27 @@
 """What a call comes to: results, errors, progress, logs, cancellation."""
 
 import asyncio
+import enum
 import json
 import logging
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import grpc
 import pytest
 
-from mcpbridge import App, Audio, Context, Image, McpError, NotFound, ToolError, v1
+from mcpbridge import App, Audio, Context, Image, McpError, NotFound, ToolError, content, v1
 from mcpbridge.handlers import StatusError
 from mcpbridge.testing import EVERYTHING, call
+
+
+class Colour(str, enum.Enum):
+    RED = "red"
 
 
 @dataclass
@@ -95,6 +102,7 @@ async def test_a_return_type_is_kept() -> None:
         (ZeroDivisionError(), "ZeroDivisionError"),
         (StopIteration("s"), "the function raised StopIteration"),
         (SystemExit(2), "SystemExit: 2"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
 )
 async def test_an_exception_is_an_error_for_the_model(error: BaseException, message: str) -> None:
@@ -104,8 +112,15 @@ async def test_an_exception_is_an_error_for_the_model(error: BaseException, mess
     def fails() -> None:
         raise error
 
+    @app.tool
+    async def fails_async() -> None:
+        raise error
+
     got = await call(app, "fails")
     assert (got.is_error, got.text) == (True, message)
+    if not isinstance(error, StopIteration):  # Python has its own words for it.
+        got = await call(app, "fails_async")
+        assert (got.is_error, got.text) == (True, message)
 
 
 async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -125,6 +140,65 @@ async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixt
     (record,) = caplog.records
     assert record.getMessage() == f'tool "fails" failed at test_call.py:{fails.__code__.co_firstlineno + 2}: ValueError: bad'
     assert record.exc_info
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "message"),
+    [
+        (str, None, "the tool returned None, and its return type is str"),
+        (str, 3, "the tool returned int, and its return type is str"),
+        (str, {"a": 1}, "the tool returned dict, and its return type is str"),
+        (str, b"x", "the tool returned bytes, and its return type is str"),
+        (str | None, 3, "the tool returned int, and its return type is str | None"),
+        (Annotated[str, "text"], 3, "the tool returned int, and its return type is str"),
+        (None, 3, "the tool returned int, and its return type is None"),
+        (Image, None, "the tool returned None, and its return type is Image"),
+        (list[Image], None, "the tool returned None, and its return type is list | tuple"),
+        (int, "x", "the tool returned what its return type does not allow: - (all): Input should be a valid integer"),
+        (Any, object(), "Unable to serialize unknown type: <class 'object'>"),
+    ],
+)
+async def test_what_a_tool_must_not_return(caplog: pytest.LogCaptureFixture, hint: Any, value: Any, message: str) -> None:
+    app = App("test")
+
+    async def lies():  # type: ignore[no-untyped-def]
+        return value
+
+    lies.__annotations__["return"] = hint
+    app.add_tool(lies)
+    with caplog.at_level(logging.ERROR):
+        got = await call(app, "lies")
+    assert got.is_error
+    assert got.text.startswith(message)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f'tool "lies" failed at test_call.py:{lies.__code__.co_firstlineno}: ')
+    assert record.exc_info
+    frames = traceback.extract_tb(record.exc_info[2])
+    assert not [f for f in frames if Path(f.filename).parent == Path(content.__file__).parent], "none of ours"
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (str, ""),
+        (str, Colour.RED),
+        (str, v1.CallToolResult()),
+        (str | None, None),
+        (Image | str, "no picture"),
+        (list[str | Image], ["see", Image(b"i")]),
+        (tuple[str, Image], ("see", Image(b"i"))),
+        (None, None),
+    ],
+)
+async def test_what_a_tool_may_return(hint: Any, value: Any) -> None:
+    app = App("test")
+
+    def keeps():  # type: ignore[no-untyped-def]
+        return value
+
+    keeps.__annotations__["return"] = hint
+    app.add_tool(keeps)
+    assert not (await call(app, "keeps")).is_error
 
 
 async def test_bytes_are_refused() -> None:

@@ -290,13 +290,19 @@ async def test_exact_completions_and_errors(caplog: pytest.LogCaptureFixture) ->
 
     @p.complete("b")
     def fails(value: str) -> list[str]:
-        errors = {"v": ValueError("bad"), "e": SystemExit("bad"), "t": ToolError("bad"), "m": McpError(-1, "bad")}
+        errors: dict[str, BaseException] = {
+            "v": ValueError("bad"),
+            "e": SystemExit("bad"),
+            "k": KeyboardInterrupt("bad"),
+            "t": ToolError("bad"),
+            "m": McpError(-1, "bad"),
+        }
         raise errors[value]
 
     ref = v1.CompletionReference(prompt=v1.PromptReference(name="p"))
     got = await app.complete(v1.CompleteRequest(ref=ref, argument=v1.CompletionArgument(name="a")))
     assert got.completion == v1.Completion(values=["x"], total=9)
-    for kind in "vetm":
+    for kind in "vektm":
         with pytest.raises(McpError, match="bad") as e:
             await complete(app, "p", "b", kind)
         assert e.value.code == (-1 if kind == "m" else -32603)

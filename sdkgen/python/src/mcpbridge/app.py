@@ -20,6 +20,7 @@ from mcpbridge.content import Meta, meta_json
 from mcpbridge.context import Context, Level, Write, current
 from mcpbridge.errors import DefinitionError, McpError, ToolError
 from mcpbridge.handlers import (
+    EXITS,
     Calls,
     Completable,
     Handler,
@@ -470,7 +471,7 @@ class App:
             raise
         except ToolError as e:
             raise McpError(-32603, str(e)) from e
-        except (Exception, SystemExit) as e:
+        except (Exception, *EXITS) as e:
             raise McpError(-32603, self._calls.explain(completer, e)) from e
 
     def can_tell(self, wanted: v1.SubscriptionFilter) -> v1.SubscriptionFilter:

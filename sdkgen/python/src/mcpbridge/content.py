@@ -156,8 +156,11 @@ def failure(message: str) -> v1.CallToolResponse:
     return response
 
 
-def success(value: Any, dump: Dump | None) -> v1.CallToolResponse:
-    """The result of a tool that returned value, whose return type has the given dump, if it is one with a schema."""
+def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1.CallToolResponse:
+    """The result of a tool that returned value.
+
+    Its return type has the given dump, if it is one with a schema, or else is one of the given classes, if any.
+    """
     response = v1.CallToolResponse()
     result = response.result
     if isinstance(value, v1.CallToolResult):
@@ -165,6 +168,10 @@ def success(value: Any, dump: Dump | None) -> v1.CallToolResponse:
     elif dump is not None:
         to_json, wrap = dump
         _structured(result, to_json(value), wrap)
+    elif returns and not isinstance(value, (*returns, v1.InputRequired)):
+        wanted = " | ".join("None" if c is type(None) else c.__name__ for c in dict.fromkeys(returns))
+        got = "None" if value is None else type(value).__name__
+        raise TypeError(f"the tool returned {got}, and its return type is {wanted}")
     elif isinstance(value, str):
         result.content.add().text.text = value
     elif value is None:

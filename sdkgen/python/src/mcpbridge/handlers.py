@@ -7,10 +7,10 @@ import inspect
 import logging
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import grpc
@@ -20,7 +20,7 @@ from mcpbridge import v1
 from mcpbridge.content import failure, prompt_result, resource_result, success
 from mcpbridge.context import Context, Response, Write, current
 from mcpbridge.errors import McpError, NotFound, ToolError
-from mcpbridge.schema import Kind, Object, Signature, choices, definition_error, signature
+from mcpbridge.schema import Kind, Object, Signature, choices, definition_error, signature, unwrap, where
 from mcpbridge.template import Template
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("mcpbridge")
+
+# One tool's sys.exit() is not to end the others. Nor is its KeyboardInterrupt: Ctrl-C is a signal that we handle.
+EXITS = (SystemExit, KeyboardInterrupt)
 
 # Of MCP: the most values of a completion.
 MAX_COMPLETIONS = 100
@@ -81,7 +84,7 @@ class Tool(Handler[P, R]):
         self.message = message
 
     def success(self, value: Any, request: v1.CallToolRequest) -> v1.CallToolResponse:
-        return success(value, self.signature.dump)
+        return success(value, self.signature.dump, self.signature.returns)
 
     def failure(self, message: str) -> v1.CallToolResponse:
         return failure(message)  # For the model.
@@ -224,7 +227,7 @@ class Calls:
                     ctx._cancel()
                 raise
             raised = e  # Something that the function waited for was cancelled: not the call.
-        except (Exception, SystemExit) as e:  # One tool's sys.exit() is not to end the others.
+        except (Exception, *EXITS) as e:
             raised = e
         except BaseException:
             # RoundEnd, or a BaseExceptionGroup of an asyncio.TaskGroup that holds it.
@@ -270,17 +273,25 @@ class Calls:
 
     def explain(self, handler: Handler[..., Any], e: BaseException) -> str:
         """What the caller is told of an exception. Our log gets the line and the traceback."""
-        code = getattr(handler.fn, "__code__", None)
-        tb = e.__traceback__
-        while tb is not None and tb.tb_frame.f_code is not code and tb.tb_next is not None:
-            tb = tb.tb_next  # To the function's own frame.
-        at = ""
-        if frames := traceback.extract_tb(tb):
-            at = f" at {Path(frames[0].filename).name}:{frames[0].lineno}"
+        tb, own = _frames(handler.fn, e.__traceback__)
+        at = f"{Path(tb.tb_frame.f_code.co_filename).name}:{tb.tb_lineno}" if tb and own else where(handler.fn)
         kind = type(e).__name__
-        log.error('%s "%s" failed%s: %s: %s', handler.kind, handler.name, at, kind, e, exc_info=(type(e), e, tb))
+        log.error('%s "%s" failed at %s: %s: %s', handler.kind, handler.name, at, kind, e, exc_info=(type(e), e, tb))
         # A KeyError's message is only the key, and a SystemExit's the code.
         return f"{kind}: {e}" if isinstance(e, (KeyError, SystemExit)) else str(e) or kind
+
+
+def _frames(fn: Callable[..., Any], tb: TracebackType | None) -> tuple[TracebackType | None, bool]:
+    """A traceback from fn's own frame on, and whether there is one: fn may have returned what is wrong."""
+    code = getattr(unwrap(fn), "__code__", None)
+    own = tb
+    while own is not None and own.tb_frame.f_code is not code:
+        own = own.tb_next
+    if own is not None:
+        return own, True
+    while tb is not None and Path(tb.tb_frame.f_code.co_filename).parent == Path(__file__).parent:
+        tb = tb.tb_next  # Our frames are of no use to the author.
+    return tb, False
 
 
 def _cancelling() -> bool:

@@ -43,6 +43,7 @@ class Signature:
     parse: Callable[[bytes], Object]  # Arguments as JSON to keyword arguments; ToolError says what is wrong with them.
     parse_strings: Callable[[Mapping[str, str]], Object]  # The same, of arguments that are all text.
     dump: Dump | None
+    returns: tuple[type, ...] = ()  # What a tool without a dump may return. Empty: anything.
     has_rest: bool = False  # Whether there is a `**arguments`.
 
 
@@ -63,7 +64,7 @@ def signature(
         return definition_error(fn, kind, name, what, parameter)
 
     try:
-        hints = typing.get_type_hints(_unwrap(fn), localns=dict(localns), include_extras=True)
+        hints = typing.get_type_hints(unwrap(fn), localns=dict(localns), include_extras=True)
     except NameError as e:
         raise wrong(f"a type hint is not defined here: {e}") from None
     doc = docstring_parser.parse(inspect.getdoc(fn) or "")
@@ -117,7 +118,7 @@ def signature(
                 )
     try:
         output_schema, dump = _output(hints.get("return", Any) if kind == "tool" else Any)
-    except PydanticUserError as e:
+    except PydanticUserError:
         raise wrong(
             f"it returns a type that JSON cannot hold, {_name(hints['return'])}; "
             "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
@@ -133,13 +134,14 @@ def signature(
         parse=functools.partial(_parse, adapter.validate_json, name, usage, names),
         parse_strings=functools.partial(_parse_strings, adapter.validate_strings, name, usage, names),
         dump=dump,
+        returns=_classes(hints["return"]) if kind == "tool" and dump is None and "return" in hints else (),
         has_rest=has_rest,
     )
 
 
 def definition_error(fn: Callable[..., Any], kind: str, name: str, what: str, parameter: str | None = None) -> DefinitionError:
     """Says the line to change."""
-    return DefinitionError(f'{_where(fn, parameter)}: {kind} "{name}": {what}')
+    return DefinitionError(f'{where(fn, parameter)}: {kind} "{name}": {what}')
 
 
 def choices(schema: Object, argument: str) -> list[str]:
@@ -206,9 +208,22 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
             return adapter.dump_json(adapter.validate_python(value))
         except ValidationError as e:
             # Not the model's doing: the author's.
-            raise TypeError(f"the tool returned what its return type does not allow: {_list(e)}") from e
+            raise TypeError(f"the tool returned what its return type does not allow: {_list(e)}") from None
 
     return pydantic_core.to_json(schema), (to_json, wrap)
+
+
+def _classes(hint: Any) -> tuple[type, ...]:
+    """The classes that values of a type are of; none if that is not all there is to say."""
+    of = get_origin(hint) or hint
+    if of is Annotated:
+        return _classes(get_args(hint)[0])
+    if of in (typing.Union, types.UnionType):
+        each = [_classes(arg) for arg in get_args(hint)]
+        return tuple(c for classes in each for c in classes) if all(each) else ()
+    if of in (list, tuple):
+        return list, tuple
+    return (of,) if isinstance(of, type) and of is not Any and not getattr(of, "_is_protocol", False) else ()
 
 
 def _leaves(hint: Any) -> set[Any]:
@@ -284,16 +299,17 @@ def _type(s: Any) -> str:
 # Definitions: what to say of a function that cannot be used.
 
 
-def _unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
+def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that somebody wrote, without decorators and partial."""
     fn = inspect.unwrap(fn)
     while isinstance(fn, functools.partial):
         fn = fn.func
     return fn if inspect.isroutine(fn) else type(fn).__call__
 
 
-def _where(fn: Callable[..., Any], parameter: str | None) -> str:
+def where(fn: Callable[..., Any], parameter: str | None = None) -> str:
     """The line of the parameter, or of the function where that cannot be found: `tools.py:12`."""
-    code = getattr(_unwrap(fn), "__code__", None)
+    code = getattr(unwrap(fn), "__code__", None)
     if code is None:
         return repr(fn)
     line = code.co_firstlineno
