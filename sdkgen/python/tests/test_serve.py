@@ -99,6 +99,18 @@ def exact() -> None:
     raise McpError(-32042, "exactly this", {"n": 9007199254740993})
 
 @app.tool
+def fails(text: str, times: int) -> None:
+    raise ValueError(text * times)
+
+@app.tool
+def interrupts() -> None:
+    raise KeyboardInterrupt
+
+@app.tool
+async def interrupts_async() -> None:
+    raise KeyboardInterrupt
+
+@app.tool
 def read_stdin() -> str:
     return repr(sys.stdin.read())
 
@@ -136,9 +148,9 @@ COOKIE = {"MCPBRIDGE_PLUGIN": "mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS": "1"}
 class Plugin:
     """A plugin process, and what the bridge does to one."""
 
-    def __init__(self, folder: Path, env: dict[str, str], lifeline: bool = True) -> None:
+    def __init__(self, folder: Path, env: dict[str, str], lifeline: bool = True, tools: str = TOOLS) -> None:
         program = folder / "tools.py"
-        program.write_text(TOOLS)
+        program.write_text(tools)
         env = {"PLUGIN_UNIX_SOCKET_DIR": str(folder), **env}
         if lifeline:
             env["MCP_PLUGIN_LIFELINE"] = "stdin"
@@ -266,6 +278,57 @@ async def test_what_is_printed_is_log(start: StartPlugin) -> None:
     plugin.process.wait(5)
     assert "run returned" in plugin.log()
     assert plugin.rest_of_stdout() == b""
+
+
+def failures(log: str) -> list[Any]:
+    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+
+
+FAILS_AT = TOOLS[: TOOLS.index("raise ValueError")].count("\n") + 1
+LOGGING = "import logging, sys; logging.basicConfig(stream=sys.stderr)\n"
+
+
+@pytest.mark.parametrize("tools", [TOOLS, LOGGING + TOOLS[1:]], ids=["plain", "logging"])
+async def test_a_failure_is_one_line_of_log(start: StartPlugin, tools: str) -> None:
+    plugin = start(tools=tools)
+    async with plugin.channel() as channel:
+        assert await text(stub_of(channel), "fails", text="two\nlines", times=1) == "two\nlines"
+    (failure,) = failures(plugin.log())
+    traceback = failure.pop("traceback")
+    assert failure == {
+        "level": "error",
+        "message": f'tool "fails" failed at tools.py:{FAILS_AT}: ValueError: two\nlines',
+    }
+    assert traceback.startswith("Traceback (most recent call last):\n")
+    assert traceback.endswith("ValueError: two\nlines")
+    assert "Traceback" not in "".join(line for line in plugin.log().splitlines() if not line.startswith("{"))
+
+
+async def test_a_long_failure_is_cut_to_what_the_bridge_reads(start: StartPlugin) -> None:
+    plugin = start()
+    async with plugin.channel() as channel:
+        await text(stub_of(channel), "fails", text="\U0001f600", times=100_000)
+    (line,) = (line for line in plugin.log().splitlines() if line.startswith("{"))
+    assert len(line) <= 8 << 10
+    assert json.loads(line)["message"].startswith(f'tool "fails" failed at tools.py:{FAILS_AT}: ValueError: ')
+
+
+async def test_a_keyboard_interrupt_in_a_tool_ends_its_call_only(start: StartPlugin) -> None:
+    async with start().channel() as channel:
+        stub = stub_of(channel)
+        for name in ("interrupts", "interrupts_async"):
+            (event,) = await call(stub, name)
+            assert (event.result.is_error, event.result.content[0].text.text) == (True, "KeyboardInterrupt")
+        assert await text(stub, "add", a=1, b=2) == "3"
+
+
+NOTHING = "from mcpbridge import App\nApp('test').run()\n"
+
+
+async def test_an_app_with_nothing_is_warned_of(start: StartPlugin) -> None:
+    warning = {"level": "warning", "message": "the app has no tools, resources or prompts"}
+    assert failures(start(tools=NOTHING).log()) == [warning]
+    assert failures(start(tools=NOTHING.replace("'test'", "'test', declares=['tools']")).log()) == []
 
 
 async def test_multiplexing_is_declined(start: StartPlugin) -> None:
@@ -558,6 +621,28 @@ async def test_attached(tmp_path: Path, listen: str) -> None:
     process.communicate(timeout=5)
     assert process.returncode == 0
     assert not (tmp_path / "s").exists()
+
+
+async def test_attached_the_log_is_for_people(tmp_path: Path) -> None:
+    process = run(tmp_path, "--listen=unix:s")
+    assert process.stderr
+    process.stderr.readline()
+    async with grpc.aio.insecure_channel(f"unix:{tmp_path}/s", options=OPTIONS) as channel:
+        await text(stub_of(channel), "fails", text="bad", times=1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=5)
+    first, second, *_ = stderr.splitlines()
+    assert first == f'tool "fails" failed at tools.py:{FAILS_AT}: ValueError: bad'
+    assert second == "Traceback (most recent call last):"
+
+
+def test_attached_with_nothing(tmp_path: Path) -> None:
+    process = run(tmp_path, "--listen=unix:s", tools=NOTHING)
+    assert process.stderr
+    assert process.stderr.readline() == "the app has no tools, resources or prompts\n"
+    process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=5)
 
 
 def test_an_address_in_use_is_said(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import base64
 import contextlib
 import gc
 import inspect
+import json
+import logging
 import os
 import re
 import signal
@@ -25,7 +27,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mcpbridge import stdout, v1
 from mcpbridge.errors import McpError
-from mcpbridge.handlers import StatusError
+from mcpbridge.handlers import StatusError, log
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1  # Of the handshake's second field: the contract's major version.
 DRAIN = 5.0  # Seconds that calls get to finish when we are told to stop.
 MAX_MESSAGE = 64 << 20
+MAX_LINE = 8 << 10  # Of our log: the bridge takes a longer line for text.
 MAX_PATH = 100  # A unix socket's path: sun_path is 104 to 108 bytes.
 
 
@@ -77,6 +80,7 @@ def _exit(code: int, message: str) -> NoReturn:
 
 
 async def _attached(app: "App", listen: str) -> None:
+    _warn_of_nothing(app)
     server = _Server(app)
     # The same words as the bridge's: tcp:host:port, unix:///path.
     listen = listen.removeprefix("tcp:")
@@ -96,6 +100,8 @@ async def _attached(app: "App", listen: str) -> None:
 
 
 async def _managed(app: "App") -> None:
+    _log_to_bridge()
+    _warn_of_nothing(app)
     version = _version()
     credentials, certificate = _tls()
     server = _Server(app)
@@ -112,6 +118,11 @@ async def _managed(app: "App") -> None:
         await server.wait()
     finally:
         tidy()
+
+
+def _warn_of_nothing(app: "App") -> None:
+    if not app._has:
+        log.warning("the app has no tools, resources or prompts")
 
 
 def _version() -> int:
@@ -185,6 +196,37 @@ def _make_key_pair() -> str:
     except ImportError:
         _exit(1, "this host wants the plugin to make its own certificate; run: pip install 'mcpbridge[automtls]'")
     return automtls.make_key_pair()
+
+
+# What we log.
+
+
+class _Line(logging.Formatter):
+    """A record as one line of JSON, which the bridge logs with its level and in one piece."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        texts = {"message": record.getMessage()}
+        if record.exc_info:
+            texts["traceback"] = self.formatException(record.exc_info)
+        while len(line := json.dumps({"level": record.levelname.lower(), **texts})) > MAX_LINE:
+            # The beginning and the end say the most.
+            name = max(texts, key=lambda name: len(texts[name]))
+            third = len(texts[name]) // 3
+            texts[name] = f"{texts[name][:third]} ... {texts[name][-third:]}"
+        return line
+
+
+def _log_to_bridge() -> None:
+    """Makes our log JSON on stderr, unless somebody gave it handlers of its own. What tools log is theirs."""
+    if log.handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Line())
+    log.addHandler(handler)
+    for other in logging.getLogger().handlers:
+        # Files and the like get it as ever, but what goes to stderr need not go there twice.
+        if isinstance(other, logging.StreamHandler) and other.stream in (sys.stderr, sys.stdout):
+            other.addFilter(lambda record: record.name != log.name)
 
 
 # When to stop.
