@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -52,19 +53,44 @@ func (p *Program) Run(ctx context.Context) int {
 		return exitOK
 	}
 	pr := asProblem(err)
+	if !logging.known {
+		logging.Format = p.logFormat()
+	}
 	if !slices.Contains(logFormats, logging.Format) {
 		logging.Format = "auto" // which is perhaps what the problem is about
 	}
 	log, asJSON := newLog(p.Stderr, logging.LogConfig)
-	pr.tell(p.Stderr, log, asJSON && (logging.started || logging.Format == "json"))
+	pr.tell(p.Stderr, log, asJSON)
 	return pr.Exit
 }
 
-// A logging is how errors are told: as the log is, once there is one. Before, whoever typed the command reads them.
+// logFormat returns the format of the log that the arguments or the environment say. It is for errors that come before both
+// have been read: what reads them reads these, too.
+func (p *Program) logFormat() string {
+	format := "auto"
+	for _, entry := range p.Environ {
+		if value, ok := strings.CutPrefix(entry, envPrefix+"LOG__FORMAT="); ok && value != "" {
+			format = value
+		}
+	}
+	for i, arg := range p.Args {
+		if arg == "--" {
+			break
+		}
+		if value, ok := strings.CutPrefix(arg, "--log-format="); ok {
+			format = value
+		} else if arg == "--log-format" && i+1 < len(p.Args) {
+			format = p.Args[i+1]
+		}
+	}
+	return format
+}
+
+// A logging is how errors are told: as the log is.
 type logging struct {
 	LogConfig
 
-	started bool
+	known bool // the configuration has been read
 }
 
 // command returns the tree of commands.
@@ -78,16 +104,18 @@ func (p *Program) command() (*cobra.Command, *logging) {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("", didYouMean(args[0], []string{"run", "version", "help"}), "there is no command %q", args[0])
+				return noCommand(args)
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version: versionLine(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(p.flagError)
 	l := &logging{}
 	flags := root.PersistentFlags()
 	flags.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: trace, debug, info, warn, error")
@@ -96,8 +124,46 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	return root, l
 }
 
+// noCommand says that the first argument is no command: it is mistyped, or `run` has been forgotten.
+func noCommand(args []string) error {
+	commands := []string{"run", "version", "help"}
+	fix := didYouMean(args[0], commands)
+	switch _, err := exec.LookPath(args[0]); {
+	case nearest(args[0], commands) != "":
+	case validateDial(args[0], "") == nil:
+		fix = "write mcpbridge run " + args[0]
+	case len(args) > 1 || err == nil || interpreters[filepath.Ext(args[0])] != nil:
+		fix = "write mcpbridge run -- " + strings.Join(runnable(args), " ")
+	}
+	return usage("", fix, "there is no command %q", args[0])
+}
+
+// interpreters run scripts, by how their names end.
+var interpreters = map[string][]string{
+	".py": {"python3"}, ".js": {"node"}, ".mjs": {"node"}, ".ts": {"node"}, ".jar": {"java", "-jar"},
+}
+
+// runnable returns the command that was probably meant: with the interpreter, if it is only a script.
+func runnable(args []string) []string {
+	return slices.Concat(interpreters[filepath.Ext(args[0])], args)
+}
+
+// withDashes returns the command line with the arguments that are meant as the backend's command after --. The flags stay.
+func (p *Program) withDashes(args []string) string {
+	line := slices.Clone(p.Args)
+	for _, arg := range slices.Backward(args) {
+		for i := len(line) - 1; i >= 0; i-- {
+			if line[i] == arg {
+				line = slices.Delete(line, i, i+1)
+				break
+			}
+		}
+	}
+	return strings.Join(slices.Concat([]string{"mcpbridge"}, line, []string{"--"}, runnable(args)), " ")
+}
+
 // flagError returns a problem of what the flags package says.
-func flagError(c *cobra.Command, err error) error {
+func (p *Program) flagError(c *cobra.Command, err error) error {
 	fix := fmt.Sprintf("`%s --help` lists the flags", c.CommandPath())
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -108,6 +174,15 @@ func flagError(c *cobra.Command, err error) error {
 		}
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
 			fix = "flags of the backend's command go after --: mcpbridge run -- python3 tools.py --its-flag"
+		}
+		if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
+			return noCommand(p.Args[slices.Index(p.Args, args[0]):])
+		}
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "duration" {
+		fix = "write a time such as 30s"
+		if _, err := strconv.ParseFloat(invalid.GetValue(), 64); err == nil {
+			fix = fmt.Sprintf("write --%s %ss", invalid.GetFlag().Name, invalid.GetValue())
 		}
 	}
 	return &problem{Exit: exitConfig, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
@@ -124,20 +199,25 @@ func (p *Program) versionCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			commit := ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						commit = " " + s.Value[:min(12, len(s.Value))]
-					}
-				}
-			}
-			revisions := bridge.Revisions()
-			_, err := fmt.Fprintf(c.OutOrStdout(), "mcpbridge %s%s (%s %s/%s), MCP %s to %s, contract mcpbridge.v1\n", version, commit,
-				runtime.Version(), runtime.GOOS, runtime.GOARCH, revisions[0], revisions[len(revisions)-1])
+			_, err := fmt.Fprintln(c.OutOrStdout(), versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine says what this is, in one line.
+func versionLine() string {
+	commit := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = " " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	revisions := bridge.Revisions()
+	return fmt.Sprintf("mcpbridge %s%s (%s %s/%s), MCP %s to %s, contract mcpbridge.v1", version, commit,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, revisions[0], revisions[len(revisions)-1])
 }
 
 // A runFlags is what the flags of `run` say.
@@ -175,11 +255,13 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 		Long:    runLong,
 		Example: runExamples,
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := f.load(c, args, p.Environ)
+			cfg, err := f.load(c, args, p)
+			if cfg != nil {
+				l.LogConfig, l.known = cfg.Log, true
+			}
 			if err != nil {
 				return err
 			}
-			l.LogConfig, l.started = cfg.Log, true
 			return p.serve(c.Context(), cfg)
 		},
 	}
@@ -200,14 +282,15 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	return c
 }
 
-// load returns the configuration that the file, the environment, the flags and the arguments make together.
-func (f *runFlags) load(c *cobra.Command, args []string, environ []string) (*loaded, error) {
+// load returns the configuration that the file, the environment, the flags and the arguments make together. It
+// returns it with an error, too, if there is one as a whole.
+func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, error) {
 	flags := c.Flags()
 	if f.stdio && flags.Changed("http") {
 		return nil, usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
 			"stdio and HTTP cannot both be served by one process yet")
 	}
-	backend, where, err := backendOf(args, c.ArgsLenAtDash())
+	backend, where, err := p.backendOf(args, c.ArgsLenAtDash())
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +306,7 @@ func (f *runFlags) load(c *cobra.Command, args []string, environ []string) (*loa
 		names["backends"] = where
 		names["backends.0.dial"] = where
 	}
-	l, err := load(name, environ, values, names)
+	l, err := load(name, p.Environ, values, names)
 	if err != nil {
 		return nil, err
 	}
@@ -234,12 +317,9 @@ func (f *runFlags) load(c *cobra.Command, args []string, environ []string) (*loa
 		l.Serve.HTTP.Addr = ""
 	}
 	if err := f.adjustLaunch(flags, l); err != nil {
-		return nil, err
+		return l, err
 	}
-	if err := l.validate(); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, l.validate()
 }
 
 // values returns the flags that were given, as settings, and which flag each setting comes from.
@@ -306,7 +386,7 @@ func (f *runFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded) error {
 
 // backendOf returns the backend that the arguments of `run` say, as the configuration would, and where they say it. It is
 // nil if they say none. Dash is how many of them come before --, or -1.
-func backendOf(args []string, dash int) (map[string]any, string, error) {
+func (p *Program) backendOf(args []string, dash int) (map[string]any, string, error) {
 	const addressFix = "write the command after --, or an address: unix:///path/to.sock, tcp:host:port, dns:host:port"
 	switch {
 	case dash == 0 && len(args) == 0:
@@ -329,7 +409,7 @@ func backendOf(args []string, dash int) (map[string]any, string, error) {
 	if ext := filepath.Ext(args[0]); len(args) == 1 && (ext == ".yaml" || ext == ".yml") {
 		return nil, "", usage(args[0], "write mcpbridge run -c "+args[0], "a configuration file is given with -c")
 	}
-	return nil, "", usage(strings.Join(args, " "), "write mcpbridge run -- "+strings.Join(args, " "),
+	return nil, "", usage(strings.Join(args, " "), "write "+p.withDashes(args),
 		"a command to launch goes after --")
 }
 

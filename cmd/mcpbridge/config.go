@@ -339,8 +339,17 @@ func validateDial(addr, where string) error {
 	scheme, rest, ok := strings.Cut(addr, ":")
 	if !ok || !slices.Contains(dialSchemes, scheme) {
 		fix := "write unix:///path/to.sock, tcp:host:port or dns:host:port"
-		if host, port, err := net.SplitHostPort(addr); err == nil && host != "" && port != "" {
+		hostPort := strings.TrimPrefix(rest, "//")
+		if scheme == "http" || scheme == "https" {
+			hostPort = strings.TrimSuffix(hostPort, "/")
+			fix = "a backend speaks gRPC (mcpbridge.v1); other MCP servers cannot be backends yet"
+			if isHostPort(hostPort) {
+				fix += ".\nIf a gRPC server listens there, write tcp:" + hostPort
+			}
+		} else if isHostPort(addr) {
 			fix = "write tcp:" + addr
+		} else if scheme == "grpc" && isHostPort(hostPort) {
+			fix = "write tcp:" + hostPort
 		} else if strings.HasPrefix(addr, "/") {
 			fix = "write unix://" + addr
 		} else if guess := nearest(scheme, dialSchemes); ok && guess != "" {
@@ -360,6 +369,13 @@ func validateDial(addr, where string) error {
 		return usage(where, "write "+scheme+":host:port", "%q has no host and port", addr)
 	}
 	return nil
+}
+
+// isHostPort reports whether s is a host and a port that can be dialled.
+func isHostPort(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	n, numErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && host != "" && numErr == nil && n > 0
 }
 
 // where says what has set a key: a flag, a variable or a place in the file.

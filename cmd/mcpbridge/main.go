@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // abandonTime is how long a second signal leaves for killing the backend.
@@ -22,6 +24,7 @@ func main() {
 // ends everything now.
 func runMain() int {
 	defer runtime.KeepAlive(ballast())
+	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with its unit, for people
 
 	now, abandon := context.WithCancel(context.Background())
 	defer abandon()
