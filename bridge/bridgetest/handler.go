@@ -28,6 +28,7 @@ type Handler struct {
 	mu        sync.Mutex
 	tools     []*pb.Tool
 	listeners map[chan *pb.ListenResponse]struct{}
+	refused   string // the resource that nobody can listen to
 }
 
 // A Counter counts by name. It may be used concurrently.
@@ -189,6 +190,23 @@ func (h *Handler) Add(name string) {
 	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
 }
 
+// Refuse makes every Listen fail from now on that is to the resource.
+func (h *Handler) Refuse(uri string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused = uri
+}
+
+// Drop ends every Listen that is open, as a backend does that ends.
+func (h *Handler) Drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		close(l)
+		delete(h.listeners, l)
+	}
+}
+
 // Update tells listeners that a resource changed.
 func (h *Handler) Update(uri string) {
 	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
@@ -213,8 +231,14 @@ func (h *Handler) Listeners() int {
 func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.Emit) (*bridge.Result, error) {
 	changes := make(chan *pb.ListenResponse, 64)
 	h.mu.Lock()
-	h.listeners[changes] = struct{}{}
+	refused := h.refused != "" && slices.Contains(r.GetNotifications().GetResourceSubscriptions(), h.refused)
+	if !refused {
+		h.listeners[changes] = struct{}{}
+	}
 	h.mu.Unlock()
+	if refused {
+		return nil, bridge.Errorf(codes.Unavailable, "nobody can listen to %q", h.refused)
+	}
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -225,7 +249,10 @@ func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 	}}})
 	for err == nil {
 		select {
-		case c := <-changes:
+		case c, open := <-changes:
+			if !open {
+				return nil, bridge.Errorf(codes.Unavailable, "the backend has ended")
+			}
 			err = emit(bridge.Event{Change: c})
 		case <-ctx.Done():
 			err = ctx.Err()

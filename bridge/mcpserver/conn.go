@@ -26,6 +26,8 @@ type conn struct {
 	// slots bounds how many requests are answered at a time.
 	slots chan struct{}
 	calls sync.WaitGroup
+	// teller tells the session's changes: a client that does not read keeps only that waiting, and not other clients.
+	teller sync.WaitGroup
 
 	// ctx ends when the client has gone.
 	ctx    context.Context
@@ -52,6 +54,7 @@ func (c *conn) close(cause error) {
 		ss.end(cause)
 	}
 	c.calls.Wait()
+	c.teller.Wait()
 }
 
 func (c *conn) legacy() *session {
@@ -133,10 +136,11 @@ func (c *conn) malformed(err error) {
 	c.said(c.write(jsonrpc.AppendError(nil, e.ID, e.RPC, omitID)))
 }
 
-// said logs that a message could not be sent. The client has gone then, and its connection is about to end.
+// said notes that a message could not be sent: the client has gone.
 func (c *conn) said(err error) {
 	if err != nil {
 		c.s.log.Debug().Err(err).Msg("a message could not be sent")
+		c.cancel(errGone)
 	}
 }
 
@@ -226,10 +230,15 @@ func (c *conn) start(f func()) bool {
 // overloaded answers a request for which there is no slot.
 func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
 	x := &exchange{s: c.s, rev: rev, id: msg.ID, out: out}
+	x.refuse(nil, overload(cap(c.slots)))
+}
+
+// overload is the error of a request beyond the most that are answered at a time.
+func overload(most int) error {
 	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "OVERLOADED",
-		"%d requests are being answered, which is the most: wait for one of them", cap(c.slots))
+		"%d requests are being answered, which is the most: wait for one of them", most)
 	e.Failure.RetryAfterMs = proto.Int64(100)
-	x.refuse(nil, e)
+	return e
 }
 
 // cancelled takes the notification that cancels a modern request. It reports whether it was one.
@@ -255,10 +264,32 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		x.refuse(nil, err)
 		return
 	}
+	changes := newPending()
+	ss.sub.tell = changes.add
 	c.mu.Lock()
-	c.session = ss
+	first := c.session == nil
+	if first {
+		c.session = ss
+	}
 	c.mu.Unlock()
+	if !first {
+		ss.cancel(errEnded)
+		c.refuse(msg, out, "initialize: this connection has begun already")
+		return
+	}
 	out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, result))
+	c.teller.Go(func() {
+		for {
+			select {
+			case <-changes.ready:
+				for _, change := range changes.take() {
+					ss.tell(change)
+				}
+			case <-c.ctx.Done():
+				return
+			}
+		}
+	})
 	ss.plug(func(msg []byte) { c.said(c.write(msg)) })
 }
 

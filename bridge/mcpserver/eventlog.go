@@ -97,8 +97,15 @@ func (l *eventLog) ended() bool {
 	return l.closed
 }
 
-// held reports whether reader is still the one response that is given events.
-func (l *eventLog) held(reader int) bool {
+// held returns how many bytes the log keeps.
+func (l *eventLog) held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size
+}
+
+// holds reports whether reader is still the one response that is given events.
+func (l *eventLog) holds(reader int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reader == reader

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 
@@ -203,3 +204,13 @@ func short(raw []byte) string {
 
 // ended tells whether a call was ended by its own caller, who then wants no answer.
 func ended(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped
+
+// cutOff is the error of a call that was ended by neither its caller nor its backend.
+func cutOff(cause error) error {
+	reason := "SESSION_ENDED"
+	if errors.Is(cause, errClosed) {
+		reason = "SHUTTING_DOWN"
+	}
+	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, reason,
+		"the call was ended: %w; whether it was executed is not known", cause)
+}

@@ -1,6 +1,9 @@
 package mcpserver_test
 
 import (
+	"bufio"
+	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -93,5 +96,25 @@ func TestWhatAPostMustBe(t *testing.T) {
 		if res := f.post(c.body, append(h, c.h...)); res.StatusCode != c.status {
 			t.Errorf("%s: %s", c.name, res.Status)
 		}
+	}
+}
+
+// A body that is promised too long is refused before it comes.
+func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
+	f := newFront(t, mcpserver.Options{MaxBody: 1000})
+	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1001\r\n\r\n{", addr)
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("%s", res.Status)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
@@ -21,7 +23,7 @@ import (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if status, why := s.guard.check(r); why != "" {
 		s.log.Warn().Str("host", r.Host).Str("origin", r.Header.Get("Origin")).Str("remote", r.RemoteAddr).Msg("refused: " + why)
-		refuse(w, status, codeInvalidRequest, why)
+		refuseUnread(w, status, why)
 		return
 	}
 	s.guard.allowOrigin(w.Header(), r)
@@ -44,7 +46,14 @@ func refuse(w http.ResponseWriter, status int, code int64, why string) {
 	body := jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: code, Message: &why}, true)
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // whether the client reads it is its own business
+	_ = writeBody(w, body) // whether the client reads it is its own business
+}
+
+// refuseUnread refuses a request whose body has not been read. The connection ends, as otherwise net/http would wait for the
+// body.
+func refuseUnread(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Connection", "close")
+	refuse(w, status, codeInvalidRequest, why)
 }
 
 func notAllowed(w http.ResponseWriter, why string) {
@@ -61,17 +70,17 @@ func isModern(h http.Header) bool {
 // post takes one message, or in 2025-03-26 several.
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if status, why := checkMedia(r.Header); why != "" {
-		refuse(w, status, codeInvalidRequest, why)
+		refuseUnread(w, status, why)
 		return
 	}
 	body, err := s.readBody(w, r)
 	if err != nil {
 		if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			refuse(w, http.StatusRequestEntityTooLarge, codeInvalidRequest,
+			refuseUnread(w, http.StatusRequestEntityTooLarge,
 				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
 			return
 		}
-		refuse(w, http.StatusBadRequest, codeParse, "the body could not be read: "+err.Error())
+		refuseUnread(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 		return
 	}
 	if jsonrpc.IsBatch(body) {
@@ -104,7 +113,7 @@ func malformed(w http.ResponseWriter, h http.Header, err error) {
 	}
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_, _ = w.Write(jsonrpc.AppendError(nil, e.ID, e.RPC, true)) // whether the client reads it is its own business
+	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true)) // whether the client reads it is its own business
 }
 
 func asParseError(err error) *jsonrpc.Error {
@@ -160,14 +169,44 @@ func accepts(h http.Header, media string) bool {
 	return false
 }
 
+// readBody returns the body of a request. The client must send it in time, and memory is taken as it comes, whatever length the
+// header promises.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if n := r.ContentLength; n >= 0 && n <= s.opts.MaxBody {
-		body := make([]byte, n)
-		_, err := io.ReadFull(r.Body, body)
-		return body, err
+	n := r.ContentLength
+	if n > s.opts.MaxBody {
+		return nil, &http.MaxBytesError{Limit: s.opts.MaxBody}
 	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, err
+	}
+	body, err := s.readAll(w, r, n)
+	if clearErr := rc.SetReadDeadline(time.Time{}); err == nil && !errors.Is(clearErr, http.ErrNotSupported) {
+		err = clearErr
+	}
+	return body, err
 }
+
+func (s *Server) readAll(w http.ResponseWriter, r *http.Request, n int64) ([]byte, error) {
+	const atOnce = 128 << 10
+	if n < 0 {
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	}
+	body := make([]byte, 0, min(n, atOnce))
+	for int64(len(body)) < n {
+		body = slices.Grow(body, int(min(n-int64(len(body)), atOnce)))
+		part := body[len(body):min(int64(cap(body)), n)]
+		got, err := io.ReadFull(r.Body, part)
+		body = body[:len(body)+got]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
+// bodyTimeout is how long a client may take to send a body.
+const bodyTimeout = 30 * time.Second
 
 // postModern answers a message of the modern era.
 func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {

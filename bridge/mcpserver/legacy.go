@@ -58,6 +58,8 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header htt
 	switch {
 	case ended(ctx):
 		x.out.finish(http.StatusOK, nil)
+	case err != nil && ctx.Err() != nil:
+		x.fail(m, cutOff(context.Cause(ctx)))
 	case err != nil:
 		x.fail(m, x.about(call, err))
 	default:
@@ -97,18 +99,16 @@ func (ss *session) setLevel(msg *jsonrpc.Message) error {
 	return nil
 }
 
-// maxSubscriptions bounds how many resources a session can subscribe to.
-const maxSubscriptions = 1000
-
 func (ss *session) subscribe(msg *jsonrpc.Message) error {
 	return ss.subscription(msg, func(uri string) error {
-		switch {
-		case slices.Contains(ss.uris, uri):
-		case len(ss.uris) >= maxSubscriptions:
-			return bridge.Errorf(codes.ResourceExhausted, "resources/subscribe: the session has %d subscriptions already: end one first", maxSubscriptions)
-		default:
-			ss.uris = append(ss.uris, uri)
+		if slices.Contains(ss.uris, uri) {
+			return nil
 		}
+		uris := append(slices.Clip(ss.uris), uri)
+		if err := checkURIs(uris); err != nil {
+			return err
+		}
+		ss.uris = uris
 		return nil
 	})
 }

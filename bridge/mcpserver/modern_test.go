@@ -347,3 +347,42 @@ func TestToolsAreNotListedForEveryCall(t *testing.T) {
 		t.Errorf("listed %d times", n)
 	}
 }
+
+// One client's subscriptions must not cost another one its own.
+func TestListenersAreApart(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
+	s := read(t, f.post(body, h))
+	s.next()
+	// A backend that cannot listen to something tells those who want something else all the same.
+	f.h.Refuse("test://refused")
+	ctx, cancel := context.WithCancel(t.Context())
+	body, h = modern(2, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["test://refused"]}`, noCaps)
+	read(t, f.do(ctx, http.MethodPost, f.url, body, h)).next()
+	f.h.Add("new")
+	want(t, s.next(), "method", `"notifications/tools/list_changed"`)
+	cancel()
+	// What is too much for a message to the backend is refused to whom it comes from.
+	for _, uris := range []string{`"` + strings.Repeat("x", 8<<10+1) + `"`, strings.Repeat(`"`+strings.Repeat("x", 8<<10)+`",`, 8) + `"y"`} {
+		body, h = modern(3, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+uris+`]}`, noCaps)
+		if msg := read(t, f.post(body, h)).next(); get(t, msg, "error.code") == "null" {
+			t.Errorf("%d bytes: %.100s", len(uris), msg)
+		}
+	}
+	uris := strings.TrimSuffix(strings.Repeat(`"`+strings.Repeat("x", 8<<10)+`",`, 8), ",")
+	body, h = modern(4, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+uris+`]}`, noCaps)
+	want(t, read(t, f.post(body, h)).next(), "method", `"notifications/subscriptions/acknowledged"`)
+}
+
+// What changed while the backend was away is not known, so that everybody is told, whoever listens by then.
+func TestNobodyMissesTheReturnOfTheBackend(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
+	first := read(t, f.post(body, h))
+	first.next()
+	f.h.Drop()
+	body, h = modern(2, "subscriptions/listen", `"notifications":{"resourcesListChanged":true}`, noCaps)
+	second := read(t, f.post(body, h))
+	second.next()
+	want(t, first.next(), "method", `"notifications/tools/list_changed"`)
+}

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -145,21 +146,47 @@ func streamHeaders(h http.Header) {
 
 // write sends bytes of the stream. The caller holds mu.
 func (r *reply) write(data []byte) {
-	if r.done || r.broken != nil || r.log != nil && !r.log.held(r.reader) {
+	if r.done || r.broken != nil || r.log != nil && !r.log.holds(r.reader) {
 		return
 	}
 	r.broken = writeStream(r.w, data)
 }
 
+// writeBody writes a whole body. A client must take every piece of it in time; one that does not read would otherwise keep the
+// memory, and the end of the bridge, waiting.
+func writeBody(w http.ResponseWriter, body []byte) error {
+	const piece = 256 << 10
+	for {
+		if err := expectReader(w); err != nil {
+			return err
+		}
+		part := body[:min(piece, len(body))]
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		if body = body[len(part):]; len(body) == 0 {
+			return nil
+		}
+	}
+}
+
+// expectReader bounds how long the client may take to read what is written next.
+func expectReader(w http.ResponseWriter) error {
+	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil // there is no connection behind it
+	}
+	return err
+}
+
 func writeStream(w http.ResponseWriter, data []byte) error {
-	rc := http.NewResponseController(w)
-	if err := rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := expectReader(w); err != nil {
 		return err
 	}
 	if _, err := w.Write(data); err != nil {
 		return err
 	}
-	return rc.Flush()
+	return http.NewResponseController(w).Flush()
 }
 
 // send implements sink.
@@ -196,7 +223,7 @@ func (r *reply) finish(status int, msg []byte) {
 		h["Content-Type"] = contentTypeJSON
 		h["Content-Length"] = []string{strconv.Itoa(len(msg))}
 		r.w.WriteHeader(status)
-		if _, r.broken = r.w.Write(msg); r.broken == nil {
+		if r.broken = writeBody(r.w, msg); r.broken == nil {
 			reuse(msg)
 		}
 	default:

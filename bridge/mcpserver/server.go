@@ -57,8 +57,8 @@ type Options struct {
 	MaxBody int64
 	// MaxLine is how long a line of stdio may be, in bytes. Zero: 16 MiB.
 	MaxLine int
-	// MaxCalls is how many requests of one stdio or HTTP+SSE client are answered at a time. Further ones are refused. Zero:
-	// 256.
+	// MaxCalls is how many requests of one stdio client or legacy session are answered at a time. Further ones are refused.
+	// Zero: 256.
 	MaxCalls int
 }
 
@@ -228,6 +228,8 @@ func shown(d *known) *pb.ServerCapabilities {
 
 // newSession remembers a session. It returns an error when there are too many.
 func (s *Server) newSession(ss *session) error {
+	var idle []*subscriber
+	defer func() { s.hub.remove(idle...) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining.Err() != nil {
@@ -240,7 +242,7 @@ func (s *Server) newSession(ss *session) error {
 			if old.idleSince(now) > s.opts.SessionTTL {
 				delete(s.sessions, id)
 				old.cancel(errEnded)
-				s.hub.remove(&old.sub)
+				idle = append(idle, &old.sub)
 			}
 		}
 	}

@@ -174,6 +174,9 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 		e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
 		return nil, nil, nil, e
 	}
+	if most := ss.s.opts.MaxCalls; len(ss.running) >= most {
+		return nil, nil, nil, overload(most)
+	}
 	ctx, cancel := context.WithCancelCause(ss.ctx)
 	ss.running[id] = cancel
 	ss.calls.Add(1)
@@ -252,9 +255,18 @@ func (ss *session) addLog(id string) *eventLog {
 	l := newEventLog(id)
 	ss.logs[id] = l
 	ss.order = append(ss.order, id)
-	if len(ss.order) > maxLogs {
+	size := 0
+	for _, old := range ss.logs {
+		size += old.held()
+	}
+	for len(ss.order) > maxLogs || size > maxReplay {
 		// Streams that have ended go first: those still open have somebody to tell.
-		i := max(0, slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() }))
+		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
+		if i < 0 && len(ss.order) <= maxLogs {
+			break
+		}
+		i = max(i, 0)
+		size -= ss.logs[ss.order[i]].held()
 		delete(ss.logs, ss.order[i])
 		ss.order = slices.Delete(ss.order, i, i+1)
 	}

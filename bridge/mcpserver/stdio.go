@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -18,7 +19,7 @@ import (
 func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
 	out := &lineWriter{w: w}
 	c := s.newConn(out.write, true)
-	defer c.close(errClosed)
+	defer c.closeSoon()
 	defer context.AfterFunc(ctx, func() { c.cancel(errClosed) })()
 
 	lines := make(chan []byte)
@@ -77,6 +78,23 @@ func (c *conn) finish(ctx context.Context) {
 	select {
 	case <-answered:
 	case <-ctx.Done():
+	}
+}
+
+// closeSoon ends the connection, but waits only a while: a client that does not read what we say keeps a call waiting that is
+// just saying it, and that ends only with the process.
+func (c *conn) closeSoon() {
+	closed := make(chan struct{})
+	go func() { // ends when the last write does
+		c.close(errClosed)
+		close(closed)
+	}()
+	timer := time.NewTimer(c.s.opts.Linger)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+		c.s.log.Warn().Msg("the client does not read what it is told; ending all the same")
 	}
 }
 

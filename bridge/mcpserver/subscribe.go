@@ -25,10 +25,66 @@ type hub struct {
 
 	mu     sync.Mutex
 	subs   map[*subscriber]struct{}
+	wanted demand     // what the subscribers want, together
 	latest *listening // nil when nothing is listened to
+	owed   bool       // a Listen ended by itself: what changed since is not known
 	closed bool
 	wg     sync.WaitGroup
 }
+
+// A demand counts how many subscribers want what, so that one more or less costs the same however many there are.
+type demand struct {
+	tools, prompts, resources, elicitations int
+	uris                                    map[string]int
+}
+
+// add counts a filter n times more.
+func (d *demand) add(f *pb.SubscriptionFilter, n int) {
+	for counter, want := range map[*int]bool{
+		&d.tools: f.GetToolsListChanged(), &d.prompts: f.GetPromptsListChanged(), &d.resources: f.GetResourcesListChanged(),
+		&d.elicitations: f.GetElicitationsCompleted(),
+	} {
+		if want {
+			*counter += n
+		}
+	}
+	for _, uri := range f.GetResourceSubscriptions() {
+		if d.uris[uri] += n; d.uris[uri] == 0 {
+			delete(d.uris, uri)
+		}
+	}
+}
+
+// covers reports whether f, which is what a Listen was made with, is what is wanted.
+func (d *demand) covers(f *pb.SubscriptionFilter) bool {
+	if f.GetToolsListChanged() != (d.tools > 0) || f.GetPromptsListChanged() != (d.prompts > 0) ||
+		f.GetResourcesListChanged() != (d.resources > 0) || f.GetElicitationsCompleted() != (d.elicitations > 0) ||
+		len(f.GetResourceSubscriptions()) != len(d.uris) {
+		return false
+	}
+	for _, uri := range f.GetResourceSubscriptions() {
+		if d.uris[uri] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// filter returns what is wanted.
+func (d *demand) filter() *pb.SubscriptionFilter {
+	yes := func(n int) *bool {
+		if n == 0 {
+			return nil
+		}
+		return proto.Bool(true)
+	}
+	return &pb.SubscriptionFilter{
+		ToolsListChanged: yes(d.tools), PromptsListChanged: yes(d.prompts), ResourcesListChanged: yes(d.resources),
+		ElicitationsCompleted: yes(d.elicitations), ResourceSubscriptions: slices.Sorted(maps.Keys(d.uris)),
+	}
+}
+
+func (d *demand) empty() bool { return d.tools+d.prompts+d.resources+d.elicitations+len(d.uris) == 0 }
 
 // A subscriber is a client that wants to know what changes.
 type subscriber struct {
@@ -56,13 +112,19 @@ const (
 	readyWithin = 5 * time.Second
 )
 
-func newHub(s *Server) *hub { return &hub{s: s, subs: map[*subscriber]struct{}{}} }
+func newHub(s *Server) *hub {
+	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}}
+}
 
 // add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows.
 func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) {
 	h.mu.Lock()
+	if _, again := h.subs[sub]; again {
+		h.wanted.add(sub.want, -1)
+	}
 	sub.want = want
 	h.subs[sub] = struct{}{}
+	h.wanted.add(want, 1)
 	l := h.update()
 	h.mu.Unlock()
 	if l == nil {
@@ -76,14 +138,16 @@ func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFil
 	}
 }
 
-// remove ends a subscription.
-func (h *hub) remove(sub *subscriber) {
+// remove ends subscriptions.
+func (h *hub) remove(subs ...*subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := h.subs[sub]; !ok {
-		return
+	for _, sub := range subs {
+		if _, ok := h.subs[sub]; ok {
+			delete(h.subs, sub)
+			h.wanted.add(sub.want, -1)
+		}
 	}
-	delete(h.subs, sub)
 	h.update()
 }
 
@@ -92,7 +156,7 @@ func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
 	clear(h.subs)
-	h.update()
+	h.update() // closed, so that everything stops
 	h.mu.Unlock()
 	h.wg.Wait()
 }
@@ -100,17 +164,17 @@ func (h *hub) close() {
 // update begins to listen to what the subscribers want, if that is not what is listened to, and returns how it is listened
 // to. The caller holds mu.
 func (h *hub) update() *listening {
-	filter := h.union()
-	if empty(filter) || h.closed {
+	if h.wanted.empty() || h.closed {
 		if h.latest != nil {
 			h.latest.stop()
 			h.latest = nil
 		}
 		return nil
 	}
-	if h.latest != nil && proto.Equal(h.latest.filter, filter) {
+	if h.latest != nil && h.wanted.covers(h.latest.filter) {
 		return h.latest
 	}
+	filter := h.wanted.filter()
 	ctx, cancel := context.WithCancel(h.s.ctx)
 	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest}
 	h.latest = l
@@ -125,37 +189,6 @@ func (l *listening) stop() {
 	}
 }
 
-func (h *hub) union() *pb.SubscriptionFilter {
-	f := &pb.SubscriptionFilter{}
-	uris := map[string]struct{}{}
-	for sub := range h.subs {
-		f.ToolsListChanged = either(f.ToolsListChanged, sub.want.ToolsListChanged)
-		f.PromptsListChanged = either(f.PromptsListChanged, sub.want.PromptsListChanged)
-		f.ResourcesListChanged = either(f.ResourcesListChanged, sub.want.ResourcesListChanged)
-		f.ElicitationsCompleted = either(f.ElicitationsCompleted, sub.want.ElicitationsCompleted)
-		for _, uri := range sub.want.GetResourceSubscriptions() {
-			uris[uri] = struct{}{}
-		}
-	}
-	f.ResourceSubscriptions = slices.Sorted(maps.Keys(uris))
-	return f
-}
-
-// either returns whether a or b is set to true, and nothing if neither is.
-func either(a, b *bool) *bool {
-	if a != nil && *a {
-		return a
-	}
-	if b != nil && *b {
-		return b
-	}
-	return nil
-}
-
-func empty(f *pb.SubscriptionFilter) bool {
-	return !f.GetElicitationsCompleted() && !f.GetToolsListChanged() && !f.GetPromptsListChanged() && !f.GetResourcesListChanged() && len(f.GetResourceSubscriptions()) == 0
-}
-
 // run listens until ctx ends, again and again: a backend that restarts ends its Listen. What changed while nobody listened
 // is not known, so afterwards everything is told to have changed.
 func (h *hub) run(ctx context.Context, l *listening) {
@@ -164,23 +197,25 @@ func (h *hub) run(ctx context.Context, l *listening) {
 		Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()}, Notifications: l.filter,
 	}}
 	pause := relistenMin
-	for gap := false; ; gap = true {
+	for {
 		_, err := h.s.handle(ctx, call, func(e bridge.Event) error {
 			if e.Change.GetAcknowledged() == nil {
 				h.dispatch(e.Change)
 				return nil
 			}
 			pause = relistenMin
-			h.acknowledged(l)
-			if gap {
+			if h.acknowledged(l) {
 				h.dispatchAll(l.filter)
 			}
 			return nil
 		})
-		h.acknowledged(l) // whoever waits has waited long enough
+		l.once.Do(func() { close(l.ready) }) // whoever waits has waited long enough
 		if ctx.Err() != nil {
 			return
 		}
+		h.mu.Lock()
+		h.owed = true
+		h.mu.Unlock()
 		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
 		if e := (*bridge.Error)(nil); errors.As(err, &e) && e.Code == codes.Unimplemented {
 			h.s.log.Warn().Msg("the backend says that it tells changes, and has no Listen: clients will not learn of changes")
@@ -195,17 +230,16 @@ func (h *hub) run(ctx context.Context, l *listening) {
 	}
 }
 
-// acknowledged notes that the handler knows what l listens to.
-func (h *hub) acknowledged(l *listening) {
-	l.once.Do(func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		close(l.ready)
-		if l.older != nil {
-			l.older.stop()
-			l.older = nil
-		}
-	})
+// acknowledged notes that the handler knows what l listens to, so that the listening it replaces can end. It reports whether
+// something may have changed that nobody was told.
+func (h *hub) acknowledged(l *listening) (owed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.once.Do(func() { close(l.ready) })
+	l.older.stop()
+	l.older = nil
+	owed, h.owed = h.owed, false
+	return owed
 }
 
 // dispatch tells a change to those who want to know.
@@ -343,6 +377,10 @@ func (p *pending) take() []*pb.ListenResponse {
 // basic/patterns/subscriptions).
 func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
 	id := mcpjson.Member{Name: metaSubscriptionID, Value: x.id}
+	if err := checkURIs(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions()); err != nil {
+		x.refuse(bridge.Listen, err)
+		return
+	}
 	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
 	changes := newPending()
 	sub := &subscriber{tell: changes.add}
@@ -398,4 +436,29 @@ func honour(want *pb.SubscriptionFilter, c *pb.ServerCapabilities) *pb.Subscript
 		out.ResourceSubscriptions = want.GetResourceSubscriptions()
 	}
 	return out
+}
+
+const (
+	// maxSubscriptions bounds how many resources a client can subscribe to at a time.
+	maxSubscriptions = 1000
+	// maxURI bounds how long a URI to subscribe to may be, in bytes, and maxURIs how long all of a client's may be. All clients'
+	// together go to the backend in one message.
+	maxURI  = 8 << 10
+	maxURIs = 64 << 10
+)
+
+// checkURIs returns an error if a client cannot subscribe to the resources at a time.
+func checkURIs(uris []string) error {
+	size := 0
+	for _, uri := range uris {
+		if len(uri) > maxURI {
+			return bridge.Errorf(codes.InvalidArgument, "a URI to subscribe to has %d bytes; at most %d are allowed", len(uri), maxURI)
+		}
+		size += len(uri)
+	}
+	if len(uris) > maxSubscriptions || size > maxURIs {
+		return bridge.Errorf(codes.ResourceExhausted, "a client can subscribe to %d resources of together %d bytes at a time, "+
+			"and this would be %d of %d: end a subscription first", maxSubscriptions, maxURIs, len(uris), size)
+	}
+	return nil
 }
