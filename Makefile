@@ -15,8 +15,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The modules beside the main one: peers that nobody who uses mcpbridge should have to download.
 PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod bench/go.mod))
-# The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest, programs
-# that start programs) is let off.
+# The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest,
+# programs that start programs) is let off.
 PYTHON_BESIDE := ../../examples ../../interop/witness.py ../../conformance ../../bench
 RUFF_BESIDE := --config pyproject.toml --extend-ignore N815,PT,RUF012,S
 

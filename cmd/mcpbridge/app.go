@@ -27,6 +27,8 @@ const (
 	maxHeaderBytes    = 64 << 10
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
+	// silentTime is how long a connection may still say nothing at the end.
+	silentTime = 100 * time.Millisecond
 	// dialTime is how long a dialled backend is waited for before clients are served without it.
 	dialTime = 2 * time.Second
 )

@@ -153,6 +153,39 @@ func TestConfigurationPageIsWhole(t *testing.T) {
 	}
 }
 
+// TestReadmeOverHTTP asks as the README does.
+func TestReadmeOverHTTP(t *testing.T) {
+	parts := fenced(t, "../../README.md")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(parts["tools.py"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	python, err := filepath.Abs("../../.venv/bin/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--dir", dir, "--", python, "tools.py")
+	const there = "http://" + defaultAddr + "/mcp"
+	script := parts["ask it over http"]
+	if !strings.Contains(script, there) {
+		t.Fatalf("README.md does not ask at %s:\n%s", there, script)
+	}
+	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.Replace(script, there, r.url, 1)).CombinedOutput()
+	for _, want := range []string{`"name":"greet"`, `"input_required"`, "Which language?"} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v, and %s is not in what it answered:\n%s", err, want, out)
+		}
+	}
+	var clients struct {
+		MCPServers map[string]struct {
+			Args []string
+		}
+	}
+	if err := json.Unmarshal([]byte(parts["mcp.json"]), &clients); err != nil || len(clients.MCPServers["greeter"].Args) != 5 {
+		t.Errorf("what clients are told is not right: %v\n%s", err, parts["mcp.json"])
+	}
+}
+
 // TestReadme does what the README says: its tools, called by its commands.
 func TestReadme(t *testing.T) {
 	parts := fenced(t, "../../README.md")

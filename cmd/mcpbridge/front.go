@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -94,11 +95,12 @@ func (f *httpFront) track(c net.Conn, state http.ConnState) {
 	delete(f.silent, c)
 }
 
+// closeSilent closes them, once they have had a moment: a request may have come that is not read yet.
 func (f *httpFront) closeSilent() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.silent {
-		c.Close() // its server goroutine says what came of it
+		_ = c.SetReadDeadline(time.Now().Add(silentTime)) // an error says that it is closed already
 	}
 }
 
@@ -134,10 +136,18 @@ func (f *httpFront) end() {
 	f.refuse()
 	f.ln.Close() // it may be closed already
 	f.srv.SetKeepAlivesEnabled(false)
-	f.mcp.Close()
-	f.closeSilent()
 	ctx, cancel := context.WithTimeout(f.now, finishTime)
 	defer cancel()
+	closed := make(chan struct{})
+	go func() { // ends at the latest with the connections, below
+		f.mcp.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done(): // somebody does not read what is said
+	}
+	f.closeSilent()
 	if err := f.srv.Shutdown(ctx); err != nil {
 		f.srv.Close() // it only repeats why the listener cannot be closed again
 	}
