@@ -24,6 +24,15 @@ func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 	return c
 }
 
+// Continues reports whether a request brings back answers or a state.
+func Continues(r Request) bool {
+	in, ok := r.(interface {
+		GetInputResponses() map[string]*pb.InputResponse
+		GetState() []byte
+	})
+	return ok && (len(in.GetInputResponses()) > 0 || in.GetState() != nil)
+}
+
 // State returns the state that a request brings back, or nil.
 func State(r Request) []byte {
 	if s, ok := r.(interface{ GetState() []byte }); ok {

@@ -52,8 +52,9 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header htt
 		x.refuse(m, err)
 		return
 	}
-	// Answers and states come with modern requests only: here the client answers our requests.
-	call = call.Retry(nil, nil)
+	if bridge.Continues(call.Request) { // that is for modern requests only: here the client answers our requests
+		call = call.Retry(nil, nil)
+	}
 	res, err := ss.roundTrip(ctx, x, call)
 	switch {
 	case ended(ctx):

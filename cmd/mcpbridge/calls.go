@@ -34,22 +34,13 @@ func (c *calls) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit)
 	if call.Method == bridge.Listen {
 		return c.next.Handle(ctx, call, emit)
 	}
-	if draining := c.begin(); draining && call.Method != bridge.Discover && !continues(call) {
+	if draining := c.begin(); draining && call.Method != bridge.Discover && !bridge.Continues(call.Request) {
 		c.end()
 		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN",
 			"mcpbridge is shutting down; call again")
 	}
 	defer c.end()
 	return c.next.Handle(ctx, call, emit)
-}
-
-// continues reports whether a call comes back with answers that an earlier round of it has asked for.
-func continues(call *bridge.Call) bool {
-	r, ok := call.Request.(interface {
-		GetInputResponses() map[string]*pb.InputResponse
-		GetState() []byte
-	})
-	return ok && (len(r.GetInputResponses()) > 0 || len(r.GetState()) > 0)
 }
 
 // begin counts one thing more that is being done, until end. It reports whether c drains.
