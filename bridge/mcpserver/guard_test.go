@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
@@ -117,4 +118,23 @@ func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
 	if res.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("%s", res.Status)
 	}
+}
+
+// A client that does not read its answer keeps neither the answer nor the end of the server waiting.
+func TestAnswersAreNotKeptForThoseWhoDoNotRead(t *testing.T) {
+	f := newFront(t, mcpserver.Options{WriteTimeout: 50 * time.Millisecond})
+	c := f.initialize("2025-11-25", clientCaps)
+	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
+	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := silent.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	body := call("1", "echo", `{"x":"`+strings.Repeat("x", 4<<20-1000)+`"}`, "")
+	fmt.Fprintf(silent, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
+		addr, c.id, len(body), body)
+	c.do(t.Context(), http.MethodDelete, f.url, "", c.headers()) // waits for the session's calls
 }

@@ -46,7 +46,7 @@ func refuse(w http.ResponseWriter, status int, code int64, why string) {
 	body := jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: code, Message: &why}, true)
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_ = writeBody(w, body) // whether the client reads it is its own business
+	_ = writeBody(w, body, refusalTimeout) // whether the client reads it is its own business
 }
 
 // refuseUnread refuses a request whose body has not been read. The connection ends, as otherwise net/http would wait for the
@@ -113,7 +113,7 @@ func malformed(w http.ResponseWriter, h http.Header, err error) {
 	}
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true)) // whether the client reads it is its own business
+	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true), refusalTimeout) // whether the client reads it is its own business
 }
 
 func asParseError(err error) *jsonrpc.Error {
@@ -205,8 +205,12 @@ func (s *Server) readAll(w http.ResponseWriter, r *http.Request, n int64) ([]byt
 	return body, nil
 }
 
-// bodyTimeout is how long a client may take to send a body.
-const bodyTimeout = 30 * time.Second
+const (
+	// bodyTimeout is how long a client may take to send a body.
+	bodyTimeout = 30 * time.Second
+	// refusalTimeout is how long a client may take to read why it is refused.
+	refusalTimeout = 10 * time.Second
+)
 
 // postModern answers a message of the modern era.
 func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
@@ -218,16 +222,21 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 	case msg.IsNotification():
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		out := &reply{w: w}
+		out := s.reply(w)
 		out.start()
 		defer out.stop()
 		s.modern(r.Context(), msg, r.Header, out)
 	}
 }
 
+// reply returns the response to a POST that belongs to no session.
+func (s *Server) reply(w http.ResponseWriter) *reply {
+	return &reply{w: w, patience: s.opts.WriteTimeout}
+}
+
 // postInitialize begins a session.
 func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
-	out := &reply{w: w}
+	out := s.reply(w)
 	out.start()
 	defer out.stop()
 	ss, result, err := s.initialize(r.Context(), msg)
@@ -295,7 +304,9 @@ func (ss *session) post(w http.ResponseWriter, header http.Header, msg *jsonrpc.
 
 // reply returns the response to a POST of the session.
 func (ss *session) reply(w http.ResponseWriter) *reply {
-	return &reply{w: w, open: ss.newLog, prime: ss.rev.PrimesSSE()}
+	r := ss.s.reply(w)
+	r.open, r.prime = ss.newLog, ss.rev.PrimesSSE()
+	return r
 }
 
 // serve answers a request of the session, from beginning to end.
@@ -416,7 +427,7 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 	}
 	reader := l.take()
 	streamHeaders(w.Header())
-	if writeStream(w, nil) != nil {
+	if writeStream(w, nil, ss.s.opts.WriteTimeout) != nil {
 		return
 	}
 	for {
@@ -426,7 +437,7 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 		stop()
 		switch {
 		case idle:
-			if writeStream(w, []byte(mcphttp.Comment)) != nil {
+			if writeStream(w, []byte(mcphttp.Comment), ss.s.opts.WriteTimeout) != nil {
 				return
 			}
 			continue
@@ -443,7 +454,7 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 			}
 			n++
 		}
-		if writeStream(w, out) != nil {
+		if writeStream(w, out, ss.s.opts.WriteTimeout) != nil {
 			l.untell(from)
 			return
 		}

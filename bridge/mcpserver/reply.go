@@ -40,8 +40,6 @@ const (
 	keepaliveEvery = 15 * time.Second
 	// primeAfter is how long a response that can be come back to may say nothing before it says where to come back to.
 	primeAfter = time.Second
-	// writeTimeout is how long a client may take to read what is written to it.
-	writeTimeout = 10 * time.Second
 )
 
 // A reply is the HTTP response to one POST. It is a plain JSON body unless something has to be said before the response;
@@ -51,6 +49,8 @@ type reply struct {
 	// log keeps what is said on the stream, for a client that loses it and may come back. Without one (the modern era), a
 	// lost stream is the end of the request.
 	log *eventLog
+	// patience is how long the client may take to read what is written to it.
+	patience time.Duration
 	// open makes a log when the stream begins, in the legacy era.
 	open func() *eventLog
 	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
@@ -149,15 +149,15 @@ func (r *reply) write(data []byte) {
 	if r.done || r.broken != nil || r.log != nil && !r.log.holds(r.reader) {
 		return
 	}
-	r.broken = writeStream(r.w, data)
+	r.broken = writeStream(r.w, data, r.patience)
 }
 
 // writeBody writes a whole body. A client must take every piece of it in time; one that does not read would otherwise keep the
 // memory, and the end of the bridge, waiting.
-func writeBody(w http.ResponseWriter, body []byte) error {
+func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) error {
 	const piece = 256 << 10
 	for {
-		if err := expectReader(w); err != nil {
+		if err := expectReader(w, patience); err != nil {
 			return err
 		}
 		part := body[:min(piece, len(body))]
@@ -171,16 +171,16 @@ func writeBody(w http.ResponseWriter, body []byte) error {
 }
 
 // expectReader bounds how long the client may take to read what is written next.
-func expectReader(w http.ResponseWriter) error {
-	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+func expectReader(w http.ResponseWriter, patience time.Duration) error {
+	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil // there is no connection behind it
 	}
 	return err
 }
 
-func writeStream(w http.ResponseWriter, data []byte) error {
-	if err := expectReader(w); err != nil {
+func writeStream(w http.ResponseWriter, data []byte, patience time.Duration) error {
+	if err := expectReader(w, patience); err != nil {
 		return err
 	}
 	if _, err := w.Write(data); err != nil {
@@ -223,7 +223,7 @@ func (r *reply) finish(status int, msg []byte) {
 		h["Content-Type"] = contentTypeJSON
 		h["Content-Length"] = []string{strconv.Itoa(len(msg))}
 		r.w.WriteHeader(status)
-		if r.broken = writeBody(r.w, msg); r.broken == nil {
+		if r.broken = writeBody(r.w, msg, r.patience); r.broken == nil {
 			reuse(msg)
 		}
 	default:

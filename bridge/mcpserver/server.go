@@ -47,6 +47,8 @@ type Options struct {
 	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
 	// for the rest. It is for networks that cut responses that last. Zero: for ever.
 	PollAfter time.Duration
+	// WriteTimeout is how long an HTTP client may take to read what is written to it. Zero: 10 seconds.
+	WriteTimeout time.Duration
 	// Linger is how long a stdio client that has closed its side is still answered what it asked. Zero: 1 second.
 	Linger time.Duration
 	// SessionTTL is how long a legacy session may be idle. Zero: 30 minutes.
@@ -65,6 +67,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	or(&o.StateTTL, 10*time.Minute)
 	or(&o.AskTimeout, 5*time.Minute)
+	or(&o.WriteTimeout, 10*time.Second)
 	or(&o.Linger, time.Second)
 	or(&o.SessionTTL, 30*time.Minute)
 	or(&o.MaxSessions, 100_000)

@@ -18,6 +18,8 @@ func ofSSE(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().
 
 // An eventWriter writes messages to the event stream of HTTP+SSE.
 type eventWriter struct {
+	patience time.Duration // how long the client may take to read
+
 	mu   sync.Mutex
 	w    http.ResponseWriter
 	done bool // w must not be touched any more
@@ -33,7 +35,7 @@ func (e *eventWriter) raw(data []byte) error {
 	if e.done {
 		return errGone
 	}
-	return writeStream(e.w, data)
+	return writeStream(e.w, data, e.patience)
 }
 
 func (e *eventWriter) close() {
@@ -45,7 +47,7 @@ func (e *eventWriter) close() {
 // serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with the
 // endpoint to send messages to, carries everything the server says, and cannot be come back to.
 func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
-	out := &eventWriter{w: w}
+	out := &eventWriter{w: w, patience: s.opts.WriteTimeout}
 	defer out.close()
 	c := s.newConn(func(msg []byte) error { return out.event("message", msg) }, false)
 	defer c.close(errGone)
