@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +123,7 @@ func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
 
 // A client that does not read its answer keeps neither the answer nor the end of the server waiting.
 func TestAnswersAreNotKeptForThoseWhoDoNotRead(t *testing.T) {
-	f := newFront(t, mcpserver.Options{WriteTimeout: 50 * time.Millisecond})
+	f := newFront(t, mcpserver.Options{WriteTimeout: 50 * time.Millisecond, MaxBody: 64 << 20})
 	c := f.initialize("2025-11-25", clientCaps)
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
 	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -133,8 +134,11 @@ func TestAnswersAreNotKeptForThoseWhoDoNotRead(t *testing.T) {
 	if err := silent.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	body := call("1", "echo", `{"x":"`+strings.Repeat("x", 4<<20-1000)+`"}`, "")
+	body := call("1", "echo", `{"x":"`+strings.Repeat("x", 32<<20)+`"}`, "")
 	fmt.Fprintf(silent, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
 		addr, c.id, len(body), body)
+	for f.h.Calls.Of("echo") == 0 {
+		runtime.Gosched() // the call has begun soon after its last byte
+	}
 	c.do(t.Context(), http.MethodDelete, f.url, "", c.headers()) // waits for the session's calls
 }

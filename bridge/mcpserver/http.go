@@ -42,8 +42,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers with an error that belongs to no request.
-func refuse(w http.ResponseWriter, status int, code int64, why string) {
-	body := jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: code, Message: &why}, true)
+func refuse(w http.ResponseWriter, status int, why string) {
+	body := jsonrpc.AppendError(nil, nil, invalidRequest(why), true)
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
 	_ = writeBody(w, body, refusalTimeout) // whether the client reads it is its own business
@@ -53,12 +53,12 @@ func refuse(w http.ResponseWriter, status int, code int64, why string) {
 // body.
 func refuseUnread(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Connection", "close")
-	refuse(w, status, codeInvalidRequest, why)
+	refuse(w, status, why)
 }
 
 func notAllowed(w http.ResponseWriter, why string) {
 	w.Header().Set("Allow", "POST, GET, DELETE")
-	refuse(w, http.StatusMethodNotAllowed, codeInvalidRequest, why)
+	refuse(w, http.StatusMethodNotAllowed, why)
 }
 
 // isModern reports whether a header says a modern revision.
@@ -216,9 +216,9 @@ const (
 func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
 	switch {
 	case msg.IsResponse():
-		refuse(w, http.StatusBadRequest, codeInvalidRequest, "since 2026-07-28 clients send no responses: make the request again with inputResponses")
+		refuse(w, http.StatusBadRequest, "since 2026-07-28 clients send no responses: make the request again with inputResponses")
 	case msg.IsNotification() && bridge.MethodByName(msg.Method) != nil:
-		refuse(w, http.StatusBadRequest, codeInvalidRequest, msg.Method+" without an id is no request: give it one")
+		refuse(w, http.StatusBadRequest, msg.Method+" without an id is no request: give it one")
 	case msg.IsNotification():
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -248,7 +248,7 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	switch {
 	case errors.Is(err, errTooManySessions), errors.Is(err, errClosed):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, codeInvalidRequest, err.Error()+": try again later")
+		refuse(w, http.StatusServiceUnavailable, err.Error()+": try again later")
 	case err != nil:
 		x := &exchange{s: s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 		x.refuse(nil, err)
@@ -325,18 +325,16 @@ func (ss *session) serve(msg *jsonrpc.Message, header http.Header, out sink) {
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	id := r.Header.Get(mcphttp.HeaderSession)
 	if id == "" {
-		refuse(w, http.StatusBadRequest, codeInvalidRequest,
-			"there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
+		refuse(w, http.StatusBadRequest, "there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
 		return nil
 	}
 	ss := s.session(id)
 	if ss == nil {
-		refuse(w, http.StatusNotFound, codeInvalidRequest, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
+		refuse(w, http.StatusNotFound, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
 		return nil
 	}
 	if v := r.Header.Get(mcphttp.HeaderVersion); v != "" && v != ss.rev.String() {
-		refuse(w, http.StatusBadRequest, codeInvalidRequest,
-			mcphttp.HeaderVersion+" is "+strconv.Quote(v)+", and the session's revision is "+ss.rev.String()+": send that one")
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(v)+", and the session's revision is "+ss.rev.String()+": send that one")
 		return nil
 	}
 	return ss
@@ -361,7 +359,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, "since 2026-07-28 there are no streams to open: use subscriptions/listen")
 		return
 	case !accepts(r.Header, mcphttp.EventStream):
-		refuse(w, http.StatusNotAcceptable, codeInvalidRequest, "Accept must have "+mcphttp.EventStream)
+		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
 		return
 	case r.Header.Get(mcphttp.HeaderSession) == "" && r.Header.Get(mcphttp.HeaderVersion) == "":
 		s.serveSSE(w, r)
@@ -378,7 +376,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	l, n := ss.resumable(last)
 	if l == nil {
-		refuse(w, http.StatusNotFound, codeInvalidRequest, "there is nothing after event "+strconv.Quote(last)+": its stream is over or forgotten; make the request again")
+		refuse(w, http.StatusNotFound, "there is nothing after event "+strconv.Quote(last)+": its stream is over or forgotten; make the request again")
 		return
 	}
 	if l.id == unrelated {

@@ -60,7 +60,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	if full || s.draining.Err() != nil {
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, codeInvalidRequest, errTooManySessions.Error()+": try again later")
+		refuse(w, http.StatusServiceUnavailable, errTooManySessions.Error()+": try again later")
 		return
 	}
 	defer func() {
@@ -98,7 +98,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	c := s.conns[r.URL.Query().Get(sseParam)]
 	s.mu.Unlock()
 	if c == nil {
-		refuse(w, http.StatusNotFound, codeInvalidRequest, "there is no such session: its event stream has ended; open a new one")
+		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
