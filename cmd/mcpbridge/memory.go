@@ -17,7 +17,7 @@ func ballast() []byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	return make([]byte, min(32<<20, memoryLimit()/8))
+	return make([]byte, min(64<<20, memoryLimit()/8))
 }
 
 // memoryLimit returns how much memory the container may use, if it is known and limited.
