@@ -511,8 +511,8 @@ func TestErrorThatNamesWebPages(t *testing.T) {
 	want(t, o.next(), "method", `"notifications/tools/list_changed"`)
 }
 
-// A long stream that is cut at any byte can be gone on with from the last event that came whole.
-func TestResumeAtEveryByte(t *testing.T) {
+// A long stream that is cut between events, or inside one, can be gone on with from the last event that came whole.
+func TestResumeAtEveryBoundaryAndInsideEvents(t *testing.T) {
 	const events = 64
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)
