@@ -198,8 +198,9 @@ class App:
     ) -> Callable[[Callable[P, R]], Resource[P, R]]:
         """Makes a function a resource, `@app.resource("config://main")`, or one for every URI of a template.
 
-        The parameters of `@app.resource("weather://{city}")` are the template's variables: `{name}` has no slash in it,
-        `{+path}` may, and those of `{?a,b}` at the end may be missing. Raise NotFound for what does not exist.
+        The parameters of `@app.resource("weather://{city}")` are the template's variables, as RFC 6570 has them up to level 3:
+        `{name}` has no slash in it, `{+path}` may, and those of `{?a,b}`, `{&a,b}` and `{;a,b}` may be missing. Those of
+        `{/a,b}`, `{.a}` and `{#a}` may be missing if they have a default. Raise NotFound for what does not exist.
 
         It returns text, bytes, or what becomes JSON. `cache_ttl` and `cache_scope` are those of what is read.
         """
