@@ -1,5 +1,5 @@
 // Command bench measures what a tool call costs: through the bridge, through the least that could stand in its place (the floor), and
-// in the Go SDKs that serve the same tool in their own process.
+// in the official SDKs, and another, that serve the same tool in their own process.
 //
 //	go run . [-rounds 3 -duration 3s -sizes 200,65536 -callers 1,16,64 -eras legacy,modern -only floor,go-sdk -text mixed -out bench.json]
 //
@@ -67,6 +67,7 @@ type options struct {
 	Text     string        `json:"text"`           // mixed or ascii
 	Bin      string        `json:"-"`              // where mcpbridge and echo-go are
 	Python   string        `json:"-"`
+	Node     string        `json:"-"`
 	Out      string        `json:"-"`
 }
 
@@ -78,6 +79,7 @@ func parseOptions(args []string) (options, error) {
 	f.StringVar(&o.Text, "text", "mixed", "what the arguments hold: mixed (escapes, non-ASCII) or ascii")
 	f.StringVar(&o.Bin, "bin", "../bin", "where mcpbridge and echo-go were built to")
 	f.StringVar(&o.Python, "python", "../.venv/bin/python", "a Python that has the SDK")
+	f.StringVar(&o.Node, "node", "node", "a Node, of version 20 or newer")
 	f.StringVar(&o.Out, "out", "bench.json", "where to write every figure as JSON; empty: nowhere")
 	sizes := f.String("sizes", "200,65536", "bytes of the arguments object")
 	callers := f.String("callers", "1,16,64", "concurrent callers, a connection (and a legacy session) each")

@@ -24,6 +24,12 @@ var subjects = []subject{
 	{bridgePython, "the bridge with a Python plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Python, "python_echo.py")
 	}},
+	{bridgeTypeScript, "the bridge with a TypeScript plugin", func(o options) (*exec.Cmd, error) {
+		return bridge(o, o.Node, "typescript/echo.mjs")
+	}},
+	{typeScriptSDK, "the official TypeScript SDK (2.x) in process, no plugin, JSON answers", func(o options) (*exec.Cmd, error) {
+		return exec.Command(o.Node, "typescript/official.mjs"), nil
+	}},
 	{floor, "net/http, the body by unary gRPC to a Go plugin and back, no TLS", func(options) (*exec.Cmd, error) {
 		return self("serve-floor")
 	}},
@@ -39,12 +45,14 @@ var subjects = []subject{
 }
 
 const (
-	bridgeGo     = "bridge-go"
-	bridgePython = "bridge-python"
-	floor        = "floor"
-	floorTLS     = "floor-tls"
-	goSDK        = "go-sdk"
-	mcpGo        = "mcp-go"
+	bridgeGo         = "bridge-go"
+	bridgePython     = "bridge-python"
+	bridgeTypeScript = "bridge-typescript"
+	typeScriptSDK    = "typescript-sdk"
+	floor            = "floor"
+	floorTLS         = "floor-tls"
+	goSDK            = "go-sdk"
+	mcpGo            = "mcp-go"
 )
 
 // self starts this binary as one of its peers.
@@ -60,6 +68,10 @@ func self(args ...string) (*exec.Cmd, error) {
 func bridge(o options, plugin ...string) (*exec.Cmd, error) {
 	exe, err := filepath.Abs(filepath.Join(o.Bin, "mcpbridge"))
 	if err != nil {
+		return nil, err
+	}
+	// A program may be named as a shell would find it.
+	if plugin[0], err = exec.LookPath(plugin[0]); err != nil {
 		return nil, err
 	}
 	for i, arg := range plugin {
