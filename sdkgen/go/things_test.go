@@ -241,11 +241,15 @@ func TestTemplatesOfFilesAndQueries(t *testing.T) {
 	mcpbridge.ResourceTemplate(app, "file:///{+path}", "f", "", func(_ context.Context, in map[string]string) (string, error) {
 		return in["path"], nil
 	})
+	mcpbridge.ResourceTemplate(app, "raw:///{+path}{?line}", "r", "", func(_ context.Context, in map[string]string) (string, error) {
+		return fmt.Sprint(in), nil
+	})
 	for uri, want := range map[string]string{
 		"weather://bern":                      "{bern 3 []}",
 		"weather://bern?days=7":               "{bern 7 []}",
 		"weather://bern?tags=a&days=7&tags=b": "{bern 7 [a b]}",
 		"file:///a/..b/c":                     "a/..b/c",
+		"raw:///a/b?line=2":                   "map[line:2 path:a/b]",
 	} {
 		if called := mcpbridgetest.Read(t, app, uri); called.Text() != want {
 			t.Errorf("%s: got %q, %v, want %q", uri, called.Text(), called.Err, want)

@@ -39,7 +39,9 @@ export class Template {
       } else {
         const name = text.replace(/^\+/, "");
         this.#name(name, text);
-        pattern += `(?<${name}>${text.startsWith("+") ? ".+" : "[^/?#]+"})`;
+        // A path ends where a query may begin.
+        const path = template.includes("{?") ? "[^?#]+" : ".+";
+        pattern += `(?<${name}>${text.startsWith("+") ? path : "[^/?#]+"})`;
       }
     }
     pattern += literally(template.slice(end));

@@ -18,6 +18,7 @@ test.each<[string, string, Record<string, string> | undefined]>([
   ["w://x{?city,days}", "w://x?days=3&odd=1", { days: "3" }],
   ["w://x{?city,days}", "w://x?city=R%C3%B4me", { city: "Rôme" }],
   ["w://{a}{?b}", "w://1?b=2", { a: "1", b: "2" }],
+  ["file:///{+path}{?raw}", "file:///a/b?raw=1", { path: "a/b", raw: "1" }],
 ])("%s of %s", (template, uri, values) => {
   expect(new Template(template).match(uri)).toEqual(values);
 });
