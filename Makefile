@@ -48,6 +48,11 @@ setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPE
 sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts)
 	npm run --silent build --prefix sdkgen/typescript
 
+bench/python/.venv/.done: bench/python/requirements.txt
+	@test -x bench/python/.venv/bin/python || $(PYTHON) -m venv bench/python/.venv
+	bench/python/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
 .PHONY: build
 build: ## build bin/mcpbridge and the Go examples
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/mcpbridge ./cmd/mcpbridge
@@ -86,7 +91,7 @@ test-sdk-java: build
 	cd sdkgen/java && mvn -B -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -f all.xml verify
 
 .PHONY: test-interop
-test-interop: setup build lint-ts bench/typescript/node_modules/.done
+test-interop: setup build lint-ts bench/typescript/node_modules/.done bench/python/.venv/.done
 	@for dir in $(PEER_MODULES); do \
 		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
 	done
@@ -136,7 +141,7 @@ generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.d
 	$(BUF) generate
 
 .PHONY: bench
-bench: setup build bench/typescript/node_modules/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
+bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
 	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
@@ -145,4 +150,4 @@ conformance: setup build ## run the official conformance suite
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/service-java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules
+	rm -rf bin .venv sdkgen/java/target examples/service-java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules

@@ -71,6 +71,7 @@ var goals = []goal{
 	{subject: bridgeGo, over: floor, least: 16, minSize: 0, maxSize: 1 << 30, limit: 1.4},
 	{subject: bridgeGo, over: goSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 0.5},
 	{subject: bridgeGo, over: goSDK, least: 16, minSize: 1 << 16, maxSize: 1 << 30, limit: 0.2},
+	{subject: bridgePython, over: pythonSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 0.2},
 	{subject: bridgeTypeScript, over: typeScriptSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 0.5},
 }
 

@@ -24,6 +24,9 @@ var subjects = []subject{
 	{bridgePython, "the bridge with a Python plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Python, "python_echo.py")
 	}},
+	{pythonSDK, "the official Python SDK (2.x) in process, no plugin, JSON answers", func(options) (*exec.Cmd, error) {
+		return exec.Command("python/.venv/bin/python", "python/official.py"), nil
+	}},
 	{bridgeTypeScript, "the bridge with a TypeScript plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Node, "typescript/echo.mjs")
 	}},
@@ -47,6 +50,7 @@ var subjects = []subject{
 const (
 	bridgeGo         = "bridge-go"
 	bridgePython     = "bridge-python"
+	pythonSDK        = "python-sdk"
 	bridgeTypeScript = "bridge-typescript"
 	typeScriptSDK    = "typescript-sdk"
 	floor            = "floor"
