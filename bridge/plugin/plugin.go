@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/child"
 )
 
 // What a plugin and the bridge must agree on before they can talk. A plugin copies these: it does not import the bridge.
@@ -53,7 +54,7 @@ type Options struct {
 	// Env is what its environment has besides, as "K=V". It wins over what is passed on.
 	Env []string
 	// PassEnv names variables of our environment that are passed on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR and
-	// what language runtimes need to be found (see env.go). A trailing * stands for any ending.
+	// what language runtimes need to be found (see bridge/child, env.go). A trailing * stands for any ending.
 	PassEnv []string
 	// StartTimeout is how long it may take until it answers. 0: 30 s.
 	StartTimeout time.Duration
@@ -166,7 +167,7 @@ func New(o Options) (*Plugin, error) {
 	}
 	p.log = o.Log.With().Str("backend", p.o.Name).Logger()
 	for _, kv := range o.Env {
-		if !validEnv(kv) {
+		if !child.ValidEnv(kv) {
 			return nil, fmt.Errorf("backend %q: environment entry %q is not K=V", p.o.Name, kv)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/mcpbridge/mcpbridge/bridge/child"
 )
 
 // Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend that
@@ -57,16 +58,16 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 		case err != nil:
 			p.log.Error().Err(err).Msg("the backend did not start")
 		default:
-			p.log.Info().Int("pid", m.cmd.Process.Pid).Dur("took", time.Since(began)).Msg("the backend is ready")
+			p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
 			l := p.begin(m.link)
-			why := p.watch(ctx, m.ctx, l, goplugin.GRPCServiceName)
+			why := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
 			p.lose(l)
 			m.stop(p.o.StopTimeout, ctx.Err() != nil)
 			if ctx.Err() != nil {
-				p.log.Info().Str("status", m.how()).Msg("the backend was stopped")
+				p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
 				return nil
 			}
-			p.log.Error().Str("status", m.how()).Str("why", why).Strs("stderr", m.lastWords()).
+			p.log.Error().Str("status", m.How()).Str("why", why).Strs("stderr", m.lastWords()).
 				Dur("lived", time.Since(began)).Msg("the backend was lost")
 		}
 		if time.Since(began) >= p.pace.settled {
@@ -142,7 +143,7 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 		m.finish()
 		return nil, fmt.Errorf("backend %q: its key pair: %w", p.o.Name, err)
 	}
-	defer context.AfterFunc(ctx, func() { r.signal(kill) })()
+	defer context.AfterFunc(ctx, func() { r.Signal(child.Kill) })()
 
 	began := time.Now()
 	client := goplugin.NewClient(&goplugin.ClientConfig{
@@ -157,7 +158,7 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 	})
 	addr, err := client.Start()
 	if err != nil {
-		r.signal(kill)
+		r.Signal(child.Kill)
 		client.Kill()
 		m.finish()
 		return nil, p.explain(r, err, time.Since(began))
@@ -170,8 +171,8 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
 	}
 	if err != nil {
-		mute := &mute{addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.ctx.Err() != nil, err: err}
-		r.signal(kill)
+		mute := &mute{addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.Context().Err() != nil, err: err}
+		r.Signal(child.Kill)
 		m.finish()
 		return nil, p.explain(r, mute, time.Since(began))
 	}
@@ -183,13 +184,13 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 // timeout, but it must say something.
 func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
 	for {
-		ctx, cancel := context.WithTimeout(m.ctx, p.pace.answer)
+		ctx, cancel := context.WithTimeout(m.Context(), p.pace.answer)
 		err := m.check(ctx, goplugin.GRPCServiceName, grpc.WaitForReady(true))
 		cancel()
 		if !errors.Is(err, errNotServing) || time.Now().After(until) {
 			return err
 		}
-		p.rest(m.ctx)
+		p.rest(m.Context())
 	}
 }
 
@@ -213,7 +214,7 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	if runtime.GOOS == "windows" {
 		transports = "tcp"
 	}
-	r.env = append(childEnv(os.Environ(), p.o.PassEnv, p.o.Env),
+	r.Env = append(child.Env(os.Environ(), p.o.PassEnv, p.o.Env),
 		EnvLifeline+"=stdin", EnvKeyPair+"="+file, EnvTransports+"="+transports,
 		// go-plugin's own name for it; a plugin that finds it serves TLS and admits only this one.
 		"PLUGIN_CLIENT_CERT="+string(client.pem))
@@ -243,12 +244,12 @@ func (e *mute) Error() string {
 // readStdio logs what a plugin prints that is served by go-plugin in Go: it takes the plugin's standard output and error
 // away once it runs, and blocks the plugin if nobody reads them. Other plugins do not have this.
 func (m *managed) readStdio() {
-	stream, err := m.conn.NewStream(m.ctx, &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
+	stream, err := m.conn.NewStream(m.Context(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
 	if err != nil || stream.SendMsg(&emptypb.Empty{}) != nil || stream.CloseSend() != nil {
 		return
 	}
-	out := &lines{each: func(line []byte, n int) { logLine(m.log, "stdout", line, n) }}
-	errs := &lines{each: m.readStderr}
+	out := &child.Lines{Each: func(line []byte, n int) { child.LogLine(m.log, "stdout", line, n) }}
+	errs := &child.Lines{Each: m.readStderr}
 	defer out.Close()
 	defer errs.Close()
 	for {
@@ -282,10 +283,10 @@ func (m *managed) readStdio() {
 
 // stop ends the process, gently if that is of use, and returns when nothing is left of it.
 func (m *managed) stop(limit time.Duration, gently bool) {
-	if gently && m.ctx.Err() == nil {
+	if gently && m.Context().Err() == nil {
 		m.askToStop(limit)
 	}
-	m.signal(kill)
+	m.Signal(child.Kill)
 	m.finish()
 }
 
@@ -293,22 +294,22 @@ func (m *managed) stop(limit time.Duration, gently bool) {
 // not heard, after SIGTERM.
 func (m *managed) askToStop(limit time.Duration) {
 	last := time.Now().Add(limit)
-	request, cancel := context.WithTimeout(m.ctx, limit*4/5)
+	request, cancel := context.WithTimeout(m.Context(), limit*4/5)
 	defer cancel()
 	err := m.conn.Invoke(request, "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{})
 	// A plugin in Go stops its server within the request, so that a broken connection is an answer too.
 	if c := status.Code(err); c == codes.OK || c == codes.Unavailable {
 		<-request.Done()
 	}
-	if m.ctx.Err() != nil {
+	if m.Context().Err() != nil {
 		return
 	}
 	m.log.Debug().AnErr("asked", err).Msg("the backend does not stop by itself; it is sent SIGTERM")
-	m.signal(terminate)
+	m.Signal(child.Terminate)
 	t := time.NewTimer(time.Until(last))
 	defer t.Stop()
 	select {
-	case <-m.ctx.Done():
+	case <-m.Context().Done():
 	case <-t.C:
 		m.log.Warn().Dur("after", limit).Msg("the backend does not stop and is killed")
 	}
@@ -321,8 +322,7 @@ func (m *managed) finish() {
 		_ = m.conn.Close()
 	}
 	m.wg.Wait()
-	m.process.wg.Wait()
-	m.ended()
+	m.process.Finish()
 	_ = m.shaking.Close()
 	if err := os.RemoveAll(m.dir); err != nil {
 		m.log.Warn().Err(err).Msg("the backend's directory stays")
@@ -331,29 +331,29 @@ func (m *managed) finish() {
 
 // prepare is go-plugin's RunnerFunc: it takes over the environment that a plugin expects.
 func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
-	r.env = append(r.env, cmd.Env...)
+	r.Env = append(r.Env, cmd.Env...)
 	// Directly in our directory, and not in go-plugin's within it: the path of a socket has little room.
-	r.env = append(r.env, goplugin.EnvUnixSocketDir+"="+r.dir)
+	r.Env = append(r.Env, goplugin.EnvUnixSocketDir+"="+r.dir)
 	return r, nil
 }
 
 // lastWords returns the end of what it printed on standard error.
 func (r *process) lastWords() []string {
-	words, _ := r.stderr.read()
+	words, _ := r.stderr.Read()
 	return words
 }
 
 // explain says why a process did not start: what was run and where, what happened, what it said, and what to do.
 func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	var fix string
-	how := r.how()
-	printed, count := r.stdout.read()
+	how := r.How()
+	printed, count := r.stdout.Read()
 	why := err
-	missing, absent := errors.AsType[*notFoundError](err)
+	missing, absent := errors.AsType[*child.NotFoundError](err)
 	silent, answersNot := errors.AsType[*mute](err)
 	switch bad := r.refused(); {
 	case absent:
-		fix = missing.fix
+		fix = missing.Fix
 	case bad != nil:
 		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
 	case answersNot:
@@ -364,7 +364,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		case silent.ended:
 			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
 		}
-	case r.cmd == nil:
+	case !r.Started():
 		fix = "check that the program may be executed, and its #! line if it is a script"
 	case took >= p.o.StartTimeout:
 		why = fmt.Errorf("it printed %s within %v", noHandshake(count), p.o.StartTimeout)
@@ -376,7 +376,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		why, fix = fmt.Errorf("it ended with %s", how), r.mend()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v\n  command: %s\n  directory: %s", why, quote(r.command), r.where())
+	fmt.Fprintf(&b, "%v\n  command: %s\n  directory: %s", why, child.Quote(r.Command), r.where())
 	section(&b, "stdout", printed[max(0, len(printed)-5):])
 	section(&b, "stderr", r.lastWords())
 	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
@@ -385,6 +385,9 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 // mend says what to do about a process that has ended by itself with an error.
 func (r *process) mend() string {
 	words := r.lastWords()
+	if said := javaTrace(words); said != "" {
+		return "mend what it said last: " + shorten(said, 300)
+	}
 	for i := len(words) - 1; i >= 0; i-- {
 		if last := strings.TrimSpace(words[i]); last != "" {
 			return "mend what it said last: " + shorten(last, 300)
@@ -437,18 +440,6 @@ func shorten(s string, n int) string {
 		return s
 	}
 	return s[:n] + "…"
-}
-
-// quote returns a command as one could type it.
-func quote(command []string) string {
-	words := make([]string, len(command))
-	for i, w := range command {
-		words[i] = w
-		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$*;&|<>()") {
-			words[i] = strconv.Quote(w)
-		}
-	}
-	return strings.Join(words, " ")
 }
 
 // where returns the directory it runs in.

@@ -1,4 +1,4 @@
-package plugin
+package child
 
 import (
 	"os"
@@ -11,17 +11,19 @@ func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// A groupSignal is what is sent to a process.
-type groupSignal int
+// A Signal is what is sent to a process.
+type Signal int
 
 const (
-	terminate groupSignal = iota // there is no such thing
-	kill
+	// Terminate asks a process to end. There is no such thing here.
+	Terminate Signal = iota
+	// Kill ends a process.
+	Kill
 )
 
 // signalGroup ends p. Its children are not reached: that would take a job object.
-func signalGroup(p *os.Process, s groupSignal) {
-	if s == kill {
+func signalGroup(p *os.Process, s Signal) {
+	if s == Kill {
 		_ = p.Kill()
 	}
 }

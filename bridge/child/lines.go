@@ -1,4 +1,4 @@
-package plugin
+package child
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"sync"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/rs/zerolog"
 )
 
@@ -17,16 +16,18 @@ const (
 	maxTail  = 20       // how many lines are kept for errors
 )
 
-// lines cuts what is written to it into lines and passes them on, whatever their length: it never makes the writer wait for
+// Lines cuts what is written to it into lines and passes them on, whatever their length: it never makes the writer wait for
 // the end of a line, and it keeps only the beginning of a long one.
-type lines struct {
-	each func(line []byte, length int) // length is what the line had; line is valid during the call only
+type Lines struct {
+	// Each gets the lines. The length is what the line had; line is valid during the call only.
+	Each func(line []byte, length int)
+
 	kept []byte
 	size int
 }
 
 // Write implements io.Writer. It never fails.
-func (l *lines) Write(b []byte) (int, error) {
+func (l *Lines) Write(b []byte) (int, error) {
 	n := len(b)
 	for {
 		i := bytes.IndexByte(b, '\n')
@@ -40,40 +41,41 @@ func (l *lines) Write(b []byte) (int, error) {
 	}
 }
 
-func (l *lines) keep(b []byte) {
+func (l *Lines) keep(b []byte) {
 	l.size += len(b)
 	l.kept = append(l.kept, b[:min(len(b), maxLine-len(l.kept))]...)
 }
 
-func (l *lines) flush() {
-	l.each(bytes.TrimSuffix(l.kept, []byte{'\r'}), l.size)
+func (l *Lines) flush() {
+	l.Each(bytes.TrimSuffix(l.kept, []byte{'\r'}), l.size)
 	l.kept, l.size = l.kept[:0], 0
 }
 
 // Close passes on what is left.
-func (l *lines) Close() error {
+func (l *Lines) Close() error {
 	if l.size > 0 {
 		l.flush()
 	}
 	return nil
 }
 
-// copyLines reads r to its end.
-func copyLines(r io.Reader, each func(line []byte, length int)) {
-	l := &lines{each: each}
+// CopyLines reads r to its end.
+func CopyLines(r io.Reader, each func(line []byte, length int)) {
+	l := &Lines{Each: each}
 	defer l.Close()
 	// WriterTo and ReaderFrom are of no use to pipes; an error is the end as well.
 	_, _ = io.CopyBuffer(struct{ io.Writer }{l}, struct{ io.Reader }{r}, make([]byte, 32<<10))
 }
 
-// A tail remembers the last lines.
-type tail struct {
+// A Tail remembers the last lines.
+type Tail struct {
 	mu    sync.Mutex // guards the rest
 	last  []string
 	count int
 }
 
-func (t *tail) add(line []byte) {
+// Add remembers a line.
+func (t *Tail) Add(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count++
@@ -83,15 +85,15 @@ func (t *tail) add(line []byte) {
 	t.last = append(t.last, string(line[:min(len(line), 500)]))
 }
 
-// read returns the last lines and how many there were in all.
-func (t *tail) read() ([]string, int) {
+// Read returns the last lines and how many there were in all.
+func (t *Tail) Read() ([]string, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]string(nil), t.last...), t.count
 }
 
-// logLine logs a line of a backend's output: as it says if it is of a structured log, else with a guess at its level.
-func logLine(log *zerolog.Logger, stream string, line []byte, length int) {
+// LogLine logs a line of a backend's output: as it says if it is of a structured log, else with a guess at its level.
+func LogLine(log *zerolog.Logger, stream string, line []byte, length int) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
@@ -161,22 +163,4 @@ func guessLevel(line []byte) zerolog.Level {
 		return zerolog.DebugLevel
 	}
 	return zerolog.InfoLevel
-}
-
-// goPluginLog returns the logger that go-plugin gets. All it says is detail: we tell of the same things ourselves.
-func goPluginLog(log zerolog.Logger) hclog.Logger {
-	if log.GetLevel() > zerolog.DebugLevel {
-		return hclog.NewNullLogger()
-	}
-	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Trace})
-	l.RegisterSink(&sink{log})
-	return l
-}
-
-// A sink passes what go-plugin logs to log.
-type sink struct{ log zerolog.Logger }
-
-// Accept implements hclog.SinkAdapter.
-func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
-	s.log.Debug().Str("from", "go-plugin").Stringer("severity", level).Fields(args).Msg(msg)
 }

@@ -1,13 +1,13 @@
 //go:build !linux
 
-package plugin
+package child
 
 import "os/exec"
 
 // waitExit waits until cmd's process has ended.
 func waitExit(cmd *exec.Cmd) { _ = cmd.Wait() }
 
-// A trap is for Linux. Elsewhere a plugin must watch its lifeline to notice our death.
+// A trap is for Linux. Elsewhere a child must watch its lifeline to notice our death.
 type trap struct{}
 
 func setTrap(int) (trap, error) { return trap{}, nil }

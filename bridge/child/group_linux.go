@@ -1,4 +1,4 @@
-package plugin
+package child
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func waitExit(cmd *exec.Cmd) {
 	}
 }
 
-// A trap has the kernel kill a process group when we die, however we die. Pdeathsig alone would leave the plugin's own
+// A trap has the kernel kill a process group when we die, however we die. Pdeathsig alone would leave the child's own
 // children, and the lifeline needs somebody who watches it.
 //
 // It is a pipe that only we have. Its readers are asynchronous: when the last writer goes, which is us, the kernel sends

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package plugin
+package child
 
 import (
 	"os/exec"

@@ -1,11 +1,11 @@
-package plugin
+package child
 
 import (
 	"os"
 	"strings"
 )
 
-// passed names the variables of our environment that a backend gets: what programs need to find themselves, their user and
+// passed names the variables of our environment that a child gets: what programs need to find themselves, their user and
 // their language, and nothing that is likely to be a secret. Windows programs do not even start without some of the last.
 var passed = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
@@ -13,8 +13,8 @@ var passed = []string{
 	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
 }
 
-// childEnv returns what of ours a backend gets, and what else was asked for. The last of two entries wins.
-func childEnv(ours, pass, add []string) []string {
+// Env returns what of ours a child gets, and what else was asked for. The last of two entries wins.
+func Env(ours, pass, add []string) []string {
 	var env []string
 	for _, kv := range ours {
 		name, _, _ := strings.Cut(kv, "=")
@@ -36,13 +36,13 @@ func named(name string, patterns []string) bool {
 	return false
 }
 
-// validEnv reports whether kv is an environment entry.
-func validEnv(kv string) bool {
+// ValidEnv reports whether kv is an environment entry.
+func ValidEnv(kv string) bool {
 	return strings.IndexByte(kv, '=') > 0 && strings.IndexByte(kv, 0) < 0
 }
 
-// lookup returns the value of name in env, or in ours if it is not there.
-func lookup(env []string, name string) string {
+// Lookup returns the value of name in env, or in ours if it is not there.
+func Lookup(env []string, name string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if k, v, _ := strings.Cut(env[i], "="); k == name {
 			return v

@@ -1,0 +1,233 @@
+// Package child runs programs for the backs: each in a process group of its own, which ends with it and with us, with pipes
+// for its standard files and an environment that holds no secrets of ours.
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// drainTime is how long we read on after a process has ended, if another one keeps its output open.
+const drainTime = 200 * time.Millisecond
+
+// A Process is one run of a program. Its fields are set before Start; its methods may be called concurrently after that.
+type Process struct {
+	// Command is the program and its arguments. No shell is involved.
+	Command []string
+	// Dir is the directory it runs in. Empty: ours.
+	Dir string
+	// Env is its whole environment.
+	Env []string
+	// Log is where it is told what could not be done.
+	Log *zerolog.Logger
+	// Stdout and Stderr read what the process prints, to the end of it. Each runs in a goroutine of its own.
+	Stdout, Stderr func(*os.File)
+	// Exited is called when the process has ended, and before anything else learns of it. It may be nil.
+	Exited func()
+
+	cmd   *exec.Cmd
+	trap  trap     // kills the process group if we die
+	stdin *os.File // ours of its standard input
+
+	ctx   context.Context // ends when the process does
+	ended context.CancelFunc
+	wg    sync.WaitGroup // the goroutines that read and wait
+
+	mu    sync.Mutex // guards state, and cmd and stdin while they are being set
+	state *os.ProcessState
+}
+
+// New returns a Process that is not started yet.
+func New(command []string, dir string, log *zerolog.Logger) *Process {
+	p := &Process{Command: command, Dir: dir, Log: log}
+	p.ctx, p.ended = context.WithCancel(context.Background())
+	return p
+}
+
+// Start launches the process. The thread that calls it must not end before the process does: Linux takes that thread's end
+// for ours.
+func (p *Process) Start() error {
+	path, err := p.find()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // the kill ladder ends it; a context would know only SIGKILL
+	cmd.Args[0] = p.Command[0]
+	cmd.Dir, cmd.Env = p.Dir, p.Env
+	ours, theirs, err := pipes(cmd)
+	if err != nil {
+		return err
+	}
+	ownGroup(cmd)
+	err = cmd.Start()
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return fmt.Errorf("cannot be run: %w", withoutPath(err))
+	}
+	p.mu.Lock()
+	p.cmd, p.stdin = cmd, ours[0]
+	p.mu.Unlock()
+	if p.trap, err = setTrap(cmd.Process.Pid); err != nil {
+		p.Log.Debug().Err(err).Msg("the backend's own children may survive if the bridge is killed")
+	}
+	out, errs := ours[1], ours[2]
+	p.wg.Go(func() { defer out.Close(); p.Stdout(out) })
+	p.wg.Go(func() { defer errs.Close(); p.Stderr(errs) })
+	p.wg.Go(func() {
+		p.reap()
+		// Whoever else has the pipes may keep them.
+		for _, f := range []*os.File{out, errs} {
+			_ = f.SetReadDeadline(time.Now().Add(drainTime))
+		}
+	})
+	return nil
+}
+
+// pipes gives cmd pipes for its standard files, and returns our ends of them, input first, and its.
+func pipes(cmd *exec.Cmd) (ours, theirs []*os.File, err error) {
+	for i := range 3 {
+		read, write, err := os.Pipe()
+		if err != nil {
+			closeAll(ours)
+			closeAll(theirs)
+			return nil, nil, err
+		}
+		if i == 0 {
+			ours, theirs = append(ours, write), append(theirs, read)
+		} else {
+			ours, theirs = append(ours, read), append(theirs, write)
+		}
+	}
+	// Files and not mere readers, so that waiting for the process is not waiting for its output.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	return ours, theirs, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// find returns the path of the program.
+func (p *Process) find() (string, error) {
+	name := p.Command[0]
+	if filepath.Base(name) != name {
+		path := name
+		if !filepath.IsAbs(path) && p.Dir != "" {
+			path = filepath.Join(p.Dir, path)
+		}
+		if _, err := os.Stat(path); err != nil {
+			return "", &NotFoundError{fmt.Errorf("there is no program %s: %w", path, withoutPath(err)), "check the command's first word and the directory"}
+		}
+		return filepath.Abs(path)
+	}
+	where := Lookup(p.Env, "PATH")
+	for _, dir := range filepath.SplitList(where) {
+		if !filepath.IsAbs(dir) {
+			continue // a program in the current directory is not run by chance
+		}
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", &NotFoundError{
+		fmt.Errorf("there is no program %q in PATH=%s", name, where),
+		"install it, name it by its full path, or set PATH in the backend's env",
+	}
+}
+
+// A NotFoundError is the error of a program that is not there.
+type NotFoundError struct {
+	error
+	// Fix says what to do about it.
+	Fix string
+}
+
+// withoutPath returns err without the path that the message around it has already.
+func withoutPath(err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// reap waits for the process and for nobody else, and takes its group with it.
+func (p *Process) reap() {
+	waitExit(p.cmd)
+	p.ended()
+	if p.Exited != nil {
+		p.Exited()
+	}
+	p.mu.Lock()
+	signalGroup(p.cmd.Process, Kill)
+	_ = p.cmd.Wait()
+	p.state = p.cmd.ProcessState
+	p.mu.Unlock()
+	p.trap.disarm()
+	_ = p.stdin.Close()
+}
+
+// Signal sends s to the process group, if the process has not ended.
+func (p *Process) Signal(s Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil && p.cmd.Process != nil && p.state == nil {
+		signalGroup(p.cmd.Process, s)
+	}
+}
+
+// How says how the process ended. It is empty while it runs.
+func (p *Process) How() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == nil {
+		return ""
+	}
+	return strings.Replace(p.state.String(), "signal: ", "killed by signal: ", 1)
+}
+
+// Started reports whether the process was launched.
+func (p *Process) Started() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil
+}
+
+// Pid returns the number of a process that was launched.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Stdin returns our end of the standard input of a process that was launched. It is closed when the process ends.
+func (p *Process) Stdin() *os.File { return p.stdin }
+
+// Context returns a context that ends when the process does.
+func (p *Process) Context() context.Context { return p.ctx }
+
+// Finish waits for what belongs to a process that has ended or never started.
+func (p *Process) Finish() {
+	p.wg.Wait()
+	p.ended()
+}
+
+// Quote returns a command as one could type it.
+func Quote(command []string) string {
+	words := make([]string, len(command))
+	for i, w := range command {
+		words[i] = w
+		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$*;&|<>()") {
+			words[i] = strconv.Quote(w)
+		}
+	}
+	return strings.Join(words, " ")
+}
