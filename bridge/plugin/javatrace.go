@@ -1,0 +1,22 @@
+package plugin
+
+import "strings"
+
+// javaTrace returns what the last stack trace of a JVM in lines says: the exception at the bottom of it, and the first line of it that
+// is not the JDK's. It is empty if there is no stack trace.
+func javaTrace(lines []string) string {
+	for i := len(lines) - 1; i >= 0; i-- {
+		cause, ok := strings.CutPrefix(lines[i], "Caused by: ")
+		if !ok && !strings.HasPrefix(lines[i], `Exception in thread "`) {
+			continue
+		}
+		for _, frame := range lines[i+1:] {
+			frame = strings.TrimSpace(frame)
+			if strings.HasPrefix(frame, "at ") && !strings.HasPrefix(frame, "at java.base/") {
+				return cause + " " + frame
+			}
+		}
+		return cause
+	}
+	return ""
+}
