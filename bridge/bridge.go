@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -71,4 +72,16 @@ type Result struct {
 	Complete proto.Message
 	// Needs is what the Call cannot go on without. The caller may make it again with the answers.
 	Needs *pb.InputRequired
+}
+
+// Shallow returns a copy of a message that holds the same messages and bytes: it may be changed itself, and not what is in it.
+func Shallow[M proto.Message](m M) M {
+	from := m.ProtoReflect()
+	to := from.New()
+	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		to.Set(fd, v)
+		return true
+	})
+	to.SetUnknown(from.GetUnknown())
+	return to.Interface().(M)
 }

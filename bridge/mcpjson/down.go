@@ -44,16 +44,6 @@ func down[M proto.Message](f func(M, bridge.Revision) (M, error)) downFunc {
 	return func(m proto.Message, rev bridge.Revision) (proto.Message, error) { return f(m.(M), rev) }
 }
 
-// shallow returns a copy of a message that holds the same messages and bytes.
-func shallow[M proto.Message](m M) M {
-	to := m.ProtoReflect().New()
-	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		to.Set(fd, v)
-		return true
-	})
-	return to.Interface().(M)
-}
-
 func unsaid(what string, rev bridge.Revision) error {
 	return fmt.Errorf("%s cannot be said in %s", what, rev)
 }
@@ -70,17 +60,17 @@ func modernOnly(m proto.Message, rev bridge.Revision) (proto.Message, error) {
 // output schema that is not one of objects where it has to be.
 func downTool(t *pb.Tool, rev bridge.Revision) (*pb.Tool, error) {
 	if t.Title != nil && !rev.HasToolTitle() && t.GetAnnotations().GetTitle() == "" {
-		t = shallow(t)
+		t = bridge.Shallow(t)
 		a := &pb.ToolAnnotations{}
 		if t.GetAnnotations() != nil {
-			a = shallow(t.Annotations)
+			a = bridge.Shallow(t.Annotations)
 		}
 		a.Title = t.Title
 		t.Annotations = a
 	}
 	if _, anyValue := rev.HasStructuredContent(); !anyValue && len(t.GetOutputSchema()) > 0 {
 		if typ, _ := rawjson.String(rawjson.Get(t.OutputSchema, "type")); typ != "object" {
-			t = shallow(t)
+			t = bridge.Shallow(t)
 			t.OutputSchema = nil
 		}
 	}
@@ -94,7 +84,7 @@ func downCallToolResult(r *pb.CallToolResult, rev bridge.Revision) (*pb.CallTool
 	if keep || err != nil {
 		return r, err
 	}
-	r = shallow(r)
+	r = bridge.Shallow(r)
 	r.Content, r.StructuredContent = content, nil
 	return r, nil
 }
@@ -104,7 +94,7 @@ func downToolResultContent(r *pb.ToolResultContent, rev bridge.Revision) (*pb.To
 	if keep || err != nil {
 		return r, err
 	}
-	r = shallow(r)
+	r = bridge.Shallow(r)
 	r.Content, r.StructuredContent = content, nil
 	return r, nil
 }
@@ -164,7 +154,7 @@ func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error)
 	if len(c.GetValues()) <= maxCompletions {
 		return c, nil
 	}
-	c = shallow(c)
+	c = bridge.Shallow(c)
 	if c.Total == nil {
 		c.Total = proto.Int64(int64(len(c.Values)))
 	}
@@ -191,7 +181,7 @@ func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, erro
 	if err != nil {
 		return nil, at(err, "requestedSchema")
 	}
-	f = shallow(f)
+	f = bridge.Shallow(f)
 	f.RequestedSchema = schema
 	return f, nil
 }
@@ -266,7 +256,7 @@ func downElicitURL(u *pb.ElicitUrl, rev bridge.Revision) (*pb.ElicitUrl, error) 
 	if u.ElicitationId != nil || !rev.HasElicitationID() {
 		return u, nil
 	}
-	u = shallow(u)
+	u = bridge.Shallow(u)
 	u.ElicitationId = proto.String(rand.Text())
 	return u, nil
 }
@@ -288,12 +278,12 @@ func downCreateMessageRequest(r *pb.CreateMessageRequest, rev bridge.Revision) (
 	var messages []*pb.SamplingMessage
 	for _, m := range r.GetMessages() {
 		for _, b := range m.GetContent() {
-			single := shallow(m)
+			single := bridge.Shallow(m)
 			single.Content = []*pb.ContentBlock{b}
 			messages = append(messages, single)
 		}
 	}
-	r = shallow(r)
+	r = bridge.Shallow(r)
 	r.Messages = messages
 	return r, nil
 }
@@ -317,7 +307,7 @@ func downCreateMessageResult(r *pb.CreateMessageResult, rev bridge.Revision) (*p
 		}
 		texts = append(texts, b.GetText().GetText())
 	}
-	r = shallow(r)
+	r = bridge.Shallow(r)
 	r.Content = []*pb.ContentBlock{textBlock(strings.Join(texts, "\n"), nil)}
 	return r, nil
 }

@@ -1,0 +1,126 @@
+package router
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	// maxPublic is how long a name is at most: what models' interfaces take.
+	maxPublic = 64
+	// hashLen is how much of a hash a shortened name ends with, in hexadecimal digits.
+	hashLen = 12
+	// maxFindPages is how many pages of a list are asked for to find something.
+	maxFindPages = 64
+)
+
+// toolName is what a tool's name must be made of (every revision: server/tools, tool names). A tool with another one is not
+// listed: there are clients that refuse the whole list for it.
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
+
+// public returns the name by which clients call a tool or prompt that a route calls name: NAME_name. One of more than 64
+// bytes is cut, and ends with "_" and 12 digits that depend on all of it, so that it is the same every time. A name that looks as
+// if it were cut is too, so that no other one can be taken for it.
+func (rt *route) public(name string) string {
+	full := rt.prefix + name
+	if len(full) <= maxPublic && !looksShort(full) {
+		return full
+	}
+	cut := maxPublic - hashLen - 1
+	for !utf8.RuneStart(full[cut]) {
+		cut--
+	}
+	sum := sha256.Sum256([]byte(full))
+	return full[:cut] + "_" + hex.EncodeToString(sum[:])[:hashLen]
+}
+
+// looksShort reports whether a name may be one that has been cut. Cutting takes up to three bytes more where a rune begins
+// before.
+func looksShort(name string) bool {
+	if len(name) > maxPublic || len(name) < maxPublic-utf8.UTFMax+1 {
+		return false
+	}
+	end := name[len(name)-hashLen-1:]
+	return end[0] == '_' && strings.Trim(end[1:], "0123456789abcdef") == ""
+}
+
+// shortKey is what a shortened name is remembered by.
+func shortKey(list *bridge.Method, public string) string { return list.Name + " " + public }
+
+// resolve returns the route that has a tool or prompt, and what it calls it.
+func (r *Router) resolve(ctx context.Context, list *bridge.Method, kind, public string, caller *pb.CallContext) (*route, string, error) {
+	for _, rt := range r.routes {
+		name, ok := strings.CutPrefix(public, rt.prefix)
+		if !ok {
+			continue
+		}
+		if !looksShort(public) {
+			return rt, name, nil
+		}
+		name, err := r.lengthen(ctx, rt, list, public, caller)
+		if err != nil {
+			return nil, "", err
+		}
+		if name == "" {
+			return nil, "", bridge.Errorf(codes.NotFound, "there is no %s %q", kind, public)
+		}
+		return rt, name, nil
+	}
+	prefixes := make([]string, len(r.routes))
+	for i, rt := range r.routes {
+		prefixes[i] = rt.prefix
+	}
+	if len(public) > 2*maxPublic {
+		public = public[:2*maxPublic] + "…"
+	}
+	return nil, "", bridge.Errorf(codes.NotFound, "there is no %s %q: with several servers, names begin with one of %s",
+		kind, public, strings.Join(prefixes, ", "))
+}
+
+// lengthen returns what a route calls the thing of a shortened name, or "" if there is none. What lists have not told yet, it asks
+// the route for.
+func (r *Router) lengthen(ctx context.Context, rt *route, list *bridge.Method, public string, caller *pb.CallContext) (string, error) {
+	if name, ok := r.short.get(shortKey(list, public)); ok {
+		return name, nil
+	}
+	req := list.NewRequest(caller)
+	for range maxFindPages {
+		m, err := r.once(ctx, rt, &bridge.Call{Method: list, Request: req})
+		if err != nil {
+			return "", err
+		}
+		p := openPage(m)
+		for _, t := range p.tools {
+			r.noteName(rt, list, t.GetName())
+		}
+		for _, t := range p.prompts {
+			r.noteName(rt, list, t.GetName())
+		}
+		if name, ok := r.short.get(shortKey(list, public)); ok {
+			return name, nil
+		}
+		if p.next == nil {
+			break
+		}
+		req = withCursor(req, p.next)
+	}
+	return "", nil
+}
+
+// noteName remembers what is shortened, and returns the public name.
+func (r *Router) noteName(rt *route, list *bridge.Method, name string) string {
+	public := rt.public(name)
+	if public != rt.prefix+name {
+		r.short.put(shortKey(list, public), name)
+	}
+	return public
+}

@@ -1,0 +1,264 @@
+// Package router makes one bridge.Handler of several: a server that has what all of them have.
+//
+// Tools and prompts get names that say whose they are, NAME_tool, whether they clash or not: a name must not change because
+// another server is added. Resources keep their URIs. The answers to lists are the others' one after the other. With one
+// route only, the Router is that route, and nothing is changed.
+//
+// A route that does not answer does not take the others down: lists and server/discover go on without it, say so in the log,
+// and are to be asked for again at once (ttl 0). Calls of what it has fail as they would without a router.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A Route is one of the servers that a Router is made of.
+type Route struct {
+	// Name is what its tools and prompts begin with. It is 1 to 32 letters, digits, '_', '-' and '.', and none of the names may
+	// be the beginning of another one up to a '_'. With one route only it may be anything.
+	Name string
+	// Handler answers what is meant for it.
+	Handler bridge.Handler
+}
+
+// Options are what a Router can be told.
+type Options struct {
+	// Log gets what is wrong with the routes. The zero value logs nothing.
+	Log zerolog.Logger
+	// Info is what the Router says it is, if it has several routes. Nil: mcpbridge, with the names and versions of the
+	// routes.
+	Info *pb.Implementation
+	// Patience is how long lists, server/discover and the beginning of a Listen wait for a route that does not answer. Zero: 5 s.
+	Patience time.Duration
+}
+
+// absentFor is how long a route that did not answer is not waited for again.
+const absentFor = time.Second
+
+// A Router implements bridge.Handler on top of its routes.
+type Router struct {
+	o      Options
+	routes []*route
+	uris   memory[int]    // the route that has a resource
+	short  memory[string] // the name that a shortened one stands for, by shortKey
+	said   memory[struct{}]
+	seek   seeking
+}
+
+var _ bridge.Handler = (*Router)(nil)
+
+// A route is a Route, and what is known of it.
+type route struct {
+	Route
+	index  int
+	prefix string
+
+	mu sync.Mutex // guards what follows
+	// known is what the route said that it is, at last. It is not changed.
+	known *pb.DiscoverResponse
+	// absent is why it does not answer, nil if it does; until then nobody but one caller waits for it.
+	absent error
+	until  time.Time
+	// templates are the beginnings of the URIs of its resource templates, up to the first variable.
+	templates []string
+}
+
+var goodName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,32}$`)
+
+// New returns a Router of routes, in that order: where two have the same resource, the first is asked.
+func New(routes []Route, o Options) (*Router, error) {
+	if len(routes) == 0 {
+		return nil, errors.New("there are no servers to route to")
+	}
+	if o.Patience == 0 {
+		o.Patience = 5 * time.Second
+	}
+	r := &Router{o: o}
+	for i, one := range routes {
+		rt := &route{Route: one, index: i, prefix: one.Name + "_"}
+		if len(routes) > 1 && !goodName.MatchString(one.Name) {
+			return nil, fmt.Errorf("server %q: with several servers a name must be 1 to 32 letters, digits, '_', '-' and '.', because tools are called NAME_tool", one.Name)
+		}
+		for _, other := range r.routes {
+			switch {
+			case other.Name == one.Name:
+				return nil, fmt.Errorf("two servers are called %q: rename one", one.Name)
+			case strings.HasPrefix(other.prefix, rt.prefix) || strings.HasPrefix(rt.prefix, other.prefix):
+				return nil, fmt.Errorf("servers %q and %q: a tool of the one could be called like a tool of the other; rename one", other.Name, one.Name)
+			}
+		}
+		r.routes = append(r.routes, rt)
+	}
+	return r, nil
+}
+
+// Handle implements bridge.Handler.
+func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if len(r.routes) == 1 {
+		return r.routes[0].Handler.Handle(ctx, call, emit)
+	}
+	switch req := call.Request.(type) {
+	case *pb.DiscoverRequest:
+		return r.discover(ctx, call)
+	case *pb.ListToolsRequest, *pb.ListPromptsRequest, *pb.ListResourcesRequest, *pb.ListResourceTemplatesRequest:
+		return r.list(ctx, call)
+	case *pb.CallToolRequest:
+		rt, name, err := r.resolve(ctx, bridge.ListTools, "tool", req.GetName(), req.GetContext())
+		if err != nil {
+			return nil, err
+		}
+		named := bridge.Shallow(req)
+		named.Name = name
+		return rt.Handler.Handle(ctx, &bridge.Call{Method: call.Method, Request: named}, emit)
+	case *pb.GetPromptRequest:
+		rt, name, err := r.resolve(ctx, bridge.ListPrompts, "prompt", req.GetName(), req.GetContext())
+		if err != nil {
+			return nil, err
+		}
+		named := bridge.Shallow(req)
+		named.Name = name
+		return rt.Handler.Handle(ctx, &bridge.Call{Method: call.Method, Request: named}, emit)
+	case *pb.ReadResourceRequest:
+		return r.about(ctx, call, req.GetUri(), emit)
+	case *pb.CompleteRequest:
+		return r.complete(ctx, call, req, emit)
+	case *pb.ListenRequest:
+		return r.listen(ctx, call, req, emit)
+	}
+	return nil, bridge.Errorf(codes.Unimplemented, "there is no %s", call.Method.Name)
+}
+
+// An answer is what a route says to a call.
+type answer struct {
+	route  *route
+	result proto.Message // of the method's type
+	err    error
+}
+
+// ask has some routes answer a call each, at the same time, and returns what they say, in their order. It waits for none
+// longer than the Router has patience.
+func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *bridge.Call) []answer {
+	answers := make([]answer, len(routes))
+	var wg sync.WaitGroup
+	for i, rt := range routes {
+		answers[i].route = rt
+		if err := rt.awaited(r.o.Patience); err != nil {
+			answers[i].err = err
+			continue
+		}
+		wg.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, r.o.Patience)
+			defer cancel()
+			answers[i].result, answers[i].err = r.once(limited, rt, call(rt))
+			if ctx.Err() == nil {
+				r.noteAnswer(rt, answers[i].err)
+			}
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// nobody hears the events of a call that has none.
+func nobody(bridge.Event) error { return nil }
+
+// once has a route answer a call that has no events.
+func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.Message, error) {
+	res, err := r.safely(ctx, rt, call, nobody)
+	switch {
+	case err != nil:
+		return nil, err
+	case res == nil || res.Complete == nil || res.Complete.ProtoReflect().Descriptor() != call.Method.NewResult().ProtoReflect().Descriptor():
+		return nil, bridge.Errorf(codes.Internal, "server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
+	}
+	return res.Complete, nil
+}
+
+// safely has a route answer a call in a goroutine of ours, where a bug would end the bridge: no front is around it.
+func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.o.Log.Error().Str("server", rt.Name).Str("method", call.Method.Name).Interface("panic", p).Bytes("stack", debug.Stack()).
+				Msg("a handler panicked; please report this")
+			res, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
+		}
+	}()
+	return rt.Handler.Handle(ctx, call, emit)
+}
+
+// awaited returns why a route is not to be waited for now, or nil. Of those who ask when it is time to try again, one tries.
+func (rt *route) awaited(patience time.Duration) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.absent == nil {
+		return nil
+	}
+	now := time.Now()
+	if now.Before(rt.until) {
+		return rt.absent
+	}
+	rt.until = now.Add(patience + absentFor)
+	return nil
+}
+
+// noteAnswer notes whether a route has answered.
+func (r *Router) noteAnswer(rt *route, err error) {
+	gone := err != nil && down(err)
+	rt.mu.Lock()
+	was := rt.absent != nil
+	rt.absent = nil
+	if gone {
+		rt.absent, rt.until = err, time.Now().Add(absentFor)
+	}
+	rt.mu.Unlock()
+	switch {
+	case gone && !was:
+		r.o.Log.Warn().Str("server", rt.Name).Err(err).Msg("the server does not answer: lists go on without what it has")
+	case was && !gone:
+		r.o.Log.Info().Str("server", rt.Name).Msg("the server answers again")
+	}
+}
+
+// down reports whether an error is that of a server that does not answer, and not what it answers.
+func down(err error) bool {
+	e := bridge.AsError(err)
+	return e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+}
+
+// hasNone reports whether an error says that a server does not have what it was asked for. Servers say of a resource that it does
+// not exist by NOT_FOUND, by INVALID_ARGUMENT (-32602, which is right since 2026-07-28), or have no resources at all.
+func hasNone(err error) bool {
+	switch bridge.AsError(err).Code {
+	case codes.NotFound, codes.InvalidArgument, codes.Unimplemented:
+		return true
+	}
+	return false
+}
+
+// warn logs what is wrong with something that a server has, once.
+func (r *Router) warn(rt *route, what, which, why string) {
+	const most = 128
+	if len(which) > most {
+		which = which[:most] + "…"
+	}
+	key := rt.Name + "\x00" + what + "\x00" + which
+	if _, again := r.said.get(key); again {
+		return
+	}
+	r.said.put(key, struct{}{})
+	r.o.Log.Warn().Str("server", rt.Name).Str("which", which).Str("reason", why).Msg(what)
+}
