@@ -7,8 +7,8 @@ import (
 
 func TestABackendIsNamedForItsProgram(t *testing.T) {
 	for command, want := range map[string]string{
-		"./weather":                                     "weather",
-		"python3 tools.py":                              "tools",
+		"./weather":        "weather",
+		"python3 tools.py": "tools",
 		"python3.12 -X dev -u src/tools.py --port 1":    "tools",
 		"node --import tsx src/tools.ts":                "tools",
 		"java -jar target/library-tools.jar":            "library-tools",
