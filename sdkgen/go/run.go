@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -64,14 +65,17 @@ func managed() bool { return os.Getenv(cookieKey) == cookieValue }
 //	os.Exit(app.Run())
 //
 // The address is 127.0.0.1:50051 or unix:/run/tools.sock. There is no TLS there, so keep it on this machine.
-func (a *App) Run() int { return a.RunContext(context.Background()) }
-
-// RunContext is Run that also stops when ctx ends. Calls get 5 seconds to finish. So a program that listens for itself ends
-// in good order:
 //
-//	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-//	defer stop()
-//	return app.RunContext(ctx)
+// It takes SIGTERM and SIGINT, so that whoever stops the program need not know of this. The first one stops as the bridge does:
+// calls get 5 seconds to finish. A second one ends the program at once. A program that has signals of its own uses RunContext.
+func (a *App) Run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return a.RunContext(ctx)
+}
+
+// RunContext is Run that takes no signals, and stops when ctx ends.
 func (a *App) RunContext(ctx context.Context) int {
 	defer runtime.KeepAlive(ballast())
 	listen, err := listenArgument(os.Args[1:])

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -304,24 +305,96 @@ func TestBackendEndsWithTheBridge(t *testing.T) {
 	}
 }
 
+// attached starts a backend that listens by itself.
+func attached(t *testing.T) (*process, *grpc.ClientConn) {
+	t.Helper()
+	return attachedAt(t, "unix:"+filepath.Join(socketDir(t), "s"))
+}
+
+func attachedAt(t *testing.T, listen string) (*process, *grpc.ClientConn) {
+	t.Helper()
+	p := start(t, []string{"TEST_BACKEND=1"}, "--listen", listen)
+	for line := range p.lines {
+		if _, address, ok := strings.Cut(line, "Serve it with: mcpbridge run "); ok {
+			return p, dial(t, strings.TrimPrefix(address, "tcp:"))
+		}
+	}
+	t.Fatalf("%s: it does not say where it listens: %s", listen, &p.stderr)
+	return nil, nil
+}
+
 func TestAttachedBackend(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "s")
 	for _, listen := range []string{"127.0.0.1:0", "tcp:127.0.0.1:0", "unix:" + socket, "unix://" + socket} {
-		p := start(t, []string{"TEST_BACKEND=1"}, "--listen", listen)
-		target := ""
-		for line := range p.lines {
-			if _, address, ok := strings.Cut(line, "Serve it with: mcpbridge run "); ok {
-				target = strings.TrimPrefix(address, "tcp:")
-				break
-			}
-		}
-		conn := dial(t, target)
+		p, conn := attachedAt(t, listen)
 		stream, _ := callTool(t, conn, "echo", `{"Text":"hello"}`)
 		if got, _, err := result(stream); got != "hello" || err != nil {
 			t.Errorf("%s: got %q, %v", listen, got, err)
 		}
 		p.Process.Kill() // The socket of the third is still there for the fourth.
 		p.ends(t, 20*time.Second)
+	}
+}
+
+func TestSignalsLetCallsFinish(t *testing.T) {
+	for name, c := range map[string]struct {
+		start  func(*testing.T) (*process, *grpc.ClientConn)
+		signal os.Signal
+	}{
+		"SIGTERM, managed":  {handshake, syscall.SIGTERM},
+		"SIGTERM, attached": {attached, syscall.SIGTERM},
+		"SIGINT, attached":  {attached, os.Interrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, conn := c.start(t)
+			stream, _ := callTool(t, conn, "sleeps", "")
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := result(stream); got != "slept" || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if code := p.ends(t, 20*time.Second); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	p, conn := attached(t)
+	stream, _ := callTool(t, conn, "stuck", "")
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	health, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := health.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	if _, err := health.Recv(); err != nil { // NOT_SERVING: the first one has come.
+		t.Fatal(err)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	p.ends(t, 3*time.Second)
+	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v", p.ProcessState)
+	}
+}
+
+// A terminal sends SIGINT to the bridge too, which then says stop.
+func TestInterruptIsNotForManagedBackends(t *testing.T) {
+	p, conn := handshake(t)
+	p.Process.Signal(os.Interrupt)
+	stream, _ := callTool(t, conn, "echo", `{"Text":"still here"}`)
+	if got, _, err := result(stream); got != "still here" || err != nil {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
