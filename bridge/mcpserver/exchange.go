@@ -179,9 +179,12 @@ const (
 
 // httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28 some codes have a status of
 // their own and a malformed request is 400; before, an answered request is 200: several clients take another status for the
-// end of the whole connection.
+// end of the whole connection. What is no valid request at all is 400 always.
 func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 	if !rev.Modern() {
+		if code == codeInvalidRequest {
+			return http.StatusBadRequest
+		}
 		return http.StatusOK
 	}
 	switch code {
@@ -193,13 +196,13 @@ func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 	return otherwise
 }
 
-// short returns the beginning of JSON text, for messages.
-func short(raw []byte) string {
+// short returns the beginning of a text that a client has sent, for messages.
+func short[T string | []byte](text T) string {
 	const most = 64
-	if len(raw) > most {
-		return string(raw[:most]) + "…"
+	if len(text) > most {
+		return string(text[:most]) + "…"
 	}
-	return string(raw)
+	return string(text)
 }
 
 // ended tells whether a call was ended by its own caller, who then wants no answer.

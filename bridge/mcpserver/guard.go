@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -20,14 +21,28 @@ type guard struct {
 
 func newGuard(o Options) guard { return guard{hosts: o.AllowedHosts, origins: o.AllowedOrigins} }
 
+// maxFields bounds how many header fields a request may have. How long they may be together is the HTTP server's business.
+const maxFields = 256
+
 // check returns why a request is refused, or nothing.
 func (g guard) check(r *http.Request) (status int, why string) {
+	fields := 0
+	for _, values := range r.Header {
+		fields += len(values)
+	}
+	if fields > maxFields {
+		return http.StatusRequestHeaderFieldsTooLarge, "there are " + strconv.Itoa(fields) + " header fields: at most " + strconv.Itoa(maxFields) + " are allowed"
+	}
 	if !g.hostAllowed(r.Host) {
 		return http.StatusForbidden, "Host " + strconv.Quote(r.Host) + " is not allowed: name it with --allow-host or serve.http.allowedHosts if it is this bridge's"
 	}
 	origins := r.Header["Origin"]
 	if len(origins) > 1 || len(origins) == 1 && !g.originAllowed(origins[0], r.Host) {
 		return http.StatusForbidden, "Origin " + strconv.Quote(strings.Join(origins, ", ")) + " is not allowed: name it with --allow-origin or serve.http.allowedOrigins if you trust its pages"
+	}
+	// A browser sends no Origin with a request that a page makes blindly, such as that for an image.
+	if site := r.Header.Get("Sec-Fetch-Site"); len(origins) == 0 && (site == "cross-site" || site == "same-site") {
+		return http.StatusForbidden, "Sec-Fetch-Site is " + strconv.Quote(site) + " and there is no Origin: a page of another site may not call"
 	}
 	return 0, ""
 }
@@ -46,8 +61,8 @@ func (g guard) originAllowed(origin, host string) bool {
 		return true
 	}
 	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return false
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.EqualFold(origin, u.Scheme+"://"+u.Host) {
+		return false // an origin has a scheme and a host, and nothing else
 	}
 	return isLocal(u.Hostname()) || strings.EqualFold(u.Host, host)
 }
@@ -60,13 +75,13 @@ func hostname(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// isLocal reports whether a name always means this machine.
+// isLocal reports whether a name always means this machine, and is written as everybody writes it.
 func isLocal(name string) bool {
 	if strings.EqualFold(name, "localhost") {
 		return true
 	}
-	ip := net.ParseIP(name)
-	return ip != nil && ip.IsLoopback()
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsLoopback() && !ip.Is4In6() && ip.Zone() == ""
 }
 
 // allowOrigin lets the page that made an allowed request read the response.

@@ -32,6 +32,11 @@ func TestHostAndOrigin(t *testing.T) {
 		{"evil.example.com", "", 403},
 		{"localhost.evil.example.com", "", 403},
 		{"10.0.0.1", "", 403},
+		{"localhost.", "", 403},
+		{"127.1", "", 403},
+		{"0x7f000001", "", 403},
+		{"2130706433", "", 403},
+		{"[::ffff:127.0.0.1]:80", "", 403},
 		{"", "http://localhost:6274", 200},
 		{"", "http://[::1]:1", 200},
 		{"", "https://app.example.com", 200},
@@ -41,6 +46,10 @@ func TestHostAndOrigin(t *testing.T) {
 		{"", "http://app.example.com", 403},
 		{"", "https://evil.example.com", 403},
 		{"", "http://localhost@evil.example.com", 403},
+		{"", "http://evil@localhost", 403},
+		{"", "http://localhost/path", 403},
+		{"", "http://[::ffff:127.0.0.1]", 403},
+		{"evil.example.com:8080", "http://evil.example.com:8080", 403},
 		{"", "file://localhost", 403},
 		{"", "null", 403},
 	} {
@@ -70,6 +79,35 @@ func TestHostAndOrigin(t *testing.T) {
 	}
 }
 
+// A page that calls blindly sends no Origin, but its browser tells whose it is.
+func TestBlindCallsOfPages(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	body, h := modern(1, "tools/list", "", noCaps)
+	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200} {
+		if res := f.post(body, append(h, "Sec-Fetch-Site", site)); res.StatusCode != status {
+			t.Errorf("%s: %s", site, res.Status)
+		}
+	}
+	if res := f.post(body, append(h, "Sec-Fetch-Site", "cross-site", "Origin", "http://localhost:6274")); res.StatusCode != 200 {
+		t.Errorf("a page of this machine: %s", res.Status)
+	}
+}
+
+func TestHowManyHeaderFieldsThereMayBe(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	body, h := modern(1, "tools/list", "", noCaps)
+	// What the client adds by itself: Accept, Accept-Encoding, Content-Length, Content-Type, User-Agent.
+	for fields, status := range map[int]int{255: 200, 256: 200, 257: 431} {
+		x := h
+		for range fields - 5 - len(h)/2 {
+			x = append(x, "X", "y")
+		}
+		if res := f.post(body, x); res.StatusCode != status {
+			t.Errorf("%d fields: %s", fields, res.Status)
+		}
+	}
+}
+
 func TestWhatAPostMustBe(t *testing.T) {
 	f := newFront(t, mcpserver.Options{MaxBody: 1000})
 	body, h := modern(1, "tools/list", "", noCaps)
@@ -86,10 +124,10 @@ func TestWhatAPostMustBe(t *testing.T) {
 		{"compressed", body, header{"Content-Encoding", "gzip"}, 415},
 		{"accepts all", body, header{"Accept", "", "Accept", "*/*"}, 200},
 		{"accepts classes", body, header{"Accept", "", "Accept", "text/*;q=0.5, application/*"}, 200},
-		{"accepts anything", body, header{"Accept", ""}, 200},
+		{"accepts anything", body, header{"Accept", ""}, 400},
 		{"accepts in two headers", body, header{"Accept", "", "Accept", "application/json", "Accept", "text/event-stream"}, 200},
-		{"accepts no stream", body, header{"Accept", "", "Accept", "application/json"}, 406},
-		{"accepts no JSON", body, header{"Accept", "", "Accept", "text/event-stream"}, 406},
+		{"accepts no stream", body, header{"Accept", "", "Accept", "application/json"}, 400},
+		{"accepts no JSON", body, header{"Accept", "", "Accept", "text/event-stream"}, 400},
 		{"below the limit", pad(999), nil, 200},
 		{"at the limit", pad(1000), nil, 200},
 		{"above the limit", pad(1001), nil, 413},
@@ -110,7 +148,7 @@ func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1001\r\n\r\n{", addr)
+	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: 1001\r\n\r\n{", addr)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +173,7 @@ func TestAnswersAreNotKeptForThoseWhoDoNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := call("1", "echo", `{"x":"`+strings.Repeat("x", 32<<20)+`"}`, "")
-	fmt.Fprintf(silent, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
+	fmt.Fprintf(silent, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
 		addr, c.id, len(body), body)
 	for f.h.Calls.Of("echo") == 0 {
 		runtime.Gosched() // the call has begun soon after its last byte

@@ -63,13 +63,15 @@ func notAllowed(w http.ResponseWriter, why string) {
 
 // isModern reports whether a header says a modern revision.
 func isModern(h http.Header) bool {
-	rev, ok := bridge.ParseRevision(h.Get(mcphttp.HeaderVersion))
-	return ok && rev.Modern()
+	return slices.ContainsFunc(h[mcphttp.HeaderVersion], func(v string) bool {
+		rev, ok := bridge.ParseRevision(v)
+		return ok && rev.Modern()
+	})
 }
 
 // post takes one message, or in 2025-03-26 several.
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
-	if status, why := checkMedia(r.Header); why != "" {
+	if status, why := checkMedia(r); why != "" {
 		refuseUnread(w, status, why)
 		return
 	}
@@ -97,7 +99,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.postModern(w, r, &msg)
 	case ofSSE(r):
 		s.postSSE(w, r, body)
-	case msg.Method == "initialize" && msg.IsRequest():
+	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession)) == nil:
 		s.postInitialize(w, r, &msg)
 	default:
 		s.postLegacy(w, r, &msg)
@@ -124,16 +126,18 @@ func asParseError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{RPC: &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why}}
 }
 
-// checkMedia returns why a POST's media types are refused, or nothing.
-func checkMedia(h http.Header) (status int, why string) {
+// checkMedia returns why a POST's media types are refused, or nothing. The client must take both forms of an answer
+// (2025-03-26 to 2026-07-28: basic/transports, sending messages to the server); in HTTP+SSE there is none.
+func checkMedia(r *http.Request) (status int, why string) {
+	h := r.Header
 	if v := h.Values("Content-Type"); len(v) != 1 || !isMedia(v[0], mcphttp.JSON) {
 		return http.StatusUnsupportedMediaType, "Content-Type must be " + mcphttp.JSON
 	}
 	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return http.StatusUnsupportedMediaType, "Content-Encoding " + strconv.Quote(enc) + " is not supported: send the body as it is"
 	}
-	if !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream) {
-		return http.StatusNotAcceptable, "Accept must have both " + mcphttp.JSON + " and " + mcphttp.EventStream
+	if !ofSSE(r) && (len(h["Accept"]) == 0 || !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream)) {
+		return http.StatusBadRequest, "Accept must have both " + mcphttp.JSON + " and " + mcphttp.EventStream
 	}
 	return 0, ""
 }
@@ -323,6 +327,12 @@ func (ss *session) serve(msg *jsonrpc.Message, header http.Header, out sink) {
 
 // sessionOf returns the session that a request names. If there is none, it has answered the request.
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+	for _, name := range []string{mcphttp.HeaderSession, mcphttp.HeaderVersion} {
+		if n := len(r.Header[name]); n > 1 {
+			refuse(w, http.StatusBadRequest, "there are "+strconv.Itoa(n)+" of "+name+": send one")
+			return nil
+		}
+	}
 	id := r.Header.Get(mcphttp.HeaderSession)
 	if id == "" {
 		refuse(w, http.StatusBadRequest, "there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
@@ -334,7 +344,7 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	if v := r.Header.Get(mcphttp.HeaderVersion); v != "" && v != ss.rev.String() {
-		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(v)+", and the session's revision is "+ss.rev.String()+": send that one")
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(short(v))+", and the session's revision is "+ss.rev.String()+": send that one")
 		return nil
 	}
 	return ss

@@ -26,6 +26,9 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 // request answers a request of the session, which has begun under ctx. The header is nil where there is none, on stdio.
 func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header http.Header, out sink) {
 	x, err := ss.s.newExchange(ss.rev, msg, out)
+	if err == nil {
+		err = ss.awaitReady(ctx, msg.Method)
+	}
 	if err != nil {
 		x.refuse(nil, err)
 		return
@@ -40,7 +43,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header htt
 	}
 	m := bridge.MethodByName(msg.Method)
 	if m == nil || !ss.rev.Within(m.Since, bridge.NoRevision) {
-		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", msg.Method, ss.rev))
+		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", short(msg.Method), ss.rev))
 		return
 	}
 	err = offered(ss.is, m)

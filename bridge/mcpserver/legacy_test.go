@@ -225,6 +225,27 @@ func TestLegacyIDsInUseAreRefused(t *testing.T) {
 	<-done
 }
 
+func TestRequestsBeforeTheClientIsReady(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	begin := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	}
+	c := &client{f, "2025-11-25", f.post(begin("1"), nil).Header.Get("Mcp-Session-Id")}
+	if res := c.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); res.StatusCode != 200 {
+		t.Errorf("ping: %s", res.Status)
+	}
+	for _, body := range []string{call("3", "echo", "{}", ""), begin("4")} {
+		res := c.send(body)
+		want(t, read(t, res).next(), "error.code", "-32600")
+		if res.StatusCode != 400 {
+			t.Errorf("%s: %s", body, res.Status)
+		}
+	}
+	if n := f.h.Calls.Of("echo"); n != 0 {
+		t.Errorf("called %d times", n)
+	}
+}
+
 func TestSessionRules(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-06-18", clientCaps)
@@ -239,6 +260,8 @@ func TestSessionRules(t *testing.T) {
 		{"its session, no revision", header{"Mcp-Session-Id", c.id}, 200},
 		{"another revision than negotiated", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25"}, 400},
 		{"a revision that is none", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "newest"}, 400},
+		{"two sessions", header{"Mcp-Session-Id", c.id, "Mcp-Session-Id", "x"}, 400},
+		{"two revisions", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18", "MCP-Protocol-Version", "2025-11-25"}, 400},
 		{"no session", header{"MCP-Protocol-Version", "2025-06-18"}, 400},
 		{"no such session", header{"Mcp-Session-Id", "x" + c.id}, 404},
 	} {
@@ -408,7 +431,7 @@ func TestLegacyMethodsThatAreNotThere(t *testing.T) {
 		}
 		want(t, read(t, res).next(), "error.code", "-32601")
 	}
-	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)).next(), "error.code", "-32602")
+	want(t, read(t, f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, nil)).next(), "error.code", "-32602")
 }
 
 func TestResourceNotFoundHasTheCodeOfItsRevisionAndTheURI(t *testing.T) {

@@ -207,6 +207,7 @@ func TestModernDisconnectCancels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(h); i += 2 {
 		req.Header.Set(h[i], h[i+1])

@@ -36,6 +36,10 @@ type session struct {
 	cancel context.CancelCauseFunc
 	calls  sync.WaitGroup
 
+	// ready is closed when the client has said that it is: notifications/initialized.
+	ready     chan struct{}
+	readyOnce sync.Once
+
 	// there ends when the client says nothing any more, though it may still read.
 	there   context.Context
 	silence context.CancelFunc
@@ -100,7 +104,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		unheard: newPending(),
+		unheard: newPending(), ready: make(chan struct{}),
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
@@ -160,6 +164,34 @@ func (ss *session) idleSince(now time.Time) time.Duration {
 	return now.Sub(ss.used)
 }
 
+// readyGrace is how long a request waits for the notification that the client is ready: it may be on its way on another
+// connection. The response to it has not begun yet when that is over, so that its status can say so.
+const readyGrace = primeAfter / 2
+
+// awaitReady returns an error if the client is not ready for a request of the method (2024-11-05 to 2025-11-25:
+// basic/lifecycle, initialization).
+func (ss *session) awaitReady(ctx context.Context, method string) error {
+	select {
+	case <-ss.ready:
+		return nil
+	default:
+	}
+	if method == "ping" || method == "initialize" { // one is allowed always, and the other never
+		return nil
+	}
+	late := time.NewTimer(readyGrace)
+	defer late.Stop()
+	select {
+	case <-ss.ready:
+		return nil
+	case <-ctx.Done():
+	case <-late.C:
+	}
+	e := bridge.Errorf(codes.InvalidArgument, "%s: send notifications/initialized first", short(method))
+	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
+	return e
+}
+
 // begin notes that a request is being answered. It is answered under the context and to the sink that begin returns, and done
 // is called afterwards.
 func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, to sink, done func(), err error) {
@@ -203,7 +235,9 @@ func (ss *session) notified(msg *jsonrpc.Message) {
 		if cancel != nil {
 			cancel(errCancelled)
 		}
-	case notifyInitialized, notifyProgress, notifyRootsChanged:
+	case notifyInitialized:
+		ss.readyOnce.Do(func() { close(ss.ready) })
+	case notifyProgress, notifyRootsChanged:
 	default:
 		ss.s.log.Debug().Str("method", msg.Method).Msg("ignored a notification")
 	}

@@ -64,7 +64,8 @@ func TestHTTPAndSSEClientsAreApart(t *testing.T) {
 		s, url := f.openSSE(t.Context())
 		f.do(t.Context(), http.MethodPost, url, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"`+name+`","version":"1"}}}`, nil)
 		s.next()
-		f.do(t.Context(), http.MethodPost, url, call(`"`+name+`"`, "who", "{}", ""), nil)
+		f.do(t.Context(), http.MethodPost, url, call(`"`+name+`"`, "who", "{}", ""), nil) // overtakes
+		f.do(t.Context(), http.MethodPost, url, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
 		streams = append(streams, s)
 	}
 	for i, name := range []string{"a", "b"} {
