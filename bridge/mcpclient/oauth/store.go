@@ -1,0 +1,222 @@
+package oauth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gofrs/flock"
+	"github.com/rs/zerolog"
+)
+
+// Credentials are what is kept of one authorization server. They are no good at any other (2026-07-28: client registration,
+// authorization server binding).
+type credentials struct {
+	Issuer string `json:"issuer"`
+	// Client is how we have registered there, if we had to.
+	Client *client `json:"client,omitempty"`
+	// Told has, by MCP server, the client of the configuration that has been used here.
+	Told map[string]string `json:"configured,omitempty"`
+	// Grants has, by MCP server, what we have been granted.
+	Grants map[string]*grant `json:"grants,omitempty"`
+}
+
+// A store keeps credentials: a file an authorization server, or nothing but memory if it has no directory.
+type store struct {
+	dir string
+	log zerolog.Logger
+
+	mu     sync.Mutex              // guards memory
+	memory map[string]*credentials // if there is no directory
+}
+
+const (
+	maxFile   = 1 << 20
+	maxFiles  = 1024
+	lockEvery = 20 * time.Millisecond // how often another process's lock is looked at
+)
+
+// openStore returns the store in dir, which it makes if it is not there.
+func openStore(dir string, log zerolog.Logger) (*store, error) {
+	s := &store{dir: dir, log: log, memory: map[string]*credentials{}}
+	if dir == "" {
+		return s, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("credentials directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("credentials directory: %w", err)
+	}
+	if err := private(info, 0o700); err != nil {
+		return nil, fmt.Errorf("credentials directory %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// private says what is wrong with a file or directory that others can read or write.
+func private(info fs.FileInfo, want fs.FileMode) error {
+	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
+		return fmt.Errorf("its mode is %#o, so others may use what is in it; run chmod %o on it, and log in anew if somebody may have", mode, want)
+	}
+	return nil
+}
+
+// name returns the name of the file of an authorization server.
+func (s *store) name(issuer string) string {
+	sum := sha256.Sum256([]byte(issuer))
+	return filepath.Join(s.dir, hex.EncodeToString(sum[:16])+".json")
+}
+
+// update lets f look at and change what is kept of an authorization server. Nobody else changes it meanwhile, in this
+// process or another. What has changed is kept although f returns an error.
+func (s *store) update(ctx context.Context, issuer string, f func(*credentials) error) error {
+	if s.dir == "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c := s.memory[issuer]
+		if c == nil {
+			c = &credentials{Issuer: issuer}
+			s.memory[issuer] = c
+		}
+		return f(c.ready())
+	}
+	name := s.name(issuer)
+	lock := flock.New(name+".lock", flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, lockEvery); err != nil {
+		return fmt.Errorf("credentials: waiting for another process that uses %s: %w", name, err)
+	}
+	defer lock.Close()
+	c, err := s.read(name)
+	if err != nil {
+		return err
+	}
+	if c == nil || c.Issuer != issuer {
+		c = &credentials{Issuer: issuer}
+	}
+	before, err := encode(c.ready())
+	if err != nil {
+		return err
+	}
+	result := f(c)
+	after, err := encode(c)
+	if err == nil && !bytes.Equal(after, before) {
+		err = write(name, after)
+	}
+	return errors.Join(result, err)
+}
+
+func (c *credentials) ready() *credentials {
+	if c.Told == nil {
+		c.Told = map[string]string{}
+	}
+	if c.Grants == nil {
+		c.Grants = map[string]*grant{}
+	}
+	return c
+}
+
+func encode(c *credentials) ([]byte, error) {
+	return json.Marshal(c, json.Deterministic(true), jsontext.WithIndent("  "))
+}
+
+// read returns what is in a file, or nil if there is nothing that can be used. What others could have read or written is an
+// error: it may be known to them, or theirs.
+func (s *store) read(name string) (*credentials, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // nothing is kept yet, and that is no error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	if err := private(info, 0o600); err != nil {
+		return nil, fmt.Errorf("credentials file %s: %w", name, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	c := &credentials{}
+	if err := json.Unmarshal(text, c); err != nil || len(text) > maxFile || !c.whole() {
+		// Its content stays out of the log: it may be a token with a character too many.
+		s.log.Warn().Str("file", name).Msg("a file of credentials cannot be read, and is not used; logging in writes it anew")
+		return nil, nil //nolint:nilnil // as if there were none
+	}
+	return c, nil
+}
+
+// whole reports whether credentials that were read have what code relies on.
+func (c *credentials) whole() bool {
+	return c.Issuer != "" && !slices.Contains(slices.Collect(maps.Values(c.Grants)), nil)
+}
+
+// write replaces a file at once: whoever reads it sees all of the old one or all of the new one.
+func write(name string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "*.new") // its mode is 0600
+	if err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("credentials: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// told returns the authorization server at which the configured client has been used for an MCP server, or "".
+func (s *store) told(server, id string) string {
+	if s.dir == "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for issuer, c := range s.memory {
+			if c.Told[server] == id {
+				return issuer
+			}
+		}
+		return ""
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries[:min(len(entries), maxFiles)] {
+		if !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		if c, err := s.read(filepath.Join(s.dir, e.Name())); err == nil && c != nil && c.Told[server] == id {
+			return c.Issuer
+		}
+	}
+	return ""
+}
