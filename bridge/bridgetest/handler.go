@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -25,8 +26,12 @@ type Handler struct {
 	// Calls counts how often each tool was called, and how often the tools were listed, as "tools/list".
 	Calls Counter
 
-	mu        sync.Mutex
+	serial atomic.Int64 // of the tool "survey"
+
+	mu        sync.Mutex // guards the rest
+	called    map[string]tool
 	tools     []*pb.Tool
+	waits     map[string]*waiting // by the argument "n" of the tool "wait"
 	listeners map[chan *pb.ListenResponse]struct{}
 	refused   string // the resource that nobody can listen to
 }
@@ -53,28 +58,34 @@ func (c *Counter) Of(name string) int {
 	return c.n[name]
 }
 
-// New returns a Handler.
-func New() *Handler {
+// New returns a Handler with every tool.
+func New() *Handler { return newHandler(kit, others) }
+
+// Kit returns a Handler with the tools of the contract kit only. docs/verify.md says what they do.
+func Kit() *Handler { return newHandler(kit) }
+
+func newHandler(with ...map[string]tool) *Handler {
 	h := &Handler{
 		Started: make(chan string, 1024), Ended: make(chan string, 1024),
-		listeners: map[chan *pb.ListenResponse]struct{}{},
+		called: map[string]tool{}, waits: map[string]*waiting{}, listeners: map[chan *pb.ListenResponse]struct{}{},
 	}
-	for name := range tools {
-		h.tools = append(h.tools, &pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: []byte(`{"type":"object"}`)})
-	}
-	for _, t := range h.tools {
-		if t.GetName() == "echo" {
-			t.InputSchema = []byte(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},` +
-				`"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}`)
+	for _, some := range with {
+		for name, f := range some {
+			h.called[name] = f
+			h.tools = append(h.tools, &pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: []byte(schemaOf(name))})
 		}
 	}
-	slices.SortFunc(h.tools, func(a, b *pb.Tool) int {
-		if a.GetName() < b.GetName() {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(h.tools, func(a, b *pb.Tool) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return h
+}
+
+// schemaOf returns the schema of a tool's arguments.
+func schemaOf(name string) string {
+	if name == "echo" {
+		return `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},` +
+			`"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}`
+	}
+	return `{"type":"object"}`
 }
 
 var _ bridge.Handler = (*Handler)(nil)
@@ -90,7 +101,9 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	case *pb.ListToolsRequest:
 		return h.listTools(r)
 	case *pb.CallToolRequest:
-		f := tools[r.GetName()]
+		h.mu.Lock()
+		f := h.called[r.GetName()]
+		h.mu.Unlock()
 		if f == nil {
 			return nil, bridge.Errorf(codes.NotFound, "there is no tool %q", r.GetName())
 		}
@@ -104,13 +117,13 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		if r.GetUri() != "test://a" {
 			return nil, bridge.Errorf(codes.NotFound, "there is no resource %q", r.GetUri())
 		}
-		return done(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{Uri: r.GetUri(), Body: &pb.ResourceContents_Text{Text: "A"}}}})
+		return done(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{Uri: r.GetUri(), MimeType: proto.String("text/plain"), Body: &pb.ResourceContents_Text{Text: "A"}}}})
 	case *pb.ListPromptsRequest:
-		return done(&pb.ListPromptsResponse{Prompts: []*pb.Prompt{{Name: "p", Arguments: []*pb.PromptArgument{{Name: "x", Required: proto.Bool(true)}}}}})
+		return done(&pb.ListPromptsResponse{Prompts: []*pb.Prompt{{Name: "p", Arguments: []*pb.PromptArgument{{Name: "x", Required: proto.Bool(false)}}}}})
 	case *pb.GetPromptRequest:
 		return getPrompt(r)
 	case *pb.CompleteRequest:
-		return done(&pb.CompleteResponse{Completion: &pb.Completion{Values: []string{r.GetArgument().GetValue() + "!"}, Total: proto.Int64(0)}})
+		return done(&pb.CompleteResponse{Completion: &pb.Completion{Values: []string{r.GetArgument().GetValue() + "!"}, Total: proto.Int64(1), HasMore: proto.Bool(false)}})
 	case *pb.ListenRequest:
 		return h.listen(ctx, r, emit)
 	}
@@ -158,7 +171,7 @@ func (h *Handler) listTools(r *pb.ListToolsRequest) (*bridge.Result, error) {
 	if r.Cursor != nil {
 		n, err := strconv.Atoi(r.GetCursor())
 		if err != nil || n < 0 || n > len(h.tools) {
-			return nil, bridge.Errorf(codes.InvalidArgument, "the cursor %q is not one of ours", r.GetCursor())
+			return nil, bridge.Errorf(codes.InvalidArgument, "there is no page at cursor %q", r.GetCursor())
 		}
 		from = n
 	}
@@ -173,20 +186,38 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 	if r.GetName() != "p" {
 		return nil, bridge.Errorf(codes.NotFound, "there is no prompt %q", r.GetName())
 	}
-	if _, ok := r.GetArguments()["x"]; !ok {
+	x, ok := r.GetArguments()["x"]
+	if !ok {
 		a := r.GetInputResponses()["x"].GetElicit()
 		if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
 			return needs("", map[string]*pb.InputRequest{"x": Form("which x?", "x")})
 		}
+		x = string(a.GetContent())
 	}
-	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: Text("x is %q", r.GetArguments()["x"]).GetContent()[0]}}})
+	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: Text("x is %s", x).GetContent()[0]}}})
 }
 
-// Add adds a tool and tells listeners.
+// Add adds a tool, which answers with its name, and tells listeners.
 func (h *Handler) Add(name string) {
 	h.mu.Lock()
-	h.tools = append(h.tools, &pb.Tool{Name: name})
+	h.tools = append(h.tools, &pb.Tool{Name: name, InputSchema: []byte(schemaOf(name))})
+	h.called[name] = func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return done(Text("%s", name))
+	}
 	h.mu.Unlock()
+	h.tellTools()
+}
+
+// Remove removes a tool and tells listeners.
+func (h *Handler) Remove(name string) {
+	h.mu.Lock()
+	delete(h.called, name)
+	h.tools = slices.DeleteFunc(h.tools, func(t *pb.Tool) bool { return t.GetName() == name })
+	h.mu.Unlock()
+	h.tellTools()
+}
+
+func (h *Handler) tellTools() {
 	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
 }
 
@@ -263,69 +294,8 @@ func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 
 type tool func(ctx context.Context, h *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error)
 
-var tools = map[string]tool{
-	// echo returns its arguments.
-	"echo": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		return done(Text("%s", r.GetArguments()))
-	},
-	// structured returns its arguments as JSON.
-	"structured": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		return done(&pb.CallToolResult{StructuredContent: r.GetArguments(), Content: []*pb.ContentBlock{}})
-	},
-	// who returns what it is told of its caller.
-	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		c := r.GetContext()
-		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetProtocolVersion(), c.GetClientInfo().GetName(), c.GetProgressWanted(),
-			c.GetLogLevel(), bridge.ElicitsForms(c.GetClientCapabilities())))
-	},
-	// count makes progress that does not always increase, and logs at two levels.
-	"count": func(_ context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		for _, e := range []bridge.Event{
-			{Progress: &pb.Progress{Progress: 0, Total: proto.Float64(2), Message: proto.String("begin")}},
-			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG, Data: []byte(`"detail"`)}},
-			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
-			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
-			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"), Data: []byte(`{"n":9007199254740993}`)}},
-			{Progress: &pb.Progress{Progress: 2, Total: proto.Float64(2)}},
-		} {
-			if err := emit(e); err != nil {
-				return nil, err
-			}
-		}
-		return done(Text("counted"))
-	},
-	// ask asks for a name, then whether that is right, and remembers the name in its state.
-	"ask": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		if err := emit(bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
-			return nil, err
-		}
-		if len(r.GetState()) == 0 {
-			a := r.GetInputResponses()["name"].GetElicit()
-			if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
-				if a != nil {
-					return done(Text("the user said %v", a.GetAction()))
-				}
-				return needs("", map[string]*pb.InputRequest{"name": Form("who are you?", "name")})
-			}
-			return needs("name="+string(a.GetContent()), map[string]*pb.InputRequest{"right": Form("is that right?", "yes")})
-		}
-		return done(Text("%s %s", r.GetState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
-	},
-	// many asks for everything at once.
-	"many": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		in := r.GetInputResponses()
-		if len(in) == 0 {
-			return needs("", map[string]*pb.InputRequest{
-				"form": Form("q", "a"),
-				"model": {Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
-					MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: pb.Role_ROLE_USER, Content: Text("2+2?").GetContent()}},
-				}}},
-				"roots": {Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
-			})
-		}
-		return done(Text("form=%s model=%s roots=%d", in["form"].GetElicit().GetContent(),
-			in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(), len(in["roots"].GetListRoots().GetRoots())))
-	},
+// others are the tools that the laws and the kit do not need.
+var others = map[string]tool{
 	// why asks for a name and returns why there is none.
 	"why": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if in := r.GetInputResponses()["name"]; in != nil {
@@ -337,26 +307,9 @@ var tools = map[string]tool{
 	"endless": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		return needs(string(r.GetState())+"x", map[string]*pb.InputRequest{"name": Form("who?", "name")})
 	},
-	// wait waits for the end of its context.
-	"wait": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		h.Started <- string(r.GetArguments())
-		<-ctx.Done()
-		h.Ended <- string(r.GetArguments())
-		return nil, ctx.Err()
-	},
-	// fail fails as a tool does.
-	"fail": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		res := Text("it does not work")
-		res.IsError = proto.Bool(true)
-		return done(res)
-	},
 	// broken fails as a backend does that must not be heard of.
 	"broken": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return nil, errors.New("password is hunter2")
-	},
-	// exact fails with a JSON-RPC error of its own.
-	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		return nil, &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
 	},
 	// visit has a web page visited.
 	"visit": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -376,16 +329,6 @@ var tools = map[string]tool{
 			Code: -32042, Message: proto.String("sign in first"),
 			Data: []byte(`{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/in","message":"sign in"}]}`),
 		}}
-	},
-	// steps makes as much progress as it is told.
-	"steps": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		n, _ := strconv.Atoi(string(rawjson.Get(r.GetArguments(), "n")))
-		for i := range n {
-			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
-				return nil, err
-			}
-		}
-		return done(Text("%d steps", n))
 	},
 	// panic has a bug.
 	"panic": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {

@@ -19,9 +19,24 @@ import (
 // same events come in the same order, and then the same result or the same error. A new chain is one call of Laws.
 func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler) {
 	t.Helper()
-	bare, inner := New(), New()
-	chain := wrap(t, inner)
+	laws(t, Kit(), wrap(t, Kit()), true)
+}
+
+// ProgramLaws checks that a program with the tools of the contract kit, written by whatever means, does the same as ours. What
+// a program may decide by itself is not compared: how it cuts lists into pages and how long they may be kept, and how it
+// words the errors that are not its author's. A new program is one call of ProgramLaws.
+func ProgramLaws(t *testing.T, program bridge.Handler) {
+	t.Helper()
+	laws(t, agreed(Kit()), agreed(program), false)
+}
+
+// laws compares two Handlers. pages says whether they have to have the same ones.
+func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
+	t.Helper()
 	for _, s := range scenarios {
+		if s.pages && !pages {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
 			want, got := s.play(t.Context(), bare), s.play(t.Context(), chain)
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -31,22 +46,21 @@ func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler
 	}
 	t.Run("cancelling ends the call", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		failed := make(chan error, 1)
 		go func() {
-			_, err := chain.Handle(ctx, toolCall("wait", `{"n":1}`), func(bridge.Event) error { return nil })
+			_, err := chain.Handle(ctx, toolCall("wait", `{"n":1}`), ignore)
 			failed <- err
 		}()
-		if got := <-inner.Started; got != `{"n":1}` {
-			t.Errorf("called with %s", got)
-		}
+		says(t, chain, "started", `{"n":1}`, "started")
 		cancel()
 		if code := bridge.AsError(<-failed).Code.String(); code != "Canceled" {
 			t.Errorf("ended with %s", code)
 		}
-		<-inner.Ended
+		says(t, chain, "ended", `{"n":1}`, "ended")
 	})
 	t.Run("a listener is told what changes", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		changes := make(chan string)
 		done := make(chan struct{})
 		yes := true
@@ -55,7 +69,7 @@ func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler
 		}}}
 		go func() {
 			defer close(done)
-			_, _ = chain.Handle(ctx, call, func(e bridge.Event) error { // it ends by being cancelled
+			_, err := chain.Handle(ctx, call, func(e bridge.Event) error { // it ends by being cancelled
 				select {
 				case changes <- text(e.Change):
 					return nil
@@ -63,17 +77,35 @@ func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler
 					return ctx.Err()
 				}
 			})
+			if ctx.Err() == nil {
+				t.Errorf("listening ended by itself: %v", err)
+				cancel()
+			}
 		}()
-		if got := <-changes; !strings.Contains(got, "acknowledged") {
-			t.Errorf("the first is %s", got)
+		told := func(want string) {
+			t.Helper()
+			select {
+			case got := <-changes:
+				if !strings.Contains(got, want) {
+					t.Errorf("told %s, want %s", got, want)
+				}
+			case <-ctx.Done():
+				t.Errorf("nobody told %s", want)
+			}
 		}
-		inner.Update("test://a")
-		if got := <-changes; !strings.Contains(got, "test://a") {
-			t.Errorf("%s", got)
+		told("acknowledged")
+		says(t, chain, "update", `{"uri":"test://a"}`, "updated")
+		told("test://a")
+		says(t, chain, "add", `{"name":"new"}`, "added")
+		told("toolsListChanged")
+		if !lists(t, chain, "new") {
+			t.Error("the tool that was added is not listed")
 		}
-		inner.Add("new")
-		if got := <-changes; !strings.Contains(got, "toolsListChanged") {
-			t.Errorf("%s", got)
+		says(t, chain, "new", `{}`, "new")
+		says(t, chain, "remove", `{"name":"new"}`, "removed")
+		told("toolsListChanged")
+		if lists(t, chain, "new") {
+			t.Error("the tool that was removed is still listed")
 		}
 		cancel()
 		<-done
@@ -84,8 +116,8 @@ func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler
 		for i := range calls {
 			go func() {
 				args := fmt.Sprintf(`{"n":%d}`, i)
-				res, err := chain.Handle(t.Context(), toolCall("echo", args), func(bridge.Event) error { return nil })
-				if err != nil || res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText() != args {
+				res, err := chain.Handle(t.Context(), toolCall("echo", args), ignore)
+				if err != nil || said(res) != args {
 					results <- fmt.Sprintf("%s: %v %v", args, res, err)
 					return
 				}
@@ -105,12 +137,61 @@ func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler
 	})
 }
 
+// ignore takes events that do not matter.
+func ignore(bridge.Event) error { return nil }
+
+// said returns the text of a tool's result.
+func said(res *bridge.Result) string {
+	r, _ := res.Complete.(*pb.CallToolResult)
+	if len(r.GetContent()) != 1 {
+		return text(r)
+	}
+	return r.GetContent()[0].GetText().GetText()
+}
+
+// says checks what a tool says.
+func says(t *testing.T, h bridge.Handler, tool, args, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	res, err := h.Handle(ctx, toolCall(tool, args), ignore)
+	if err != nil {
+		t.Fatalf("%s %s: %v", tool, args, err)
+	}
+	if got := said(res); got != want {
+		t.Errorf("%s %s says %q, want %q", tool, args, got, want)
+	}
+}
+
+// lists reports whether a tool is listed, on whichever page.
+func lists(t *testing.T, h bridge.Handler, tool string) bool {
+	t.Helper()
+	req := &pb.ListToolsRequest{Context: caller}
+	for {
+		res, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: req}, ignore)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := res.Complete.(*pb.ListToolsResponse)
+		for _, listed := range page.GetTools() {
+			if listed.GetName() == tool {
+				return true
+			}
+		}
+		if page.NextCursor == nil {
+			return false
+		}
+		req = &pb.ListToolsRequest{Context: caller, Cursor: page.NextCursor}
+	}
+}
+
 // A scenario is a way to call a Handler. What it is called with and what comes of it is a transcript.
 type scenario struct {
 	name string
 	// calls are made one after the other. A result that needs input is answered with the next answers, with its state.
 	calls   []*bridge.Call
 	answers []map[string]*pb.InputResponse
+	pages   bool // it is about how lists are cut into pages
 }
 
 // play returns the transcript.
@@ -173,9 +254,12 @@ func accept(content string) *pb.InputResponse {
 
 var scenarios = []scenario{
 	{name: "discover", calls: []*bridge.Call{{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: caller}}}},
-	{name: "list", calls: []*bridge.Call{
+	{name: "pages", pages: true, calls: []*bridge.Call{
 		{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: caller}},
 		{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: caller, Cursor: proto.String("4")}},
+	}},
+	{name: "list", calls: []*bridge.Call{
+		{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: caller}},
 		{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: caller, Cursor: proto.String("none")}},
 		{Method: bridge.ListResources, Request: &pb.ListResourcesRequest{Context: caller}},
 		{Method: bridge.ListResourceTemplates, Request: &pb.ListResourceTemplatesRequest{Context: caller}},

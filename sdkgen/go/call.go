@@ -7,11 +7,14 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A call is one round of a call. Handlers reach it by their context.
 type call struct {
+	request   proto.Message // as it came
 	info      *pb.CallContext
 	uri       string // of a resource
 	state     []byte // of the round before
@@ -65,6 +68,15 @@ func RequestMeta(ctx context.Context) map[string]any {
 		_ = unmarshal(text, &meta) // The bridge passes on objects only.
 	}
 	return meta
+}
+
+// Request is the contract's message, as it came: *CallToolRequest, *ReadResourceRequest, *GetPromptRequest or
+// *CompleteRequest. It is not to be changed. Nil: there is no call.
+func Request(ctx context.Context) proto.Message {
+	if c := from(ctx); c != nil {
+		return c.request
+	}
+	return nil
 }
 
 // URI is the URI of the resource that is read.
@@ -127,8 +139,9 @@ const (
 )
 
 // Log writes to the call's log, for the caller to see: a string, or anything that becomes JSON. What is below the level the
-// caller asked for is not sent, and nothing is if it did not ask. See NewLogHandler for log/slog.
-func Log(ctx context.Context, level Level, data any) {
+// caller asked for is not sent, and nothing is if it did not ask. A logger is the name of what logs. See NewLogHandler for
+// log/slog.
+func Log(ctx context.Context, level Level, data any, logger ...string) {
 	c := from(ctx)
 	if c == nil || !c.wants(level) {
 		return
@@ -137,7 +150,12 @@ func Log(ctx context.Context, level Level, data any) {
 	if err != nil {
 		json, _ = marshal(fmt.Sprint(data)) // A string is always JSON.
 	}
-	c.emit(nil, &pb.LogMessage{Level: level, Data: json})
+	l := &pb.LogMessage{Level: level, Data: json}
+	if len(logger) > 0 {
+		name := text(logger[0])
+		l.Logger = &name
+	}
+	c.emit(nil, l)
 }
 
 func (c *call) wants(level Level) bool {

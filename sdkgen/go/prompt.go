@@ -257,7 +257,7 @@ func (a *App) complete(ctx context.Context, req *pb.CompleteRequest) (*pb.Comple
 	if with == nil {
 		return &pb.CompleteResponse{Completion: done}, nil
 	}
-	c := &call{info: req.GetContext(), send: func(*pb.Progress, *pb.LogMessage) error { return nil }}
+	c := &call{request: req, info: req.GetContext(), send: func(*pb.Progress, *pb.LogMessage) error { return nil }}
 	err := protect(func() (err error) {
 		ctx := context.WithValue(ctx, callKey{}, c)
 		done.Values, err = with(ctx, req.GetArgument().GetValue(), req.GetCompletionContext().GetArguments())

@@ -82,7 +82,7 @@ func (s *service) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingS
 		return s.missing("tool", req.GetName(), &s.app.tools.order)
 	}
 	c := &call{
-		info: req.GetContext(), state: req.GetState(), responses: req.GetInputResponses(),
+		request: req, info: req.GetContext(), state: req.GetState(), responses: req.GetInputResponses(),
 		send: func(p *pb.Progress, l *pb.LogMessage) error {
 			if p != nil {
 				return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: p}})
@@ -115,7 +115,7 @@ func (s *service) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerSt
 		return status.Errorf(codes.NotFound, "there is no resource %.200q", req.GetUri())
 	}
 	c := &call{
-		info: req.GetContext(), uri: req.GetUri(), state: req.GetState(), responses: req.GetInputResponses(),
+		request: req, info: req.GetContext(), uri: req.GetUri(), state: req.GetState(), responses: req.GetInputResponses(),
 		send: func(p *pb.Progress, l *pb.LogMessage) error {
 			if p != nil {
 				return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_Progress{Progress: p}})
@@ -144,7 +144,7 @@ func (s *service) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamin
 		return s.missing("prompt", req.GetName(), &s.app.prompts.order)
 	}
 	c := &call{
-		info: req.GetContext(), state: req.GetState(), responses: req.GetInputResponses(),
+		request: req, info: req.GetContext(), state: req.GetState(), responses: req.GetInputResponses(),
 		send: func(p *pb.Progress, l *pb.LogMessage) error {
 			if p != nil {
 				return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Progress{Progress: p}})
