@@ -40,6 +40,9 @@ func Errorf(code codes.Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
 }
 
+// ReasonOverloaded is why a call fails that is beyond the most that there may be at a time.
+const ReasonOverloaded = "OVERLOADED"
+
 // Failed returns an *Error that tells what became of a call.
 func Failed(code codes.Code, outcome pb.CallFailure_Outcome, reason, format string, args ...any) *Error {
 	e := Errorf(code, format, args...)

@@ -235,7 +235,7 @@ func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
 
 // overload is the error of a request beyond the most that are answered at a time.
 func overload(most int) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "OVERLOADED",
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
 		"%d requests are being answered, which is the most: wait for one of them", most)
 	e.Failure.RetryAfterMs = proto.Int64(100)
 	return e

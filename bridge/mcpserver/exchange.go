@@ -164,7 +164,11 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	}
 	log.Str("method", name).Stringer("revision", x.rev).RawJSON("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
 	rpc := e.JSONRPC(x.rev, m)
-	x.out.finish(httpStatus(x.rev, rpc.GetCode(), status), jsonrpc.AppendError(nil, x.id, rpc, false))
+	status = httpStatus(x.rev, rpc.GetCode(), status)
+	if e.Failure.GetReason() == bridge.ReasonOverloaded {
+		status = http.StatusServiceUnavailable // balancers and clients know what to do about that
+	}
+	x.out.finish(status, jsonrpc.AppendError(nil, x.id, rpc, false))
 }
 
 // JSON-RPC codes that decide about more than the error itself.

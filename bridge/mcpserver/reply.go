@@ -222,6 +222,9 @@ func (r *reply) finish(status int, msg []byte) {
 		h := r.w.Header()
 		h["Content-Type"] = contentTypeJSON
 		h["Content-Length"] = []string{strconv.Itoa(len(msg))}
+		if status == http.StatusServiceUnavailable {
+			h["Retry-After"] = []string{"1"}
+		}
 		r.w.WriteHeader(status)
 		if r.broken = writeBody(r.w, msg, r.patience); r.broken == nil {
 			reuse(msg)

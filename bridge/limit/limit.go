@@ -1,0 +1,169 @@
+// Package limit keeps the calls of a backend within bounds: how many there are at a time, and how long each may last. What is
+// beyond is refused before the backend sees it, or cut, and the caller is told which of the two it was.
+package limit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Options are the bounds. The zero value has sensible ones.
+type Options struct {
+	// Calls is how many calls may be with the backend at a time. Zero: 256.
+	Calls int
+	// CallsPerPrincipal is how many of them may be of one verified caller. Zero: 64. Callers that nobody has verified share
+	// what Calls says.
+	CallsPerPrincipal int
+	// Queue is how long a call waits for its turn. Zero: 100 ms.
+	Queue time.Duration
+	// Idle is how long a call may say nothing: no progress, no log line, no answer. Zero: 60 s.
+	Idle time.Duration
+	// Total is how long a call may last, whatever it says. Zero: 15 min.
+	Total time.Duration
+}
+
+// A Handler is a bridge.Handler that keeps the calls of another one within bounds. Listen calls are as many as there are, and
+// last.
+type Handler struct {
+	next  bridge.Handler
+	o     Options
+	slots chan struct{}
+
+	mu         sync.Mutex // guards what follows
+	principals map[principal]*share
+}
+
+// A principal is a verified caller.
+type principal struct{ issuer, subject string }
+
+// A share is what one principal may have at a time.
+type share struct {
+	slots chan struct{}
+	users int // how many calls have it or wait for it; it is forgotten with the last one
+}
+
+var _ bridge.Handler = (*Handler)(nil)
+
+// New returns a Handler for the calls of next.
+func New(next bridge.Handler, o Options) *Handler {
+	def := func(v, d time.Duration) time.Duration {
+		if v == 0 {
+			return d
+		}
+		return v
+	}
+	if o.Calls == 0 {
+		o.Calls = 256
+	}
+	if o.CallsPerPrincipal == 0 {
+		o.CallsPerPrincipal = 64
+	}
+	o.Queue, o.Idle, o.Total = def(o.Queue, 100*time.Millisecond), def(o.Idle, time.Minute), def(o.Total, 15*time.Minute)
+	return &Handler{next: next, o: o, slots: make(chan struct{}, o.Calls), principals: map[principal]*share{}}
+}
+
+// Handle implements bridge.Handler.
+func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if call.Method == bridge.Listen {
+		return h.next.Handle(ctx, call, emit)
+	}
+	if p := call.Context().GetPrincipal(); p != nil {
+		s, leave := h.share(principal{p.GetIssuer(), p.GetSubject()})
+		defer leave()
+		if err := h.enter(ctx, s, "this caller's"); err != nil {
+			return nil, err
+		}
+		defer func() { <-s }()
+	}
+	if err := h.enter(ctx, h.slots, "the backend's"); err != nil {
+		return nil, err
+	}
+	defer func() { <-h.slots }()
+	return h.timed(ctx, call, emit)
+}
+
+// share returns the slots of a principal. Whoever has them calls leave.
+func (h *Handler) share(p principal) (slots chan struct{}, leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.principals[p]
+	if s == nil {
+		s = &share{slots: make(chan struct{}, h.o.CallsPerPrincipal)}
+		h.principals[p] = s
+	}
+	s.users++
+	return s.slots, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if s.users--; s.users == 0 {
+			delete(h.principals, p)
+		}
+	}
+}
+
+// enter takes a slot, or waits for one as long as a call may wait.
+func (h *Handler) enter(ctx context.Context, slots chan struct{}, whose string) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	default:
+	}
+	turn := time.NewTimer(h.o.Queue)
+	defer turn.Stop()
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-turn.C:
+	}
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+		"%d calls are running, which is %s most: call again when one of them has ended", cap(slots), whose)
+	e.Failure.RetryAfterMs = proto.Int64(h.o.Queue.Milliseconds())
+	return e
+}
+
+// The causes for which a call is cut.
+var (
+	errIdle  = errors.New("it said nothing")
+	errTotal = errors.New("it lasted")
+)
+
+// timed has a call answered in time.
+func (h *Handler) timed(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	idle := time.AfterFunc(h.o.Idle, func() { cut(errIdle) })
+	defer idle.Stop()
+	total := time.AfterFunc(h.o.Total, func() { cut(errTotal) })
+	defer total.Stop()
+	res, err := h.next.Handle(ctx, call, func(e bridge.Event) error {
+		// While the caller is slow to take the event, that is its time and not the backend's.
+		idle.Stop()
+		defer idle.Reset(h.o.Idle)
+		return emit(e)
+	})
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return res, nil
+	case cause == errIdle: //nolint:errorlint // the cause is set above, never wrapped
+		return nil, late(call, "it said nothing for %s: raise limits.callIdle, or have it tell its progress", h.o.Idle)
+	case cause == errTotal: //nolint:errorlint // as above
+		return nil, late(call, "it lasted %s: raise limits.callTotal", h.o.Total)
+	}
+	return nil, err
+}
+
+// late returns the error of a call that was cut.
+func late(call *bridge.Call, format string, after time.Duration) error {
+	return bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE",
+		"%s was cut: "+format+"; whether it was executed is not known", call.Method.Name, after)
+}
