@@ -20,6 +20,10 @@ type Program struct {
 func Programs() []Program {
 	return []Program{
 		{Language: "go", command: []string{"ROOT/examples/kit-go"}},
+		{
+			Language: "python", command: []string{"ROOT/.venv/bin/python", "ROOT/examples/kit-python/kit.py"},
+			needs: ".venv/bin/python", made: "make setup",
+		},
 	}
 }
 
