@@ -77,7 +77,7 @@ test-go: setup build
 	$(GO) test -race ./...
 
 .PHONY: test-python
-test-python: .venv/.done lint-python
+test-python: .venv/.done build lint-python
 	cd sdkgen/python && python -m pytest -q
 
 .PHONY: test-sdk-typescript

@@ -24,9 +24,15 @@ def names() -> dict[str, Any]:
     return names
 
 
-def test_its_tests_pass(names: dict[str, Any]) -> None:
+def test_its_tests_pass(names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    program = "\n".join(block for block in blocks if "async def test_" not in block)
+    run = 'if __name__ == "__main__":\n    app.run()\n'
+    assert run in program
+    (tmp_path / "tools.py").write_text(program.replace(run, "") + run)
+    monkeypatch.chdir(tmp_path)
     tests = [names[name] for name in names if name.startswith("test_")]
-    assert len(tests) == 2
+    assert len(tests) == 3
     for test in tests:
         asyncio.run(test())
 

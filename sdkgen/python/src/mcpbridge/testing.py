@@ -2,6 +2,8 @@
 
 result = await call(app, "greet", {"name": "Ada"}, answers=[{"colour": "red"}])
 assert result.text == "Hello Ada, here is something red for you."
+
+And with both: `start` runs a program behind the real bridge, with a real client.
 """
 
 import json
@@ -13,6 +15,9 @@ import pydantic_core
 
 from mcpbridge import v1
 from mcpbridge.app import App
+from mcpbridge.bridge import Client, start
+
+__all__ = ["EVERYTHING", "Called", "Client", "call", "complete", "prompt", "read", "start"]
 
 Result = TypeVar("Result", v1.CallToolResult, v1.ReadResourceResult, v1.GetPromptResult)
 

@@ -1,0 +1,152 @@
+"""Starts a backend behind the real bridge, and a client of it, in a test.
+
+async with start([sys.executable, "tools.py"]) as client:
+    assert await client.call("add", {"a": 1, "b": 2}) == "3"
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpbridge.errors import McpError
+
+Object = dict[str, Any]
+
+# How many seconds a test waits for one message.
+PATIENCE = 30.0
+
+MAX_LINE = 64 << 20
+
+# What a client can that can be asked everything.
+EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+
+
+@contextlib.asynccontextmanager
+async def start(
+    command: Sequence[str],
+    *,
+    answer: Callable[[str, Object], Any] | None = None,
+    capabilities: Mapping[str, Any] = EVERYTHING,
+    bridge: str | None = None,
+    cwd: str | Path | None = None,
+) -> "AsyncIterator[Client]":
+    """Runs a command behind the bridge and connects to it, as a client of 2025-11-25. Both end with the `async with`.
+
+    `answer` answers what the server asks of the client, such as "elicitation/create"; without it every question fails. The
+    bridge's own program is `bridge`, or MCPBRIDGE_BIN, or `mcpbridge` in PATH.
+    """
+    program = bridge or os.environ.get("MCPBRIDGE_BIN") or "mcpbridge"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(program, "run", "--stdio", "--", *command),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=MAX_LINE,
+            cwd=cwd,
+        )
+    except FileNotFoundError as e:
+        raise FileNotFoundError(f"there is no {program}: build it, or say where it is with MCPBRIDGE_BIN") from e
+    client = Client(process, answer)
+    reading = asyncio.gather(client._read(), client._read_log())
+    try:
+        info = {"name": "mcpbridge.testing", "version": "1"}
+        await client.request(
+            "initialize", {"protocolVersion": "2025-11-25", "clientInfo": info, "capabilities": dict(capabilities)}
+        )
+        client.notify("notifications/initialized")
+        yield client
+    finally:
+        client._close()
+        await reading
+        await process.wait()
+
+
+class Client:
+    """An MCP client of a program behind the real bridge, over stdio. One event loop's own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, answer: Callable[[str, Object], Any] | None) -> None:
+        self.notifications: deque[Object] = deque()
+        """Those that came, and that nobody has waited for yet."""
+        self.log = ""
+        """What the bridge and the backend wrote to stderr."""
+        self._process = process
+        self._answer = answer
+        self._waiting: dict[int, asyncio.Future[Object]] = {}
+        self._woken = asyncio.Event()
+        self._id = 0
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Sends a notification."""
+        self._send({"method": method, "params": params or {}})
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Object:
+        """Sends a request and returns its result. A JSON-RPC error is raised, as McpError."""
+        self._id += 1
+        number = self._id
+        self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._send({"id": number, "method": method, "params": params or {}})
+        try:
+            message = await asyncio.wait_for(self._waiting[number], PATIENCE)
+        finally:
+            del self._waiting[number]
+        if error := message.get("error"):
+            raise McpError(error["code"], error["message"], error.get("data"))
+        result: Object = message["result"]
+        return result
+
+    async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> str:
+        """Calls a tool and returns the text of its result."""
+        meta = {"progressToken": self._id}
+        result = await self.request("tools/call", {"name": name, "arguments": arguments or {}, "_meta": meta})
+        return "".join(block.get("text", "") for block in result["content"])
+
+    async def notification(self, method: str) -> Object:
+        """The next notification of a method, or one that came before."""
+        while True:
+            for message in self.notifications:
+                if message["method"] == method:
+                    self.notifications.remove(message)
+                    return message
+            self._woken.clear()
+            await asyncio.wait_for(self._woken.wait(), PATIENCE)
+
+    def _send(self, message: Object) -> None:
+        stdin = self._process.stdin
+        if stdin is not None and not stdin.is_closing():
+            stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def _read(self) -> None:
+        assert self._process.stdout  # noqa: S101  # It is a pipe.
+        async for line in self._process.stdout:
+            message = json.loads(line)
+            if "method" not in message:
+                if (waiting := self._waiting.get(message["id"])) and not waiting.done():
+                    waiting.set_result(message)
+            elif "id" not in message:
+                self.notifications.append(message)
+                self._woken.set()
+            else:
+                self._send({"id": message["id"], **self._answered(message)})
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionError(f"the bridge has ended; it wrote:\n{self.log}"))
+
+    def _answered(self, message: Object) -> Object:
+        if self._answer is None:
+            return {"error": {"code": -32601, "message": "the test has no answer"}}
+        return {"result": self._answer(message["method"], message.get("params", {}))}
+
+    async def _read_log(self) -> None:
+        assert self._process.stderr  # noqa: S101  # It is a pipe.
+        async for line in self._process.stderr:
+            self.log += line.decode(errors="replace")
+
+    def _close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()  # That is how a stdio server is told to end.

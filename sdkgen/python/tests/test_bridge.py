@@ -1,0 +1,77 @@
+"""A program behind the real bridge, called by a client."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpbridge import McpError
+from mcpbridge.testing import start
+
+TOOLS = """
+from mcpbridge import App, Context, McpError
+app = App("test")
+
+@app.tool
+async def add(a: int, b: int, ctx: Context) -> int:
+    print("it adds")
+    await ctx.progress(1, 2)
+    return a + b
+
+@app.tool
+async def ask(ctx: Context) -> str:
+    return (await ctx.elicit("Who?", str)).action
+
+@app.tool
+def fails() -> str:
+    raise McpError(-32042, "exactly", {"a": 1})
+
+@app.tool
+def more() -> None:
+    app.add_tool(lambda: None, name="new")
+
+app.run()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return [sys.executable, str(tmp_path / "tools.py")]
+
+
+async def test_a_client_of_a_program(program: list[str]) -> None:
+    asked: list[Any] = []
+
+    def answer(method: str, params: Any) -> Any:
+        asked.append((method, params["message"]))
+        return {"action": "decline"}
+
+    async with start(program, answer=answer) as client:
+        assert await client.call("add", {"a": 1, "b": 2}) == "3"
+        assert (await client.notification("notifications/progress"))["params"]["progress"] == 1
+        assert await client.call("ask") == "decline"
+        assert asked == [("elicitation/create", "Who?")]
+        with pytest.raises(McpError) as e:
+            await client.call("fails")
+        assert (e.value.code, e.value.message, e.value.data) == (-32042, "exactly", {"a": 1})
+        await client.call("more")
+        assert await client.notification("notifications/tools/list_changed")
+        assert "new" in [tool["name"] for tool in (await client.request("tools/list"))["tools"]]
+    assert "it adds" in client.log
+
+
+async def test_a_client_that_cannot_be_asked(program: list[str]) -> None:
+    async with start(program, capabilities={}) as client:
+        assert "Ask the user yourself: 'Who?'" in await client.call("ask")
+
+
+async def test_what_does_not_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("raise SystemExit('no luck')")
+    with pytest.raises((McpError, ConnectionError), match="no luck"):
+        async with start([sys.executable, "tools.py"], cwd=tmp_path):
+            pass
+    with pytest.raises(FileNotFoundError, match="MCPBRIDGE_BIN"):
+        async with start(["true"], bridge="/nowhere/mcpbridge"):
+            pass
