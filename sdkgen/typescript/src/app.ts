@@ -26,10 +26,10 @@ import {
 } from "./gen/mcpbridge/v1/service.js";
 import { Tool } from "./gen/mcpbridge/v1/tool.js";
 import { Changes, type List } from "./changes.js";
-import { annotationsOf, Content, failure, promptResult, readResult, Result, success, type Hints, type Message } from "./content.js";
+import { annotationsOf, Content, failure, promptResult, readResult, Required, Result, success, type Hints, type Message } from "./content.js";
 import { Caller, Context, forwardConsole, type Emit, type Round } from "./context.js";
 import { DefinitionError, McpError, NotFound, place, placeOf, Suspend, ToolError } from "./errors.js";
-import { NOTHING, toBytes, toJson, toObject, type JsonObject } from "./json.js";
+import { NOTHING, toBytes, toJson, type JsonObject } from "./json.js";
 import {
   check,
   compile,
@@ -129,7 +129,7 @@ export interface PromptOptions<A extends Shape> extends About {
   complete?: Completions<Extract<keyof A, string>>;
 }
 
-type Handler = (values: never, ctx: Context) => unknown;
+type Handler = (values: never, ctx: Context<never>) => unknown;
 
 interface ToolEntry {
   readonly message: Tool;
@@ -201,7 +201,10 @@ export class App {
   tool<const I extends AnySchema = Record<never, never>, const O extends Schema | Shape = never>(
     name: string,
     options: ToolOptions<I, O>,
-    handler: (args: OutputOf<I>, ctx: Context) => Promised<[O] extends [never] ? unknown : InputOf<O> | Result | Content>,
+    handler: (
+      args: OutputOf<I>,
+      ctx: Context<CallToolRequest>,
+    ) => Promised<[O] extends [never] ? unknown : InputOf<O> | Result | Content | Required>,
   ): this {
     const at = place();
     const wrong = (what: string) => new DefinitionError(`${at}: tool "${name}": ${what}`);
@@ -261,7 +264,7 @@ export class App {
   resource<const U extends string, const V extends VariableSchemas<Extract<keyof Variables<U>, string>> = Record<never, never>>(
     uri: U,
     options: ResourceOptions<Extract<keyof Variables<U>, string>, V>,
-    handler: (variables: Typed<U, V>, ctx: Context) => unknown,
+    handler: (variables: Typed<U, V>, ctx: Context<ReadResourceRequest>) => unknown,
   ): this {
     const at = place();
     const wrong = (what: string) => new DefinitionError(`${at}: resource "${uri}": ${what}`);
@@ -318,7 +321,10 @@ export class App {
   prompt<const A extends Shape = Record<never, never>>(
     name: string,
     options: PromptOptions<A>,
-    handler: (args: OutputOf<A>, ctx: Context) => Promised<string | Content | Message | (string | Content | Message)[]>,
+    handler: (
+      args: OutputOf<A>,
+      ctx: Context<GetPromptRequest>,
+    ) => Promised<string | Content | Message | (string | Content | Message)[] | Required>,
   ): this {
     const at = place();
     const wrong = (what: string) => new DefinitionError(`${at}: prompt "${name}": ${what}`);
@@ -455,9 +461,8 @@ export class App {
       emit,
       "",
       started,
-      async (ctx) => {
-        const args = await check(tool.input, request.name, tool.usage, parse(request.arguments));
-        let value = await tool.handler(args as never, ctx);
+      async (ctx) => tool.handler((await check(tool.input, request.name, tool.usage, parse(tool.input, request.arguments))) as never, ctx as never),
+      async (value) => {
         if (tool.output && !isOurs(value)) value = await dump(tool.output, value, what);
         const schema = tool.output && (tool.output.json.type === "object" ? "object" : "wrapped");
         return { event: { $case: "result", value: success(value, schema) } };
@@ -479,9 +484,10 @@ export class App {
       emit,
       uri,
       started,
-      async (ctx) => {
-        const value = readResult(await resource.handler(variables as never, ctx), uri, resource.options.mimeType);
-        return { event: { $case: "result", value: { ...value, ...cache(resource.options) } } };
+      (ctx) => resource.handler(variables as never, ctx as never),
+      (value) => {
+        const read = readResult(value, uri, resource.options.mimeType);
+        return { event: { $case: "result", value: { ...read, ...cache(resource.options) } } };
       },
       (e) => refuse(`resource "${uri}"`, e, resource.at),
     );
@@ -511,9 +517,9 @@ export class App {
         if (checked.issues) {
           throw new McpError(-32602, `prompt "${request.name}": the arguments are not valid.\n${list(checked.issues, request.arguments)}`);
         }
-        const value = await prompt.handler(checked.value as never, ctx);
-        return { event: { $case: "result", value: promptResult(value, prompt.message.description) } };
+        return prompt.handler(checked.value as never, ctx as never);
       },
+      (value) => ({ event: { $case: "result", value: promptResult(value, prompt.message.description) } }),
       (e) => refuse(`prompt "${request.name}"`, e, prompt.at),
     );
   }
@@ -524,15 +530,18 @@ export class App {
     emit: Emit,
     uri: string,
     started: ((caller: Caller) => void) | undefined,
-    run: (ctx: Context) => Promise<R>,
+    call: (ctx: Context) => unknown,
+    finish: (value: unknown) => Promised<R>,
     failed: (e: unknown) => R,
   ): Promise<R> {
+    const required = (value: InputRequired) => ({ event: { $case: "inputRequired", value } }) as unknown as R;
     const ctx = new Context(this, request, emit, uri);
     started?.(ctx);
     this.running++;
     let response: R | undefined;
     try {
-      response = await (this.#current ? this.#current.run(ctx, run, ctx) : run(ctx));
+      const value = await (this.#current ? this.#current.run(ctx, call, ctx) : call(ctx));
+      response = value instanceof Required ? required(value.message) : await finish(value);
     } catch (e) {
       // Whatever the handler made of it: a question was asked, and there is no answer yet.
       if (!ctx.ended) response = failed(e instanceof Suspend ? new Error(e.toString()) : e);
@@ -542,7 +551,7 @@ export class App {
     }
     if (!ctx.ended && response) return response;
     try {
-      return { event: { $case: "inputRequired", value: ctx.inputRequired() } satisfies { $case: string; value: InputRequired } } as unknown as R;
+      return required(ctx.inputRequired());
     } catch (e) {
       return failed(e);
     }
@@ -647,9 +656,9 @@ function notThere(what: string, name: string, names: Iterable<string>): StatusEr
   return new StatusError(status.NOT_FOUND, `there is no ${what} "${asked}"${didYouMean(asked, names)}`);
 }
 
-function parse(json: Uint8Array): unknown {
+function parse(c: Compiled, json: Uint8Array): unknown {
   try {
-    return toObject(json);
+    return c.read(json);
   } catch (e) {
     throw new ToolError(`the arguments are not JSON: ${(e as Error).message}`);
   }

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { extname } from "node:path";
 
 import { Resource, Role, type Annotations, type ContentBlock, type ResourceContents } from "./gen/mcpbridge/v1/common.js";
-import type { SamplingMessage } from "./gen/mcpbridge/v1/input.js";
+import { InputRequired, type SamplingMessage } from "./gen/mcpbridge/v1/input.js";
 import type { GetPromptResult, PromptMessage, ReadResourceResult } from "./gen/mcpbridge/v1/service.js";
 import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
 import { NOTHING, toBytes, toJson } from "./json.js";
@@ -62,9 +62,23 @@ export class Result {
   ) {}
 }
 
-/** All of a tool's result, for those who want to say it exactly. */
+/** All of a tool's result, for those who want to say it exactly. What is structured may be the bytes of its JSON, too. */
 export function result(o: Result["o"]): Result {
   return new Result(o);
+}
+
+/** What is required before there is a result, for those who ask in messages of the contract. */
+export class Required {
+  constructor(readonly message: InputRequired) {}
+}
+
+/**
+ * Ends the round with what is required, in messages of the contract (`mcpbridge/v1`), and a state of the handler's own, which
+ * is called again: `ctx.state` is the state, and `ctx.request.inputResponses` the answers. `ctx.elicit` and the others need
+ * none of this.
+ */
+export function inputRequired(needs: Parameters<typeof InputRequired.fromPartial>[0]): Required {
+  return new Required(InputRequired.fromPartial(needs));
 }
 
 /** A part of a resource: text, bytes, or anything JSON. */
@@ -144,7 +158,7 @@ export function success(value: unknown, schema: "wrapped" | "object" | undefined
     const { content, structured, isError, meta } = value.o;
     if (content !== undefined) r.content = (Array.isArray(content) ? content : [content]).map(toBlock);
     if (structured !== undefined) {
-      r.structuredContent = Buffer.from(toJson(structured));
+      r.structuredContent = structured instanceof Uint8Array ? bytes(structured) : Buffer.from(toJson(structured));
       if (content === undefined) r.content = [toBlock(r.structuredContent.toString())];
     }
     if (isError !== undefined) r.isError = isError;

@@ -147,31 +147,34 @@ export type Roots = { uri: string; name: string | undefined }[];
  * end the round, and the handler is called again, from the top, when the client has answered. So what comes before a
  * question is done once a round; wrap in `once` what must not be.
  */
-export class Context extends Caller {
-  /** The call's log, for the caller to see. Only what the caller asked for is sent. */
-  readonly log: Log;
+export class Context<Request extends Round = Round> extends Caller {
+  /** The request as it came, in the contract's message: `ctx.request.arguments` are a tool's, with every digit. */
+  readonly request: Request;
   /** The URI that is read. Empty where a tool or a prompt is called. */
   readonly uri: string;
   readonly #home: Home;
-  readonly #round: Round;
   readonly #emit: Emit;
+  #log: Log | undefined;
   #closed = false;
   #ended = false;
-  // Loaded from the state by the first question.
-  #answers: Map<string, InputResponse> | undefined;
-  readonly #asked = new Set<string>();
-  readonly #once = new Map<string, unknown>();
-  readonly #doing = new Map<string, Promise<unknown>>();
-  readonly #counts = new Map<string, number>();
-  readonly #questions = new Map<string, InputRequest>();
+  #asking: Asking | undefined;
 
-  constructor(home: Home, round: Round, emit: Emit, uri = "") {
-    super(round.context);
+  constructor(home: Home, request: Request, emit: Emit, uri = "") {
+    super(request.context);
     this.#home = home;
-    this.#round = round;
+    this.request = request;
     this.#emit = emit;
     this.uri = uri;
-    this.log = new Log(this);
+  }
+
+  /** The call's log, for the caller to see. Only what the caller asked for is sent. */
+  get log(): Log {
+    return (this.#log ??= new Log(this));
+  }
+
+  /** The state of the `inputRequired` that the round before returned. The questions below have a state of their own. */
+  get state(): Uint8Array | undefined {
+    return this.request.state;
   }
 
   // How it goes.
@@ -266,63 +269,63 @@ export class Context extends Caller {
 
   /** Calls fn in the first round only and returns what it returned then, which has to be JSON. */
   async once<T>(key: string, fn: () => T): Promise<Awaited<T>> {
-    this.#load();
-    if (this.#once.has(key)) return this.#once.get(key) as Awaited<T>;
-    const doing = this.#doing.get(key);
+    const { once, doing: started } = this.#load();
+    if (once.has(key)) return once.get(key) as Awaited<T>;
+    const doing = started.get(key);
     if (doing) return (await doing) as Awaited<T>;
     const start = (async () => {
       const value = checkJson(await fn(), key);
-      this.#once.set(key, value);
+      once.set(key, value);
       return value;
     })();
-    this.#doing.set(key, start);
+    started.set(key, start);
     try {
       return (await start) as Awaited<T>;
     } finally {
-      this.#doing.delete(key);
+      started.delete(key);
     }
   }
 
   // Below: for the runtime.
 
   /** What the rounds before learned, and the answers of the last. */
-  #load(): Map<string, InputResponse> {
-    if (this.#answers) return this.#answers;
-    this.#answers = new Map();
-    if (this.#round.state?.length) {
+  #load(): Asking {
+    if (this.#asking) return this.#asking;
+    const asking = (this.#asking = new Asking());
+    if (this.request.state?.length) {
       try {
-        const state = toObject(this.#round.state) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
+        const state = toObject(this.request.state) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
         for (const [key, answer] of Object.entries(state.answers)) {
-          this.#answers.set(key, InputResponse.decode(Buffer.from(answer, "base64")));
-          this.#asked.add(key);
+          asking.answers.set(key, InputResponse.decode(Buffer.from(answer, "base64")));
+          asking.asked.add(key);
         }
-        for (const key of state.asked) this.#asked.add(key);
-        for (const [key, value] of Object.entries(state.once)) this.#once.set(key, value);
+        for (const key of state.asked) asking.asked.add(key);
+        for (const [key, value] of Object.entries(state.once)) asking.once.set(key, value);
       } catch (e) {
         const error = new McpError(-32602, "the request's state is not one that this tool returned");
         error.cause = e;
         throw error;
       }
     }
-    for (const [key, answer] of Object.entries(this.#round.inputResponses)) this.#answers.set(key, answer);
-    return this.#answers;
+    for (const [key, answer] of Object.entries(this.request.inputResponses)) asking.answers.set(key, answer);
+    return asking;
   }
 
   /** The answer to a question, if there is one. */
   #ask(request: InputRequest, key: string | undefined): InputResponse | undefined {
-    const answers = this.#load();
+    const { answers, asked, counts, questions } = this.#load();
     const kind = request.request?.$case ?? "";
     if (key === undefined) {
       const digest = createHash("sha256").update(InputRequest.encode(request).finish()).digest("hex").slice(0, 12);
-      const count = (this.#counts.get(digest) ?? 0) + 1;
-      this.#counts.set(digest, count);
+      const count = (counts.get(digest) ?? 0) + 1;
+      counts.set(digest, count);
       key = count === 1 ? `${kind}-${digest}` : `${kind}-${digest}-${String(count)}`;
     }
-    this.#asked.add(key);
+    asked.add(key);
     const answer = answers.get(key);
     // An answer of another kind is none: the question is asked again.
     if (answer?.response && [kind, "error"].includes(answer.response.$case)) return answer;
-    this.#questions.set(key, request);
+    questions.set(key, request);
     return undefined;
   }
 
@@ -340,14 +343,15 @@ export class Context extends Caller {
 
   /** How a round ends that asked something. */
   inputRequired(): InputRequired {
+    const asking = this.#load();
     const answers: Record<string, string> = {};
-    for (const [key, answer] of this.#load()) {
+    for (const [key, answer] of asking.answers) {
       // An answer to what was never asked is not worth its room.
-      if (!this.#asked.has(key) || this.#questions.has(key)) continue;
+      if (!asking.asked.has(key) || asking.questions.has(key)) continue;
       answers[key] = Buffer.from(InputResponse.encode(answer).finish()).toString("base64");
     }
-    const once = Object.fromEntries(this.#once);
-    const state = Buffer.from(JSON.stringify({ answers, asked: [...this.#questions.keys()], once }));
+    const once = Object.fromEntries(asking.once);
+    const state = Buffer.from(JSON.stringify({ answers, asked: [...asking.questions.keys()], once }));
     if (state.length > MAX_STATE) {
       const sizes: [string, number][] = [
         ...Object.entries(once).map(([k, v]): [string, number] => [`ctx.once(${JSON.stringify(k)})`, JSON.stringify(v).length]),
@@ -359,7 +363,7 @@ export class Context extends Caller {
           `for; the most is ${what}, ${String(size)} bytes`,
       );
     }
-    return { requests: Object.fromEntries(this.#questions), state, meta: NOTHING, extra: NOTHING };
+    return { requests: Object.fromEntries(asking.questions), state, meta: NOTHING, extra: NOTHING };
   }
 
   /** Nothing is sent after this: the result comes last. */
@@ -371,6 +375,16 @@ export class Context extends Caller {
     this.#closed = true;
     super.cancel();
   }
+}
+
+/** What a call has asked and been told, made by its first question: most calls have none. */
+class Asking {
+  readonly answers = new Map<string, InputResponse>();
+  readonly asked = new Set<string>();
+  readonly once = new Map<string, unknown>();
+  readonly doing = new Map<string, Promise<unknown>>();
+  readonly counts = new Map<string, number>();
+  readonly questions = new Map<string, InputRequest>();
 }
 
 function askYourself(cannot: string, question: string): string {
@@ -495,7 +509,7 @@ async function readAnswer(response: InputResponse["response"], message: string, 
   if (response?.$case !== "elicit") throw new InvalidAnswer("the client's answer is not one to a question to the user");
   const { action, content } = response.value;
   if (action === ElicitAction.ACCEPT) {
-    return { action: "accept", accepted: true, data: form ? await form.parse(readContent(content)) : undefined };
+    return { action: "accept", accepted: true, data: form ? await form.parse(readContent(content, form)) : undefined };
   }
   const decline = action === ElicitAction.DECLINE;
   return {
@@ -507,10 +521,10 @@ async function readAnswer(response: InputResponse["response"], message: string, 
   };
 }
 
-function readContent(content: Uint8Array): JsonObject {
+function readContent(content: Uint8Array, form: Form): JsonObject {
   let value: unknown;
   try {
-    value = toObject(content);
+    value = form.read(content);
   } catch (e) {
     throw new InvalidAnswer(`the answer is not JSON: ${(e as Error).message}`);
   }

@@ -21,7 +21,7 @@ export type {
   ResourceOptions,
   ToolOptions,
 } from "./app.js";
-export { assistant, audio, Content, embedded, image, link, Message, part, Part, result, Result, text, user } from "./content.js";
+export { assistant, audio, Content, embedded, image, inputRequired, link, Message, part, Part, Required, result, Result, text, user } from "./content.js";
 export { Caller, Context, Log } from "./context.js";
 export type { Answer, AskOptions, Level, Roots, Sample, SampleOptions } from "./context.js";
 export {

@@ -1,32 +1,51 @@
 /** Values to the JSON bytes of the contract, and back. */
+import { randomUUID } from "node:crypto";
 
 export type JsonObject = Record<string, unknown>;
 
 export const NOTHING = Buffer.alloc(0);
 
-// Node 22 and newer can write every digit of a bigint.
-const rawJSON = (JSON as { rawJSON?: (text: string) => unknown }).rawJSON;
-
-function bigints(_key: string, value: unknown): unknown {
-  if (typeof value !== "bigint") return value;
-  if (rawJSON) return rawJSON(value.toString());
-  return Number.isSafeInteger(Number(value)) ? Number(value) : value.toString();
-}
-
-/** The JSON of a value; of what JSON cannot hold, such as a function or undefined, `null`. */
+/** The JSON of a value, with every digit of a bigint; of what JSON cannot hold, such as a function or undefined, `null`. */
 export function toJson(value: unknown): string {
-  // TypeScript believes that this is always a string.
-  const json = JSON.stringify(value, bigints) as string | undefined;
-  return json ?? "null";
+  try {
+    return stringify(value) ?? "null";
+  } catch (e) {
+    if (!(e instanceof TypeError)) throw e;
+    // Perhaps a bigint, which JSON has no trouble with, but JSON.stringify has.
+    return (stringify(value, (_, v) => (typeof v === "bigint" ? `${MARK}${String(v)}` : v)) ?? "null").replace(MARKED, "$1");
+  }
 }
+
+// TypeScript believes that there is always a string.
+const stringify = JSON.stringify as (value: unknown, replace?: (key: string, value: unknown) => unknown) => string | undefined;
 
 /** The bytes of a JSON object; none for undefined. */
 export function toBytes(value: object | undefined): Buffer {
   return value === undefined ? NOTHING : Buffer.from(toJson(value));
 }
 
-/** The object that bytes hold; no bytes are an empty one. */
+/** The object that bytes hold; no bytes are an empty one. Numbers are JavaScript's: beyond 2^53 the nearest there is. */
 export function toObject(bytes: Uint8Array): JsonObject {
-  if (bytes.length === 0) return {};
-  return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as JsonObject;
+  return bytes.length === 0 ? {} : (JSON.parse(textOf(bytes)) as JsonObject);
 }
+
+/** As toObject, but what is beyond 2^53 is a bigint. */
+export function toExactObject(bytes: Uint8Array): JsonObject {
+  const value = toObject(bytes);
+  const text = textOf(bytes);
+  if (!/\d{16}/.test(text)) return value;
+  const marked = text.replace(TOKENS, (token) => (LARGE.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token));
+  const revive = (_: string, v: unknown) => (typeof v === "string" && v.startsWith(MARK) ? BigInt(v.slice(MARK.length)) : v);
+  return JSON.parse(marked, revive) as JsonObject;
+}
+
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
+}
+
+// What begins with this is the digits of a number. Nobody outside this process knows it, so no text of theirs does.
+const MARK = `${randomUUID()}:`;
+const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
+// The strings and the numbers of valid JSON.
+const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const LARGE = /^-?\d{16,}$/;

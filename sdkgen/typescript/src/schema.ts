@@ -2,7 +2,7 @@
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 
 import { DefinitionError, InvalidAnswer, ToolError } from "./errors.js";
-import { toJson, type JsonObject } from "./json.js";
+import { toExactObject, toJson, toObject, type JsonObject } from "./json.js";
 
 /** A schema that can check values and tell itself as JSON Schema: zod 4.2 or newer, arktype, valibot with toStandardJsonSchema. */
 export interface Schema<In = unknown, Out = In> {
@@ -45,19 +45,20 @@ type Checked = StandardSchemaV1.Result<unknown>;
 /** A schema, read once. */
 export interface Compiled {
   readonly json: JsonObject;
+  /** What validate takes, from JSON. */
+  readonly read: (json: Uint8Array) => unknown;
   readonly validate: (value: unknown) => Checked | Promise<Checked>;
 }
 
 /** Reads a schema, a shape or a JSON Schema. A TypeError says what cannot be read. */
 export function compile(schema: Schema | Shape | JsonSchema, side: "input" | "output"): Compiled {
   if (isSchema(schema)) {
-    const json = jsonSchemaOf(schema, side);
-    const c: Compiled = { json, validate: (v) => schema["~standard"].validate(v) };
+    const c = exact(jsonSchemaOf(schema, side), (v) => schema["~standard"].validate(v));
     return side === "input" ? strict(c) : c;
   }
   const members = Object.entries(schema);
   if (members.every(([, member]) => isSchema(member))) return compileShape(members as [string, Schema][], side);
-  if (schema.type === "object") return { json: schema, validate: (value) => ({ value }) };
+  if (schema.type === "object") return { json: schema, read: toObject, validate: (value) => ({ value }) };
   const odd = members.find(([, member]) => !isSchema(member))?.[0] ?? "";
   throw new TypeError(`"${odd}" is no schema; write z.string() or the like, of a library of the Standard Schema`);
 }
@@ -82,26 +83,23 @@ function compileShape(members: [string, Schema][], side: "input" | "output"): Co
   if (required.length) json.required = required;
   if (Object.keys(defs).length) json.$defs = defs;
   json.additionalProperties = false;
-  return {
-    json,
-    validate: (value) => {
-      if (!isObject(value)) return { issues: [{ message: "has to be an object" }] };
-      const issues: Issue[] = side === "input" ? unknownMembers(value, properties) : [];
-      const out: JsonObject = {};
-      const waiting: Promise<unknown>[] = [];
-      const take = (name: string, checked: Checked) => {
-        if (checked.issues) issues.push(...checked.issues.map((i) => ({ message: i.message, path: [name, ...(i.path ?? [])] })));
-        else if (checked.value !== undefined) out[name] = checked.value;
-      };
-      for (const [name, schema] of members) {
-        const checked = schema["~standard"].validate(Object.hasOwn(value, name) ? value[name] : undefined);
-        if (checked instanceof Promise) waiting.push(checked.then((c) => { take(name, c); }));
-        else take(name, checked);
-      }
-      const done = (): Checked => (issues.length ? { issues } : { value: out });
-      return waiting.length ? Promise.all(waiting).then(done) : done();
-    },
-  };
+  return exact(json, (value) => {
+    if (!isObject(value)) return { issues: [{ message: "has to be an object" }] };
+    const issues: Issue[] = side === "input" ? unknownMembers(value, properties) : [];
+    const out: JsonObject = {};
+    const waiting: Promise<unknown>[] = [];
+    const take = (name: string, checked: Checked) => {
+      if (checked.issues) issues.push(...checked.issues.map((i) => ({ message: i.message, path: [name, ...(i.path ?? [])] })));
+      else if (checked.value !== undefined) out[name] = checked.value;
+    };
+    for (const [name, schema] of members) {
+      const checked = schema["~standard"].validate(Object.hasOwn(value, name) ? value[name] : undefined);
+      if (checked instanceof Promise) waiting.push(checked.then((c) => { take(name, c); }));
+      else take(name, checked);
+    }
+    const done = (): Checked => (issues.length ? { issues } : { value: out });
+    return waiting.length ? Promise.all(waiting).then(done) : done();
+  });
 }
 
 /** Whether a member of this schema may be missing. */
@@ -127,10 +125,89 @@ function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
     const vendor = standard.vendor ?? "its library";
     throw new TypeError(`${vendor} cannot tell it as JSON Schema; ${hint.get(vendor) ?? "use a library that can"}`);
   }
-  const json = structuredClone({ ...standard.jsonSchema[side]({ target: "draft-2020-12" }) });
+  const json = structuredClone({ ...tell(standard.jsonSchema[side], standard.vendor) });
   delete json.$schema;
   tidy(json);
   return json;
+}
+
+type Tell = StandardJSONSchemaV1.Converter["input"];
+
+/** JSON Schema as the library tells it. Zod refuses a bigint, which is an integer all the same. */
+function tell(tell: Tell, vendor: string | undefined): JsonObject {
+  const options = { target: "draft-2020-12" } as const;
+  try {
+    return tell(options);
+  } catch (e) {
+    if (vendor !== "zod") throw e;
+    let bigints = 0;
+    const override = ({ zodSchema, jsonSchema }: { zodSchema: ZodInside; jsonSchema: JsonObject }) => {
+      const { def } = zodSchema._zod;
+      const isBig = def.type === "bigint" || (def.type === "literal" && def.values?.every((v) => typeof v === "bigint"));
+      if (!isBig) {
+        // Whatever else it has no JSON Schema for.
+        if (UNTELLABLE.includes(def.type) || def.values?.some((v) => typeof v === "bigint" || v === undefined)) throw e;
+        return;
+      }
+      bigints++;
+      Object.assign(jsonSchema, { type: "integer", [BIGINT]: true });
+    };
+    const json = tell({ ...options, libraryOptions: { unrepresentable: "any", override } });
+    if (!bigints) throw e;
+    return json;
+  }
+}
+
+interface ZodInside {
+  readonly _zod: { readonly def: { readonly type: string; readonly values?: unknown[] } };
+}
+
+const UNTELLABLE = ["custom", "date", "function", "map", "nan", "promise", "set", "symbol", "transform", "undefined", "void"];
+
+// Marks in a JSON Schema, as long as nobody else sees it, what is to be a bigint.
+const BIGINT = "x-mcpbridge-bigint";
+
+/** A schema whose values are read with every digit where it says bigint. Where it says number, they are numbers. */
+function exact(marked: JsonObject, validate: Compiled["validate"]): Compiled {
+  const text = toJson(marked);
+  if (!text.includes(`"${BIGINT}":true`)) return { json: marked, read: toObject, validate };
+  const json = unmarked(marked) as JsonObject;
+  return { json, read: (bytes) => withBigints(toExactObject(bytes), marked, marked), validate };
+}
+
+function unmarked(json: unknown): unknown {
+  if (Array.isArray(json)) return json.map(unmarked);
+  if (!isObject(json)) return json;
+  return Object.fromEntries(Object.entries(json).flatMap(([k, v]) => (k === BIGINT ? [] : [[k, unmarked(v)]])));
+}
+
+/** The value with bigints where its schema says so, and numbers everywhere else. */
+function withBigints(value: unknown, schema: unknown, root: JsonObject): unknown {
+  const all = schemasAt(schema, root);
+  if (typeof value === "number" || typeof value === "bigint") {
+    if (!all.some((s) => s[BIGINT] === true)) return Number(value);
+    // Where it may be either, a number that is exact stays one.
+    const either = all.some((s) => s[BIGINT] !== true && (s.type === "number" || s.type === "integer"));
+    return typeof value === "number" && Number.isInteger(value) && !either ? BigInt(value) : value;
+  }
+  if (Array.isArray(value)) {
+    return value.map((v, i) => withBigints(v, { anyOf: all.map((s) => (s.prefixItems as unknown[] | undefined)?.[i] ?? s.items) }, root));
+  }
+  if (!isObject(value)) return value;
+  const member = (s: JsonObject, name: string) =>
+    isObject(s.properties) && Object.hasOwn(s.properties, name) ? s.properties[name] : s.additionalProperties;
+  return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, withBigints(v, { anyOf: all.map((s) => member(s, k)) }, root)]));
+}
+
+/** The schemas that a value of this one may have: it, what it refers to, and its alternatives. */
+function schemasAt(schema: unknown, root: JsonObject, seen = new Set<unknown>()): JsonObject[] {
+  if (!isObject(schema) || seen.has(schema)) return [];
+  seen.add(schema);
+  const { $ref, anyOf, oneOf, allOf } = schema;
+  const parts = [anyOf, oneOf, allOf].flatMap((p) => (Array.isArray(p) ? (p as unknown[]) : []));
+  if ($ref === "#") parts.push(root);
+  else if (typeof $ref === "string") parts.push((root.$defs as JsonObject | undefined)?.[$ref.slice("#/$defs/".length)]);
+  return [schema, ...parts.flatMap((p) => schemasAt(p, root, seen))];
 }
 
 /** Without the bounds that every integer of JavaScript has. */
@@ -177,6 +254,7 @@ function strict(c: Compiled): Compiled {
   if (json.type !== "object" || !isObject(json.properties) || closed || "allOf" in json || "anyOf" in json || "oneOf" in json) return c;
   const properties = json.properties;
   return {
+    ...c,
     json: { ...json, additionalProperties: false },
     validate: (value) => {
       const unknown = isObject(value) ? unknownMembers(value, properties) : [];
@@ -285,11 +363,12 @@ function distance(a: string, b: string): number {
 /** A question's form: its schema, and how to read what the user filled in. */
 export interface Form {
   readonly schema: JsonObject;
+  readonly read: (json: Uint8Array) => unknown;
   readonly parse: (content: JsonObject) => unknown;
 }
 
 const forms = new WeakMap<object, Form>();
-const EMPTY: Form = { schema: { type: "object", properties: {} }, parse: (content) => content };
+const EMPTY: Form = { schema: { type: "object", properties: {} }, read: toObject, parse: (content) => content };
 
 /** The form for a schema, a shape, or a JSON Schema. Undefined: nothing to fill in. A simple type is a form of one field. */
 export function formOf(schema: Schema | Shape | JsonSchema | undefined): Form {
@@ -308,6 +387,7 @@ function makeForm(schema: Schema | Shape | JsonSchema): Form {
   const c = single ? compile({ value: schema as Schema }, "input") : whole;
   return {
     schema: flat(c.json),
+    read: c.read,
     parse: (content) => {
       const checked = c.validate(content);
       const done = (r: Checked): unknown => {

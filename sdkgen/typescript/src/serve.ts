@@ -2,6 +2,7 @@
 import { X509Certificate } from "node:crypto";
 import type { EventEmitter } from "node:events";
 import { chmodSync, chownSync, mkdtempSync, readFileSync, rmdirSync, rmSync } from "node:fs";
+import type { Http2Server } from "node:http2";
 import { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -32,6 +33,10 @@ import { MANAGED, writeHandshake } from "./stdout.js";
 const PROTOCOL = "1"; // Of the handshake's second field: the contract's major version.
 const DRAIN = 5_000; // Milliseconds that calls get to finish when we are told to stop.
 const MAX_MESSAGE = 64 << 20;
+// How much of a request, and of all of them, may be on its way to us: with HTTP/2's 64 KiB a larger request waits for our word.
+const STREAM_WINDOW = 1 << 20;
+const WINDOW = 16 << 20;
+const MAX_SPARE = 1 << 20; // Bytes of the answers whose encoder is used again.
 const MAX_PATH = 100; // A unix socket's path: sun_path is 104 to 108 bytes.
 
 /** Serves app until it is told to stop. See App.run. */
@@ -249,6 +254,7 @@ class Host {
 
   /** Returns the port. */
   bind(address: string, credentials: ServerCredentials): Promise<number> {
+    widen(this.#server);
     return new Promise((resolve, reject) => {
       this.#server.bindAsync(address, credentials, (e, port) => {
         if (e) reject(e);
@@ -316,6 +322,17 @@ class Host {
       call.end();
     });
   }
+}
+
+/** Widens the windows of HTTP/2, for which grpc-js has an option for clients only. */
+function widen(server: Server): void {
+  const inside = server as unknown as { createHttp2Server: (credentials: ServerCredentials) => Http2Server };
+  const create = inside.createHttp2Server.bind(server);
+  inside.createHttp2Server = (credentials) =>
+    create(credentials).on("session", (session) => {
+      session.settings({ initialWindowSize: STREAM_WINDOW });
+      session.setLocalWindowSize(WINDOW);
+    });
 }
 
 /** A method with one answer. */
@@ -394,17 +411,18 @@ function statusDetails(code: number, e: McpError): Buffer {
   return Buffer.from(w.finish());
 }
 
-// What tools answer can be large: without the copy that the generated code makes of it.
-const SERVICE = {
-  ...McpServiceService,
-  callTool: {
-    ...McpServiceService.callTool,
-    responseSerialize: (response: CallToolResponse): Buffer => {
-      const bytes = CallToolResponse.encode(response).finish();
-      return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    },
-  },
-};
+// What tools answer can be large: one encoder for all keeps its room, and grpc-js makes the only copy.
+let encoder = new BinaryWriter();
+
+function serialize(response: CallToolResponse): Buffer {
+  const w = encoder;
+  encoder = new BinaryWriter(); // If this one fails, half an answer is in it.
+  const bytes = CallToolResponse.encode(response, w).finish();
+  if (bytes.length <= MAX_SPARE) encoder = w;
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+const SERVICE = { ...McpServiceService, callTool: { ...McpServiceService.callTool, responseSerialize: serialize } };
 
 // grpc.health.v1.Health, of which a request is one string and an answer one number.
 

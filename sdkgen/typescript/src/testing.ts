@@ -150,14 +150,21 @@ async function rounds<R, C extends Called<R>>(
     const { requests, state } = event.value as InputRequired;
     request.inputResponses = {};
     request.state = state;
-    // In the order they were asked in: a map of protobuf has none, but our state has.
-    const { asked } = toObject(state ?? new Uint8Array()) as { asked?: string[] };
-    for (const key of asked ?? Object.keys(requests)) {
+    for (const key of inOrder(state) ?? Object.keys(requests)) {
       const question = requests[key];
       if (!question) continue;
       called.asked.push(question);
       request.inputResponses[key] = answer(question, left, answers.roots);
     }
+  }
+}
+
+/** The keys in the order they were asked in: a map of protobuf has none, but our state has. A handler's own has not. */
+function inOrder(state: Uint8Array | undefined): string[] | undefined {
+  try {
+    return (toObject(state ?? new Uint8Array()) as { asked?: string[] }).asked;
+  } catch {
+    return undefined;
   }
 }
 

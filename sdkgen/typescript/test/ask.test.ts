@@ -2,9 +2,9 @@
 import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 
-import { app, InvalidAnswer, McpError, NoAnswer, Refused, Unsupported, user, type Context } from "../src/index.js";
+import { app, inputRequired, InvalidAnswer, McpError, NoAnswer, Refused, Unsupported, user, type Context } from "../src/index.js";
 import { CallToolRequest, ClientCapabilities, InputError_Reason, type InputResponse } from "../src/v1.js";
-import { call, EVERYTHING } from "../src/testing.js";
+import { call, EVERYTHING, prompt, read } from "../src/testing.js";
 
 const Colour = { colour: z.enum(["red", "green"]) };
 const nowhere = () => Promise.resolve();
@@ -186,6 +186,24 @@ test("once remembers JSON only", async () => {
   }
   expect((await call(tool((_, ctx) => ctx.once("o", () => undefined)), "t")).text).toBe("");
   quiet.mockRestore();
+});
+
+test("what is required can be said exactly, with a state of the handler's own", async () => {
+  const request = { request: { $case: "elicit", value: { mode: { $case: "form", value: { message: "Are you there?" } } } } } as const;
+  const states: (string | undefined)[] = [];
+  const a = tool((_, ctx) => {
+    states.push(ctx.state && Buffer.from(ctx.state).toString());
+    if (ctx.state === undefined) return inputRequired({ requests: { there: request }, state: Buffer.from("asked") });
+    const answer = ctx.request.inputResponses.there?.response;
+    return answer?.$case === "elicit" ? `action ${String(answer.value.action)}` : "no answer";
+  });
+  const called = await call(a, "t", {}, { elicit: [{}] });
+  expect([called.text, called.rounds, states]).toEqual(["action 1", 2, [undefined, "asked"]]);
+
+  const p = app("test", "1").prompt("p", {}, (_, ctx) => (ctx.state ? "told" : inputRequired({ state: Buffer.from("s") })));
+  expect((await prompt(p, "p")).rounds).toBe(2);
+  const r = app("test", "1").resource("a:b", {}, (_, ctx) => (ctx.state ? "told" : inputRequired({ state: Buffer.from("s") })));
+  expect((await read(r, "a:b")).rounds).toBe(2);
 });
 
 test("a state that is not ours is refused", async () => {

@@ -118,13 +118,24 @@ export class Client {
     return this.round(CallToolRequest.fromPartial({ context, name, arguments: Buffer.from(JSON.stringify(args)) }));
   }
 
+  /** A call, as soon as it has said something. */
+  async begin(name: string, args: object, cancel?: AbortSignal): Promise<{ done: Promise<Called> }> {
+    const request = CallToolRequest.fromPartial({ context: EVERYTHING, name, arguments: Buffer.from(JSON.stringify(args)) });
+    return await new Promise((resolve) => {
+      const done: Promise<Called> = this.round(request, cancel, () => { resolve({ done }); });
+    });
+  }
+
   /** One round, and all its events. */
-  round(request: CallToolRequest, cancel?: AbortSignal): Promise<Called> {
+  round(request: CallToolRequest, cancel?: AbortSignal, heard?: () => void): Promise<Called> {
     return new Promise((resolve) => {
       const called: Called = { events: [] };
       const stream = this.mcp.callTool(request);
       cancel?.addEventListener("abort", () => { stream.cancel(); });
-      stream.on("data", (r: CallToolResponse) => r.event && called.events.push(r.event));
+      stream.on("data", (r: CallToolResponse) => {
+        if (r.event) called.events.push(r.event);
+        heard?.();
+      });
       stream.on("error", (e: ServiceError) => (called.error = e));
       stream.on("status", () => setImmediate(() => { resolve(called); }));
     });

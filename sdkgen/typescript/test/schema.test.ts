@@ -2,10 +2,12 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 
-import { app, DefinitionError } from "../src/index.js";
+import { app, DefinitionError, result } from "../src/index.js";
 import type { JsonSchema, Schema, Shape } from "../src/index.js";
 import { compile, didYouMean, formOf, usageOf } from "../src/schema.js";
-import { call } from "../src/testing.js";
+import { toExactObject, toJson } from "../src/json.js";
+import { call, EVERYTHING } from "../src/testing.js";
+import { CallToolRequest } from "../src/v1.js";
 
 type Any = Schema | Shape | JsonSchema;
 
@@ -220,6 +222,60 @@ describe("forms", () => {
 
   test("cannot be nested", () => {
     expect(() => formOf({ inner: z.object({ a: z.string() }) })).toThrow('a form cannot ask for "inner"');
+  });
+});
+
+describe("integers beyond 2^53", () => {
+  const echo = async (input: Any, json: string) => {
+    let got: unknown;
+    let raw = "";
+    const a = app("test", "1").tool("t", { input }, (args, ctx) => {
+      got = args;
+      raw = Buffer.from(ctx.request.arguments).toString();
+      return result({ structured: ctx.request.arguments });
+    });
+    const { event } = await a.callTool(CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, arguments: Buffer.from(json) }), () => Promise.resolve());
+    const answer = event?.$case === "result" ? event.value : undefined;
+    return { got, raw, structured: Buffer.from(answer?.structuredContent ?? "").toString(), text: answer?.content[0]?.block?.value };
+  };
+  const json = '{"n":9007199254740993, "m":{"-1":[-9007199254740993,5,"9007199254740993"]}}';
+
+  test("are exact where the schema says bigint, and the nearest number where it says number", async () => {
+    const m = z.record(z.string(), z.tuple([z.bigint(), z.bigint(), z.string()]));
+    expect((await echo({ n: z.number(), m }, json)).got).toEqual({ n: 9007199254740992, m: { "-1": [-9007199254740993n, 5n, "9007199254740993"] } });
+    const either = z.object({ n: z.union([z.number(), z.bigint()]), o: z.bigint().optional(), p: z.bigint().nullable(), q: z.literal([5n, 7n]) });
+    expect((await echo(either, '{"n":7,"o":7,"p":null,"q":7}')).got).toEqual({ n: 7, o: 7n, p: null, q: 7n });
+    expect((await echo(either, '{"n":1e30,"p":12345678901234567890,"q":5}')).got).toEqual({ n: 1e30, p: 12345678901234567890n, q: 5n });
+    const recursive: z.ZodType = z.object({ n: z.bigint(), get children() { return z.array(recursive); } });
+    expect((await echo(recursive, '{"n":1,"children":[{"n":9007199254740993,"children":[]}]}')).got).toEqual({ n: 1n, children: [{ n: 9007199254740993n, children: [] }] });
+  });
+
+  test("are never rounded into z.int()", async () => {
+    expect((await echo({ n: z.int() }, '{"n":9007199254740993}')).text).toMatchObject({ text: expect.stringContaining("n: Too big") as string });
+  });
+
+  test("can be told back as they came, byte by byte", async () => {
+    for (const input of [{ type: "object" }, { n: z.number(), m: z.unknown() }] as Any[]) {
+      expect(await echo(input, json)).toMatchObject({ raw: json, structured: json });
+    }
+  });
+
+  test("are told to clients as integers", () => {
+    expect(compile({ n: z.bigint().min(5n), id: z.int64() }, "input").json).toEqual({
+      type: "object",
+      properties: { n: { type: "integer" }, id: { type: "integer" } },
+      required: ["n", "id"],
+      ...closed,
+    });
+    expect(() => compile({ n: z.bigint(), d: z.date() }, "input")).toThrow('"d": Date cannot be represented in JSON Schema');
+    expect(() => compile(z.object({ n: z.bigint(), d: z.date() }), "input")).toThrow("cannot be represented in JSON Schema");
+  });
+
+  test("keep their digits in a result, whatever the text around them", () => {
+    expect(toJson({ a: 9007199254740993n, b: ["1", "\"-7", 5n] })).toBe('{"a":9007199254740993,"b":["1","\\"-7",5]}');
+    expect(toExactObject(Buffer.from('{"a\\"9007199254740993":[0.12345678901234567890,12345678901234567e-1,-12345678901234567]}'))).toEqual({
+      'a"9007199254740993': [0.12345678901234568, 1234567890123456.8, -12345678901234567n],
+    });
   });
 });
 
