@@ -1,6 +1,7 @@
 package dev.mcpbridge;
 
 import com.google.protobuf.MessageLite;
+import dev.mcpbridge.v1.CacheScope;
 import dev.mcpbridge.v1.Capability;
 import dev.mcpbridge.v1.CompleteRequest;
 import dev.mcpbridge.v1.CompleteResponse;
@@ -19,7 +20,7 @@ import dev.mcpbridge.v1.ResourcesCapability;
 import dev.mcpbridge.v1.ServerCapabilities;
 import dev.mcpbridge.v1.ToolsCapability;
 import io.grpc.Status;
-import java.util.Arrays;
+import java.time.Duration;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -29,6 +30,9 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
+import java.util.function.Consumer;
+import java.util.function.LongConsumer;
+import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import tools.jackson.databind.node.ObjectNode;
 
@@ -45,22 +49,32 @@ public final class App {
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9_.-]{1,128}");
   private static final int MAX_COMPLETIONS = 100;
 
-  /** What is between {@link #round} and an author's code. */
-  private static final Pattern RUNTIME = Pattern.compile("dev\\.mcpbridge\\.(App|Methods|Content|\\w+Builder)\\b.*|(java|jdk)\\..*");
+  // What is served, what answers it, and where that is written.
 
-  record ToolEntry(dev.mcpbridge.v1.Tool message, Schema.Arguments arguments, Handler<ObjectNode, ?> handler, Schema.Output output) {}
+  record ToolEntry(
+      dev.mcpbridge.v1.Tool message,
+      Schema.Arguments arguments,
+      Handler<ObjectNode, ?> handler,
+      Schema.Output output,
+      boolean mayBeNothing,
+      Supplier<String> where) {}
 
-  record ResourceEntry(dev.mcpbridge.v1.Resource message, Handler<Void, ?> handler) {}
+  record ResourceEntry(dev.mcpbridge.v1.Resource message, Handler<Void, ?> handler, Supplier<String> where) {}
 
-  record TemplateEntry(dev.mcpbridge.v1.ResourceTemplate message, Template template, Handler<Map<String, String>, ?> handler) {}
+  record TemplateEntry(
+      dev.mcpbridge.v1.ResourceTemplate message, Template template, Handler<Map<String, String>, ?> handler, Supplier<String> where) {}
 
-  record PromptEntry(dev.mcpbridge.v1.Prompt message, Handler<Map<String, String>, ?> handler) {}
+  record PromptEntry(dev.mcpbridge.v1.Prompt message, Handler<Map<String, String>, ?> handler, Supplier<String> where) {}
+
+  private record CompleterEntry(Completer completer, Supplier<String> where) {}
 
   private record Completed(String kind, String of, String argument) {}
 
   private final String name;
   private final Implementation.Builder info = Implementation.newBuilder();
   private String instructions;
+  private Long cacheTtl; // Milliseconds.
+  private CacheScope cacheScope;
   private int threads;
   final Changes changes = new Changes();
 
@@ -69,7 +83,7 @@ public final class App {
   private volatile Map<String, ResourceEntry> resources = Map.of();
   private volatile Map<String, TemplateEntry> templates = Map.of();
   private volatile Map<String, PromptEntry> prompts = Map.of();
-  private volatile Map<Completed, Completer> completers = Map.of();
+  private volatile Map<Completed, CompleterEntry> completers = Map.of();
 
   App(String name, String version) {
     this.name = name;
@@ -85,6 +99,18 @@ public final class App {
   /** How to use it, for the model. */
   public App instructions(String instructions) {
     this.instructions = instructions;
+    return this;
+  }
+
+  /** How long clients may keep the lists of what there is. Unset, the bridge decides. */
+  public App cacheTtl(Duration ttl) {
+    cacheTtl = ttl.toMillis();
+    return this;
+  }
+
+  /** Whether all clients may share these lists. Unset, the bridge decides. */
+  public App cacheScope(CacheScope scope) {
+    cacheScope = scope;
     return this;
   }
 
@@ -135,12 +161,12 @@ public final class App {
 
   /** Proposes values for an argument of a prompt. */
   public App completePrompt(String prompt, String argument, Completer completer) {
-    return complete(new Completed("prompt", prompt, argument), completer);
+    return complete(prompt, argument, completer, here());
   }
 
   /** Proposes values for a variable of a resource template. */
   public App completeResourceTemplate(String uriTemplate, String variable, Completer completer) {
-    return complete(new Completed("resource", uriTemplate, variable), completer);
+    return completeVariable(uriTemplate, variable, completer, here());
   }
 
   public synchronized void removeTool(String name) {
@@ -193,9 +219,25 @@ public final class App {
     changes.listChanged(Changes.Lists.PROMPTS);
   }
 
-  private synchronized App complete(Completed what, Completer completer) {
+  /** As {@link #completePrompt}, of something that is written elsewhere. */
+  App complete(String prompt, String argument, Completer completer, Supplier<String> where) {
+    return put(new Completed("prompt", prompt, argument), new CompleterEntry(completer, where));
+  }
+
+  /** As {@link #completeResourceTemplate}, of something that is written elsewhere. */
+  App completeVariable(String uriTemplate, String variable, Completer completer, Supplier<String> where) {
+    return put(new Completed("resource", uriTemplate, variable), new CompleterEntry(completer, where));
+  }
+
+  private synchronized App put(Completed what, CompleterEntry completer) {
     completers = with(completers, what, completer, "completion of");
     return this;
+  }
+
+  /** The author's line that this is called from. */
+  static Supplier<String> here() {
+    String where = Where.caller();
+    return () -> where;
   }
 
   private static String named(String name, String what) {
@@ -243,28 +285,41 @@ public final class App {
 
   ListToolsResponse listTools(boolean hasCursor) {
     onePage(hasCursor);
-    return ListToolsResponse.newBuilder().addAllTools(tools.values().stream().map(ToolEntry::message).toList()).build();
+    var page = ListToolsResponse.newBuilder().addAllTools(tools.values().stream().map(ToolEntry::message).toList());
+    cached(page::setTtlMs, page::setCacheScope);
+    return page.build();
   }
 
   ListResourcesResponse listResources(boolean hasCursor) {
     onePage(hasCursor);
-    return ListResourcesResponse.newBuilder()
-        .addAllResources(resources.values().stream().map(ResourceEntry::message).toList())
-        .build();
+    var page = ListResourcesResponse.newBuilder().addAllResources(resources.values().stream().map(ResourceEntry::message).toList());
+    cached(page::setTtlMs, page::setCacheScope);
+    return page.build();
   }
 
   ListResourceTemplatesResponse listResourceTemplates(boolean hasCursor) {
     onePage(hasCursor);
-    return ListResourceTemplatesResponse.newBuilder()
-        .addAllResourceTemplates(templates.values().stream().map(TemplateEntry::message).toList())
-        .build();
+    var page =
+        ListResourceTemplatesResponse.newBuilder()
+            .addAllResourceTemplates(templates.values().stream().map(TemplateEntry::message).toList());
+    cached(page::setTtlMs, page::setCacheScope);
+    return page.build();
   }
 
   ListPromptsResponse listPrompts(boolean hasCursor) {
     onePage(hasCursor);
-    return ListPromptsResponse.newBuilder()
-        .addAllPrompts(prompts.values().stream().map(PromptEntry::message).toList())
-        .build();
+    var page = ListPromptsResponse.newBuilder().addAllPrompts(prompts.values().stream().map(PromptEntry::message).toList());
+    cached(page::setTtlMs, page::setCacheScope);
+    return page.build();
+  }
+
+  private void cached(LongConsumer ttl, Consumer<CacheScope> scope) {
+    if (cacheTtl != null) {
+      ttl.accept(cacheTtl);
+    }
+    if (cacheScope != null) {
+      scope.accept(cacheScope);
+    }
   }
 
   private static void onePage(boolean hasCursor) {
@@ -281,8 +336,8 @@ public final class App {
     }
     return round(
         ctx,
-        () -> Content.result(await(tool.handler.handle(tool.arguments.parse(arguments), ctx)), tool.output),
-        e -> Content.failure(e instanceof ToolException ? e.getMessage() : failed("tool \"" + name + "\"", e)));
+        () -> Content.result(await(tool.handler.handle(tool.arguments.parse(arguments), ctx), ctx), tool.output, tool.mayBeNothing),
+        e -> Content.failure(e instanceof ToolException ? e.getMessage() : failed("tool \"" + name + "\"", e, tool.where)));
   }
 
   /** Answers ReadResource: a ReadResourceResult or InputRequired. */
@@ -291,13 +346,13 @@ public final class App {
     ResourceEntry resource = resources.get(uri);
     if (resource != null) {
       String type = resource.message.hasMimeType() ? resource.message.getMimeType() : null;
-      return round(ctx, () -> Content.resources(await(resource.handler.handle(null, ctx)), uri, type), e -> refused("resource", uri, e));
+      return round(ctx, () -> Content.resources(await(resource.handler.handle(null, ctx), ctx), uri, type), e -> refused("resource", uri, e, resource.where));
     }
     for (TemplateEntry t : templates.values()) {
       Map<String, String> variables = t.template.match(uri);
       if (variables != null) {
         String type = t.message.hasMimeType() ? t.message.getMimeType() : null;
-        return round(ctx, () -> Content.resources(await(t.handler.handle(variables, ctx)), uri, type), e -> refused("resource", uri, e));
+        return round(ctx, () -> Content.resources(await(t.handler.handle(variables, ctx), ctx), uri, type), e -> refused("resource", uri, e, t.where));
       }
     }
     throw notFound("resource", uri, resources.keySet());
@@ -322,8 +377,8 @@ public final class App {
     String description = prompt.message.hasDescription() ? prompt.message.getDescription() : null;
     return round(
         ctx,
-        () -> Content.prompt(await(prompt.handler.handle(arguments, ctx)), description),
-        e -> refused("prompt", request.getName(), e));
+        () -> Content.prompt(await(prompt.handler.handle(arguments, ctx), ctx), description),
+        e -> refused("prompt", request.getName(), e, prompt.where));
   }
 
   /** Answers Complete. */
@@ -334,13 +389,15 @@ public final class App {
     if (ofPrompt ? !prompts.containsKey(of) : !templates.containsKey(of) && !resources.containsKey(of)) {
       throw notFound(ofPrompt ? "prompt" : "resource template", of, ofPrompt ? prompts.keySet() : templates.keySet());
     }
-    Completer completer = completers.get(new Completed(ofPrompt ? "prompt" : "resource", of, argument));
+    CompleterEntry entry = completers.get(new Completed(ofPrompt ? "prompt" : "resource", of, argument));
     Collection<String> values = List.of();
-    if (completer != null) {
+    if (entry != null) {
       try {
-        values = completer.complete(request.getArgument().getValue(), request.getCompletionContext().getArgumentsMap());
-      } catch (Exception e) {
-        refused("completion of " + argument + " of", of, e);
+        values = entry.completer.complete(request.getArgument().getValue(), request.getCompletionContext().getArgumentsMap());
+      } catch (McpException e) {
+        throw e;
+      } catch (Throwable e) { // As in round.
+        refused("completion of " + argument + " of", of, e, entry.where);
       }
     }
     var completion = Completion.newBuilder().addAllValues(values.stream().limit(MAX_COMPLETIONS).toList());
@@ -393,12 +450,14 @@ public final class App {
     }
   }
 
-  private static Object await(Object value) throws Exception {
+  private static Object await(Object value, Context ctx) throws Exception {
     if (!(value instanceof CompletionStage<?> stage)) {
       return value;
     }
+    var future = stage.toCompletableFuture();
+    ctx.onCancelled(() -> future.cancel(true));
     try {
-      return stage.toCompletableFuture().get();
+      return future.get();
     } catch (ExecutionException | CompletionException e) {
       throw unwrapped(e.getCause());
     }
@@ -412,7 +471,7 @@ public final class App {
   }
 
   /** What becomes of a resource or prompt that failed. */
-  private static MessageLite refused(String what, String name, Throwable e) {
+  private static MessageLite refused(String what, String name, Throwable e, Supplier<String> where) {
     if (e instanceof CallStatus status) {
       throw status;
     }
@@ -422,26 +481,15 @@ public final class App {
     if (e instanceof ToolException) {
       throw new McpException(-32603, e.getMessage());
     }
-    throw new CallStatus(Status.Code.INTERNAL, failed(what + " \"" + name + "\"", e));
+    throw new CallStatus(Status.Code.INTERNAL, failed(what + " \"" + name + "\"", e, where));
   }
 
   /** The model gets the message, our log gets the line and the stack trace, from the handler on. */
-  private static String failed(String what, Throwable e) {
-    String at = "";
-    StackTraceElement[] trace = e.getStackTrace();
-    int frame = trace.length - 1;
-    while (frame >= 0 && !(trace[frame].getClassName().equals(App.class.getName()) && trace[frame].getMethodName().equals("round"))) {
-      frame--;
-    }
-    while (frame >= 0 && RUNTIME.matcher(trace[frame].getClassName()).matches()) {
-      frame--;
-    }
-    if (frame >= 0) {
-      at = " at " + trace[frame].getFileName() + ":" + trace[frame].getLineNumber();
-      e.setStackTrace(Arrays.copyOf(trace, frame + 1));
-    }
+  private static String failed(String what, Throwable thrown, Supplier<String> where) {
+    Throwable e = Where.reason(thrown);
+    String at = Where.failed(e, where);
     String kind = e.getClass().getSimpleName();
-    System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, what + " failed" + at + ": " + e, e);
+    System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, what + " failed at " + at + ": " + e, e);
     String message = e.getMessage();
     if (message == null || message.isBlank()) {
       return kind;

@@ -1,6 +1,7 @@
 package dev.mcpbridge;
 
 import dev.mcpbridge.v1.CreateMessageRequest;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * Questions to the client: to its user, its model, and itself.
@@ -16,8 +17,8 @@ public interface Asks {
    */
   <T> Answer<T> elicit(String message, Class<T> form);
 
-  /** As {@link #elicit(String, Class)}, by a key: for a message that differs from round to round, such as by the time. */
-  <T> Answer<T> elicit(String key, String message, Class<T> form);
+  /** As {@link #elicit(String, Class)}, by the JSON Schema of the form, for what no class can say. The answer is JSON. */
+  Answer<ObjectNode> elicitJson(String message, String schema);
 
   /** Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there. */
   Answer<Void> elicitUrl(String message, String url);
@@ -32,4 +33,10 @@ public interface Asks {
 
   /** Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments. */
   Roots roots();
+
+  /**
+   * Asks by this key: {@code ctx.key("why").elicit("It is " + now + ". Why?", String.class)}. For a question that differs from round to
+   * round, and remains the same. Each question needs a key of its own.
+   */
+  Asks key(String key);
 }

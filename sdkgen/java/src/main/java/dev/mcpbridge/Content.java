@@ -71,18 +71,17 @@ final class Content {
   }
 
   /** The result of a tool that returned value, whose return type has the given output, if it is one with a schema. */
-  static MessageLite result(Object value, Schema.Output output) {
+  static MessageLite result(Object value, Schema.Output output, boolean mayBeNothing) {
     if (value instanceof CallToolResult || value instanceof InputRequired) {
       return (MessageLite) value;
     }
     if (value instanceof Optional<?> optional) {
-      return result(optional.orElse(null), output);
+      return result(optional.orElse(null), output, true);
     }
     CallToolResult.Builder result = CallToolResult.newBuilder();
-    if (output != null) {
-      if (value == null) {
-        throw new IllegalStateException("the tool returned null, which its return type does not allow");
-      }
+    if (value == null && (output != null || !mayBeNothing)) {
+      throw new IllegalStateException("the tool returned null, which its return type does not allow");
+    } else if (output != null) {
       structured(result, output.writer().writeValueAsBytes(value), output.wrap());
     } else if (value instanceof CharSequence) {
       result.addContent(text(value.toString()));

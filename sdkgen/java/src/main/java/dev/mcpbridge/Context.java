@@ -17,16 +17,19 @@ import dev.mcpbridge.v1.LogMessage;
 import dev.mcpbridge.v1.Principal;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
+import java.util.function.Supplier;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ArrayNode;
@@ -57,10 +60,12 @@ public final class Context implements Asks, Progress, Cancellation {
   private final ByteString state; // Null in the first round.
   private final Events events;
   private final Log log = new Log(this, null);
+  private final Asks now = new Questions(null, true);
 
   private volatile boolean cancelled;
   private volatile boolean ended; // The round is: something was asked, and there is no answer yet.
-  private final Object handling = new Object(); // Guards thread.
+  private final Object handling = new Object(); // Guards thread and whenCancelled.
+  private final List<Runnable> whenCancelled = new ArrayList<>(0);
   private Thread thread; // The one that handles the call, while it does.
 
   // Guarded by this. Loaded from the state by the first question.
@@ -152,6 +157,17 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   @Override
+  public void onCancelled(Runnable action) {
+    synchronized (handling) {
+      if (!cancelled) {
+        whenCancelled.add(action);
+        return;
+      }
+    }
+    action.run();
+  }
+
+  @Override
   public void check() {
     if (cancelled) {
       throw new CancellationException("the caller has given up");
@@ -167,29 +183,32 @@ public final class Context implements Asks, Progress, Cancellation {
 
   @Override
   public <T> Answer<T> elicit(String message, Class<T> form) {
-    return looked(askForm(null, message, form));
+    return now.elicit(message, form);
   }
 
   @Override
-  public <T> Answer<T> elicit(String key, String message, Class<T> form) {
-    return looked(askForm(key, message, form));
+  public Answer<ObjectNode> elicitJson(String message, String schema) {
+    return now.elicitJson(message, schema);
   }
 
   @Override
   public Answer<Void> elicitUrl(String message, String url) {
-    return looked(askUrl(message, url));
+    return now.elicitUrl(message, url);
   }
 
   @Override
   public Sample sample(CreateMessageRequest request) {
-    return looked(askModel(request));
+    return now.sample(request);
   }
 
   @Override
   public Roots roots() {
-    Roots roots = askRoots();
-    roots.look();
-    return roots;
+    return now.roots();
+  }
+
+  @Override
+  public Asks key(String key) {
+    return now.key(key);
   }
 
   /**
@@ -205,32 +224,59 @@ public final class Context implements Asks, Progress, Cancellation {
    * An answer that nobody looks at is not asked for, unless another one is.
    */
   public Asks askAll() {
-    return new Asks() {
-      @Override
-      public <T> Answer<T> elicit(String message, Class<T> form) {
-        return askForm(null, message, form);
-      }
+    return new Questions(null, false);
+  }
 
-      @Override
-      public <T> Answer<T> elicit(String key, String message, Class<T> form) {
-        return askForm(key, message, form);
-      }
+  /** Asks, by a key if there is one, and looks at the answers at once or leaves that to the author. */
+  private final class Questions implements Asks {
+    private final String key;
+    private final boolean look;
 
-      @Override
-      public Answer<Void> elicitUrl(String message, String url) {
-        return askUrl(message, url);
-      }
+    Questions(String key, boolean look) {
+      this.key = key;
+      this.look = look;
+    }
 
-      @Override
-      public Sample sample(CreateMessageRequest request) {
-        return askModel(request);
+    private <Q extends Question> Q looked(Q question) {
+      if (look) {
+        question.look();
       }
+      return question;
+    }
 
-      @Override
-      public Roots roots() {
-        return askRoots();
+    @Override
+    public <T> Answer<T> elicit(String message, Class<T> form) {
+      return looked(askForm(key, message, () -> Schema.Form.of(form)));
+    }
+
+    @Override
+    public Answer<ObjectNode> elicitJson(String message, String schema) {
+      return looked(askForm(key, message, () -> Schema.Form.of(schema)));
+    }
+
+    @Override
+    public Answer<Void> elicitUrl(String message, String url) {
+      return looked(askUrl(key, message, url));
+    }
+
+    @Override
+    public Sample sample(CreateMessageRequest request) {
+      return looked(askModel(key, request));
+    }
+
+    @Override
+    public Roots roots() {
+      Roots roots = askRoots(key);
+      if (look) {
+        roots.look();
       }
-    };
+      return roots;
+    }
+
+    @Override
+    public Asks key(String key) {
+      return new Questions(key, look);
+    }
   }
 
   /** A step to take once. */
@@ -275,27 +321,27 @@ public final class Context implements Asks, Progress, Cancellation {
     once.put(key, value);
   }
 
-  private <T> Answer<T> askForm(String key, String message, Class<T> type) {
+  private <T> Answer<T> askForm(String key, String message, Supplier<Schema.Form<T>> of) {
     ClientCapabilities can = clientCapabilities();
     // Neither mode set means form: so 2025-06-18 says it.
     if (!can.hasElicitation() || (can.getElicitation().hasUrl() && !can.getElicitation().hasForm())) {
       throw new UnsupportedException(askYourself("show a form to its user", message));
     }
-    Schema.Form<T> form = Schema.Form.of(type);
+    Schema.Form<T> form = of.get();
     var request = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(form.schema);
     var elicit = ElicitRequest.newBuilder().setForm(request);
     return new Answer<>(this, ask(key, InputRequest.newBuilder().setElicit(elicit).build()), message, form);
   }
 
-  private Answer<Void> askUrl(String message, String url) {
+  private Answer<Void> askUrl(String key, String message, String url) {
     if (!clientCapabilities().getElicitation().hasUrl()) {
       throw new UnsupportedException(askYourself("open a web page for its user", message + " " + url));
     }
     var elicit = ElicitRequest.newBuilder().setUrl(ElicitUrl.newBuilder().setMessage(message).setUrl(url));
-    return new Answer<>(this, ask(null, InputRequest.newBuilder().setElicit(elicit).build()), message, null);
+    return new Answer<>(this, ask(key, InputRequest.newBuilder().setElicit(elicit).build()), message, null);
   }
 
-  private Sample askModel(CreateMessageRequest request) {
+  private Sample askModel(String key, CreateMessageRequest request) {
     ClientCapabilities can = clientCapabilities();
     if (!can.hasSampling()) {
       throw new UnsupportedException(
@@ -305,20 +351,15 @@ public final class Context implements Asks, Progress, Cancellation {
       throw new UnsupportedException(
           "This client does not give its model tools. Answer this yourself and go on without the tool.");
     }
-    return new Sample(this, ask(null, InputRequest.newBuilder().setCreateMessage(request).build()));
+    return new Sample(this, ask(key, InputRequest.newBuilder().setCreateMessage(request).build()));
   }
 
-  private Roots askRoots() {
+  private Roots askRoots(String key) {
     if (!clientCapabilities().hasRoots()) {
       throw new UnsupportedException(askYourself("tell which folders it works in", "Which folder is meant?"));
     }
     var request = InputRequest.newBuilder().setListRoots(ListRootsRequest.getDefaultInstance()).build();
-    return new Roots(this, ask(null, request));
-  }
-
-  private static <Q extends Question> Q looked(Q question) {
-    question.look();
-    return question;
+    return new Roots(this, ask(key, request));
   }
 
   private static String askYourself(String cannot, String question) {
@@ -445,16 +486,27 @@ public final class Context implements Asks, Progress, Cancellation {
   void exit() {
     synchronized (handling) {
       thread = null;
+      whenCancelled.clear();
       CURRENT.remove();
       Thread.interrupted();
     }
   }
 
   void cancel() {
+    List<Runnable> actions;
     synchronized (handling) {
       cancelled = true;
+      actions = List.copyOf(whenCancelled);
+      whenCancelled.clear();
       if (thread != null) {
         thread.interrupt();
+      }
+    }
+    for (Runnable action : actions) {
+      try {
+        action.run();
+      } catch (RuntimeException e) {
+        System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, "what was to run when the caller gave up failed: " + e, e);
       }
     }
   }

@@ -88,7 +88,11 @@ final class Methods {
       int index = Arrays.asList(method.getParameters()).indexOf(parameter) + 1;
       at += ", parameter " + index + " (" + parameter.getType().getSimpleName() + " " + parameter.getName() + ")";
     }
-    return new DefinitionException(at + ": " + message);
+    return new DefinitionException(Where.of(method), at + ": " + message);
+  }
+
+  private String where() {
+    return Where.of(method);
   }
 
   private void accessible() {
@@ -160,6 +164,10 @@ final class Methods {
       }
       ToolArg arg = all[i].getAnnotation(ToolArg.class);
       names[i] = name(all[i], arg == null ? "" : arg.name());
+      String why = Types.unreadable(all[i].getParameterizedType());
+      if (why != null) {
+        throw wrong(all[i], why);
+      }
       readers[i] = Json.MAPPER.readerFor(Json.MAPPER.constructType(all[i].getParameterizedType()));
       parameters.add(new Schema.Parameter(names[i], all[i], arg));
     }
@@ -167,7 +175,7 @@ final class Methods {
     try {
       arguments = new Schema.Arguments(name, Schema.of(parameters), true);
     } catch (RuntimeException e) {
-      throw wrong(guilty(parameters), "tool \"" + name + "\": " + e.getMessage());
+      throw wrong(guilty(parameters), "tool \"" + name + "\": " + (e instanceof DefinitionException d ? d.what : e.getMessage()));
     }
     for (Schema.Parameter p : parameters) {
       if (p.parameter().getType().isPrimitive() && !p.required() && !arguments.schema.get("properties").get(p.name()).has("default")) {
@@ -199,9 +207,10 @@ final class Methods {
           return call(values);
         };
     try {
-      ToolBuilder.add(app, message, hints, arguments, returned(), handler);
+      boolean nullable = Schema.nullable(method) || Schema.nullable(method.getAnnotatedReturnType());
+      ToolBuilder.add(app, message, hints, arguments, returned(), nullable, handler, this::where);
     } catch (DefinitionException e) {
-      throw wrong(null, e.getMessage());
+      throw wrong(null, e.what);
     }
   }
 
@@ -261,9 +270,9 @@ final class Methods {
     var builder = app.resource(a.uri()).name(name(a.name()));
     describe(builder, a.title(), a.description(), a.mimeType());
     try {
-      builder.handle((none, ctx) -> call(texts(Map.of(), new String[method.getParameterCount()], ctx)));
+      builder.handle((none, ctx) -> call(texts(Map.of(), new String[method.getParameterCount()], ctx)), this::where);
     } catch (DefinitionException e) {
-      throw wrong(null, e.getMessage());
+      throw wrong(null, e.what);
     }
   }
 
@@ -300,9 +309,9 @@ final class Methods {
     var builder = app.resourceTemplate(a.uriTemplate()).name(name(a.name()));
     describe(builder, a.title(), a.description(), a.mimeType());
     try {
-      builder.handle((variables, ctx) -> call(texts(variables, names, ctx)));
+      builder.handle((variables, ctx) -> call(texts(variables, names, ctx)), this::where);
     } catch (DefinitionException e) {
-      throw wrong(null, e.getMessage());
+      throw wrong(null, e.what);
     }
   }
 
@@ -333,9 +342,9 @@ final class Methods {
       message.addArguments(argument.setRequired(!optional));
     }
     try {
-      app.put(new App.PromptEntry(message.build(), (arguments, ctx) -> call(texts(arguments, names, ctx))));
+      app.put(new App.PromptEntry(message.build(), (arguments, ctx) -> call(texts(arguments, names, ctx)), this::where));
     } catch (DefinitionException e) {
-      throw wrong(null, e.getMessage());
+      throw wrong(null, e.what);
     }
   }
 
@@ -346,6 +355,10 @@ final class Methods {
       if (!isSpecial(all[i].getType())) {
         PromptArg arg = all[i].getAnnotation(PromptArg.class);
         names[i] = name(all[i], arg == null ? "" : arg.name());
+        String why = Types.unreadable(all[i].getParameterizedType());
+        if (why != null) {
+          throw wrong(all[i], why);
+        }
       }
     }
     return names;
@@ -375,11 +388,11 @@ final class Methods {
   // Completions.
 
   private void completePrompt(CompletePrompt a) {
-    app.completePrompt(a.value(), argument(a.argument()), this::complete);
+    app.complete(a.value(), argument(a.argument()), this::complete, this::where);
   }
 
   private void completeTemplate(CompleteResourceTemplate a) {
-    app.completeResourceTemplate(a.value(), argument(a.argument()), this::complete);
+    app.completeVariable(a.value(), argument(a.argument()), this::complete, this::where);
   }
 
   private String argument(String given) {

@@ -2,6 +2,7 @@ package dev.mcpbridge;
 
 import dev.mcpbridge.v1.Annotations;
 import java.util.Map;
+import java.util.function.Supplier;
 
 /** A resource, or resources of a template, in the making. {@link #handle} adds it. */
 public final class ResourceBuilder<A> {
@@ -75,10 +76,14 @@ public final class ResourceBuilder<A> {
   }
 
   /** Adds it, also while the app runs. A template's handler gets the values of its variables. */
-  @SuppressWarnings("unchecked") // A is Void of a resource, and the map of a template: see resource and template.
   public App handle(Handler<? super A, ?> handler) {
+    return handle(handler, App.here());
+  }
+
+  @SuppressWarnings("unchecked") // A is Void of a resource, and the map of a template: see resource and template.
+  App handle(Handler<? super A, ?> handler, Supplier<String> where) {
     if (resource != null) {
-      app.put(new App.ResourceEntry(resource.build(), (Handler<Void, ?>) handler));
+      app.put(new App.ResourceEntry(resource.build(), (Handler<Void, ?>) handler, where));
       return app;
     }
     Template parsed;
@@ -87,7 +92,7 @@ public final class ResourceBuilder<A> {
     } catch (IllegalArgumentException e) {
       throw new DefinitionException("resource template \"" + template.getUriTemplate() + "\": " + e.getMessage());
     }
-    app.put(new App.TemplateEntry(template.build(), parsed, (Handler<Map<String, String>, ?>) handler));
+    app.put(new App.TemplateEntry(template.build(), parsed, (Handler<Map<String, String>, ?>) handler, where));
     return app;
   }
 }

@@ -484,6 +484,22 @@ final class Schema {
       this.defaults = new Defaults(of);
     }
 
+    private Form(Class<T> type, ObjectNode of) {
+      this.type = type;
+      this.schema = Json.bytes(of);
+      this.object = true;
+      this.check = new Check(of);
+      this.defaults = new Defaults(of);
+    }
+
+    /** The form that a JSON Schema says. IllegalArgumentException if it is none. */
+    static Form<ObjectNode> of(String schema) {
+      if (!(Json.parse(ByteString.copyFromUtf8(schema)) instanceof ObjectNode of)) {
+        throw new IllegalArgumentException("the schema of a form is a JSON object");
+      }
+      return new Form<>(ObjectNode.class, of);
+    }
+
     @SuppressWarnings("unchecked") // It is put there by its class.
     static <T> Form<T> of(Class<T> type) {
       return (Form<T>) FORMS.computeIfAbsent(type, Form::new);

@@ -59,8 +59,10 @@ import io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.IOException;
 import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -72,6 +74,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -92,9 +95,11 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   private final ExecutorService handlers;
   private final HealthStatusManager health = new HealthStatusManager();
   private final AtomicInteger running = new AtomicInteger(); // Calls that have not been answered.
+  private final Map<Thread, Consumer<String>> handling = new ConcurrentHashMap<>(); // What ends the call that a thread handles.
   private final CountDownLatch stopping = new CountDownLatch(1);
   private final AtomicLong drain = new AtomicLong(Serve.DRAIN);
   private Server server;
+  private volatile boolean stopped;
 
   Service(App app) {
     this.app = app;
@@ -153,7 +158,37 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     health.setStatus("", ServingStatus.SERVING);
     health.setStatus("plugin", ServingStatus.SERVING);
     server = builder.build().start();
+    Runtime.getRuntime().addShutdownHook(new Thread(this::exiting, "mcpbridge-exit"));
     return server;
+  }
+
+  /**
+   * Somebody ends the program. If it is an author's code, which has been stopped where it called System.exit, its call gets an
+   * answer, our log the line, and the other calls their time.
+   */
+  private void exiting() {
+    if (stopped) {
+      return;
+    }
+    Map<Thread, StackTraceElement[]> traces = new HashMap<>(Thread.getAllStackTraces());
+    handling.keySet().forEach(thread -> traces.put(thread, thread.getStackTrace())); // Virtual ones are not among all.
+    int ended = 0;
+    for (var trace : traces.entrySet()) {
+      String at = Where.exit(trace.getValue());
+      if (at != null) {
+        Consumer<String> call = handling.remove(trace.getKey());
+        BridgeLog.error("System.exit was called at " + at + ", which ends the backend with all its calls; throw an exception instead");
+        if (call != null) {
+          call.accept("System.exit was called, which ended the backend");
+          ended++;
+        }
+      }
+    }
+    try {
+      drain(ended);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt(); // The end, too.
+    }
   }
 
   /** Makes await stop the server. */
@@ -170,11 +205,18 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   /** Serves until stop, then lets the calls finish. */
   void await() throws InterruptedException {
     stopping.await();
+    drain(0);
+    handlers.shutdownNow();
+    stopped = true;
+  }
+
+  /** Takes no more calls, and lets those that run finish, except for so many that cannot. */
+  private void drain(int stuck) throws InterruptedException {
     health.enterTerminalState();
     server.shutdown();
     app.changes.close();
     long began = System.nanoTime();
-    while (running.get() > 0 && TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get()) {
+    while (running.get() > stuck && TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get()) {
       Thread.sleep(5);
     }
     // What is left are streams without an end, such as a health watch, and answers on their way.
@@ -182,7 +224,6 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       server.shutdownNow();
       server.awaitTermination(500, TimeUnit.MILLISECONDS);
     }
-    handlers.shutdownNow();
   }
 
   /** go-plugin's. Its messages are empty. */
@@ -257,7 +298,10 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   public void complete(CompleteRequest request, StreamObserver<CompleteResponse> out) {
     // A handler that is there lets a cancelled call be answered, to nobody.
     ((ServerCallStreamObserver<CompleteResponse>) out).setOnCancelHandler(() -> {});
-    execute(out, () -> answer(out, () -> app.complete(request)));
+    execute(
+        out,
+        () -> answer(out, () -> app.complete(request)),
+        message -> out.onError(Status.INTERNAL.withDescription(message).asRuntimeException()));
   }
 
   @Override
@@ -272,6 +316,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
             l -> CallToolResponse.newBuilder().setLog(l).build(),
             r -> CallToolResponse.newBuilder().setResult((CallToolResult) r).build(),
             i -> CallToolResponse.newBuilder().setInputRequired(i).build()),
+        Content::failure,
         ctx -> app.callTool(request.getName(), request.getArguments(), ctx));
   }
 
@@ -287,6 +332,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
             l -> ReadResourceResponse.newBuilder().setLog(l).build(),
             r -> ReadResourceResponse.newBuilder().setResult((ReadResourceResult) r).build(),
             i -> ReadResourceResponse.newBuilder().setInputRequired(i).build()),
+        null,
         ctx -> app.readResource(request, ctx));
   }
 
@@ -302,6 +348,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
             l -> GetPromptResponse.newBuilder().setLog(l).build(),
             r -> GetPromptResponse.newBuilder().setResult((GetPromptResult) r).build(),
             i -> GetPromptResponse.newBuilder().setInputRequired(i).build()),
+        null,
         ctx -> app.getPrompt(request, ctx));
   }
 
@@ -319,6 +366,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       ByteString state,
       StreamObserver<R> observer,
       Wrap<R> wrap,
+      Function<String, MessageLite> failure, // Null: there are no results that have failed.
       Function<Context, MessageLite> handler) {
     var out = (ServerCallStreamObserver<R>) observer;
     var writer = new Writer<>(out, wrap);
@@ -339,17 +387,26 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
           } catch (Throwable e) {
             writer.fail(status(e));
           }
+        },
+        message -> {
+          if (failure == null) {
+            writer.fail(Status.INTERNAL.withDescription(message).asRuntimeException());
+          } else {
+            writer.finish(wrap.last(failure.apply(message)));
+          }
         });
   }
 
-  private void execute(StreamObserver<?> out, Runnable work) {
+  private void execute(StreamObserver<?> out, Runnable work, Consumer<String> end) {
     running.incrementAndGet();
     try {
       handlers.execute(
           () -> {
+            handling.put(Thread.currentThread(), end);
             try {
               work.run();
             } finally {
+              handling.remove(Thread.currentThread());
               running.decrementAndGet();
             }
           });

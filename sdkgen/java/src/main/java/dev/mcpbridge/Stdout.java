@@ -26,6 +26,7 @@ final class Stdout {
     if (MANAGED) {
       System.out.flush();
       System.setOut(new PrintStream(new FileOutputStream(FileDescriptor.err), true, Charset.defaultCharset()));
+      BridgeLog.take();
     }
   }
 

@@ -3,13 +3,19 @@ package dev.mcpbridge;
 import dev.mcpbridge.v1.Icon;
 import dev.mcpbridge.v1.ToolAnnotations;
 import java.lang.reflect.Type;
+import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JavaType;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
 /** A tool in the making. {@link #handle} adds it. What its hints do not say, clients take for destructive, in an open world. */
 public final class ToolBuilder<A, R> {
+  /** Return types that say that there may be nothing to return. */
+  private static final List<Type> NOTHING = List.of(void.class, Void.class, Object.class);
+
   private final App app;
   private final dev.mcpbridge.v1.Tool.Builder message = dev.mcpbridge.v1.Tool.newBuilder();
   private final ToolAnnotations.Builder annotations = ToolAnnotations.newBuilder();
@@ -74,6 +80,10 @@ public final class ToolBuilder<A, R> {
   @SuppressWarnings("unchecked") // Nothing of the type A is here yet.
   public <B> ToolBuilder<B, R> input(Class<B> type) {
     var next = (ToolBuilder<B, R>) this;
+    String why = Types.unreadable(type);
+    if (why != null) {
+      throw new DefinitionException("tool \"" + message.getName() + "\": " + why);
+    }
     next.input = type;
     next.schema = Schema.of(type, Schema.Use.INPUT);
     return next;
@@ -105,7 +115,7 @@ public final class ToolBuilder<A, R> {
     }
     var arguments = new Schema.Arguments(message.getName(), properties, input != null || schema == null);
     Class<A> type = input;
-    add(app, message, annotations, arguments, output, (json, ctx) -> handler.handle(read(arguments, json, type), ctx));
+    add(app, message, annotations, arguments, output, false, (json, ctx) -> handler.handle(read(arguments, json, type), ctx), App.here());
     return app;
   }
 
@@ -124,17 +134,28 @@ public final class ToolBuilder<A, R> {
       ToolAnnotations.Builder annotations,
       Schema.Arguments arguments,
       Type returned,
-      Handler<ObjectNode, ?> handler) {
+      boolean nullable,
+      Handler<ObjectNode, ?> handler,
+      Supplier<String> where) {
     message.setInputSchema(Json.bytes(arguments.schema));
     // Absent is not false: a tool is taken for destructive until it says otherwise.
     if (!annotations.build().equals(ToolAnnotations.getDefaultInstance())) {
       message.setAnnotations(annotations);
     }
     Schema.Output output = null;
-    if (returned != null && Content.structured(Json.MAPPER.constructType(returned))) {
-      output = Schema.Output.of(returned);
-      message.setOutputSchema(output.schema());
+    boolean mayBeNothing = nullable || returned == null || NOTHING.contains(returned);
+    if (returned != null) {
+      JavaType type = Json.MAPPER.constructType(returned);
+      mayBeNothing |= type.isReferenceType();
+      String why = Types.unwritable(type);
+      if (why != null) {
+        throw new DefinitionException("tool \"" + message.getName() + "\": " + why);
+      }
+      if (Content.structured(type)) {
+        output = Schema.Output.of(returned);
+        message.setOutputSchema(output.schema());
+      }
     }
-    app.put(new App.ToolEntry(message.build(), arguments, handler, output));
+    app.put(new App.ToolEntry(message.build(), arguments, handler, output, mayBeNothing, where));
   }
 }

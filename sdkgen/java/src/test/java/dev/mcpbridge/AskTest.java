@@ -136,7 +136,7 @@ class AskTest {
   @Test
   void aKeyKeepsAQuestionTheSame() {
     int[] time = {0};
-    tool("now", (in, ctx) -> ctx.elicit("why", "It is " + time[0]++ + ". Why?", String.class).data());
+    tool("now", (in, ctx) -> ctx.key("why").elicit("It is " + time[0]++ + ". Why?", String.class).data());
     var called = caller("because").tool("now");
     assertEquals("because 2", called.text() + " " + called.rounds());
   }
@@ -203,6 +203,30 @@ class AskTest {
   void aFormHasDefaults() {
     tool("size", (in, ctx) -> ctx.elicit("Size?", Sized.class).data().size());
     assertEquals("7", caller(Map.of()).tool("size").text());
+  }
+
+  @Test
+  void aFormMayBeASchema() {
+    String schema = "{'type':'object','properties':{'n':{'type':'integer','default':7}},'required':[]}".replace('\'', '"');
+    tool("raw", (in, ctx) -> ctx.elicitJson("Which?", schema).data());
+    tool("bad", (in, ctx) -> ctx.elicitJson("Which?", "[]").data());
+    var called = caller(Map.of()).tool("raw");
+    assertEquals("{\"n\":7}", called.text());
+    assertEquals(Json.MAPPER.readTree(schema), Json.parse(called.asked().get(0).getElicit().getForm().getRequestedSchema()));
+    assertEquals("the answer does not fit the form:\n- n: string found, integer expected, got \"x\"", caller(Map.of("n", "x")).tool("raw").text());
+    assertEquals("the schema of a form is a JSON object", caller().tool("bad").text());
+  }
+
+  @Test
+  void theModelAndTheRootsAreAskedByKeys() {
+    tool("keys", (in, ctx) -> {
+      var all = ctx.askAll();
+      var said = all.key("model").sample("Hi " + System.nanoTime());
+      var roots = all.key("roots").roots();
+      return said.text() + " " + roots.get(0).getUri();
+    });
+    var called = caller("Ho", List.of("file:///a")).tool("keys");
+    assertEquals("Ho file:///a 2", called.text() + " " + called.rounds());
   }
 
   @Test

@@ -1,84 +1,70 @@
 package dev.mcpbridge;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.BufferedReader;
+import dev.mcpbridge.testing.Client;
 import java.io.IOException;
-import java.io.Writer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import tools.jackson.databind.JsonNode;
 
-/** Through the real bridge, with raw lines of MCP. */
+/** Through the real bridge. */
 class BridgeTest {
-  private static final Path BRIDGE = Path.of("..", "..", "bin", "mcpbridge");
+  @Test
+  void aLegacyClientIsAskedAndTold() throws Exception {
+    List<JsonNode> asked = new ArrayList<>();
+    try (Client client = Client.start(Tools.class)) {
+      client.answers(
+          (method, params) -> {
+            assertEquals("elicitation/create", method);
+            asked.add(params.at("/requestedSchema/properties/colour/enum"));
+            return Map.of("action", "accept", "content", Map.of("colour", "GREEN"));
+          });
+      assertEquals("Ada likes GREEN", client.call("greet", Map.of("name", "Ada")).text());
+      assertEquals("[[\"RED\",\"GREEN\"]]", asked.toString());
 
-  private BufferedReader out;
-  private Writer in;
+      assertEquals("{\"sum\":3}", client.call("add", Map.of("a", 1, "b", 2)).structured());
+      // The bridge may say it before we do.
+      var wrong = client.call("add", Map.of("a", 1, "b", 200, "bb", 1));
+      String text = wrong.text();
+      assertTrue(wrong.isError(), text);
+      assertTrue(text.contains("b: ") && text.contains("200") && text.contains("bb: ") && text.contains("add(a: integer"), text);
 
-  private Process start() throws IOException {
-    assertTrue(Files.isExecutable(BRIDGE), "there is no bin/mcpbridge; run make build");
-    List<String> command = new ArrayList<>(List.of(BRIDGE.toString(), "run", "--stdio", "--"));
-    command.addAll(Plugin.java(Tools.class));
-    Process process = new ProcessBuilder(command).redirectError(Path.of("target", "bridge-stderr").toFile()).start();
-    out = process.inputReader();
-    in = process.outputWriter();
-    return process;
-  }
+      Map<String, String> missing = Map.of("uri", "test://items/100");
+      assertEquals(-32002, assertThrows(Client.RpcException.class, () -> client.request("resources/read", missing)).code());
+      var exact = assertThrows(Client.RpcException.class, () -> client.call("exact", Map.of()));
+      assertEquals("{\"code\":-32042,\"message\":\"exactly this\",\"data\":{\"n\":9007199254740993}}", exact.getMessage());
 
-  private void send(String line) throws IOException {
-    in.write(line.replace('\'', '"') + "\n");
-    in.flush();
-  }
+      assertEquals("done", client.call("steps", Map.of("n", 2)).text());
+      assertEquals(0, client.awaitNotification("notifications/progress").path("progress").asInt(-1));
 
-  private JsonNode read() throws IOException {
-    String line = out.readLine();
-    assertTrue(line != null, "the bridge said no more");
-    return Json.MAPPER.readTree(line);
+      client.call("grow", Map.of("name", "extra"));
+      client.awaitNotification("notifications/tools/list_changed");
+      assertEquals("extra", client.call("extra", Map.of()).text());
+
+      // A tool that ends the program answers, and the bridge starts it anew.
+      assertEquals("System.exit was called, which ended the backend", client.call("exits", Map.of("elsewhere", false)).text());
+      client.awaitNotification("notifications/tools/list_changed");
+      assertEquals("{\"sum\":3}", client.call("add", Map.of("a", 1, "b", 2)).structured());
+    }
   }
 
   @Test
-  void aLegacyClientIsAskedAndTold() throws Exception {
-    Process process = start();
-    try {
-      send(
-          "{'jsonrpc':'2.0','id':1,'method':'initialize','params':{'protocolVersion':'2025-11-25',"
-              + "'capabilities':{'elicitation':{}},'clientInfo':{'name':'t','version':'1'}}}");
-      assertEquals("Try it.", read().at("/result/instructions").asString());
-      send("{'jsonrpc':'2.0','method':'notifications/initialized'}");
-
-      send("{'jsonrpc':'2.0','id':2,'method':'tools/call','params':{'name':'greet','arguments':{'name':'Ada'}}}");
-      JsonNode asked = read();
-      assertEquals("elicitation/create", asked.get("method").asString());
-      assertEquals("[\"RED\",\"GREEN\"]", asked.at("/params/requestedSchema/properties/colour/enum").toString());
-      send("{'jsonrpc':'2.0','id':" + asked.get("id") + ",'result':{'action':'accept','content':{'colour':'GREEN'}}}");
-      assertEquals("Ada likes GREEN", read().at("/result/content/0/text").asString());
-
-      send("{'jsonrpc':'2.0','id':3,'method':'tools/call','params':{'name':'add','arguments':{'a':1,'b':200,'bb':1}}}");
-      // The bridge may say it before we do.
-      JsonNode wrong = read().get("result");
-      String text = wrong.at("/content/0/text").asString();
-      assertTrue(wrong.get("isError").asBoolean(), text);
-      assertTrue(text.contains("b: ") && text.contains("200") && text.contains("bb: ") && text.contains("add(a: integer"), text);
-
-      send("{'jsonrpc':'2.0','id':4,'method':'resources/read','params':{'uri':'test://items/100'}}");
-      assertEquals(-32002, read().at("/error/code").asInt());
-
-      send("{'jsonrpc':'2.0','id':5,'method':'tools/call','params':{'name':'exact'}}");
-      assertEquals("{\"code\":-32042,\"message\":\"exactly this\",\"data\":{\"n\":9007199254740993}}", read().get("error").toString());
-
-      send("{'jsonrpc':'2.0','id':6,'method':'tools/call','params':{'name':'grow','arguments':{'name':'extra'}}}");
-      List<String> got = List.of(read().path("method").asString("result"), read().path("method").asString("result"));
-      assertTrue(got.contains("notifications/tools/list_changed") && got.contains("result"), got::toString);
-    } finally {
-      in.close();
-      assertTrue(process.waitFor(20, TimeUnit.SECONDS));
-    }
-    assertEquals(0, process.exitValue());
+  void aMistakeIsToldWithItsLine() throws IOException, InterruptedException {
+    Path said = Files.createTempFile(Path.of("target"), "said", "");
+    List<String> command = new ArrayList<>(List.of(System.getProperty("MCPBRIDGE"), "run", "--stdio", "--log-format", "text", "--"));
+    command.addAll(Plugin.java(Broken.class));
+    Process bridge = new ProcessBuilder(command).redirectError(said.toFile()).start();
+    bridge.getOutputStream().close();
+    assertEquals(7, bridge.waitFor());
+    String text = Files.readString(said);
+    String want = "Broken.java:9: Broken.upload, parameter 1 (InputStream file): JSON cannot become a InputStream; use text,";
+    assertTrue(text.lines().anyMatch(line -> line.contains("fix:   mend what it said last: ") && line.contains(want)), text);
   }
 }

@@ -3,6 +3,7 @@ package dev.mcpbridge;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -19,14 +20,20 @@ import java.math.BigDecimal;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.logging.Logger;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.slf4j.LoggerFactory;
 
 /** A call of a tool, resource or prompt. */
 class CallTest {
@@ -247,6 +254,41 @@ class CallTest {
     assertEquals(" ada {x-a=1} {\"m\":1} ", called.text());
     assertEquals(List.of(), called.progress());
     assertEquals(2, called.logs().size());
+  }
+
+  @Test
+  void slf4jIsForwarded() {
+    app.tool("talk").handle((in, ctx) -> {
+      LoggerFactory.getLogger("slf4j.talks").warn("{} of {}", 1, 2);
+      return "";
+    });
+    app.forwardLogs("slf4j");
+    var logs = caller.tool("talk").logs();
+    assertEquals("[\"1 of 2\"] slf4j.talks", logs.stream().map(l -> l.getData().toStringUtf8()).toList() + " " + logs.get(0).getLogger());
+    assertEquals(LogLevel.LOG_LEVEL_WARNING, logs.get(0).getLevel());
+  }
+
+  @Test
+  @SuppressWarnings("FutureReturnValueIgnored") // It is returned.
+  void givingUpEndsWhatIsWaitedFor() throws Exception {
+    var never = new CompletableFuture<String>();
+    List<String> told = new ArrayList<>();
+    CountDownLatch started = new CountDownLatch(1);
+    app.tool("wait")
+        .handle(
+            (in, ctx) -> {
+              ctx.onCancelled(() -> told.add("given up"));
+              started.countDown();
+              return never;
+            });
+    Context ctx = new Context(app, Caller.EVERYTHING, Map.of(), null, null);
+    var call = CompletableFuture.supplyAsync(() -> app.callTool("wait", ByteString.EMPTY, ctx));
+    assertTrue(started.await(10, TimeUnit.SECONDS));
+    ctx.cancel();
+    assertInstanceOf(CancellationException.class, assertThrows(ExecutionException.class, () -> call.get(10, TimeUnit.SECONDS)).getCause());
+    assertEquals("true [given up]", never.isCancelled() + " " + told);
+    ctx.onCancelled(() -> told.add("at once"));
+    assertEquals(List.of("given up", "at once"), told);
   }
 
   static final class Library {

@@ -14,13 +14,18 @@ import jakarta.validation.constraints.NotBlank;
 import jakarta.validation.constraints.Pattern;
 import jakarta.validation.constraints.Positive;
 import jakarta.validation.constraints.Size;
+import java.io.IOException;
 import java.math.BigDecimal;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.LocalDate;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -231,6 +236,77 @@ class SchemaTest {
 
   private static void wrong(Object object, String message) {
     var e = assertThrows(DefinitionException.class, () -> Bridge.app("test", "1").add(object));
-    assertTrue(e.getMessage().startsWith(message), e.getMessage());
+    assertTrue(e.getMessage().replaceFirst("^SchemaTest\\.java:\\d+: ", "").startsWith(message), e.getMessage());
+    assertTrue(e.getMessage().startsWith("SchemaTest.java:"), e.getMessage());
+    assertEquals(0, e.getStackTrace().length);
+  }
+
+  interface Shape {}
+
+  record Box(Shape shape) {}
+
+  public static final class NoWay {
+    private NoWay(int a, int b) {}
+  }
+
+  static final class Abstract {
+    @Tool
+    public void draw(Map<String, List<Optional<Box>>> boxes) {}
+  }
+
+  static final class NoConstructor {
+    @Tool
+    public void go(NoWay way) {}
+  }
+
+  static final class Streams {
+    @Tool
+    public Stream<String> stream() {
+      return Stream.of();
+    }
+  }
+
+  static final class Bytes {
+    @Tool
+    public byte[] bytes() {
+      return new byte[0];
+    }
+  }
+
+  static final class ReadsNothing {
+    @Prompt
+    public String prompt(Runnable run) {
+      return "";
+    }
+  }
+
+  @Test
+  void aTypeThatJsonCannotHoldIsNamed() {
+    wrong(new Abstract(), "Abstract.draw, parameter 1 (Map boxes): Box.shape: JSON cannot become a Shape; use text,");
+    wrong(new NoConstructor(), "NoConstructor.go, parameter 1 (NoWay way): JSON cannot become a NoWay, which has no constructor for it");
+    wrong(new Streams(), "Streams.stream: tool \"stream\": it returns Stream, which JSON cannot hold");
+    wrong(new Bytes(), "Bytes.bytes: tool \"bytes\": it returns byte[]: return new Image(");
+    wrong(new ReadsNothing(), "ReadsNothing.prompt, parameter 1 (Runnable run): JSON cannot become a Runnable");
+    var e = assertThrows(DefinitionException.class, () -> Bridge.app("t", "1").tool("t").input(Box.class));
+    assertTrue(e.getMessage().contains("tool \"t\": Box.shape: JSON cannot become a Shape"), e.getMessage());
+  }
+
+  @Test
+  void theLineOfADefinitionIsNamed() throws Exception {
+    int body = 1 + lines().indexOf("      return Stream.of();");
+    var annotated = assertThrows(DefinitionException.class, () -> Bridge.app("t", "1").add(new Streams()));
+    assertTrue(annotated.getMessage().startsWith("SchemaTest.java:" + body + ": "), annotated.getMessage());
+    int here = 2 + lines().indexOf("    int body = 1 + lines().indexOf(\"      return Stream.of();\");");
+    assertEquals(here + 3, line(() -> Bridge.app("t", "1").add("nothing")));
+    assertEquals(here + 4, line(() -> Bridge.app("t", "1").tool("a b").handle((in, ctx) -> "")));
+  }
+
+  private static int line(Executable define) {
+    String message = assertThrows(DefinitionException.class, define).getMessage();
+    return Integer.parseInt(message.split(":", 3)[1]);
+  }
+
+  private static List<String> lines() throws IOException {
+    return Files.readAllLines(Path.of("src", "test", "java", "dev", "mcpbridge", "SchemaTest.java"));
   }
 }

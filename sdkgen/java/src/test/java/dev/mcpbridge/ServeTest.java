@@ -41,6 +41,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import tools.jackson.databind.JsonNode;
 
 /** A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end. */
 class ServeTest {
@@ -156,6 +157,56 @@ class ServeTest {
       signal(plugin, "TERM");
       assertEquals("slept", slow.next().getResult().getContent(0).getText().getText());
       assertEquals(0, plugin.ended(10));
+    }
+  }
+
+  @Test
+  void aFailureNamesItsLine() throws Exception {
+    try (Plugin plugin = start()) {
+      var channel = plugin.channel();
+      assertEquals("boom", Plugin.text(channel, "fails", Map.of()));
+      assertEquals("For input string: \"many\"", Plugin.text(channel, "unready", Map.of()));
+      assertTrue(Plugin.text(channel, "unready", Map.of()).contains("For input string: \"many\""));
+      assertEquals("the tool returned null, which its return type does not allow", Plugin.text(channel, "cannotBeWritten", Map.of()));
+      Plugin.call(channel, "logs", Map.of()).forEachRemaining(e -> {});
+
+      // A failure is one line, which the bridge takes apart.
+      List<JsonNode> log = plugin.log().lines().filter(line -> line.startsWith("{")).map(Json.MAPPER::readTree).toList();
+      List<String> said = log.stream().map(record -> record.get("level").asString() + " " + record.get("message").asString()).toList();
+      String unready = " failed at Tools.java:" + Tools.line("Integer.parseInt(\"many\")") + ": ";
+      assertEquals("error tool \"fails\" failed at Tools.java:" + Tools.line("\"boom\"") + ": java.lang.IllegalStateException: boom", said.get(0));
+      assertEquals("error tool \"unready\"" + unready + "java.lang.NumberFormatException: For input string: \"many\"", said.get(1));
+      assertTrue(said.get(2).startsWith("error tool \"unready\"" + unready), said.get(2));
+      assertTrue(said.get(3).startsWith("error tool \"cannotBeWritten\" failed at Tools.java:" + Tools.line("return null;") + ": "), said.get(3));
+      assertEquals("warn mind\nthe gap", said.get(4));
+      assertEquals(5, said.size());
+      for (JsonNode record : log.subList(0, 4)) {
+        assertFalse(record.get("trace").asString().contains("dev.mcpbridge.App"), record::toString);
+      }
+    }
+  }
+
+  @Test
+  void anExitIsAnsweredAndNamed() throws Exception {
+    for (boolean elsewhere : List.of(false, true)) {
+      try (Plugin plugin = start()) {
+        var channel = plugin.channel();
+        var slow = Plugin.call(channel, "slow", Map.of("seconds", 1, "file", folder.resolve("f").toString()));
+        assertTrue(slow.next().hasProgress());
+        if (elsewhere) {
+          var call = Plugin.call(channel, "exits", Map.of("elsewhere", true));
+          assertEquals("slept", slow.next().getResult().getContent(0).getText().getText());
+          assertThrows(StatusRuntimeException.class, call::next);
+        } else {
+          var call = Plugin.call(channel, "exits", Map.of("elsewhere", false)).next().getResult();
+          assertTrue(call.getIsError());
+          assertEquals("System.exit was called, which ended the backend", call.getContent(0).getText().getText());
+          assertEquals("slept", slow.next().getResult().getContent(0).getText().getText()); // The others get their time.
+        }
+        assertEquals(elsewhere ? 4 : 3, plugin.ended(10));
+        String at = "Tools.java:" + Tools.line(elsewhere ? "// Elsewhere." : "// Here.");
+        assertTrue(plugin.log().contains("\"level\":\"error\",\"logger\":\"mcpbridge\",\"message\":\"System.exit was called at " + at), plugin.log());
+      }
     }
   }
 

@@ -87,6 +87,41 @@ public final class Tools {
   }
 
   @Tool
+  public String fails() {
+    throw new IllegalStateException("boom");
+  }
+
+  /** Cannot be made ready. */
+  private static final class Settings {
+    static final int PORT = Integer.parseInt("many");
+  }
+
+  @Tool
+  public int unready() {
+    return Settings.PORT;
+  }
+
+  @Tool
+  public String cannotBeWritten() {
+    return null;
+  }
+
+  @Tool
+  public void logs() {
+    System.getLogger("tools").log(System.Logger.Level.WARNING, "mind\nthe gap");
+  }
+
+  @Tool
+  public void exits(boolean elsewhere) throws InterruptedException {
+    if (elsewhere) {
+      Thread thread = new Thread(() -> Runtime.getRuntime().exit(4)); // Elsewhere.
+      thread.start();
+      thread.join();
+    }
+    System.exit(3); // Here.
+  }
+
+  @Tool
   public String readStdin() throws IOException {
     return "[" + new String(System.in.readAllBytes(), StandardCharsets.UTF_8) + "]";
   }
@@ -122,6 +157,12 @@ public final class Tools {
   @CompletePrompt("review")
   public List<String> complete(String code) {
     return List.of(code + "1", code + "2");
+  }
+
+  /** The line of this file that has a text. */
+  static int line(String text) throws IOException {
+    List<String> lines = Files.readAllLines(Path.of("src", "test", "java", "dev", "mcpbridge", "Tools.java"));
+    return 1 + lines.indexOf(lines.stream().filter(line -> line.contains(text)).findFirst().orElseThrow());
   }
 
   public static void main(String[] args) {

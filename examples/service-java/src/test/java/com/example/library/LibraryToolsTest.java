@@ -6,14 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.mcpbridge.App;
 import dev.mcpbridge.Bridge;
 import dev.mcpbridge.testing.Caller;
-import java.io.BufferedReader;
-import java.io.Writer;
-import java.nio.file.Path;
+import dev.mcpbridge.testing.Client;
 import java.time.Clock;
 import java.time.Instant;
 import java.time.ZoneOffset;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 class LibraryToolsTest {
@@ -36,28 +33,11 @@ class LibraryToolsTest {
   }
 
   @Test
-  void itRunsBehindTheBridge() throws Exception {
-    Path java = Path.of(System.getProperty("java.home"), "bin", "java");
-    Process bridge =
-        new ProcessBuilder(
-                "../../bin/mcpbridge", "run", "--stdio", "--", java.toString(), "-cp", System.getProperty("java.class.path"), LibraryTools.class.getName())
-            .redirectError(Path.of("target", "bridge-stderr").toFile())
-            .start();
-    try (BufferedReader out = bridge.inputReader();
-        Writer in = bridge.outputWriter()) {
-      in.write(
-          """
-          {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
-          {"jsonrpc":"2.0","method":"notifications/initialized"}
-          """);
-      in.flush();
-      assertTrue(out.readLine().contains("\"name\":\"library\""));
-      in.write("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"search\",\"arguments\":{\"words\":\"goetz\"}}}\n");
-      in.flush();
-      String answer = out.readLine();
-      assertTrue(answer.contains("\"structuredContent\":{\"result\":[{\"isbn\":\"978-0-321-34960-6\""), answer);
+  void itRunsBehindTheBridge() {
+    try (Client client = Client.start(LibraryTools.class)) {
+      assertEquals("library", client.serverInfo().path("name").asString());
+      String found = client.call("search", Map.of("words", "goetz")).structured();
+      assertTrue(found.startsWith("{\"result\":[{\"isbn\":\"978-0-321-34960-6\""), found);
     }
-    assertTrue(bridge.waitFor(20, TimeUnit.SECONDS));
-    assertEquals(0, bridge.exitValue());
   }
 }

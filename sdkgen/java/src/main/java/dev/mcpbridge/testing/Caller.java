@@ -10,7 +10,10 @@ import dev.mcpbridge.v1.Capability;
 import dev.mcpbridge.v1.ClientCapabilities;
 import dev.mcpbridge.v1.CompleteRequest;
 import dev.mcpbridge.v1.CompletionArgument;
+import dev.mcpbridge.v1.CompletionContext;
 import dev.mcpbridge.v1.CompletionReference;
+import dev.mcpbridge.v1.ContentBlock;
+import dev.mcpbridge.v1.CreateMessageResult;
 import dev.mcpbridge.v1.ElicitAction;
 import dev.mcpbridge.v1.ElicitResult;
 import dev.mcpbridge.v1.ElicitationCapability;
@@ -19,21 +22,29 @@ import dev.mcpbridge.v1.Implementation;
 import dev.mcpbridge.v1.InputRequest;
 import dev.mcpbridge.v1.InputRequired;
 import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.ListRootsResult;
 import dev.mcpbridge.v1.LogLevel;
 import dev.mcpbridge.v1.LogMessage;
 import dev.mcpbridge.v1.Progress;
 import dev.mcpbridge.v1.PromptReference;
 import dev.mcpbridge.v1.ReadResourceResult;
+import dev.mcpbridge.v1.ResourceReference;
+import dev.mcpbridge.v1.Role;
+import dev.mcpbridge.v1.Root;
 import dev.mcpbridge.v1.RootsCapability;
 import dev.mcpbridge.v1.SamplingCapability;
+import dev.mcpbridge.v1.TextContent;
 import dev.mcpbridge.v1.Tool;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * Calls an app in a test, without a bridge and without gRPC:
@@ -70,9 +81,17 @@ public final class Caller {
   /** What a call of a tool came to, and what happened on the way. */
   public record Called<R extends MessageLite>(
       R result, List<Progress> progress, List<LogMessage> logs, List<InputRequest> asked, int rounds) {
-    /** The text of a tool's result. */
+    /** The text of the result. */
     public String text() {
-      return String.join("\n", ((CallToolResult) result).getContentList().stream().map(b -> b.getText().getText()).toList());
+      Stream<String> texts;
+      if (result instanceof CallToolResult r) {
+        texts = r.getContentList().stream().map(block -> block.getText().getText());
+      } else if (result instanceof ReadResourceResult r) {
+        texts = r.getContentsList().stream().map(contents -> contents.getText());
+      } else {
+        texts = ((GetPromptResult) result).getMessagesList().stream().map(message -> message.getContent().getText().getText());
+      }
+      return texts.collect(Collectors.joining("\n"));
     }
 
     /** Whether a tool failed. */
@@ -102,7 +121,7 @@ public final class Caller {
 
   /**
    * The answers to the questions of calls, in the order they are asked: what the user fills in, as a record, a map or a simple
-   * value, {@link #DECLINE}, {@link #CANCEL}, or an InputResponse.
+   * value, {@link #DECLINE}, {@link #CANCEL}, the text that the model says, a list of the URIs of roots, or an InputResponse.
    */
   public Caller answers(Object... answers) {
     this.answers.addAll(Arrays.asList(answers));
@@ -129,12 +148,29 @@ public final class Caller {
     return call(InProcess.Kind.PROMPT, name, InProcess.json(arguments));
   }
 
-  /** Completes an argument of a prompt. */
+  /** Completes an argument of a prompt, where {@code others} are known already. */
+  public List<String> completePrompt(String prompt, String argument, String typed, Map<String, String> others) {
+    return complete(CompletionReference.newBuilder().setPrompt(PromptReference.newBuilder().setName(prompt)), argument, typed, others);
+  }
+
+  /** As {@link #completePrompt(String, String, String, Map)}, of an argument that comes first. */
   public List<String> completePrompt(String prompt, String argument, String typed) {
+    return completePrompt(prompt, argument, typed, Map.of());
+  }
+
+  /** Completes a variable of a resource template, where {@code others} are known already. */
+  public List<String> completeResourceTemplate(String uriTemplate, String variable, String typed, Map<String, String> others) {
+    return complete(
+        CompletionReference.newBuilder().setResource(ResourceReference.newBuilder().setUri(uriTemplate)), variable, typed, others);
+  }
+
+  private List<String> complete(CompletionReference.Builder ref, String argument, String typed, Map<String, String> others) {
     var request =
         CompleteRequest.newBuilder()
-            .setRef(CompletionReference.newBuilder().setPrompt(PromptReference.newBuilder().setName(prompt)))
-            .setArgument(CompletionArgument.newBuilder().setName(argument).setValue(typed));
+            .setContext(context)
+            .setRef(ref)
+            .setArgument(CompletionArgument.newBuilder().setName(argument).setValue(typed))
+            .setCompletionContext(CompletionContext.newBuilder().putAllArguments(others));
     return InProcess.complete(app, request.build()).getCompletion().getValuesList();
   }
 
@@ -162,14 +198,24 @@ public final class Caller {
         if (answers.isEmpty()) {
           throw new AssertionError(name + " asked, and the test has no answer: " + question.getValue());
         }
-        responses.put(question.getKey(), response(answers.removeFirst()));
+        responses.put(question.getKey(), response(answers.removeFirst(), question.getValue()));
       }
     }
   }
 
-  private static InputResponse response(Object answer) {
+  private static InputResponse response(Object answer, InputRequest question) {
     if (answer instanceof InputResponse response) {
       return response;
+    }
+    if (question.hasCreateMessage()) {
+      var text = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText((String) answer));
+      var said = CreateMessageResult.newBuilder().setRole(Role.ROLE_ASSISTANT).addContent(text).setModel("test");
+      return InputResponse.newBuilder().setCreateMessage(said).build();
+    }
+    if (question.hasListRoots()) {
+      var roots = ListRootsResult.newBuilder();
+      ((Collection<?>) answer).forEach(uri -> roots.addRoots(Root.newBuilder().setUri((String) uri)));
+      return InputResponse.newBuilder().setListRoots(roots).build();
     }
     ByteString json = InProcess.json(answer);
     ByteString content = json.startsWith(ByteString.copyFromUtf8("{")) ? json : InProcess.json(Map.of("value", answer));

@@ -1,0 +1,193 @@
+package dev.mcpbridge;
+
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.reflect.Method;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Supplier;
+import java.util.regex.Pattern;
+
+/** Where things stand in the author's source, as `Tools.java:12`: what to change when something is wrong. */
+final class Where {
+  /** Ours, when something is defined. */
+  private static final Pattern DEFINING = Pattern.compile("dev\\.mcpbridge\\.(App|Bridge|Methods|Schema|Types|Where|DefinitionException|\\w+Builder)\\b.*");
+
+  /** Ours and the JDK's, between a call and an author's code. */
+  private static final Pattern CALLING = Pattern.compile("dev\\.mcpbridge\\.(App|Context|Methods|Content|Schema|Service|\\w+Builder)\\b.*|(java|jdk)\\..*");
+
+  private Where() {}
+
+  /** The line of the author's that defines something now. */
+  static String caller() {
+    return StackWalker.getInstance()
+        .walk(frames -> frames.filter(f -> !DEFINING.matcher(f.getClassName()).matches()).findFirst())
+        .map(f -> text(f.toStackTraceElement()))
+        .orElse("here");
+  }
+
+  /** The first line of a method's body, or else its name. */
+  static String of(Method method) {
+    Class<?> type = method.getDeclaringClass();
+    String name = type.getSimpleName() + "." + method.getName();
+    try (InputStream file = type.getResourceAsStream(type.getName().substring(type.getName().lastIndexOf('.') + 1) + ".class")) {
+      return file == null ? name : new ClassFile(new DataInputStream(file)).line(method.getName(), descriptor(method), name);
+    } catch (IOException | RuntimeException e) {
+      return name; // It only helps.
+    }
+  }
+
+  private static String descriptor(Method method) {
+    StringBuilder text = new StringBuilder("(");
+    for (Class<?> type : method.getParameterTypes()) {
+      text.append(type.descriptorString());
+    }
+    return text.append(')').append(method.getReturnType().descriptorString()).toString();
+  }
+
+  private static String text(StackTraceElement at) {
+    return at.getFileName() == null || at.getLineNumber() < 0
+        ? at.getClassName() + "." + at.getMethodName()
+        : at.getFileName() + ":" + at.getLineNumber();
+  }
+
+  /** What went wrong where a class could not be made ready, of which the JVM has only said that. */
+  static Throwable reason(Throwable e) {
+    boolean wrapped = e instanceof ExceptionInInitializerError || e instanceof NoClassDefFoundError;
+    return wrapped && e.getCause() != null ? reason(e.getCause()) : e;
+  }
+
+  /**
+   * The author's line that a call failed at, or where its handler is defined if the failure is in none of its lines. Takes what is
+   * ours out of the stack trace.
+   */
+  static String failed(Throwable e, Supplier<String> defined) {
+    StackTraceElement[] trace = e.getStackTrace();
+    int frame = handler(trace);
+    for (int i = 0; i < frame; i++) {
+      if (trace[i].getMethodName().equals("<clinit>")) {
+        frame = i; // A class that could not be made ready is at fault, and not who needed it.
+      }
+    }
+    for (Throwable t = e; t != null; t = t.getCause()) {
+      t.setStackTrace(Arrays.copyOf(t.getStackTrace(), handler(t.getStackTrace()) + 1));
+    }
+    return frame < 0 ? defined.get() : text(trace[frame]);
+  }
+
+  /** The frame of an author's code that is called first, or -1. */
+  private static int handler(StackTraceElement[] trace) {
+    int frame = trace.length - 1;
+    while (frame >= 0 && !(trace[frame].getClassName().equals(App.class.getName()) && trace[frame].getMethodName().equals("round"))) {
+      frame--;
+    }
+    if (frame < 0) {
+      frame = trace.length - 1; // Another thread's.
+    }
+    while (frame >= 0 && CALLING.matcher(trace[frame].getClassName()).matches()) {
+      frame--;
+    }
+    return frame;
+  }
+
+  /** The line that calls System.exit in this stack trace, or null. */
+  static String exit(StackTraceElement[] trace) {
+    for (int i = trace.length - 2; i >= 0; i--) {
+      String name = trace[i].getClassName();
+      if (trace[i].getMethodName().equals("exit") && (name.equals("java.lang.System") || name.equals("java.lang.Runtime"))) {
+        return text(trace[i + 1]);
+      }
+    }
+    return null;
+  }
+
+  /** As much of a class file as it takes to find lines: JVM specification, chapter 4. */
+  private static final class ClassFile {
+    private final DataInputStream in;
+    private final Map<Integer, String> texts = new HashMap<>();
+
+    ClassFile(DataInputStream in) throws IOException {
+      this.in = in;
+      in.skipNBytes(8);
+      int constants = in.readUnsignedShort();
+      for (int i = 1; i < constants; i++) {
+        int tag = in.readUnsignedByte();
+        switch (tag) {
+          case 1 -> texts.put(i, in.readUTF());
+          case 7, 8, 16, 19, 20 -> in.skipNBytes(2);
+          case 15 -> in.skipNBytes(3);
+          case 3, 4, 9, 10, 11, 12, 17, 18 -> in.skipNBytes(4);
+          case 5, 6 -> {
+            in.skipNBytes(8);
+            i++; // They count twice.
+          }
+          default -> throw new IOException("a constant of the unknown kind " + tag);
+        }
+      }
+      in.skipNBytes(6);
+      in.skipNBytes(2L * in.readUnsignedShort()); // Interfaces.
+    }
+
+    String line(String name, String descriptor, String otherwise) throws IOException {
+      members(null, null); // Fields.
+      int line = members(name, descriptor);
+      String[] file = {null};
+      attributes((attribute, length) -> {
+        if (attribute.equals("SourceFile")) {
+          file[0] = texts.get(in.readUnsignedShort());
+        } else {
+          in.skipNBytes(length);
+        }
+      });
+      return line < 0 || file[0] == null ? otherwise : file[0] + ":" + line;
+    }
+
+    private int members(String name, String descriptor) throws IOException {
+      int[] line = {-1};
+      for (int members = in.readUnsignedShort(); members > 0; members--) {
+        in.skipNBytes(2);
+        String named = texts.get(in.readUnsignedShort());
+        boolean wanted = texts.get(in.readUnsignedShort()).equals(descriptor) && named.equals(name);
+        attributes((attribute, length) -> {
+          if (wanted && attribute.equals("Code")) {
+            line[0] = code();
+          } else {
+            in.skipNBytes(length);
+          }
+        });
+      }
+      return line[0];
+    }
+
+    private int code() throws IOException {
+      in.skipNBytes(4);
+      in.skipNBytes(in.readInt());
+      in.skipNBytes(8L * in.readUnsignedShort()); // Exceptions.
+      int[] first = {Integer.MAX_VALUE};
+      attributes((attribute, length) -> {
+        if (!attribute.equals("LineNumberTable")) {
+          in.skipNBytes(length);
+          return;
+        }
+        for (int lines = in.readUnsignedShort(); lines > 0; lines--) {
+          in.skipNBytes(2);
+          first[0] = Math.min(first[0], in.readUnsignedShort());
+        }
+      });
+      return first[0] == Integer.MAX_VALUE ? -1 : first[0];
+    }
+
+    private interface Attribute {
+      void read(String name, int length) throws IOException;
+    }
+
+    private void attributes(Attribute each) throws IOException {
+      for (int attributes = in.readUnsignedShort(); attributes > 0; attributes--) {
+        String name = texts.get(in.readUnsignedShort());
+        each.read(name, in.readInt());
+      }
+    }
+  }
+}

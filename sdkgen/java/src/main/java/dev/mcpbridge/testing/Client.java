@@ -1,0 +1,266 @@
+package dev.mcpbridge.testing;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.io.Writer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
+import java.util.stream.Collectors;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.node.JsonNodeFactory;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * An MCP client of a program behind the real bridge, over stdio:
+ *
+ * <pre>{@code
+ * try (Client client = Client.start(Weather.class)) {
+ *   assertEquals("21.5", client.call("degrees", Map.of("city", "Oslo")).text());
+ * }
+ * }</pre>
+ *
+ * <p>It speaks 2025-11-25 and can be asked everything. One thread uses it. The bridge is the program {@code mcpbridge} in PATH, or what
+ * the system property or the environment variable {@code MCPBRIDGE} names. What it logs goes to standard error.
+ */
+public final class Client implements AutoCloseable {
+  private static final JsonMapper JSON = new JsonMapper();
+  private static final String END = "";
+
+  /** Seconds that a message is waited for. A Java program takes a while to start. */
+  private static final int PATIENCE = 60;
+
+  private final Process bridge;
+  private final Writer in;
+  private final BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+  private final Deque<JsonNode> notifications = new ArrayDeque<>();
+  private BiFunction<String, JsonNode, Object> answers =
+      (method, params) -> {
+        throw new AssertionError("the server asked " + method + ", and the test has no answer: " + params);
+      };
+  private int id;
+  private JsonNode initialized;
+
+  /** What a call of a tool came to. */
+  public record Result(JsonNode json) {
+    /** The text of the result. */
+    public String text() {
+      return json.path("content").valueStream().map(b -> b.path("text").asString("")).collect(Collectors.joining("\n"));
+    }
+
+    /** Whether the tool failed. */
+    public boolean isError() {
+      return json.path("isError").asBoolean(false);
+    }
+
+    /** The structured result, as JSON. */
+    public String structured() {
+      return json.path("structuredContent").toString();
+    }
+  }
+
+  /** A JSON-RPC error. */
+  public static final class RpcException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    private final transient JsonNode error;
+
+    RpcException(JsonNode error) {
+      super(error.toString());
+      this.error = error;
+    }
+
+    public int code() {
+      return error.path("code").asInt();
+    }
+
+    /** Missing, if there is none. */
+    public JsonNode data() {
+      return error.path("data");
+    }
+  }
+
+  /** Starts the bridge with a program of this test's classpath. */
+  public static Client start(Class<?> main, String... args) {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", System.getProperty("java.class.path"), main.getName()));
+    command.addAll(List.of(args));
+    return start(command);
+  }
+
+  /** Starts the bridge with the program that a command starts. */
+  public static Client start(List<String> command) {
+    String named = System.getProperty("MCPBRIDGE", System.getenv("MCPBRIDGE"));
+    List<String> all = new ArrayList<>(List.of(named == null ? "mcpbridge" : named, "run", "--stdio", "--"));
+    all.addAll(command);
+    try {
+      return new Client(new ProcessBuilder(all).redirectError(ProcessBuilder.Redirect.INHERIT).start());
+    } catch (IOException e) {
+      throw new UncheckedIOException("cannot start the bridge; the environment variable MCPBRIDGE can name it: " + e.getMessage(), e);
+    }
+  }
+
+  private Client(Process bridge) {
+    this.bridge = bridge;
+    this.in = bridge.outputWriter(StandardCharsets.UTF_8);
+    Thread reader = new Thread(this::read, "mcpbridge-client");
+    reader.setDaemon(true);
+    reader.start();
+    try {
+      Map<String, ?> can =
+          Map.of("elicitation", Map.of("form", Map.of(), "url", Map.of()), "sampling", Map.of("tools", Map.of()), "roots", Map.of());
+      initialized = request(
+          "initialize",
+          Map.of(
+              "protocolVersion", "2025-11-25", "capabilities", can, "clientInfo", Map.of("name", "dev.mcpbridge.testing", "version", "1")));
+      notify("notifications/initialized", Map.of());
+    } catch (RuntimeException | Error e) {
+      close();
+      throw e;
+    }
+  }
+
+  private void read() {
+    try (BufferedReader out = bridge.inputReader(StandardCharsets.UTF_8)) {
+      for (String line; (line = out.readLine()) != null; ) {
+        lines.add(line);
+      }
+    } catch (IOException e) {
+      // The end.
+    }
+    lines.add(END);
+  }
+
+  /** What answers the questions of the server, by the method, such as {@code elicitation/create}, and its params. */
+  public Client answers(BiFunction<String, JsonNode, Object> answers) {
+    this.answers = answers;
+    return this;
+  }
+
+  /** What the server says it is. */
+  public JsonNode serverInfo() {
+    return initialized.path("serverInfo");
+  }
+
+  /** Calls a tool. Its arguments are a map or a record. */
+  public Result call(String name, Object arguments) {
+    return new Result(request("tools/call", Map.of("name", name, "arguments", arguments, "_meta", Map.of("progressToken", id + 1))));
+  }
+
+  /** Makes a request and returns its result. {@link RpcException} is its error. */
+  public JsonNode request(String method, Object params) {
+    return await(send(method, params));
+  }
+
+  /** Makes a request and returns its id, for {@link #await}. */
+  public int send(String method, Object params) {
+    id++;
+    write(JSON.createObjectNode().put("jsonrpc", "2.0").put("id", id).put("method", method).set("params", JSON.valueToTree(params)));
+    return id;
+  }
+
+  /** The result of the request with an id. */
+  public JsonNode await(int id) {
+    while (true) {
+      JsonNode message = next();
+      if (!message.has("method") && message.path("id").asInt() == id) {
+        if (message.has("error")) {
+          throw new RpcException(message.get("error"));
+        }
+        return message.get("result");
+      }
+    }
+  }
+
+  /** Sends a notification. */
+  public void notify(String method, Object params) {
+    write(JSON.createObjectNode().put("jsonrpc", "2.0").put("method", method).set("params", JSON.valueToTree(params)));
+  }
+
+  /** The params of the next notification of a method, or of one that has come already. */
+  public JsonNode awaitNotification(String method) {
+    while (true) {
+      for (var all = notifications.iterator(); all.hasNext(); ) {
+        JsonNode notification = all.next();
+        if (notification.path("method").asString("").equals(method)) {
+          all.remove();
+          return notification.path("params");
+        }
+      }
+      next();
+    }
+  }
+
+  /** The next message. It is kept if it is a notification, and answered if it is a request. */
+  private JsonNode next() {
+    String line;
+    try {
+      line = lines.poll(PATIENCE, TimeUnit.SECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IllegalStateException(e);
+    }
+    if (line == null) {
+      throw new AssertionError("nothing came for " + PATIENCE + " seconds");
+    }
+    if (line.equals(END)) {
+      lines.add(END);
+      throw new AssertionError("the bridge has ended; standard error says why");
+    }
+    JsonNode message = JSON.readTree(line);
+    if (message.has("method") && !message.has("id")) {
+      notifications.add(message);
+    } else if (message.has("method")) {
+      ObjectNode answer = JSON.createObjectNode().put("jsonrpc", "2.0");
+      answer.set("id", message.get("id"));
+      try {
+        answer.set("result", JSON.valueToTree(answers.apply(message.get("method").asString(), message.path("params"))));
+        write(answer);
+      } catch (AssertionError e) {
+        answer.set("error", JsonNodeFactory.instance.objectNode().put("code", -32603).put("message", "the test has no answer"));
+        write(answer);
+        throw e;
+      }
+    }
+    return message;
+  }
+
+  private void write(JsonNode message) {
+    try {
+      in.write(message + "\n");
+      in.flush();
+    } catch (IOException e) {
+      throw new UncheckedIOException("the bridge takes nothing; standard error says why", e);
+    }
+  }
+
+  /** Ends the bridge and the program. {@link AssertionError} if they do not end in good order. */
+  @Override
+  public void close() {
+    try {
+      in.close(); // That is how a server on stdio is told to end.
+    } catch (IOException e) {
+      // It has ended.
+    }
+    try {
+      if (!bridge.waitFor(PATIENCE, TimeUnit.SECONDS)) {
+        bridge.destroyForcibly();
+        throw new AssertionError("the bridge did not end");
+      }
+    } catch (InterruptedException e) {
+      bridge.destroyForcibly();
+      Thread.currentThread().interrupt();
+    }
+  }
+}
