@@ -1,13 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
-	"slices"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,9 +16,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/catalog"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
-	"github.com/mcpbridge/mcpbridge/bridge/plugin"
+	"github.com/mcpbridge/mcpbridge/bridge/router"
 )
 
 // The limits of the HTTP server. There is none for writing: streams last.
@@ -29,11 +31,13 @@ const (
 	finishTime = 2 * time.Second
 	// silentTime is how long a connection may still say nothing at the end.
 	silentTime = 100 * time.Millisecond
-	// dialTime is how long a dialled backend is waited for before clients are served without it.
-	dialTime = 2 * time.Second
+	// dialTime is how long a dialled backend is waited for before clients are served without it, and awaitTime is how long
+	// several backends are.
+	dialTime  = 2 * time.Second
+	awaitTime = 10 * time.Second
 )
 
-// An App is a front, a backend, and the way between them. Call Listen, then Run.
+// An App is the fronts, the backends, and the way between them. Call Listen, then Run.
 type App struct {
 	cfg     *loaded
 	log     zerolog.Logger
@@ -41,15 +45,27 @@ type App struct {
 	stdout  io.Writer
 	started func(*App)
 
-	backend *plugin.Plugin
-	calls   *calls
+	backends []*backend
+	calls    *calls
+	merged   *counted // all backends as one
+	endpoint endpoint // of merged
+	named    []endpoint
+	ln       net.Listener // of HTTP, or nil
+	grpc     net.Listener // or nil
+	stdio    bool
+}
+
+// An endpoint is what MCP clients reach: all backends, or one.
+type endpoint struct {
+	name    string // of the backend; empty: all of them
+	handler bridge.Handler
 	mcp     *mcpserver.Server
-	ln      net.Listener // nil for stdio
 }
 
 // serve runs an App until ctx ends or the client goes.
 func (p *Program) serve(ctx context.Context, cfg *loaded) error {
-	log, _ := newLog(p.Stderr, cfg.Log)
+	log, _ := newLog(p.Stderr, cfg.Log, cfg.secrets)
+	cfg.tellWarnings(log)
 	a, err := newApp(cfg, log, p.Stdin, p.Stdout)
 	if err != nil {
 		return err
@@ -63,113 +79,217 @@ func (p *Program) serve(ctx context.Context, cfg *loaded) error {
 
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
-	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout}
-	b := cfg.Backends[0]
-	o := plugin.Options{Name: b.Name, Address: b.Dial, Log: log}
-	if b.Launch != nil {
-		if err := checkCommand(b.Launch, cfg.where("backends.0.launch.command")); err != nil {
-			return nil, err
+	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls()}
+	cats := map[string]bridge.Handler{}
+	for i := range cfg.Backends {
+		b := newBackend(cfg, i, log)
+		if len(cfg.Backends) == 1 {
+			if err := b.open(); err != nil { // of several, the others are served
+				return nil, err
+			}
 		}
-		o.Command, o.Dir, o.PassEnv, o.StartTimeout = b.Launch.Command, b.Launch.Dir, b.Launch.PassEnv, b.Launch.StartTimeout
-		for name, value := range b.Launch.Env {
-			o.Env = append(o.Env, name+"="+value)
-		}
-		slices.Sort(o.Env)
+		a.backends = append(a.backends, b)
+		cats[b.Name] = catalogOf(b, log)
 	}
-	backend, err := plugin.New(o)
+	h, err := merge(cfg, a.backends, cats, log)
 	if err != nil {
-		return nil, &problem{
-			Exit: exitConfig, Code: "backend", What: fmt.Sprintf("backend %q cannot be set up", b.Name),
-			Where: cfg.where("backends.0"), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
-		}
+		return nil, err
 	}
-	a.backend = backend
-	a.calls = newCalls(catalog.New(backend, catalog.Options{Log: log, SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput}))
-	a.mcp = mcpserver.New(a.calls, mcpserver.Options{
-		Log: log, AllowedHosts: cfg.Serve.HTTP.AllowedHosts, AllowedOrigins: cfg.Serve.HTTP.AllowedOrigins,
-		PollAfter: cfg.Serve.HTTP.PollAfter,
-	})
+	a.merged = &counted{a.calls, h}
+	a.endpoint = a.newEndpoint("", a.merged)
+	if len(a.backends) > 1 {
+		for _, b := range a.backends {
+			a.named = append(a.named, a.newEndpoint(b.Name, &counted{a.calls, cats[b.Name]}))
+		}
+	} else {
+		a.named = []endpoint{{a.backends[0].Name, a.merged, a.endpoint.mcp}}
+	}
 	return a, nil
 }
 
-// Listen binds the address, if HTTP is to be served, so that it is known and wrong ones are told before the backend
-// starts. Connections wait until Run accepts them.
+// catalogOf returns a backend whose lists are remembered, and whose arguments and results are checked.
+func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
+	return catalog.New(b, catalog.Options{
+		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput,
+	})
+}
+
+// merge returns all backends as one.
+func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler, log zerolog.Logger) (bridge.Handler, error) {
+	var routes []router.Route
+	for _, b := range backends {
+		routes = append(routes, router.Route{Name: b.Name, Handler: handlers[b.Name]})
+	}
+	if len(routes) == 1 {
+		return routes[0].Handler, nil
+	}
+	r, err := router.New(routes, router.Options{Log: log})
+	if err != nil {
+		return nil, &problem{
+			Exit: exitConfig, Code: "usage", What: "the backends cannot be merged", Where: cfg.where("backends"), Why: err.Error(),
+			Fix: "give the backends other names", Cause: err,
+		}
+	}
+	return r, nil
+}
+
+func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
+	return endpoint{name, h, mcpserver.New(h, mcpserver.Options{
+		Log: a.log, AllowedHosts: a.cfg.Serve.HTTP.AllowedHosts, AllowedOrigins: a.cfg.Serve.HTTP.AllowedOrigins,
+		PollAfter: a.cfg.Serve.HTTP.PollAfter,
+	})}
+}
+
+// Listen binds the addresses, so that they are known and wrong ones are told before the backends start. Connections wait
+// until Run accepts them.
 func (a *App) Listen(ctx context.Context) error {
 	s := &a.cfg.Serve
-	if s.Stdio == "true" || s.Stdio == "auto" && s.HTTP.Addr == "" && isClientInput(a.stdin) {
+	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
+	a.stdio = s.Stdio == "true" || s.Stdio == "auto" && none && isClientInput(a.stdin)
+	if a.stdio && s.GRPC.Addr == "" {
 		return nil
 	}
 	where := a.cfg.where("serve.http.addr")
-	if s.HTTP.Addr == "" {
+	if none {
 		s.HTTP.Addr, where = defaultAddr, "the default of --http"
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr)
-	if err != nil {
-		return listenProblem(s.HTTP.Addr, where, err)
+	listen := func(network, addr, where, flag string) (net.Listener, error) {
+		ln, err := new(net.ListenConfig).Listen(ctx, network, addr)
+		if err != nil {
+			return nil, listenProblem(addr, where, flag, err)
+		}
+		return ln, nil
 	}
-	a.ln = ln
+	var err error
+	if s.HTTP.Addr != "" {
+		if a.ln, err = listen("tcp", s.HTTP.Addr, where, "--http"); err != nil {
+			return err
+		}
+	}
+	if s.GRPC.Addr != "" {
+		network, addr := grpcNetwork(s.GRPC.Addr)
+		if network == "unix" {
+			removeStale(ctx, addr)
+		}
+		if a.grpc, err = listen(network, addr, a.cfg.where("serve.grpc.addr"), "--grpc"); err != nil {
+			a.closeListeners()
+			return err
+		}
+	}
 	return nil
 }
 
-// URL returns where the MCP endpoint is, or "stdio".
-func (a *App) URL() string {
-	if a.ln == nil {
-		return "stdio"
+// removeStale removes a socket that nobody listens at: that of a bridge that was killed.
+func removeStale(ctx context.Context, path string) {
+	if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSocket == 0 {
+		return
 	}
-	return "http://" + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		c.Close() // somebody is there, and nothing was sent
+	} else if errors.Is(err, syscall.ECONNREFUSED) {
+		os.Remove(path) //nolint:errcheck // listening says it better
+	}
 }
 
-// Run starts the backend and serves it, or goes on without it if it is dialled and not there, until ctx ends, the client closes stdin, or something breaks. When ctx ends, it
-// takes no more calls and lets those that run end, for as long as the configuration allows and now has not ended. Nothing
-// that it has started runs any more when it returns.
-func (a *App) Run(ctx, now context.Context) error {
-	backendCtx, stopBackend := context.WithCancel(now)
-	backendDone := make(chan error, 1)
-	go func() { backendDone <- a.backend.Run(backendCtx) }()
-
-	ready, err := a.awaitBackend(ctx, backendDone)
-	if err == nil && ctx.Err() == nil {
-		if ready {
-			a.log.Info().Str("url", a.URL()).Str("backend", a.backendText()).Msg("ready")
-		} else {
-			a.warnAbsent(ctx)
+// closeListeners closes what was bound and is not served.
+func (a *App) closeListeners() {
+	for _, ln := range []net.Listener{a.ln, a.grpc} {
+		if ln != nil {
+			ln.Close()
 		}
+	}
+}
+
+// URL returns where the MCP endpoint is, or "stdio". It is empty if only gRPC is served.
+func (a *App) URL() string {
+	switch {
+	case a.ln != nil:
+		return "http://" + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
+	case a.stdio:
+		return "stdio"
+	}
+	return ""
+}
+
+// GRPC returns where gRPC clients are served: unix:PATH or tcp:HOST:PORT. It is empty if they are not.
+func (a *App) GRPC() string {
+	if a.grpc == nil {
+		return ""
+	}
+	return a.grpc.Addr().Network() + ":" + a.grpc.Addr().String()
+}
+
+// Run starts the backends and serves them until ctx ends, the client closes stdin, or something breaks. A single backend that
+// is launched has to start; one that is dialled may come later, and so may one of several. When ctx ends, Run takes no more
+// calls and lets those that run end, for as long as the configuration allows and now has not ended. Nothing that it has
+// started runs any more when it returns.
+func (a *App) Run(ctx, now context.Context) error {
+	backendCtx, stopBackends := context.WithCancel(now)
+	backendsDone := make(chan error, 1)
+	go func() { backendsDone <- a.runBackends(backendCtx) }()
+
+	ready, err := a.awaitBackends(ctx, backendsDone)
+	if err == nil && ctx.Err() == nil {
+		a.tellReady(ctx, ready)
 		if a.started != nil {
 			a.started(a)
 		}
-		err = a.serveFront(ctx, now, backendDone)
-	} else if a.ln != nil {
-		a.ln.Close() // nothing was accepted
+		err = a.serveFronts(ctx, now, backendsDone)
+	} else {
+		a.closeListeners() // nothing was accepted
 	}
-	stopBackend()
-	a.mcp.Close()
-	if stopped, ok := <-backendDone; ok && stopped != nil && err == nil && !errors.Is(stopped, context.Canceled) {
+	stopBackends()
+	for _, e := range a.endpoints() {
+		e.mcp.Close()
+	}
+	if stopped, ok := <-backendsDone; ok && stopped != nil && err == nil && !errors.Is(stopped, context.Canceled) {
 		a.log.Warn().Err(stopped).Msg("the backend did not stop as it should")
 	}
 	return err
 }
 
-// awaitBackend waits until the backend answers, which it reports, has failed, or ctx ends. A launched one has its start
-// timeout; a dialled one may come whenever somebody starts it, so it is not waited for longer than dialTime.
-func (a *App) awaitBackend(ctx context.Context, backendDone chan error) (answers bool, err error) {
+// endpoints returns every endpoint.
+func (a *App) endpoints() []endpoint { return append([]endpoint{a.endpoint}, a.named...) }
+
+// runBackends runs the backends until ctx ends, or the only one does not start.
+func (a *App) runBackends(ctx context.Context) error {
+	if len(a.backends) == 1 {
+		return a.backends[0].run(ctx)
+	}
+	var wg sync.WaitGroup
+	for _, b := range a.backends {
+		wg.Go(func() { b.keep(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// awaitBackends waits until the backends answer, which it reports, one has failed that nothing is served without, or ctx
+// ends. A backend that is launched alone has its start timeout; others may come whenever they come, so they are not waited for
+// longer than awaitTime.
+func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answer bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ready := make(chan error, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { ready <- a.backend.Ready(ctx) })
+	wg.Go(func() { ready <- a.ready(ctx) })
 	var enough <-chan time.Time
-	if a.cfg.Backends[0].Launch == nil {
+	switch {
+	case len(a.backends) > 1:
+		enough = time.After(awaitTime)
+	case a.backends[0].command() == nil:
 		enough = time.After(dialTime)
 	}
 	select {
-	case err := <-backendDone:
-		close(backendDone)
-		return false, a.startProblem(err)
+	case err := <-backendsDone:
+		close(backendsDone)
+		return false, a.backends[0].startProblem(err)
 	case err := <-ready:
 		if err != nil && ctx.Err() == nil {
-			return false, a.startProblem(err)
+			return false, a.backends[0].startProblem(err)
 		}
 		return err == nil, nil
 	case <-enough:
@@ -177,88 +297,165 @@ func (a *App) awaitBackend(ctx context.Context, backendDone chan error) (answers
 	}
 }
 
-// warnAbsent says that clients are served although the dialled backend does not answer, and why it does not.
-func (a *App) warnAbsent(ctx context.Context) {
-	addr := a.cfg.Backends[0].Dial
-	why, fix := absence(ctx, addr)
-	a.log.Warn().Str("url", a.URL()).Str("waitingFor", addr).Str("why", why).Str("fix", fix).
-		Msg("serving without the backend; calls fail until it answers")
+// ready waits until the only backend answers; or each of several answers, does not start, or has been dialled for long enough.
+func (a *App) ready(ctx context.Context) error {
+	if len(a.backends) == 1 {
+		return (*a.backends[0].back.Load()).Ready(ctx)
+	}
+	enough := make(chan struct{})
+	defer time.AfterFunc(dialTime, func() { close(enough) }).Stop()
+	for _, b := range a.backends {
+		dialled := enough
+		if b.command() != nil {
+			dialled = nil
+		}
+		select {
+		case <-b.settled:
+		case <-dialled:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// tellReady says what is served, and what is not there yet.
+func (a *App) tellReady(ctx context.Context, ready bool) {
+	where := func(e *zerolog.Event) *zerolog.Event {
+		if url := a.URL(); url != "" {
+			e = e.Str("url", url)
+		}
+		if addr := a.GRPC(); addr != "" {
+			e = e.Str("grpc", addr)
+		}
+		return e
+	}
+	if len(a.backends) == 1 {
+		b := a.backends[0]
+		if ready {
+			where(a.log.Info()).Str("backend", b.text()).Msg("ready")
+			return
+		}
+		why, fix := b.absence(ctx)
+		where(a.log.Warn()).Str("waitingFor", b.text()).Str("why", why).Str("fix", fix).
+			Msg("serving without the backend; calls fail until it answers")
+		return
+	}
+	var names []string
+	for _, b := range a.backends {
+		names = append(names, b.Name)
+		select {
+		case <-b.settled:
+		default:
+			why, fix := b.absence(ctx)
+			a.log.Warn().Str("backend", b.Name).Str("waitingFor", b.text()).Str("why", why).Str("fix", fix).
+				Msg("serving without this backend; calls of it fail until it answers")
+		}
+	}
+	where(a.log.Info()).Strs("backends", names).Msg("ready")
+}
+
+// absence says why a backend does not answer, as far as that can be seen, and what to do about it.
+func (b *backend) absence(ctx context.Context) (why, fix string) {
+	if b.Dial == "" {
+		return "it does not answer yet", "its log says more"
+	}
+	return absence(ctx, b.Dial)
 }
 
 // absence says why nothing answers at the address of a backend, and what to do about it.
 func absence(ctx context.Context, addr string) (why, fix string) {
+	err := dialOnce(ctx, addr)
 	fix = "start the backend, or correct its address; mcpbridge connects as soon as it is there"
+	switch {
+	case err == nil:
+		return "something listens there, but it does not answer gRPC without TLS, or says that it is not ready",
+			"look at the backend's log; it must serve mcpbridge.v1"
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such file: " + strings.TrimPrefix(strings.TrimPrefix(addr, "unix:"), "//"), fix
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused: nothing listens there", fix
+	case errors.Is(err, fs.ErrPermission):
+		return "permission denied: " + addr, "let this user read and write the socket"
+	}
+	return cause(err).Error(), fix
+}
+
+// dialOnce connects to the address of a backend, and says nothing there.
+func dialOnce(ctx context.Context, addr string) error {
 	network, rest, _ := strings.Cut(addr, ":")
 	rest = strings.TrimPrefix(rest, "//")
 	if network != "unix" {
 		network, rest = "tcp", strings.TrimPrefix(rest, "/")
 	}
 	c, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, rest)
-	switch {
-	case err == nil:
-		c.Close() // nothing was sent
-		return "something listens there, but it does not answer gRPC without TLS, or says that it is not ready",
-			"look at the backend's log; it must serve mcpbridge.v1"
-	case errors.Is(err, fs.ErrNotExist):
-		return "there is no such file: " + rest, fix
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused: nothing listens there", fix
-	case errors.Is(err, fs.ErrPermission):
-		return "permission denied: " + rest, "let this user read and write the socket"
+	if err != nil {
+		return err
 	}
-	return cause(err).Error(), fix
+	return c.Close()
 }
 
-// serveFront serves clients until ctx ends and the drain is over, stdin ends, or the front or the backend breaks.
-func (a *App) serveFront(ctx, now context.Context, backendDone chan error) error {
-	f := a.newFront(now)
-	frontDone := make(chan error, 1)
-	go func() { frontDone <- f.serve() }()
+// serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends break.
+func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) error {
+	fronts, err := a.newFronts(now)
+	if err != nil {
+		a.closeListeners()
+		return err
+	}
+	frontDone := make(chan error, len(fronts))
+	for _, f := range fronts {
+		go func() { frontDone <- f.serve() }()
+	}
+	// endAll ends the fronts, and returns what the first of those that have not ended yet says.
+	endAll := func(left int) (err error) {
+		for _, f := range fronts {
+			f.end()
+		}
+		for range left {
+			if e := <-frontDone; err == nil {
+				err = e
+			}
+		}
+		return err
+	}
 
 	select {
 	case err := <-frontDone:
-		f.end()
+		if endErr := endAll(len(fronts) - 1); err == nil {
+			err = endErr
+		}
 		if err != nil {
-			return fmt.Errorf("serve %s: %w", a.URL(), err)
+			return fmt.Errorf("serve %s: %w", cmp.Or(a.URL(), a.GRPC()), err)
 		}
 		a.log.Info().Msg("the client has closed stdin")
 		return nil
-	case err := <-backendDone:
-		close(backendDone)
-		f.end()
-		if frontErr := <-frontDone; frontErr != nil {
+	case err := <-backendsDone:
+		close(backendsDone)
+		if frontErr := endAll(len(fronts)); frontErr != nil {
 			a.log.Warn().Err(frontErr).Msg("serving clients ended badly")
 		}
 		return &problem{
-			Exit: exitUnexpected, Code: "backend_gone", What: fmt.Sprintf("backend %q is gone for good", a.cfg.Backends[0].Name),
+			Exit: exitUnexpected, Code: "backend_gone", What: fmt.Sprintf("backend %q is gone for good", a.backends[0].Name),
 			Why: errText(err), Fix: "the log above says what it did last; start mcpbridge again", Cause: err,
 		}
 	case <-ctx.Done():
 	}
-	a.drain(now, f)
-	f.end()
-	return <-frontDone
+	a.drain(now, fronts)
+	return endAll(len(fronts))
 }
 
 // drain takes no new clients and waits until no call runs, or for as long as the configuration allows.
-func (a *App) drain(now context.Context, f front) {
+func (a *App) drain(now context.Context, fronts []front) {
 	a.log.Info().Int("calls", a.calls.drain()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
 	ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)
 	defer cancel()
-	f.refuse()
+	for _, f := range fronts {
+		f.refuse()
+	}
 	if left := a.calls.wait(ctx); left > 0 {
 		a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
 	}
-}
-
-// backendText says what the backend is, for people.
-func (a *App) backendText() string {
-	b := a.cfg.Backends[0]
-	if b.Launch == nil {
-		return b.Dial
-	}
-	return strings.Join(b.Launch.Command, " ")
 }
 
 func errText(err error) string {
@@ -269,17 +466,19 @@ func errText(err error) string {
 }
 
 // listenProblem says why an address cannot be listened on.
-func listenProblem(addr, where string, err error) error {
+func listenProblem(addr, where, flag string, err error) error {
 	p := &problem{
 		Exit: exitConfig, Code: "listen", What: fmt.Sprintf("cannot listen on %s: %v", addr, cause(err)), Where: where, Cause: err,
-		Fix: "choose another address with --http",
+		Fix: "choose another address with " + flag,
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		host, _, _ := net.SplitHostPort(addr) // validate has split it before
 		p.Code = "port_in_use"
 		p.Why = "another process listens there" + holderText(addr)
-		p.Fix = "end that process, or choose another port: --http " + net.JoinHostPort(host, "0") + " takes any free one"
+		p.Fix = "end that process, or choose another address with " + flag
+		if host, _, err := net.SplitHostPort(addr); err == nil {
+			p.Fix = "end that process, or choose another port: " + flag + " " + net.JoinHostPort(host, "0") + " takes any free one"
+		}
 	case errors.Is(err, syscall.EACCES):
 		p.Why = "ports below 1024 are kept for the administrator"
 		p.Fix = "choose a port above 1023"

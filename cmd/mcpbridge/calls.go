@@ -10,27 +10,32 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A calls is a Handler that knows what is being done, so that a drain can wait for it, and that begins no new calls
-// while it drains. Listen calls do not count: they only end when somebody ends them.
+// A calls knows what is being done, so that a drain can wait for it, and begins no new calls while it drains. Listen calls do
+// not count: they only end when somebody ends them.
 type calls struct {
-	next bridge.Handler
-
 	mu       sync.Mutex // guards what follows
 	n        int
 	idle     chan struct{} // closed when n is 0
 	draining bool
 }
 
-var _ bridge.Handler = (*calls)(nil)
-
-func newCalls(next bridge.Handler) *calls {
+func newCalls() *calls {
 	idle := make(chan struct{})
 	close(idle)
-	return &calls{next: next, idle: idle}
+	return &calls{idle: idle}
 }
 
+// A counted is a Handler whose calls are counted.
+type counted struct {
+	*calls
+
+	next bridge.Handler
+}
+
+var _ bridge.Handler = (*counted)(nil)
+
 // Handle implements bridge.Handler.
-func (c *calls) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+func (c *counted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	if call.Method == bridge.Listen {
 		return c.next.Handle(ctx, call, emit)
 	}

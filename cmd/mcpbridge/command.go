@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -59,8 +57,8 @@ func (p *Program) Run(ctx context.Context) int {
 	if !slices.Contains(logFormats, logging.Format) {
 		logging.Format = "auto" // which is perhaps what the problem is about
 	}
-	log, asJSON := newLog(p.Stderr, logging.LogConfig)
-	pr.tell(p.Stderr, log, asJSON)
+	log, asJSON := newLog(p.Stderr, logging.LogConfig, logging.secrets)
+	pr.tell(logging.secrets.hide(p.Stderr), log, asJSON)
 	return pr.Exit
 }
 
@@ -90,7 +88,15 @@ func (p *Program) logFormat() string {
 type logging struct {
 	LogConfig
 
-	known bool // the configuration has been read
+	known   bool // the configuration has been read
+	secrets secrets
+}
+
+// loaded says that the configuration has been read, unless it is nil.
+func (l *logging) loaded(cfg *loaded) {
+	if cfg != nil {
+		l.LogConfig, l.secrets, l.known = cfg.Log, cfg.secrets, true
+	}
 }
 
 // command returns the tree of commands.
@@ -121,16 +127,17 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	flags.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: trace, debug, info, warn, error")
 	flags.StringVar(&l.Format, "log-format", "auto", "log as text or json; auto is text on a terminal and json elsewhere")
 	root.AddCommand(p.runCommand(l), p.versionCommand())
+	root.AddCommand(p.clientCommands(l)...)
 	return root, l
 }
 
 // noCommand says that the first argument is no command: it is mistyped, or `run` has been forgotten.
 func noCommand(args []string) error {
-	commands := []string{"run", "version", "help"}
+	commands := []string{"run", "list", "describe", "call", "read", "prompt", "complete", "version", "help"}
 	fix := didYouMean(args[0], commands)
 	switch _, err := exec.LookPath(args[0]); {
 	case nearest(args[0], commands) != "":
-	case validateDial(args[0], "") == nil:
+	case validateDial(args[0], "") == nil || isURL(args[0]):
 		fix = "write mcpbridge run " + args[0]
 	case len(args) > 1 || err == nil || interpreters[filepath.Ext(args[0])] != nil:
 		fix = "write mcpbridge run -- " + strings.Join(runnable(args), " ")
@@ -222,21 +229,20 @@ func versionLine() string {
 
 // A runFlags is what the flags of `run` say.
 type runFlags struct {
-	config                    string
-	http, path, dir           string
-	stdio, insecure           bool
-	origins, hosts            []string
-	passEnv, env              []string
-	startTimeout, drainPeriod time.Duration
+	targetFlags
+
+	http, path, grpc string
+	stdio, insecure  bool
+	origins, hosts   []string
+	drainPeriod      time.Duration
 }
 
-const runLong = `Serve one backend to MCP clients, over stdio or HTTP.
+const runLong = `Serve backends to MCP clients, over stdio or HTTP, and to gRPC clients.
 
-The backend is a command to launch, after --; or the address of one that runs already, as
-unix:///path/to.sock, tcp:host:port or dns:host:port; or what the configuration file says.
-Without any of these, ./mcpbridge.yaml is read.
+` + targetHelp + `
+Without any of these, all of ./mcpbridge.yaml is served, merged into one.
 
-Without --http and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
+Without --http, --grpc and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
 when an MCP client starts mcpbridge, and HTTP on 127.0.0.1:8080 otherwise.
 
 Exit codes: 0 all is well, 1 unexpected error, 6 wrong flags or configuration, 7 the backend
@@ -245,20 +251,19 @@ did not start, 130 interrupted twice.`
 const runExamples = `  mcpbridge run -- python3 tools.py
   mcpbridge run --http 127.0.0.1:9000 -- ./my-tools --verbose
   mcpbridge run --stdio unix:///run/tools.sock
+  mcpbridge run --mcp --grpc unix:///run/files.sock -- npx -y @modelcontextprotocol/server-filesystem .
   mcpbridge run -c mcpbridge.yaml`
 
 func (p *Program) runCommand(l *logging) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
-		Use:     "run [flags] [ADDRESS | -- COMMAND [ARG]...]",
-		Short:   "Serve a backend to MCP clients",
+		Use:     "run [flags] [TARGET | -- COMMAND [ARG]...]",
+		Short:   "Serve backends to MCP clients and gRPC clients",
 		Long:    runLong,
 		Example: runExamples,
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, err := f.load(c, args, p)
-			if cfg != nil {
-				l.LogConfig, l.known = cfg.Log, true
-			}
+			l.loaded(cfg)
 			if err != nil {
 				return err
 			}
@@ -267,18 +272,15 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.config, "config", "c", "", "read `FILE` first; flags win over it")
 	flags.StringVar(&f.http, "http", "", "serve HTTP on `ADDR`, such as 127.0.0.1:8080")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve stdin and stdout")
-	flags.StringVar(&f.path, "path", "/mcp", "serve HTTP at this `PATH`")
+	flags.StringVar(&f.grpc, "grpc", "", "serve gRPC on `ADDR`, such as unix:///run/mcp.sock or 127.0.0.1:50051")
+	flags.StringVar(&f.path, "path", "/mcp", "serve HTTP at this `PATH`, and each backend at its name below")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "let pages of this web `ORIGIN` call (repeatable)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "let clients use this `HOST` name (repeatable)")
-	flags.BoolVar(&f.insecure, "insecure", false, "allow an --http address that other machines reach")
-	flags.StringArrayVar(&f.env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
-	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
-	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
-	flags.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow an --http or --grpc address that other machines reach")
 	flags.DurationVar(&f.drainPeriod, "drain", 30*time.Second, "how long calls may go on after the first signal")
+	f.add(flags)
 	return c
 }
 
@@ -290,25 +292,24 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, e
 		return nil, usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
 			"stdio and HTTP cannot both be served by one process yet")
 	}
-	backend, where, err := p.backendOf(args, c.ArgsLenAtDash())
+	t, rest, err := p.targetOf(args, c.ArgsLenAtDash(), &f.targetFlags)
 	if err != nil {
 		return nil, err
 	}
-	name := f.config
-	if name == "" && backend == nil {
-		if _, err := os.Stat(defaultFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			name = defaultFile
+	if len(rest) > 0 {
+		if c.ArgsLenAtDash() > 0 {
+			return nil, usage(strings.Join(rest, " "), "keep the target before -- or the command after it",
+				"both a target and a command are given")
 		}
+		if t.name != "" {
+			return nil, usage(strings.Join(args, " "), "write "+p.withDashes(args), "a command to launch goes after --")
+		}
+		return nil, usage(strings.Join(args, " "), "put several into a configuration file", "one target can be given, and %q comes after it", rest[0])
 	}
 	values, names := f.values(flags)
-	if backend != nil {
-		values["backends"] = []any{backend}
-		names["backends"] = where
-		names["backends.0.dial"] = where
-	}
-	l, err := load(name, p.Environ, values, names)
+	l, err := p.loadTarget(t, &f.targetFlags, flags, values, names)
 	if err != nil {
-		return nil, err
+		return l, err
 	}
 	if flags.Changed("http") {
 		l.Serve.Stdio = "false"
@@ -316,115 +317,39 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, e
 	if f.stdio {
 		l.Serve.HTTP.Addr = ""
 	}
-	if err := f.adjustLaunch(flags, l); err != nil {
-		return l, err
-	}
-	err = l.validate()
-	return l, err
+	return l, l.validate()
 }
 
 // values returns the flags that were given, as settings, and which flag each setting comes from.
 func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]string) {
-	values, names := map[string]any{}, map[string]string{}
+	values, names := logValues(flags)
 	set := func(flag, key string, value any) {
 		if flags.Changed(flag) {
 			values[key], names[key] = value, "--"+flag
 		}
 	}
 	set("http", "serve.http.addr", f.http)
+	set("grpc", "serve.grpc.addr", f.grpc)
 	set("stdio", "serve.stdio", strconv.FormatBool(f.stdio))
 	set("path", "serve.http.path", f.path)
 	set("allow-origin", "serve.http.allowedOrigins", f.origins)
 	set("allow-host", "serve.http.allowedHosts", f.hosts)
 	set("insecure", "serve.http.insecure", f.insecure)
-	set("drain", "serve.drain", f.drainPeriod)
-	for _, name := range []string{"log-level", "log-format"} {
-		if flag := flags.Lookup(name); flag != nil {
-			set(name, strings.ReplaceAll(name, "-", "."), flag.Value.String())
-		}
+	if f.grpc != "" {
+		set("insecure", "serve.grpc.insecure", f.insecure)
 	}
+	set("drain", "serve.drain", f.drainPeriod)
 	return values, names
 }
 
-// adjustLaunch applies the flags that say how to launch the backend to the one that there is.
-func (f *runFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded) error {
-	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout"} {
-		if !flags.Changed(flag) {
-			continue
-		}
-		if len(l.Backends) != 1 {
-			return usage("--"+flag, "set it in the file, for each backend", "--%s does not say for which backend it is", flag)
-		}
-		if l.Backends[0].Launch == nil {
-			return usage("--"+flag, "leave it out", "--%s is for a backend that mcpbridge launches, and this one is dialled", flag)
+// logValues returns the flags about the log that were given, as settings, and which flag each setting comes from.
+func logValues(flags *pflag.FlagSet) (map[string]any, map[string]string) {
+	values, names := map[string]any{}, map[string]string{}
+	for _, name := range []string{"log-level", "log-format"} {
+		if flag := flags.Lookup(name); flag != nil && flag.Changed {
+			key := strings.ReplaceAll(name, "-", ".")
+			values[key], names[key] = flag.Value.String(), "--"+name
 		}
 	}
-	if len(l.Backends) != 1 || l.Backends[0].Launch == nil {
-		return nil
-	}
-	launch := l.Backends[0].Launch
-	for _, e := range f.env {
-		name, value, ok := strings.Cut(e, "=")
-		if !ok || name == "" {
-			return usage("--env "+e, "write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
-				"%q does not set a variable", e)
-		}
-		if launch.Env == nil {
-			launch.Env = map[string]string{}
-		}
-		launch.Env[name] = value
-	}
-	launch.PassEnv = append(launch.PassEnv, f.passEnv...)
-	if flags.Changed("dir") {
-		launch.Dir = f.dir
-	}
-	if flags.Changed("start-timeout") {
-		launch.StartTimeout = f.startTimeout
-		l.flags["backends.0.launch.startTimeout"] = "--start-timeout"
-	}
-	return nil
-}
-
-// backendOf returns the backend that the arguments of `run` say, as the configuration would, and where they say it. It is
-// nil if they say none. Dash is how many of them come before --, or -1.
-func (p *Program) backendOf(args []string, dash int) (map[string]any, string, error) {
-	const addressFix = "write the command after --, or an address: unix:///path/to.sock, tcp:host:port, dns:host:port"
-	switch {
-	case dash == 0 && len(args) == 0:
-		return nil, "", usage("--", "write mcpbridge run -- python3 tools.py", "there is no command after --")
-	case dash == 0:
-		return map[string]any{"name": commandName(args), "launch": map[string]any{"command": args}}, "the command after --", nil
-	case dash > 0:
-		return nil, "", usage(strings.Join(args, " "), "keep the address before -- or the command after it",
-			"both an address and a command are given")
-	case len(args) == 0:
-		return nil, "", nil
-	case strings.Contains(args[0], ":") && len(args) == 1:
-		if err := validateDial(args[0], "the argument of run"); err != nil {
-			return nil, "", err
-		}
-		return map[string]any{"name": "backend", "dial": args[0]}, "the argument of run", nil
-	case strings.Contains(args[0], ":"):
-		return nil, "", usage(strings.Join(args, " "), addressFix, "one address can be given, and %q comes after it", args[1])
-	}
-	if ext := filepath.Ext(args[0]); len(args) == 1 && (ext == ".yaml" || ext == ".yml") {
-		return nil, "", usage(args[0], "write mcpbridge run -c "+args[0], "a configuration file is given with -c")
-	}
-	return nil, "", usage(strings.Join(args, " "), "write "+p.withDashes(args),
-		"a command to launch goes after --")
-}
-
-// commandName returns a name for the backend that a command is: that of its script or program.
-func commandName(command []string) string {
-	name := filepath.Base(command[0])
-	for _, a := range command[1:] {
-		if strings.HasPrefix(a, "-") {
-			continue
-		}
-		if ext := filepath.Ext(a); ext != "" && len(ext) < len(a) {
-			name = filepath.Base(a)
-		}
-		break
-	}
-	return strings.TrimSuffix(name, filepath.Ext(name))
+	return values, names
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +20,7 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/v2"
 	"github.com/rs/zerolog"
+	"golang.org/x/net/http/httpguts"
 )
 
 // defaultFile is the configuration file that is read when nothing says what to serve.
@@ -32,7 +37,7 @@ type Config struct {
 	Log LogConfig `koanf:"log"`
 	// Serve is how clients reach mcpbridge.
 	Serve ServeConfig `koanf:"serve"`
-	// Backends is what answers them. For now it is exactly one.
+	// Backends is what answers them: one, or several that are merged.
 	Backends []BackendConfig `koanf:"backends"`
 }
 
@@ -44,11 +49,14 @@ type LogConfig struct {
 	Format string `koanf:"format"`
 }
 
-// A ServeConfig is how clients reach mcpbridge: over stdio or over HTTP.
+// A ServeConfig is how clients reach mcpbridge: MCP clients over stdio or HTTP, and gRPC clients.
 type ServeConfig struct {
 	// HTTP is Streamable HTTP.
 	HTTP HTTPConfig `koanf:"http"`
-	// Stdio is auto, true or false. Auto is true if stdin is a pipe, a socket or a file, and HTTP has no address.
+	// GRPC is the contract, for clients that have generated stubs.
+	GRPC GRPCConfig `koanf:"grpc"`
+	// Stdio is auto, true or false. Auto is true if stdin is a pipe, a socket or a file, and neither HTTP nor gRPC has an
+	// address.
 	Stdio string `koanf:"stdio"`
 	// Drain is how long calls may go on after the first signal.
 	Drain time.Duration `koanf:"drain"`
@@ -71,14 +79,35 @@ type HTTPConfig struct {
 	Insecure bool `koanf:"insecure"`
 }
 
-// A BackendConfig is something that answers calls: a process to launch or an address to dial.
+// A GRPCConfig is how mcpbridge.v1 is served.
+type GRPCConfig struct {
+	// Addr is where: unix:///path, or host:port.
+	Addr string `koanf:"addr"`
+	// TLS is how the connection is protected.
+	TLS TLSConfig `koanf:"tls"`
+	// Insecure says that Addr may be one that other machines reach although there is no TLS.
+	Insecure bool `koanf:"insecure"`
+}
+
+// A TLSConfig names the files of a server that speaks TLS, all of them PEM. Relative ones are beside the configuration file.
+type TLSConfig struct {
+	// Cert and Key are the server's certificate and its private key.
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+	// ClientCA is who vouches for clients. Empty: they need no certificate.
+	ClientCA string `koanf:"clientCA"`
+}
+
+// A BackendConfig is something that answers calls. Exactly one of Launch, Dial and MCP says what: see kinds.
 type BackendConfig struct {
-	// Name names the backend in logs and errors.
+	// Name names the backend in logs, errors and URLs.
 	Name string `koanf:"name"`
-	// Launch is how to start it, if mcpbridge is to.
+	// Launch is how to start it, if it is a plugin that mcpbridge is to start.
 	Launch *LaunchConfig `koanf:"launch"`
 	// Dial is where it runs already: unix:///path, tcp:host:port or dns:host:port.
 	Dial string `koanf:"dial"`
+	// MCP is an MCP server.
+	MCP *MCPConfig `koanf:"mcp"`
 	// SkipArguments says that arguments of tools reach the backend without being checked against the tools' schemas.
 	SkipArguments bool `koanf:"skipArguments"`
 	// SkipOutput says that what tools return reaches the client without being checked against the tools' schemas.
@@ -97,6 +126,59 @@ type LaunchConfig struct {
 	PassEnv []string `koanf:"passEnv"`
 	// StartTimeout is how long it may take to start. 0: 30 s.
 	StartTimeout time.Duration `koanf:"startTimeout"`
+}
+
+// An MCPConfig is an MCP server: a command that speaks MCP on stdin and stdout, or a URL.
+type MCPConfig struct {
+	// Command, Dir, Env, PassEnv and StartTimeout are as those of a LaunchConfig.
+	Command      []string          `koanf:"command"`
+	Dir          string            `koanf:"dir"`
+	Env          map[string]string `koanf:"env"`
+	PassEnv      []string          `koanf:"passEnv"`
+	StartTimeout time.Duration     `koanf:"startTimeout"`
+	// URL is the MCP endpoint of a server that speaks HTTP.
+	URL string `koanf:"url"`
+	// Headers are sent to it with every request.
+	Headers map[string]string `koanf:"headers"`
+	// Auth is how mcpbridge says to it who calls.
+	Auth *AuthConfig `koanf:"auth"`
+}
+
+// launch returns how to start the server, if that is what is to be done.
+func (m *MCPConfig) launch() *LaunchConfig {
+	return &LaunchConfig{Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv, StartTimeout: m.StartTimeout}
+}
+
+// An AuthConfig is how mcpbridge says to an MCP server who calls. Exactly one field is set.
+type AuthConfig struct {
+	// Bearer is a token.
+	Bearer string `koanf:"bearer"`
+	// OAuth gets tokens from the server's authorization server.
+	OAuth *OAuthConfig `koanf:"oauth"`
+}
+
+// An OAuthConfig is how to get tokens. The zero value asks the user, in a browser.
+type OAuthConfig struct {
+	// Grant is authorization_code, which asks the user, or client_credentials, by which mcpbridge calls in its own name.
+	Grant string `koanf:"grant"`
+	// Issuer is the authorization server that the client is registered at. Empty: the first that the server names.
+	Issuer string `koanf:"issuer"`
+	// ClientID is how the authorization server knows mcpbridge. Empty: mcpbridge introduces itself.
+	ClientID string `koanf:"clientId"`
+	// ClientSecret or PrivateKey, a PEM file, is what proves it.
+	ClientSecret string `koanf:"clientSecret"`
+	PrivateKey   string `koanf:"privateKey"`
+	// ClientMetadataURL is where a client ID metadata document is, instead of a ClientID.
+	ClientMetadataURL string `koanf:"clientMetadataUrl"`
+	// Scopes are asked for besides what the server asks for.
+	Scopes []string `koanf:"scopes"`
+	// Redirect is where the browser returns to, an address of this machine. Empty: any port.
+	Redirect string `koanf:"redirect"`
+	// AllowPrivate lets the authorization server have a private address.
+	AllowPrivate bool `koanf:"allowPrivate"`
+	// Credentials is the directory that tokens are kept in. Empty: mcpbridge/credentials in the user's directory for
+	// configuration.
+	Credentials string `koanf:"credentials"`
 }
 
 func defaults() map[string]any {
@@ -119,6 +201,9 @@ type loaded struct {
 	file    *file
 	environ []string
 	flags   map[string]string // flags by the key they set
+	secrets secrets
+	// login shows a page to the user. Nil: there is nobody.
+	login func(ctx context.Context, address string) error
 }
 
 // load puts the layers together. The name of the file may be empty; flags are values by key.
@@ -127,11 +212,11 @@ func load(fileName string, environ []string, flags map[string]any, flagNames map
 	l := &loaded{environ: environ, flags: flagNames}
 	layers := []koanf.Provider{confmap.Provider(defaults(), ".")}
 	if fileName != "" {
-		f, err := readFile(fileName)
+		f, err := readFile(fileName, environ)
 		if err != nil {
 			return nil, err
 		}
-		l.file = f
+		l.file, l.secrets = f, f.secrets
 		layers = append(layers, confmap.Provider(f.values, ""))
 	}
 	for _, layer := range layers {
@@ -149,13 +234,36 @@ func load(fileName string, environ []string, flags map[string]any, flagNames map
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	if l.file != nil {
-		for _, b := range l.Backends {
-			if b.Launch != nil && !filepath.IsAbs(b.Launch.Dir) {
-				b.Launch.Dir = filepath.Join(filepath.Dir(fileName), b.Launch.Dir)
-			}
-		}
+		l.resolve(filepath.Dir(fileName))
 	}
 	return l, nil
+}
+
+// resolve makes the names of files and directories that the file says relative to the directory it is in.
+func (l *loaded) resolve(dir string) {
+	names := []*string{} // an empty one is the directory itself
+	files := []*string{&l.Serve.GRPC.TLS.Cert, &l.Serve.GRPC.TLS.Key, &l.Serve.GRPC.TLS.ClientCA}
+	for _, b := range l.Backends {
+		if b.Launch != nil {
+			names = append(names, &b.Launch.Dir)
+		}
+		if b.MCP != nil && len(b.MCP.Command) > 0 {
+			names = append(names, &b.MCP.Dir)
+		}
+		if b.MCP != nil && b.MCP.Auth != nil && b.MCP.Auth.OAuth != nil {
+			files = append(files, &b.MCP.Auth.OAuth.PrivateKey, &b.MCP.Auth.OAuth.Credentials)
+		}
+	}
+	for _, name := range files {
+		if *name != "" {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		if !filepath.IsAbs(*name) {
+			*name = filepath.Join(dir, *name)
+		}
+	}
 }
 
 const envPrefix = "MCPBRIDGE_"
@@ -261,25 +369,75 @@ func (l *loaded) validateServe() error {
 		}
 	}
 	if s.HTTP.Addr != "" {
-		return l.validateAddr()
+		if err := l.validateAddr(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return l.validateGRPC()
+}
+
+// validateGRPC refuses what gRPC cannot be served by, and addresses that other machines reach without TLS, unless the user
+// has said that this is meant.
+func (l *loaded) validateGRPC() error {
+	g := l.Serve.GRPC
+	if g.Addr == "" {
+		if g.TLS != (TLSConfig{}) || g.Insecure {
+			return usage(l.where("serve.grpc"), "write `addr: unix:///path/to.sock` or `addr: 127.0.0.1:50051`", "serve.grpc has no addr")
+		}
+		return nil
+	}
+	if (g.TLS.Cert == "") != (g.TLS.Key == "") || g.TLS.ClientCA != "" && g.TLS.Cert == "" {
+		return usage(l.where("serve.grpc.tls"), "write `tls: {cert: server.pem, key: server.key}`", "TLS needs both a certificate and its key")
+	}
+	network, addr := grpcNetwork(g.Addr)
+	if network == "unix" {
+		if addr == "" {
+			return usage(l.where("serve.grpc.addr"), "write unix:///path/to.sock", "%q names no socket", g.Addr)
+		}
+		return nil
+	}
+	host, port, err := l.splitAddr("serve.grpc.addr", addr)
+	if err != nil || g.Insecure || g.TLS.Cert != "" || isLoopback(host) {
+		return err
+	}
+	return &problem{
+		Exit: exitConfig, Code: "not_loopback",
+		What:  g.Addr + " can be reached from other machines, and nothing protects the connection or checks who calls",
+		Where: l.where("serve.grpc.addr"),
+		Why:   "whoever reaches this address can call every tool of the backends",
+		Fix: "listen on a unix: socket or on 127.0.0.1:" + port + "; or write `tls: {cert: ..., key: ..., clientCA: ...}`; or write\n" +
+			"`insecure: true` if the network is trusted (inside a pod, behind a mesh)",
+	}
+}
+
+// grpcNetwork returns how net.Listen has an address of gRPC.
+func grpcNetwork(addr string) (network, address string) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return "unix", strings.TrimPrefix(path, "//")
+	}
+	return "tcp", strings.TrimPrefix(strings.TrimPrefix(addr, "tcp:"), "//")
+}
+
+// splitAddr returns host and port of an address to listen on.
+func (l *loaded) splitAddr(path, addr string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(addr)
+	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil && port != "http" || n > 65535 {
+		fix := "write host:port, such as " + defaultAddr
+		if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
+			fix = "write 127.0.0.1:" + addr
+		}
+		return "", "", usage(l.where(path), fix, "%q is not an address to listen on", addr)
+	}
+	return host, port, nil
 }
 
 // validateAddr refuses addresses that cannot be listened on, and those that other machines reach unless the user has said
 // that this is meant.
 func (l *loaded) validateAddr() error {
 	addr := l.Serve.HTTP.Addr
-	host, port, err := net.SplitHostPort(addr)
-	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil && port != "http" || n > 65535 {
-		fix := "write host:port, such as " + defaultAddr
-		if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
-			fix = "write 127.0.0.1:" + addr
-		}
-		return usage(l.where("serve.http.addr"), fix, "%q is not an address to listen on", addr)
-	}
-	if l.Serve.HTTP.Insecure || isLoopback(host) {
-		return nil
+	host, port, err := l.splitAddr("serve.http.addr", addr)
+	if err != nil || l.Serve.HTTP.Insecure || isLoopback(host) {
+		return err
 	}
 	return &problem{
 		Exit: exitConfig, Code: "not_loopback",
@@ -296,37 +454,124 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// backendName is what a backend can be named: it is part of URLs and of the names of merged tools.
+var backendName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
+
 func (l *loaded) validateBackends() error {
-	switch len(l.Backends) {
-	case 0:
+	if len(l.Backends) == 0 {
 		return usage(l.where("backends"), "run `mcpbridge run -- python3 tools.py`, `mcpbridge run unix:///path/to.sock`,"+
 			" or add a backend to the file", "there is nothing to serve: no backend is given")
-	case 1:
-	default:
-		return usage(l.where("backends"), "keep one, or run one mcpbridge for each",
-			"%d backends are given, and merging several into one server comes only with the router", len(l.Backends))
 	}
-	b := &l.Backends[0]
-	at := "backends.0"
-	switch {
-	case b.Launch == nil && b.Dial == "":
-		return usage(l.where(at), "write `launch: {command: [python3, tools.py]}` or `dial: unix:///path/to.sock`",
-			"backend %q says neither what to launch nor where to dial", b.Name)
-	case b.Launch != nil && b.Dial != "":
-		return usage(l.where(at), "keep one of `launch` and `dial`",
-			"backend %q says both what to launch and where to dial", b.Name)
-	case b.Dial != "":
-		return validateDial(b.Dial, l.where(at+".dial"))
-	case len(b.Launch.Command) == 0 || b.Launch.Command[0] == "":
-		return usage(l.where(at+".launch"), "write `command: [python3, tools.py]`", "backend %q has no command", b.Name)
-	case b.Launch.StartTimeout < 0:
-		return usage(l.where(at+".launch.startTimeout"), "write a time such as 10s",
-			"startTimeout cannot be %s", b.Launch.StartTimeout)
-	}
-	for name := range b.Launch.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return usage(l.where(at+".launch.env"), "write NAME=value", "%q is not the name of a variable", name)
+	first := map[string]int{}
+	for i := range l.Backends {
+		b := &l.Backends[i]
+		at := "backends." + strconv.Itoa(i)
+		if b.Name == "" && len(l.Backends) == 1 {
+			b.Name = "backend"
 		}
+		if !backendName.MatchString(b.Name) {
+			return usage(l.where(at+".name"), "write a name of at most 32 letters, digits, _ and -", "%q cannot be the name of a backend", b.Name)
+		}
+		if other, ok := first[b.Name]; ok {
+			return usage(l.where(at+".name"), "give each its own name", "two backends are named %q; the other one is %s", b.Name,
+				cmp.Or(l.where("backends."+strconv.Itoa(other)+".name"), "before it"))
+		}
+		first[b.Name] = i
+		if err := l.validateBackend(b, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateBackend refuses a backend that is of no kind or of several, and what its kind does not allow.
+func (l *loaded) validateBackend(b *BackendConfig, at string) error {
+	var given []string
+	for i := range kinds {
+		if kinds[i].given(b) {
+			given = append(given, kinds[i].key)
+		}
+	}
+	switch len(given) {
+	case 0:
+		return usage(l.where(at), "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, `mcp: {command: [npx, server]}`\n"+
+			"or `mcp: {url: https://example.com/mcp}`", "backend %q does not say what it is", b.Name)
+	case 1:
+		return b.kind().check(l, b, at)
+	}
+	return usage(l.where(at), "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
+}
+
+// validateLaunch refuses a command that cannot be one.
+func (l *loaded) validateLaunch(c *LaunchConfig, name, at string) error {
+	switch {
+	case len(c.Command) == 0 || c.Command[0] == "":
+		return usage(l.where(at), "write `command: [python3, tools.py]`", "backend %q has no command", name)
+	case c.StartTimeout < 0:
+		return usage(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", c.StartTimeout)
+	}
+	for name := range c.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return usage(l.where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
+		}
+	}
+	return l.file.checkOwner()
+}
+
+// validateMCP refuses what is neither a command nor a URL.
+func (l *loaded) validateMCP(b *BackendConfig, at string) error {
+	m := b.MCP
+	at += ".mcp"
+	switch {
+	case len(m.Command) > 0 && m.URL != "":
+		return usage(l.where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
+	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
+		return usage(l.where(at), "pass a command what it needs with `env`", "backend %q is a command; headers and auth are for a url", b.Name)
+	case len(m.Command) > 0:
+		return l.validateLaunch(m.launch(), b.Name, at)
+	case m.URL == "":
+		return usage(l.where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
+	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0:
+		return usage(l.where(at), "leave them out", "backend %q is a url; dir, env and passEnv are for a command", b.Name)
+	}
+	if u, err := url.Parse(m.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return usage(l.where(at+".url"), "write a URL such as https://example.com/mcp", "this is not the url of an MCP server")
+	}
+	for name, value := range m.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return usage(l.where(at+".headers."+name), "write NAME: value, in one line", "%q cannot be a header, or its value cannot be one", name)
+		}
+	}
+	if m.Auth != nil {
+		return l.validateAuth(m.Auth, at+".auth")
+	}
+	return nil
+}
+
+// validateAuth refuses what says nothing, or too much.
+func (l *loaded) validateAuth(a *AuthConfig, at string) error {
+	o := a.OAuth
+	if (a.Bearer == "") == (o == nil) {
+		return usage(l.where(at), "write `bearer: ${env:TOKEN}` or `oauth: {}`", "auth is either a bearer token or oauth")
+	}
+	if o == nil {
+		if !httpguts.ValidHeaderFieldValue(a.Bearer) {
+			return usage(l.where(at+".bearer"), "write the token alone, in one line", "the bearer token cannot be sent")
+		}
+		return nil
+	}
+	at += ".oauth"
+	grants := []string{"authorization_code", "client_credentials"}
+	switch {
+	case o.Grant != "" && !slices.Contains(grants, o.Grant):
+		return usage(l.where(at+".grant"), didYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
+	case (o.ClientSecret != "" || o.PrivateKey != "") && o.ClientID == "":
+		return usage(l.where(at), "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
+	case o.ClientSecret != "" && o.PrivateKey != "":
+		return usage(l.where(at), "keep one of the two", "both a clientSecret and a privateKey are given")
+	case o.Grant == "client_credentials" && o.ClientSecret == "" && o.PrivateKey == "":
+		return usage(l.where(at), "write `clientId`, and `clientSecret: ${env:NAME}` or `privateKey: key.pem`",
+			"the grant client_credentials needs a client that can prove who it is")
 	}
 	return nil
 }
@@ -342,7 +587,7 @@ func validateDial(addr, where string) error {
 		hostPort := strings.TrimPrefix(rest, "//")
 		if scheme == "http" || scheme == "https" {
 			hostPort = strings.TrimSuffix(hostPort, "/")
-			fix = "a backend speaks gRPC (mcpbridge.v1); other MCP servers cannot be backends yet"
+			fix = "an MCP server is `mcp: {url: " + addr + "}`"
 			if isHostPort(hostPort) {
 				fix += ".\nIf a gRPC server listens there, write tcp:" + hostPort
 			}

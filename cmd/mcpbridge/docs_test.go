@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -136,7 +137,7 @@ func TestConfigurationPageIsWhole(t *testing.T) {
 	if err := os.WriteFile(name, []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := load(name, nil, nil, nil)
+	l, err := load(name, []string{"WEATHER_KEY=w", "ISSUES_TOKEN=i", "MAIL_SECRET=m"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +152,27 @@ func TestConfigurationPageIsWhole(t *testing.T) {
 			t.Errorf("the page does not have the key %s", k.path)
 		}
 	}
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range keyNames(reflect.TypeFor[BackendConfig]()) {
+		if !regexp.MustCompile("`"+name+"`|\\b"+name+":").Match(page) {
+			t.Errorf("the page does not have the key %s of a backend", name)
+		}
+	}
+}
+
+// keyNames returns the names of all keys in a struct and in those in it.
+func keyNames(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		names = append(names, f.Tag.Get("koanf"))
+		if f.Type.Kind() == reflect.Pointer {
+			names = append(names, keyNames(f.Type.Elem())...)
+		}
+	}
+	return names
 }
 
 // TestReadmeOverHTTP asks as the README does.

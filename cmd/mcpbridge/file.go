@@ -3,25 +3,35 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
 
+	"github.com/tailscale/hujson"
 	"go.yaml.in/yaml/v4"
 )
 
 // A file is a configuration file that has been read: its values by key, and where each of them is.
 type file struct {
 	name   string
+	mode   fs.FileInfo
 	values map[string]any
 	places map[string]*yaml.Node
+	// environ is what ${env:NAME} stands for.
+	environ []string
+	secrets secrets
+	// warnings say what of the file is ignored.
+	warnings []string
 }
 
-// readFile reads a configuration file. It is strict: a key that Config does not have is an error.
-func readFile(name string) (*file, error) {
-	text, err := os.ReadFile(name)
+// readFile reads a configuration file, or one that other MCP clients have their servers in. Ours is strict: a key that Config
+// does not have is an error.
+func readFile(name string, environ []string) (*file, error) {
+	text, info, err := slurp(name)
 	if err != nil {
 		fix := "give the file's name with -c"
 		if errors.Is(err, fs.ErrPermission) {
@@ -36,13 +46,45 @@ func readFile(name string) (*file, error) {
 			Fix: fix, Cause: err,
 		}
 	}
-	return parseFile(name, text)
+	return parseFile(name, text, info, environ)
+}
+
+// maxFile is how long a configuration file may be, in bytes.
+const maxFile = 4 << 20
+
+// slurp returns what a file says, and what it is.
+func slurp(name string) ([]byte, fs.FileInfo, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("it is longer than %d MiB", maxFile>>20)
+	}
+	return text, info, err
 }
 
 // parseFile is readFile for a text that has been read.
-func parseFile(name string, text []byte) (*file, error) {
-	f := &file{name: name, values: map[string]any{}, places: map[string]*yaml.Node{}}
+func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*file, error) {
+	f := &file{
+		name: name, mode: info, values: map[string]any{}, places: map[string]*yaml.Node{}, environ: environ, secrets: secrets{},
+	}
 	var doc yaml.Node
+	if filepath.Ext(name) == ".json" {
+		plain, err := hujson.Standardize(text) // comments become spaces, so that places stay
+		if err != nil {
+			return nil, &problem{
+				Exit: exitConfig, Code: "config", What: "the configuration is not JSON", Where: name, Why: err.Error(), Fix: "mend the file", Cause: err,
+			}
+		}
+		text = plain
+	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, &problem{
 			Exit: exitConfig, Code: "config", What: "the configuration is not YAML", Where: name,
@@ -54,6 +96,9 @@ func parseFile(name string, text []byte) (*file, error) {
 			"the configuration file is empty")
 	}
 	root := doc.Content[0]
+	if key := serversKey(root); key != "" {
+		return f, f.readServers(root, key)
+	}
 	v, err := f.read(root, reflect.TypeFor[Config](), "")
 	if err != nil {
 		return nil, err
@@ -109,7 +154,11 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return nil, wrong()
 	}
-	v, err := parseScalar(t, n.Value)
+	text, err := f.expand(n, oursOnly)
+	if err != nil {
+		return nil, err
+	}
+	v, err := parseScalar(t, text)
 	if err != nil {
 		return nil, wrong()
 	}

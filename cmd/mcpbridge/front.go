@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"path"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,15 +28,35 @@ type front interface {
 	end()
 }
 
-// newFront returns the front that the configuration asks for. When now ends, it lingers for nothing.
-func (a *App) newFront(now context.Context) front {
-	ctx, cancel := context.WithCancel(now)
-	if a.ln == nil {
-		return &stdioFront{ctx: ctx, cancel: cancel, mcp: a.mcp, in: a.stdin, out: a.stdout}
+// newFronts returns the fronts that the configuration asks for. When now ends, they linger for nothing.
+func (a *App) newFronts(now context.Context) ([]front, error) {
+	var fronts []front
+	if a.stdio {
+		ctx, cancel := context.WithCancel(now)
+		fronts = append(fronts, &stdioFront{ctx: ctx, cancel: cancel, mcp: a.endpoint.mcp, in: a.stdin, out: a.stdout})
 	}
-	f := &httpFront{now: now, cancel: cancel, mcp: a.mcp, calls: a.calls, ln: a.ln, silent: map[net.Conn]struct{}{}}
+	if a.ln != nil {
+		fronts = append(fronts, a.newHTTPFront(now))
+	}
+	if a.grpc != nil {
+		f, err := a.newGRPCFront(now)
+		if err != nil {
+			return nil, err
+		}
+		fronts = append(fronts, f)
+	}
+	return fronts, nil
+}
+
+// newHTTPFront serves all backends at the path that the configuration says, and each of them at its name below.
+func (a *App) newHTTPFront(now context.Context) *httpFront {
+	ctx, cancel := context.WithCancel(now)
+	f := &httpFront{now: now, cancel: cancel, calls: a.calls, ln: a.ln, silent: map[net.Conn]struct{}{}}
 	mux := http.NewServeMux()
-	mux.Handle(a.cfg.Serve.HTTP.Path, http.HandlerFunc(f.admit))
+	for _, e := range a.endpoints() {
+		f.servers = append(f.servers, e.mcp)
+		mux.Handle(path.Join(a.cfg.Serve.HTTP.Path, e.name), f.admit(e.mcp))
+	}
 	f.srv = &http.Server{
 		Handler: mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -71,12 +92,12 @@ func (f *stdioFront) end() {
 
 // An httpFront serves clients over HTTP.
 type httpFront struct {
-	now    context.Context //nolint:containedctx // it bounds end, which has no context of its own
-	cancel context.CancelFunc
-	mcp    *mcpserver.Server
-	calls  *calls
-	ln     net.Listener
-	srv    *http.Server
+	now     context.Context //nolint:containedctx // it bounds end, which has no context of its own
+	cancel  context.CancelFunc
+	servers []*mcpserver.Server
+	calls   *calls
+	ln      net.Listener
+	srv     *http.Server
 	// refusing says that connections are not to be used again.
 	refusing atomic.Bool
 
@@ -112,23 +133,27 @@ func (f *httpFront) serve() error {
 	return err
 }
 
-// admit serves a request. The listener stays open while the front refuses, because a client that is asked something answers
+// admit returns what serves a request with mcp. The listener stays open while the front refuses, because a client that is asked something answers
 // with a request, which may need a new connection; the server and the calls know what is new.
-func (f *httpFront) admit(w http.ResponseWriter, r *http.Request) {
-	if f.refusing.Load() {
-		w.Header().Set("Connection", "close")
+func (f *httpFront) admit(mcp *mcpserver.Server) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if f.refusing.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		if r.Method == http.MethodPost {
+			// A call of a legacy client is also under way while its user thinks about a question, and nothing handles it.
+			f.calls.begin()
+			defer f.calls.end()
+		}
+		mcp.ServeHTTP(w, r)
 	}
-	if r.Method == http.MethodPost {
-		// A call of a legacy client is also under way while its user thinks about a question, and nothing handles it.
-		f.calls.begin()
-		defer f.calls.end()
-	}
-	f.mcp.ServeHTTP(w, r)
 }
 
 func (f *httpFront) refuse() {
 	f.refusing.Store(true)
-	f.mcp.Drain()
+	for _, s := range f.servers {
+		s.Drain()
+	}
 }
 
 // end ends sessions and streams, lets answers that are complete be written, and closes what is left.
@@ -140,7 +165,9 @@ func (f *httpFront) end() {
 	defer cancel()
 	closed := make(chan struct{})
 	go func() { // ends at the latest with the connections, below
-		f.mcp.Close()
+		for _, s := range f.servers {
+			s.Close()
+		}
 		close(closed)
 	}()
 	select {

@@ -69,15 +69,18 @@ func notFoundFix(name string) string {
 	return "install it, or write its whole path"
 }
 
-// startProblem says why the backend did not start.
-func (a *App) startProblem(err error) error {
-	b := a.cfg.Backends[0]
-	p := &problem{
-		Exit: exitPlugin, Code: "plugin_start", Where: a.cfg.where("backends.0"), Why: errText(err), Cause: err,
-		What: fmt.Sprintf("backend %q did not start: %s", b.Name, a.backendText()),
+// startProblem says why the backend did not start, or cannot be reached.
+func (b *backend) startProblem(err error) error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
 	}
-	if b.Launch == nil {
-		p.What = fmt.Sprintf("backend %q does not answer at %s", b.Name, b.Dial)
+	p := &problem{
+		Exit: exitPlugin, Code: "plugin_start", Where: b.cfg.where(b.at), Why: errText(err), Cause: err,
+		What: fmt.Sprintf("backend %q did not start: %s", b.Name, b.text()),
+	}
+	launch := b.command()
+	if launch == nil {
+		p.What = fmt.Sprintf("backend %q does not answer at %s", b.Name, b.text())
 		p.Fix = "start the backend, or correct its address"
 		return p
 	}
@@ -87,7 +90,7 @@ func (a *App) startProblem(err error) error {
 	}
 	p.Why, p.Fix = start.Why, start.Fix
 	if strings.Contains(p.Why, "ModuleNotFoundError") {
-		p.Fix = missingModuleFix(b.Launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
+		p.Fix = missingModuleFix(launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
 	}
 	return p
 }

@@ -13,15 +13,17 @@ import (
 // logFormats are the forms a log can have. Auto is text on a terminal and JSON elsewhere.
 var logFormats = []string{"auto", "text", "json"}
 
-// newLog returns a logger to w, and whether it writes JSON.
-func newLog(w io.Writer, c LogConfig) (zerolog.Logger, bool) {
+// newLog returns a logger to w that does not tell what is hidden, and whether it writes JSON.
+func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	level, err := zerolog.ParseLevel(strings.ToLower(c.Level))
 	if err != nil {
 		level = zerolog.InfoLevel // validate has refused it
 	}
 	asJSON := c.Format == "json" || c.Format != "text" && !isTerminal(w)
+	color := isTerminal(w) && os.Getenv("NO_COLOR") == ""
+	w = hidden.hide(w)
 	if !asJSON {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !isTerminal(w) || os.Getenv("NO_COLOR") != ""}
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !color}
 	}
 	return zerolog.New(w).Level(level).With().Timestamp().Logger(), asJSON
 }

@@ -100,8 +100,8 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 		Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
 		Started: func(a *App) {
 			r.url = a.URL()
-			backend := a.calls.next
-			a.calls.next = bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			backend := a.merged.next
+			a.merged.next = bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 				if c.Method == bridge.CallTool {
 					r.called.Store(true)
 				}

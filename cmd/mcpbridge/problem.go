@@ -13,9 +13,12 @@ import (
 const (
 	exitOK          = 0
 	exitUnexpected  = 1
-	exitConfig      = 6   // the flags, the environment or the configuration file are wrong
+	exitAuth        = 3   // the server wants to know who calls
+	exitUnreachable = 4   // nothing answers there
+	exitTool        = 5   // the tool failed, or there is none of that name
+	exitConfig      = 6   // the flags, the arguments, the environment or the configuration file are wrong
 	exitPlugin      = 7   // the backend did not start
-	exitInterrupted = 130 // a second signal ended the process before it had drained
+	exitInterrupted = 130 // a call was cancelled, or a second signal ended the process before it had drained
 )
 
 // A problem is an error for the person who started the command: what went wrong, where, why, and how to mend it.

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+)
+
+// An argument is what was typed for a member of an object: texts, or members of its own.
+type argument struct {
+	texts   []string
+	names   []string // of members, in the order in which they were typed
+	members map[string]*argument
+}
+
+// maxArgument is how long an argument from a file or stdin may be, in bytes.
+const maxArgument = 64 << 20
+
+// A reader reads what arguments name: @FILE and @-, and - for all of them.
+type argumentReader struct{ stdin io.Reader }
+
+// text returns what an argument stands for: itself, the content of @FILE, or stdin for @-. @@ stands for @.
+func (r argumentReader) text(arg string) (string, error) {
+	name, ok := strings.CutPrefix(arg, "@")
+	switch {
+	case !ok:
+		return arg, nil
+	case strings.HasPrefix(name, "@"):
+		return name, nil
+	}
+	in := r.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", usage(arg, "name a file that can be read; write @@ for a text that begins with @", "cannot read the argument %s: %v", arg, cause(err))
+		}
+		defer f.Close()
+		in = f
+	}
+	if in == nil {
+		in = strings.NewReader("")
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxArgument+1))
+	switch {
+	case err != nil:
+		return "", usage(arg, "name a file that can be read", "cannot read the argument %s: %v", arg, cause(err))
+	case len(text) > maxArgument:
+		return "", usage(arg, "pass less", "the argument %s is longer than %d MiB", arg, maxArgument>>20)
+	case !utf8.Valid(text):
+		return "", usage(arg, "encode it first, for example with base64", "the argument %s is not UTF-8 text", arg)
+	}
+	return string(text), nil
+}
+
+// parse returns the arguments of a call as JSON: of k=v words, as the schema wants them, or of one word that is a JSON object,
+// @FILE or -. What is called is for errors, and so is its signature.
+func (r argumentReader) parse(words []string, s schema, called, signature string) ([]byte, error) {
+	if len(words) == 1 && (words[0] == "-" || words[0] == "@-") {
+		return r.object("@-", s, called, signature)
+	}
+	if len(words) == 1 && (strings.HasPrefix(words[0], "{") || strings.HasPrefix(words[0], "@")) {
+		return r.object(words[0], s, called, signature)
+	}
+	all := &argument{}
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok || key == "" {
+			return nil, usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+signature, "%q is not an argument", word)
+		}
+		text, err := r.text(value)
+		if err != nil {
+			return nil, err
+		}
+		all.add(s, key, text)
+	}
+	var wrong []string
+	raw := all.build(s, "", &wrong)
+	if len(wrong) > 0 {
+		return nil, wrongArguments(wrong, called, signature)
+	}
+	return raw, nil
+}
+
+// object returns arguments that are JSON as a whole.
+func (r argumentReader) object(word string, s schema, called, signature string) ([]byte, error) {
+	text, err := r.text(word)
+	if err != nil {
+		return nil, err
+	}
+	raw := []byte(strings.TrimSpace(text))
+	if err := rawjson.Check(raw); err != nil || !rawjson.IsObject(raw) {
+		why := "it is no object"
+		if err != nil {
+			why = err.Error()
+		}
+		return nil, &problem{
+			Exit: exitConfig, Code: "usage", What: "the arguments of " + called + " are not a JSON object", Why: why,
+			Fix: `write '{"name": "value"}' or name=value`,
+		}
+	}
+	given := &argument{}
+	for name := range rawjson.Members(raw) {
+		given.member(string(name))
+	}
+	var wrong []string
+	given.check(s, "", &wrong)
+	if len(wrong) > 0 {
+		return nil, wrongArguments(wrong, called, signature)
+	}
+	return raw, nil
+}
+
+// wrongArguments says all that is wrong with arguments, and what they should be.
+func wrongArguments(wrong []string, called, signature string) error {
+	return &problem{
+		Exit: exitConfig, Code: "arguments", What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
+		Fix: "it is " + signature,
+	}
+}
+
+// member returns the member of the given name.
+func (a *argument) member(name string) *argument {
+	if a.members == nil {
+		a.members = map[string]*argument{}
+	}
+	m := a.members[name]
+	if m == nil {
+		m = &argument{}
+		a.members[name] = m
+		a.names = append(a.names, name)
+	}
+	return m
+}
+
+// add adds what was typed for a key. A dot in it leads into an object, unless the schema has a member of that very name.
+func (a *argument) add(s schema, key, text string) {
+	head, rest, nested := key, "", false
+	if !slices.ContainsFunc(s.properties(), func(p property) bool { return p.name == key }) {
+		head, rest, nested = strings.Cut(key, ".")
+	}
+	if !nested || head == "" || rest == "" {
+		m := a.member(key)
+		m.texts = append(m.texts, text)
+		return
+	}
+	inner, _ := s.property(head)
+	a.member(head).add(inner.object(), rest, text)
+}
+
+// object returns the alternative of a schema that is an object, if there is one.
+func (s schema) object() schema {
+	for _, alternative := range s.alternatives() {
+		if slices.Contains(alternative.types(), "object") {
+			return alternative
+		}
+	}
+	return s
+}
+
+// check appends to wrong which members there must be and are not, and which ones there are that cannot be.
+func (a *argument) check(s schema, prefix string, wrong *[]string) {
+	var known []string
+	for _, p := range s.properties() {
+		known = append(known, p.name)
+		if p.required && a.members[p.name] == nil {
+			*wrong = append(*wrong, fmt.Sprintf("%s%s is missing: it is %s", prefix, p.name, p.schema.typeText()))
+		}
+	}
+	for _, name := range a.names {
+		if _, ok := s.property(name); ok {
+			continue
+		}
+		hint := "there are no arguments"
+		if len(known) > 0 {
+			hint = didYouMean(name, known)
+		}
+		*wrong = append(*wrong, fmt.Sprintf("there is no argument %s%s; %s", prefix, name, hint))
+	}
+}
+
+// build returns the object that a is, as JSON.
+func (a *argument) build(s schema, prefix string, wrong *[]string) []byte {
+	a.check(s, prefix, wrong)
+	raw := []byte{'{'}
+	for i, name := range a.names {
+		m := a.members[name]
+		inner, _ := s.property(name)
+		var value []byte
+		switch {
+		case m.members != nil && m.texts != nil:
+			*wrong = append(*wrong, fmt.Sprintf("%s%s is given both as a whole and by its members", prefix, name))
+		case m.members != nil:
+			value = m.build(inner.object(), prefix+name+".", wrong)
+		default:
+			var why string
+			if value, why = inner.coerce(m.texts); why != "" {
+				*wrong = append(*wrong, prefix+name+" "+why)
+			}
+		}
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		raw = append(append(rawjson.AppendString(raw, name), ':'), value...)
+	}
+	return append(raw, '}')
+}

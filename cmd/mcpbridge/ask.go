@@ -1,0 +1,423 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+	"net/mail"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An asker answers what servers ask: from --answer, and by asking the person at the terminal.
+type asker struct {
+	answers map[string][]string
+	roots   []*pb.Root
+	// out and in are the terminal; in is nil if there is none.
+	out io.Writer
+	in  io.Reader
+	// lines are what is typed. It is made when the first is wanted.
+	lines chan string
+}
+
+func (c *client) newAsker() (*asker, error) {
+	a := &asker{out: c.p.Stderr, answers: map[string][]string{}}
+	if isTerminal(c.p.Stdin) && isTerminal(c.p.Stderr) {
+		a.in = c.p.Stdin
+	}
+	for _, answer := range c.answers {
+		name, value, ok := strings.Cut(answer, "=")
+		if !ok || name == "" {
+			return nil, usage("--answer "+answer, "write --answer FIELD=VALUE", "%q does not answer a field", answer)
+		}
+		text, err := argumentReader{c.p.Stdin}.text(value)
+		if err != nil {
+			return nil, err
+		}
+		a.answers[name] = append(a.answers[name], text)
+	}
+	return a, nil
+}
+
+// capability returns what can be asked: nothing if nobody is there who could answer.
+func (a *asker) capability() *pb.ElicitationCapability {
+	switch {
+	case a.in != nil:
+		return &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}}
+	case len(a.answers) > 0:
+		return &pb.ElicitationCapability{Form: &pb.Capability{}}
+	}
+	return nil
+}
+
+// answer answers everything that a call needs.
+func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string]*pb.InputResponse, error) {
+	answers := map[string]*pb.InputResponse{}
+	for _, key := range slices.Sorted(maps.Keys(needs.GetRequests())) {
+		res, err := a.one(ctx, needs.GetRequests()[key])
+		if err != nil {
+			return nil, err
+		}
+		answers[key] = res
+	}
+	return answers, nil
+}
+
+func (a *asker) one(ctx context.Context, req *pb.InputRequest) (*pb.InputResponse, error) {
+	var res *pb.ElicitResult
+	var err error
+	switch r := req.GetRequest().(type) {
+	case *pb.InputRequest_ListRoots:
+		return &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: a.roots}}}, nil
+	case *pb.InputRequest_Elicit:
+		switch m := r.Elicit.GetMode().(type) {
+		case *pb.ElicitRequest_Form:
+			res, err = a.form(ctx, m.Form)
+		case *pb.ElicitRequest_Url:
+			res, err = a.page(ctx, m.Url)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case res == nil:
+		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
+			Reason: pb.InputError_REASON_UNSUPPORTED, Message: "mcpbridge cannot be asked this",
+		}}}, nil
+	}
+	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: res}}, nil
+}
+
+// What a person can do instead of answering.
+var (
+	errDecline = errors.New("declined")
+	errCancel  = errors.New("cancelled")
+)
+
+// outcome returns what the server is told when a form or page ends without an answer, or err if it is about something else.
+func outcome(err error) (*pb.ElicitResult, error) {
+	switch {
+	case errors.Is(err, errDecline):
+		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_DECLINE}, nil
+	case errors.Is(err, errCancel):
+		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_CANCEL}, nil
+	}
+	return nil, err
+}
+
+// form asks for the fields of a form. Those that --answer answers are not asked for, and neither is whether to send them if it
+// answers all.
+func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, error) {
+	fields := schemaOf(f.GetRequestedSchema()).properties()
+	values := map[string][]byte{}
+	var open []property
+	for _, field := range fields {
+		texts, ok := a.answers[field.name]
+		if !ok {
+			open = append(open, field)
+			continue
+		}
+		raw, wrong := field.schema.value(texts)
+		if wrong != "" {
+			return nil, usage("--answer "+field.name, "answer with "+field.schema.typeText(), "the answer %s %s", field.name, wrong)
+		}
+		values[field.name] = raw
+	}
+	if a.in == nil {
+		if err := fillDefaults(open, values, f.GetMessage()); err != nil {
+			return nil, err
+		}
+		return accept(fields, values), nil
+	}
+	if len(open) == 0 && len(fields) > 0 {
+		return accept(fields, values), nil
+	}
+	a.say("\nThe server asks: %s\n", harmless(f.GetMessage()))
+	for {
+		if err := a.fill(ctx, open, values); err != nil {
+			return outcome(err)
+		}
+		again, err := a.confirm(ctx)
+		if err != nil {
+			return outcome(err)
+		}
+		if !again {
+			return accept(fields, values), nil
+		}
+	}
+}
+
+// fillDefaults fills what nobody answers from the form's defaults.
+func fillDefaults(open []property, values map[string][]byte, message string) error {
+	for _, field := range open {
+		if def := rawjson.Get(field.schema.raw, "default"); def != nil {
+			values[field.name] = def
+		} else if field.required {
+			return &problem{
+				Exit: exitConfig, Code: "no_answer", What: "the server asks for " + field.name + ", and nobody answers", Why: harmless(message),
+				Fix: "answer with --answer " + field.name + "=VALUE, where VALUE is " + field.schema.typeText() + ", or call it from a terminal",
+			}
+		}
+	}
+	return nil
+}
+
+// accept returns the answer to a form.
+func accept(fields []property, values map[string][]byte) *pb.ElicitResult {
+	raw := []byte{'{'}
+	for _, field := range fields {
+		value, ok := values[field.name]
+		if !ok {
+			continue
+		}
+		if len(raw) > 1 {
+			raw = append(raw, ',')
+		}
+		raw = append(append(rawjson.AppendString(raw, field.name), ':'), value...)
+	}
+	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: append(raw, '}')}
+}
+
+// fill asks for fields, each until it is right. What was answered before is what an empty line stands for.
+func (a *asker) fill(ctx context.Context, fields []property, values map[string][]byte) error {
+	if len(fields) > 0 {
+		a.say("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
+	}
+	for _, field := range fields {
+		s := field.schema
+		if text := s.text("description"); text != "" {
+			a.say("  %s\n", harmless(text))
+		}
+		for _, choice := range s.titled() {
+			a.say("    %s  %s\n", harmless(choice.value), harmless(choice.title))
+		}
+		def := values[field.name]
+		if def == nil {
+			def = rawjson.Get(s.raw, "default")
+		}
+		for {
+			label := field.name
+			if title := s.text("title"); title != "" {
+				label = title
+			}
+			kind := s.typeText()
+			if !field.required {
+				kind += ", optional"
+			}
+			if def != nil {
+				kind += ") [" + valueText(def) + "]"
+			} else {
+				kind += ")"
+			}
+			line, err := a.line(ctx, "  "+harmless(label)+" ("+harmless(kind)+": ")
+			if err != nil {
+				return err
+			}
+			if line == "" {
+				if def != nil {
+					values[field.name] = def
+					break
+				}
+				if !field.required {
+					break
+				}
+				a.say("  it is required\n")
+				continue
+			}
+			texts := []string{line}
+			if slices.Contains(s.types(), "array") && !strings.HasPrefix(line, "[") {
+				texts = strings.Split(line, ",")
+				for i := range texts {
+					texts[i] = strings.TrimSpace(texts[i])
+				}
+			}
+			raw, wrong := s.value(texts)
+			if wrong == "" {
+				values[field.name] = raw
+				break
+			}
+			a.say("  it %s\n", harmless(wrong))
+		}
+	}
+	return nil
+}
+
+// confirm asks whether to send what was answered, or to answer again.
+func (a *asker) confirm(ctx context.Context) (again bool, err error) {
+	for {
+		line, err := a.line(ctx, "Send it? ([yes], edit, /decline, /cancel): ")
+		if err != nil {
+			return false, err
+		}
+		switch strings.ToLower(line) {
+		case "", "y", "yes":
+			return false, nil
+		case "e", "edit":
+			return true, nil
+		case "n", "no", "decline":
+			return false, errDecline
+		}
+	}
+}
+
+// page asks to visit a web page.
+func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, error) {
+	if a.in == nil {
+		return nil, nil //nolint:nilnil // nobody can visit it
+	}
+	a.say("\nThe server asks to visit a web page: %s\n  %s\n", harmless(p.GetMessage()), harmless(p.GetUrl()))
+	if u, err := url.Parse(p.GetUrl()); err == nil && u.Host != "" {
+		a.say("  It is of %s.", harmless(u.Host))
+		if u.Scheme != "https" {
+			a.say(" It is not encrypted.")
+		}
+		a.say(" Do not visit it if you do not know why.\n")
+	}
+	for {
+		line, err := a.line(ctx, "Have you visited it? (yes, /decline, /cancel): ")
+		if err != nil {
+			return outcome(err)
+		}
+		switch strings.ToLower(line) {
+		case "y", "yes":
+			return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT}, nil
+		case "n", "no":
+			return outcome(errDecline)
+		}
+	}
+}
+
+func (a *asker) say(format string, args ...any) {
+	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // a terminal that is gone ends the read that follows
+}
+
+// line asks for a line.
+func (a *asker) line(ctx context.Context, prompt string) (string, error) {
+	a.say("%s", prompt)
+	if a.lines == nil {
+		a.lines = make(chan string)
+		// A read of a terminal cannot be interrupted on every system, so this goroutine waits for the next line until the
+		// process ends.
+		go func() {
+			defer close(a.lines)
+			for in := bufio.NewScanner(a.in); in.Scan(); {
+				a.lines <- in.Text()
+			}
+		}()
+	}
+	select {
+	case line, ok := <-a.lines:
+		line = strings.TrimSpace(line)
+		switch {
+		case !ok || line == "/cancel":
+			return "", errCancel
+		case line == "/decline":
+			return "", errDecline
+		}
+		return line, nil
+	case <-ctx.Done():
+		a.say("\n")
+		return "", context.Cause(ctx)
+	}
+}
+
+// A choice is a value with the title that people see.
+type choice struct{ value, title string }
+
+// titled returns the choices of a field or of its items that have titles: oneOf, anyOf, or enumNames of 2025-06-18.
+func (s schema) titled() []choice {
+	var list []choice
+	names := slices.Collect(rawjson.Elements(rawjson.Get(s.raw, "enumNames")))
+	for i, v := range s.choices() {
+		if i < len(names) {
+			list = append(list, choice{valueText(v), valueText(names[i])})
+		}
+	}
+	for _, in := range []schema{s, s.get("items")} {
+		for _, key := range []string{"oneOf", "anyOf"} {
+			for raw := range rawjson.Elements(rawjson.Get(in.raw, key)) {
+				if title, ok := rawjson.String(rawjson.Get(raw, "title")); ok && rawjson.Get(raw, "const") != nil {
+					list = append(list, choice{valueText(rawjson.Get(raw, "const")), title})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// value is coerce for the field of a form, whose bounds it checks as well.
+func (s schema) value(texts []string) (raw []byte, wrong string) {
+	if raw, wrong = s.coerce(texts); wrong == "" {
+		wrong = s.outOfBounds(raw)
+	}
+	return raw, wrong
+}
+
+// formats are the formats that a text of a form can have, and how one is read.
+var formats = map[string]struct {
+	is    func(string) bool
+	means string
+}{
+	"email": {func(s string) bool { a, err := mail.ParseAddress(s); return err == nil && a.Address == s }, "an address such as ada@example.com"},
+	"uri":   {func(s string) bool { u, err := url.Parse(s); return err == nil && u.IsAbs() }, "a URI such as https://example.com"},
+	"date":  {func(s string) bool { _, err := time.Parse(time.DateOnly, s); return err == nil }, "a date such as 2026-07-28"},
+	"date-time": {
+		func(s string) bool { _, err := time.Parse(time.RFC3339, s); return err == nil }, "a time such as 2026-07-28T09:30:00Z",
+	},
+}
+
+// outOfBounds says which bound of a form's field a value is out of.
+func (s schema) outOfBounds(raw []byte) string {
+	bound := func(name string) (*big.Rat, bool) {
+		text := strings.TrimSpace(string(rawjson.Get(s.raw, name)))
+		if !plainNumber.MatchString(text) || len(text) > maxBound {
+			return nil, false
+		}
+		return new(big.Rat).SetString(text)
+	}
+	outside := func(value *big.Rat, least, most, of string) string {
+		if b, ok := bound(least); ok && value.Cmp(b) < 0 {
+			return "has to be at least " + b.RatString() + of
+		}
+		if b, ok := bound(most); ok && value.Cmp(b) > 0 {
+			return "has to be at most " + b.RatString() + of
+		}
+		return ""
+	}
+	if text, ok := rawjson.String(raw); ok {
+		if wrong := outside(big.NewRat(int64(utf8.RuneCountInString(text)), 1), "minLength", "maxLength", " letters long"); wrong != "" {
+			return wrong
+		}
+		if f, ok := formats[s.text("format")]; ok && !f.is(text) {
+			return "has to be " + f.means
+		}
+		return ""
+	}
+	if rawjson.IsArray(raw) {
+		n := len(slices.Collect(rawjson.Elements(raw)))
+		return outside(big.NewRat(int64(n), 1), "minItems", "maxItems", " of them")
+	}
+	if text := string(raw); plainNumber.MatchString(text) && len(text) <= maxBound {
+		if value, ok := new(big.Rat).SetString(text); ok {
+			return outside(value, "minimum", "maximum", "")
+		}
+	}
+	return ""
+}
+
+// maxBound is how long a number may be that is compared, and plainNumber how it looks: with an exponent, a short text is a
+// number that takes all memory. Those are left for the server to check.
+const maxBound = 64
+
+var plainNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/plugin"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A back answers the calls of one backend, whatever it is.
+type back interface {
+	bridge.Handler
+	// Run starts or connects it and keeps it until ctx ends. It returns an error only if it will not come. It is called once.
+	Run(ctx context.Context) error
+	// Ready waits until it answers. It returns an error if Run has returned, or ctx ends, before.
+	Ready(ctx context.Context) error
+}
+
+// A kind is a row of the table of what a backend can be. Whatever is particular to one is here.
+type kind struct {
+	// key is what of a BackendConfig says that it is one.
+	key   string
+	given func(b *BackendConfig) bool
+	// check refuses settings that cannot work; at is where they are.
+	check func(l *loaded, b *BackendConfig, at string) error
+	// command returns how it is started, or nil if it runs somewhere already. Who starts it waits for it, and does not serve
+	// without it.
+	command func(b *BackendConfig) *LaunchConfig
+	// text says where it is, if it is not started.
+	text func(b *BackendConfig) string
+	// open returns it. Nothing is started yet.
+	open func(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, error)
+}
+
+var kinds = [...]kind{
+	{
+		key:   "launch",
+		given: func(b *BackendConfig) bool { return b.Launch != nil },
+		check: func(l *loaded, b *BackendConfig, at string) error {
+			return l.validateLaunch(b.Launch, b.Name, at+".launch")
+		},
+		command: func(b *BackendConfig) *LaunchConfig { return b.Launch },
+		open: func(_ *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
+			c := b.Launch
+			return plugin.New(plugin.Options{
+				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, Log: log,
+			})
+		},
+	},
+	{
+		key:     "dial",
+		given:   func(b *BackendConfig) bool { return b.Dial != "" },
+		check:   func(l *loaded, b *BackendConfig, at string) error { return validateDial(b.Dial, l.where(at+".dial")) },
+		command: func(*BackendConfig) *LaunchConfig { return nil },
+		text:    func(b *BackendConfig) string { return b.Dial },
+		open: func(_ *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
+			return plugin.New(plugin.Options{Name: b.Name, Address: b.Dial, Log: log})
+		},
+	},
+	{
+		key:   "mcp",
+		given: func(b *BackendConfig) bool { return b.MCP != nil },
+		check: (*loaded).validateMCP,
+		command: func(b *BackendConfig) *LaunchConfig {
+			if len(b.MCP.Command) == 0 {
+				return nil
+			}
+			return b.MCP.launch()
+		},
+		text: func(b *BackendConfig) string { return b.MCP.URL },
+		open: openMCP,
+	},
+}
+
+// kind returns what a backend that was validated is.
+func (b *BackendConfig) kind() *kind {
+	for i := range kinds {
+		if kinds[i].given(b) {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+// command returns how the backend is started, or nil.
+func (b *BackendConfig) command() *LaunchConfig { return b.kind().command(b) }
+
+// text says what the backend is, for people.
+func (b *BackendConfig) text() string {
+	if c := b.command(); c != nil {
+		return strings.Join(c.Command, " ")
+	}
+	return b.kind().text(b)
+}
+
+// environment returns variables as a process has them.
+func environment(values map[string]string) []string {
+	var env []string
+	for name, value := range values {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// A backend is a back that is served, and how to get it again.
+type backend struct {
+	*BackendConfig
+	at  string // in the configuration
+	cfg *loaded
+	log zerolog.Logger
+
+	back atomic.Pointer[back] // nil until open
+	// settled is closed when the back answers, or does not start, for the first time.
+	settled chan struct{}
+}
+
+var _ bridge.Handler = (*backend)(nil)
+
+// newBackend returns the i-th backend of a configuration. Call open, then run or keep.
+func newBackend(cfg *loaded, i int, log zerolog.Logger) *backend {
+	return &backend{
+		BackendConfig: &cfg.Backends[i], at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, settled: make(chan struct{}),
+	}
+}
+
+// open makes a new back.
+func (b *backend) open() error {
+	if c := b.command(); c != nil {
+		if err := checkCommand(c, b.cfg.where(b.at+"."+b.kind().key+".command")); err != nil {
+			return err
+		}
+	}
+	opened, err := b.kind().open(b.cfg, b.BackendConfig, b.at, b.log)
+	if err != nil {
+		if p, ok := errors.AsType[*problem](err); ok {
+			return p
+		}
+		return &problem{
+			Exit: exitConfig, Code: "backend", What: fmt.Sprintf("backend %q cannot be set up", b.Name),
+			Where: b.cfg.where(b.at), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
+		}
+	}
+	b.back.Store(&opened)
+	return nil
+}
+
+// Handle implements bridge.Handler.
+func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	opened := b.back.Load()
+	if opened == nil {
+		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+			"backend %q cannot be started; the call was not executed", b.Name)
+	}
+	return (*opened).Handle(ctx, call, emit)
+}
+
+// run is Run of the back.
+func (b *backend) run(ctx context.Context) error { return (*b.back.Load()).Run(ctx) }
+
+// The time between two tries to start a backend that does not start, beside others that do.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// keep opens and runs the back until ctx ends, and again when it does not start: others are served meanwhile.
+func (b *backend) keep(ctx context.Context) {
+	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
+		err := b.open()
+		if err == nil {
+			err = b.attempt(ctx)
+		}
+		b.settle()
+		if ctx.Err() != nil {
+			return
+		}
+		p := asProblem(b.startProblem(err))
+		b.log.Error().Str("backend", b.Name).Str("where", p.Where).Str("why", p.Why).Str("fix", p.Fix).Stringer("retryIn", delay).Msg(p.What)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// attempt runs the back once, and settles when it answers.
+func (b *backend) attempt(ctx context.Context) error {
+	current := *b.back.Load()
+	ready, cancel := context.WithCancel(ctx)
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		if current.Ready(ready) == nil {
+			b.settle()
+		}
+	}()
+	err := current.Run(ctx)
+	cancel()
+	<-waited
+	return err
+}
+
+// settle says that it is known how the first start went.
+func (b *backend) settle() {
+	select {
+	case <-b.settled:
+	default:
+		close(b.settled)
+	}
+}

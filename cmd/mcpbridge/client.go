@@ -1,0 +1,520 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A clientCommand is a row of the table of commands that are a client of a target.
+type clientCommand struct {
+	use, short, long, examples string
+	// args says how many arguments it takes after the target: at least and at most. -1 is any number.
+	atLeast, atMost int
+	// flags adds the command's own flags, if it has any.
+	flags func(c *client, cmd *cobra.Command)
+	run   func(ctx context.Context, c *client, args []string) error
+}
+
+// clientCommands are the commands. They call a bridge.Handler, so they work with whatever can be behind one.
+var clientCommands = [...]clientCommand{
+	{
+		use: "list [flags] [TARGET | -- COMMAND [ARG]...]", short: "List tools, resources and prompts, as functions",
+		examples: "  mcpbridge list -- python3 tools.py\n  mcpbridge list https://example.com/mcp\n  mcpbridge list --json unix:///run/tools.sock",
+		atMost:   0, run: runList,
+	},
+	{
+		use: "describe [flags] TARGET [NAME]", short: "Describe a tool, prompt or resource with its schema, or the server",
+		examples: "  mcpbridge describe greet -- python3 tools.py\n  mcpbridge describe https://example.com/mcp",
+		atMost:   1, run: runDescribe,
+	},
+	{
+		use: "call [flags] TARGET TOOL [NAME=VALUE... | JSON | @FILE | -]", short: "Call a tool",
+		long: `Arguments are NAME=VALUE, read as the tool's schema says: whole numbers of any size, true and false, a list
+by repeating NAME or as JSON, members of an object as a.b=VALUE or as JSON. VALUE is @FILE for the content of a
+file, @- for stdin, and @@ for a text that begins with @. Or all arguments are one JSON object, or come from
+@FILE or - (stdin).
+
+A tool that asks its user asks on the terminal; --answer answers for scripts.`,
+		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
+			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
+		atLeast: 1, atMost: -1, flags: askFlags, run: runCall,
+	},
+	{
+		use: "read [flags] TARGET URI", short: "Read a resource",
+		long:     "Writes text as it is, and other content as its bytes, which a terminal is not shown.",
+		examples: "  mcpbridge read -- npx -y @modelcontextprotocol/server-everything  # the URI comes before --\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
+		atLeast:  1, atMost: 1,
+		flags: func(c *client, cmd *cobra.Command) {
+			cmd.Flags().StringVarP(&c.output, "output", "o", "", "write to `FILE`")
+			askFlags(c, cmd)
+		},
+		run: runRead,
+	},
+	{
+		use: "prompt [flags] TARGET PROMPT [NAME=VALUE]...", short: "Print the messages of a prompt",
+		examples: "  mcpbridge prompt review style=brief -- python3 tools.py",
+		atLeast:  1, atMost: -1, flags: askFlags, run: runPrompt,
+	},
+	{
+		use: "complete [flags] TARGET PROMPT|URI-TEMPLATE NAME=PREFIX [NAME=VALUE]...", short: "Print how an argument can go on",
+		long:     "Prints the values that an argument of a prompt or of a resource template can have, one a line. The first NAME=PREFIX is\nthe argument to complete; the others are known already.",
+		examples: "  mcpbridge complete review style=b -- python3 tools.py",
+		atLeast:  2, atMost: -1, run: runComplete,
+	},
+}
+
+const clientExits = `
+
+Exit codes: 0 all is well, 1 unexpected error, 3 the server wants to know who calls, 4 nothing answers there, 5 the
+tool failed or there is none, 6 wrong flags, arguments or configuration, 7 the backend did not start, 130 cancelled.`
+
+// A client is one run of a client command.
+type client struct {
+	p      *Program
+	log    zerolog.Logger
+	target targetFlags
+	asJSON bool
+	// timeout is how long all of it may take. 0: as long as it takes.
+	timeout time.Duration
+
+	answers []string
+	roots   []string
+	output  string
+
+	h        bridge.Handler
+	terminal bool // stdout is one
+	caller   *pb.CallContext
+	asker    *asker
+}
+
+func (p *Program) clientCommands(l *logging) []*cobra.Command {
+	commands := make([]*cobra.Command, 0, len(clientCommands))
+	for _, row := range clientCommands {
+		c := &client{p: p, terminal: isTerminal(p.Stdout)}
+		long := row.short + ".\n\n"
+		if row.long != "" {
+			long += row.long + "\n\n"
+		}
+		cmd := &cobra.Command{
+			Use: row.use, Short: row.short, Long: long + targetHelp + clientExits, Example: row.examples,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, l, row, args) },
+		}
+		flags := cmd.Flags()
+		flags.SortFlags = false
+		flags.BoolVar(&c.asJSON, "json", false, "print one JSON document")
+		flags.DurationVar(&c.timeout, "timeout", 0, "how long it may take in all, such as 30s; 0 is for ever")
+		if row.flags != nil {
+			row.flags(c, cmd)
+		}
+		c.target.add(flags)
+		commands = append(commands, cmd)
+	}
+	return commands
+}
+
+// askFlags are the flags of commands whose server may ask something.
+func askFlags(c *client, cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&c.answers, "answer", nil, "answer `FIELD=VALUE` when asked (repeatable)")
+	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
+}
+
+// run connects, and does what a command is for.
+func (c *client) run(cmd *cobra.Command, l *logging, row clientCommand, args []string) error {
+	t, rest, err := c.p.targetOf(args, cmd.ArgsLenAtDash(), &c.target)
+	if err != nil {
+		return err
+	}
+	if row.atLeast > 0 && t.backend == nil && t.name != "" && len(rest) == 0 && len(args) > 0 {
+		return usage(args[0], "write mcpbridge "+row.use, "the target or what to %s is missing", cmd.Name())
+	}
+	if len(rest) < row.atLeast || row.atMost >= 0 && len(rest) > row.atMost {
+		return usage(strings.Join(rest, " "), "write mcpbridge "+row.use, "%s takes another number of arguments after its target", cmd.Name())
+	}
+	values, names := logValues(cmd.Flags())
+	if _, given := values["log.level"]; !given {
+		if _, given := lookup(c.p.Environ, envPrefix+"LOG__LEVEL"); !given {
+			values["log.level"], names["log.level"] = "warn", "the default of this command"
+		}
+	}
+	cfg, err := c.p.loadTarget(t, &c.target, cmd.Flags(), values, names)
+	l.loaded(cfg)
+	if err == nil {
+		err = cfg.validate()
+	}
+	if err != nil {
+		return err
+	}
+	c.log, _ = newLog(c.p.Stderr, cfg.Log, cfg.secrets)
+	cfg.tellWarnings(c.log)
+	if c.asker, err = c.newAsker(); err != nil {
+		return err
+	}
+	if c.caller, err = c.context(cfg.Log.Level); err != nil {
+		return err
+	}
+
+	ctx := cmd.Context()
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("--timeout %s is over", c.timeout))
+		defer cancel()
+	}
+	err = c.with(ctx, cfg, func(ctx context.Context) error { return row.run(ctx, c, rest) })
+	switch {
+	case err != nil && cmd.Context().Err() != nil:
+		return &problem{Exit: exitInterrupted, Code: "cancelled", What: "cancelled", Why: "the server has been told", Cause: err}
+	case err != nil && ctx.Err() != nil:
+		return &problem{
+			Exit: exitUnexpected, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: errText(err),
+			Where: "--timeout", Fix: "allow it more time", Cause: err,
+		}
+	}
+	return err
+}
+
+// context returns what calls say of who makes them.
+func (c *client) context(logLevel string) (*pb.CallContext, error) {
+	revisions := bridge.Revisions()
+	cc := &pb.CallContext{
+		ProtocolVersion:    revisions[len(revisions)-1].String(),
+		ClientInfo:         &pb.Implementation{Name: "mcpbridge", Version: version},
+		ClientCapabilities: &pb.ClientCapabilities{Elicitation: c.asker.capability()},
+		LogLevel:           logLevels[strings.ToLower(logLevel)],
+		ProgressWanted:     true,
+	}
+	for _, dir := range c.roots {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, usage("--root "+dir, "name a directory", "%s has no absolute path: %v", dir, err)
+		}
+		c.asker.roots = append(c.asker.roots, &pb.Root{Uri: fileURI(abs), Name: proto.String(filepath.Base(abs))})
+		cc.ClientCapabilities.Roots = &pb.RootsCapability{}
+	}
+	return cc, nil
+}
+
+// logLevels are the levels of the protocol for those of the log.
+var logLevels = map[string]pb.LogLevel{
+	"trace": pb.LogLevel_LOG_LEVEL_DEBUG, "debug": pb.LogLevel_LOG_LEVEL_DEBUG, "info": pb.LogLevel_LOG_LEVEL_INFO,
+	"warn": pb.LogLevel_LOG_LEVEL_WARNING, "error": pb.LogLevel_LOG_LEVEL_ERROR,
+}
+
+// with starts or connects the backends, does something with them, and stops them.
+func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Context) error) error {
+	var backends []*backend
+	handlers := map[string]bridge.Handler{}
+	for i := range cfg.Backends {
+		b := newBackend(cfg, i, c.log)
+		if err := b.open(); err != nil {
+			return err
+		}
+		backends = append(backends, b)
+		handlers[b.Name] = catalogOf(b, c.log)
+	}
+	h, err := merge(cfg, backends, handlers, c.log)
+	if err != nil {
+		return err
+	}
+	c.h = h
+
+	// The backends outlive ctx: a call that is cancelled has to be told to the server.
+	running, stop := context.WithCancel(c.p.Now)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for _, b := range backends {
+		wg.Go(func() {
+			if err := b.run(running); err != nil {
+				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start") // Ready says so, too
+			}
+		})
+	}
+	errs := make([]error, len(backends))
+	var ready sync.WaitGroup
+	for i, b := range backends {
+		ready.Go(func() { errs[i] = b.reach(ctx) })
+	}
+	ready.Wait()
+	missing := 0
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		missing++
+		if missing == len(backends) {
+			return err // of several, the last one; the others have been told
+		}
+		if len(backends) > 1 {
+			p := asProblem(err)
+			c.log.Warn().Str("backend", backends[i].Name).Str("why", p.Why).Str("fix", p.Fix).Msg(p.What)
+		}
+	}
+	return do(ctx)
+}
+
+// reach waits until the backend answers. One that runs somewhere already is not waited for as long as one that is started, and
+// not at all if nothing listens there.
+func (b *backend) reach(ctx context.Context) error {
+	unreachable := func(why string, err error) error {
+		return &problem{
+			Exit: exitUnreachable, Code: "unreachable", What: fmt.Sprintf("nothing that can be talked to answers at %s", b.text()),
+			Where: b.cfg.where(b.at), Why: why, Fix: "start the server, or correct its address", Cause: err,
+		}
+	}
+	launched := b.command() != nil
+	if !launched {
+		limited, cancel := context.WithTimeout(ctx, reachTime)
+		defer cancel()
+		ctx = limited
+	}
+	if b.Dial != "" {
+		if err := dialOnce(ctx, b.Dial); err != nil {
+			why, _ := absence(ctx, b.Dial)
+			return unreachable(why, err)
+		}
+	}
+	err := (*b.back.Load()).Ready(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case launched:
+		return b.startProblem(err)
+	}
+	if e := bridge.AsError(err); e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied {
+		return callProblem(err, "to connect to "+b.text())
+	}
+	return unreachable(errText(err), err)
+}
+
+// reachTime is how long a backend that runs already may take to answer.
+const reachTime = 10 * time.Second
+
+// do makes a call, answers what its server asks, and returns its result. What the server tells meanwhile is shown.
+func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, error) {
+	const rounds = 10
+	what := call.Method.Name
+	if call.Method.Target != nil {
+		what = fmt.Sprintf("%s %q", what, call.Method.Target(call.Request))
+	}
+	for range rounds {
+		bar := c.newBar()
+		res, err := c.h.Handle(ctx, call, c.emit(bar))
+		bar.end()
+		switch {
+		case err != nil:
+			return nil, callProblem(err, what)
+		case res.Complete != nil:
+			return res.Complete, nil
+		}
+		answers, err := c.asker.answer(ctx, res.Needs)
+		if err != nil {
+			return nil, err
+		}
+		call = call.Retry(answers, res.Needs.State)
+	}
+	return nil, &problem{
+		Exit: exitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what), Why: fmt.Sprintf("it was answered %d times", rounds),
+		Fix: "look into the server",
+	}
+}
+
+// emit returns what shows progress and logs.
+func (c *client) emit(bar *bar) bridge.Emit {
+	return func(e bridge.Event) error {
+		switch {
+		case e.Progress != nil:
+			bar.show(e.Progress)
+		case e.Log != nil:
+			bar.clear()
+			level := zerolog.InfoLevel
+			switch e.Log.GetLevel() {
+			case pb.LogLevel_LOG_LEVEL_DEBUG:
+				level = zerolog.DebugLevel
+			case pb.LogLevel_LOG_LEVEL_WARNING:
+				level = zerolog.WarnLevel
+			case pb.LogLevel_LOG_LEVEL_ERROR, pb.LogLevel_LOG_LEVEL_CRITICAL, pb.LogLevel_LOG_LEVEL_ALERT, pb.LogLevel_LOG_LEVEL_EMERGENCY:
+				level = zerolog.ErrorLevel
+			case pb.LogLevel_LOG_LEVEL_UNSPECIFIED, pb.LogLevel_LOG_LEVEL_INFO, pb.LogLevel_LOG_LEVEL_NOTICE:
+			}
+			line := c.log.WithLevel(level)
+			if level < c.log.GetLevel() {
+				return nil // WithLevel writes whatever the level is
+			}
+			if name := e.Log.GetLogger(); name != "" {
+				line = line.Str("logger", harmless(name))
+			}
+			line.Msg(harmless(valueText(e.Log.GetData())))
+		}
+		return nil
+	}
+}
+
+// callProblem says why a call has no result.
+func callProblem(err error, what string) error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	e := bridge.AsError(err)
+	p := &problem{Exit: exitTool, Code: "server_error", What: what + " failed", Why: harmless(e.Message), Cause: err}
+	if e.RPC != nil {
+		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", harmless(e.RPC.GetMessage()), e.RPC.GetCode())
+	}
+	switch e.Code { //nolint:exhaustive // the others are the server's answer
+	case codes.Unauthenticated, codes.PermissionDenied:
+		p.Exit, p.Code, p.Fix = exitAuth, "auth_required", "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
+	case codes.Unavailable:
+		p.Exit, p.Code, p.Fix = exitUnreachable, "unreachable", "start the server, and try again"
+	case codes.NotFound:
+		p.Code = "not_found"
+	case codes.Unimplemented:
+		p.Code, p.Fix = "not_found", "`mcpbridge list` shows what the server has"
+	case codes.Internal, codes.Unknown, codes.DataLoss, codes.DeadlineExceeded:
+		if e.RPC == nil {
+			p.Exit, p.Code = exitUnexpected, "call_failed"
+		}
+	}
+	if f := e.Failure; f != nil {
+		p.Code = strings.ToLower(f.GetReason())
+		if f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN {
+			p.Fix = "it may have been executed: look before calling it again"
+		}
+	}
+	return p
+}
+
+// discover returns what the server is.
+func (c *client) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
+	res, err := c.do(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: c.caller}})
+	if err != nil {
+		return nil, err
+	}
+	return res.(*pb.DiscoverResponse), nil
+}
+
+// maxPages is how many pages of a list are asked for.
+const maxPages = 1000
+
+// all returns what is in every page of a list. A server without such a list has nothing in it.
+func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridge.Method,
+	request func(cursor *string) bridge.Request, page func(proto.Message) (items []T, next *string),
+) ([]T, error) {
+	if !m.Offered(d.GetCapabilities()) {
+		return nil, nil
+	}
+	var list []T
+	var cursor *string
+	for range maxPages {
+		res, err := c.do(ctx, &bridge.Call{Method: m, Request: request(cursor)})
+		if err != nil {
+			return nil, err
+		}
+		items, next := page(res)
+		list = append(list, items...)
+		if next == nil {
+			break
+		}
+		cursor = next
+	}
+	return list, nil
+}
+
+func (c *client) tools(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Tool, error) {
+	return all(ctx, c, d, bridge.ListTools,
+		func(cursor *string) bridge.Request { return &pb.ListToolsRequest{Context: c.caller, Cursor: cursor} },
+		func(m proto.Message) ([]*pb.Tool, *string) {
+			page := m.(*pb.ListToolsResponse)
+			return page.GetTools(), page.NextCursor
+		})
+}
+
+func (c *client) resources(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Resource, error) {
+	return all(ctx, c, d, bridge.ListResources,
+		func(cursor *string) bridge.Request {
+			return &pb.ListResourcesRequest{Context: c.caller, Cursor: cursor}
+		},
+		func(m proto.Message) ([]*pb.Resource, *string) {
+			page := m.(*pb.ListResourcesResponse)
+			return page.GetResources(), page.NextCursor
+		})
+}
+
+func (c *client) templates(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.ResourceTemplate, error) {
+	return all(ctx, c, d, bridge.ListResourceTemplates,
+		func(cursor *string) bridge.Request {
+			return &pb.ListResourceTemplatesRequest{Context: c.caller, Cursor: cursor}
+		},
+		func(m proto.Message) ([]*pb.ResourceTemplate, *string) {
+			page := m.(*pb.ListResourceTemplatesResponse)
+			return page.GetResourceTemplates(), page.NextCursor
+		})
+}
+
+func (c *client) prompts(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Prompt, error) {
+	return all(ctx, c, d, bridge.ListPrompts,
+		func(cursor *string) bridge.Request { return &pb.ListPromptsRequest{Context: c.caller, Cursor: cursor} },
+		func(m proto.Message) ([]*pb.Prompt, *string) {
+			page := m.(*pb.ListPromptsResponse)
+			return page.GetPrompts(), page.NextCursor
+		})
+}
+
+// print writes a document: in lines, and harmless, on a terminal.
+func (c *client) print(raw []byte) error {
+	text := string(raw)
+	if c.terminal {
+		lines, err := indented(raw)
+		if err != nil {
+			return err
+		}
+		text = harmless(lines)
+	}
+	return c.write(text + "\n")
+}
+
+// printMessage prints a message as JSON of the newest revision.
+func (c *client) printMessage(m proto.Message) error {
+	raw, err := encode(m)
+	if err != nil {
+		return err
+	}
+	return c.print(raw)
+}
+
+// write writes data.
+func (c *client) write(text string) error {
+	_, err := io.WriteString(c.p.Stdout, text)
+	return err
+}
+
+// encode returns a message as JSON of the newest revision.
+func encode(m proto.Message) (json.RawMessage, error) {
+	revisions := bridge.Revisions()
+	return mcpjson.Append(nil, m, revisions[len(revisions)-1])
+}
+
+// fileURI returns the URI of a directory.
+func fileURI(abs string) string {
+	slashes := filepath.ToSlash(abs)
+	if !strings.HasPrefix(slashes, "/") {
+		slashes = "/" + slashes // C:/...
+	}
+	return (&url.URL{Scheme: "file", Path: slashes}).String()
+}

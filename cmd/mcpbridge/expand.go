@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A variable in a text is ${env:NAME}; $${env:NAME} stands for that text itself. The files of other MCP clients have further
+// forms: ${NAME}, ${NAME:-default}, and those that only an editor knows.
+var (
+	oursOnly = regexp.MustCompile(`\$?\$\{env:([^}]*)\}`)
+	theirs   = regexp.MustCompile(`\$?\$\{(?:env:)?([^}]*)\}`)
+)
+
+// expand returns the text of a node, with variables replaced by what the environment has. A variable that is not set is an
+// error: a server that is asked without its token fails in a way that is harder to understand.
+func (f *file) expand(n *yaml.Node, form *regexp.Regexp) (string, error) {
+	text, problem := expandText(n.Value, form, f.environ, f.secrets)
+	if problem != nil {
+		problem.Where = f.at(n)
+		return "", problem
+	}
+	return text, nil
+}
+
+// expandText is expand for a text that is not in a file.
+func expandText(text string, form *regexp.Regexp, environ []string, hidden secrets) (string, *problem) {
+	var failed *problem
+	text = form.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasPrefix(found, "$$") {
+			return found[1:]
+		}
+		name, def, hasDefault := strings.Cut(form.FindStringSubmatch(found)[1], ":-")
+		value, ok := lookup(environ, name)
+		switch {
+		case ok:
+			hidden.add(name, value)
+			return value
+		case hasDefault:
+			return def
+		case failed != nil:
+		case variableName.MatchString(name):
+			failed = usage("", "set it, or write the value itself; $${env:"+name+"} is the text ${env:"+name+"}",
+				"environment variable %s is not set", name)
+		default:
+			failed = usage("", "write ${env:NAME}, or the value itself", "%s is not a variable that mcpbridge knows", found)
+		}
+		return found
+	})
+	return text, failed
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// lookup returns the value of a variable.
+func lookup(environ []string, name string) (string, bool) {
+	for _, entry := range slices.Backward(environ) {
+		if n, value, _ := strings.Cut(entry, "="); n == name {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// secrets are values that came from the environment, and the variables they came from. They are never printed, wherever they
+// turn up: a server may repeat its token in an error.
+type secrets map[string]string
+
+// shortSecret is the length from which on a value is hidden. A shorter one is no secret, and hiding every "1" hides what
+// people look for.
+const shortSecret = 6
+
+func (s secrets) add(name, value string) {
+	if len(value) >= shortSecret {
+		s[value] = name
+	}
+}
+
+// hide returns a writer that writes variables instead of their values. Each Write has to be of whole lines, as a logger's are.
+func (s secrets) hide(w io.Writer) io.Writer {
+	if len(s) == 0 {
+		return w
+	}
+	return &hider{w: w, replace: s.replacer()}
+}
+
+// text returns text with variables instead of their values.
+func (s secrets) text(text string) string { return s.replacer().Replace(text) }
+
+func (s secrets) replacer() *strings.Replacer {
+	values := make([]string, 0, len(s))
+	for value := range s {
+		values = append(values, value)
+	}
+	// A value may be part of another one: the longer one comes first.
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, value := range values {
+		name := "${env:" + s[value] + "}"
+		pairs = append(pairs, value, name)
+		if quoted := strings.Trim(fmt.Sprintf("%q", value), `"`); quoted != value {
+			pairs = append(pairs, quoted, name)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// A hider writes to w what is not secret.
+type hider struct {
+	w       io.Writer
+	replace *strings.Replacer
+}
+
+func (h *hider) Write(p []byte) (int, error) {
+	if _, err := h.replace.WriteString(h.w, string(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+)
+
+// harmless returns a text of a server as it can be shown on a terminal: what would move the cursor, colour what follows, or
+// turn the direction of the text is written as \u001b, so that it can be seen. Lines and tabs stay.
+func harmless(text string) string {
+	if strings.IndexFunc(text, isHarmful) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for i, r := range text {
+		switch _, size := utf8.DecodeRuneInString(text[i:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\u%04x`, text[i])
+		case isHarmful(r) && r > 0xFFFF: // as JSON has it
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		case isHarmful(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// isHarmful reports whether a terminal takes r for something to do, or readers do not see it: control characters, and those
+// that format text (bidirectional overrides, tags, zero width), and the two separators that end a line somewhere.
+func isHarmful(r rune) bool {
+	switch r {
+	case '\n', '\t':
+		return false
+	case '\u2028', '\u2029':
+		return true
+	case '\u200c', '\u200d': // joiners, which words of some languages and emoji are written with
+		return false
+	}
+	return unicode.In(r, unicode.Cc, unicode.Cf)
+}
+
+// oneLine returns a text without its line breaks, and not longer than n.
+func oneLine(text string, n int) string {
+	text = strings.Join(strings.Fields(harmless(text)), " ")
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:max(n-1, 0)]) + "…"
+	}
+	return text
+}
+
+// valueText returns a JSON value for people: a string as its text.
+func valueText(raw []byte) string {
+	if text, ok := rawjson.String(raw); ok {
+		return text
+	}
+	return string(rawjson.AppendLine(nil, raw))
+}
+
+// indented returns JSON in lines.
+func indented(raw []byte) (string, error) {
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}

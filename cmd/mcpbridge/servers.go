@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"go.yaml.in/yaml/v4"
+)
+
+// serversKey returns the member that a file of another MCP client has its servers in, or "" if the file is ours: Claude,
+// Cursor and most others call it mcpServers, VS Code calls it servers.
+func serversKey(root *yaml.Node) string {
+	if root.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if key := root.Content[i].Value; key == "mcpServers" || key == "servers" {
+			return key
+		}
+	}
+	return ""
+}
+
+// serverMembers are the members of a server that mean something here: which key of `mcp` each one is, if it is one.
+var serverMembers = map[string]string{
+	"command": "command", "args": "", "env": "env", "cwd": "dir",
+	"url": "url", "serverUrl": "url", "httpUrl": "url", "headers": "headers",
+	"type": "", "transport": "", "disabled": "",
+}
+
+// readServers reads a file of another MCP client. What mcpbridge does not know there is ignored, with a warning: every client
+// has members of its own.
+func (f *file) readServers(root *yaml.Node, key string) error {
+	f.places[""] = root
+	backends := []any{}
+	for name, value := range pairs(root) {
+		if name.Value != key {
+			f.warn(name, "ignoring %s: mcpbridge reads only %s", name.Value, key)
+			continue
+		}
+		if value.Kind != yaml.MappingNode {
+			return usage(f.at(value), "write a mapping", "%s is %s and has to be a mapping", key, describe(value))
+		}
+		f.places["backends"] = value
+		for name, server := range pairs(value) {
+			b, err := f.readServer(name, server, "backends."+strconv.Itoa(len(backends)))
+			if err != nil {
+				return err
+			}
+			if b != nil {
+				backends = append(backends, b)
+			}
+		}
+	}
+	f.values = map[string]any{"version": 1, "backends": backends}
+	return nil
+}
+
+// readServer returns a server as a backend, or nil if it is disabled.
+func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, error) {
+	if server.Kind != yaml.MappingNode {
+		return nil, usage(f.at(server), `write {"command": ...} or {"url": ...}`, "the server %q is %s and has to be a mapping", name.Value, describe(server))
+	}
+	f.places[at], f.places[at+".name"] = server, name
+	mcp := map[string]any{}
+	b := map[string]any{"name": f.serverName(name), "mcp": mcp}
+	var args []any
+	for key, value := range pairs(server) {
+		member, known := serverMembers[key.Value]
+		path := at + ".mcp." + cmp.Or(member, "args")
+		if member != "" {
+			f.places[path] = value
+		}
+		var err error
+		switch {
+		case !known:
+			f.warn(key, "ignoring %s of %s: mcpbridge does not know it", key.Value, name.Value)
+		case key.Value == "disabled":
+			if value.Value == "true" {
+				return nil, nil //nolint:nilnil // there is no error, and no server
+			}
+		case key.Value == "args":
+			args, err = f.texts(value, key.Value)
+		case member == "command":
+			var text string
+			text, err = f.text(value, key.Value)
+			mcp[member] = []any{text}
+		case member == "env" || member == "headers":
+			mcp[member], err = f.textMap(value, key.Value)
+		case member != "":
+			mcp[member], err = f.text(value, key.Value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if command, ok := mcp["command"].([]any); ok {
+		mcp["command"] = append(command, args...)
+		if _, ok := mcp["dir"]; !ok {
+			mcp["dir"] = workingDir() // these files lie in directories of the client
+		}
+	}
+	return b, nil
+}
+
+var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+
+// serverName returns the name of a backend for that of a server, which may have any letters.
+func (f *file) serverName(n *yaml.Node) string {
+	name := strings.Trim(notInName.ReplaceAllString(n.Value, "-"), "-")
+	name = name[:min(len(name), 32)]
+	if name != n.Value {
+		f.warn(n, "the server %s is called %s here", strconv.Quote(n.Value), strconv.Quote(name))
+	}
+	return name
+}
+
+// text, texts and textMap return what a node says, as their names tell.
+func (f *file) text(n *yaml.Node, what string) (string, error) {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return "", usage(f.at(n), "write a string here", "%s is %s and has to be a string", what, describe(n))
+	}
+	return f.expand(n, theirs)
+}
+
+func (f *file) texts(n *yaml.Node, what string) ([]any, error) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, usage(f.at(n), "write a list of strings here", "%s is %s and has to be a list of strings", what, describe(n))
+	}
+	list := []any{}
+	for _, item := range n.Content {
+		text, err := f.text(item, what)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text)
+	}
+	return list, nil
+}
+
+func (f *file) textMap(n *yaml.Node, what string) (map[string]any, error) {
+	if n.Kind != yaml.MappingNode {
+		return nil, usage(f.at(n), "write a mapping here", "%s is %s and has to be a mapping", what, describe(n))
+	}
+	texts := map[string]any{}
+	for key, value := range pairs(n) {
+		text, err := f.text(value, what+"."+key.Value)
+		if err != nil {
+			return nil, err
+		}
+		texts[key.Value] = text
+	}
+	return texts, nil
+}
+
+func (f *file) warn(n *yaml.Node, format string, args ...any) {
+	f.warnings = append(f.warnings, f.at(n)+": "+fmt.Sprintf(format, args...))
+}
+
+// pairs returns the keys and values of a mapping. Of two with the same key the last one counts, as it does in JSON.
+func pairs(n *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
+	last := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		last[n.Content[i].Value] = i
+	}
+	return func(yield func(key, value *yaml.Node) bool) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if key := n.Content[i]; last[key.Value] == i && !yield(key, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// names returns the names of the backends, for those who mistype one.
+func (l *loaded) names() []string {
+	names := make([]string, 0, len(l.Backends))
+	for _, b := range l.Backends {
+		names = append(names, b.Name)
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// tellWarnings logs what of the file is ignored.
+func (l *loaded) tellWarnings(log zerolog.Logger) {
+	if l.file == nil {
+		return
+	}
+	for _, w := range l.file.warnings {
+		log.Warn().Msg(w)
+	}
+}
+
+// workingDir returns where mcpbridge runs.
+func workingDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "." // the directory is gone, and starting anything there says so
+	}
+	return dir
+}

@@ -1,0 +1,621 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An offer is everything that a server has.
+type offer struct {
+	server    *pb.DiscoverResponse
+	tools     []*pb.Tool
+	resources []*pb.Resource
+	templates []*pb.ResourceTemplate
+	prompts   []*pb.Prompt
+}
+
+func (c *client) offer(ctx context.Context) (*offer, error) {
+	var o offer
+	var err error
+	if o.server, err = c.discover(ctx); err != nil {
+		return nil, err
+	}
+	if o.tools, err = c.tools(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.resources, err = c.resources(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.templates, err = c.templates(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.prompts, err = c.prompts(ctx, o.server); err != nil {
+		return nil, err
+	}
+	return &o, nil
+}
+
+// runList prints everything that the server has.
+func runList(ctx context.Context, c *client, _ []string) error {
+	o, err := c.offer(ctx)
+	if err != nil {
+		return err
+	}
+	if c.asJSON {
+		// Each is as the protocol has it in the answer to the list; there are no pages.
+		document := struct {
+			Tools             json.RawMessage `json:"tools"`
+			Resources         json.RawMessage `json:"resources"`
+			ResourceTemplates json.RawMessage `json:"resourceTemplates"`
+			Prompts           json.RawMessage `json:"prompts"`
+		}{}
+		if document.Tools, err = list(o.tools); err != nil {
+			return err
+		}
+		if document.Resources, err = list(o.resources); err != nil {
+			return err
+		}
+		if document.ResourceTemplates, err = list(o.templates); err != nil {
+			return err
+		}
+		if document.Prompts, err = list(o.prompts); err != nil {
+			return err
+		}
+		return c.printJSON(document)
+	}
+	var b strings.Builder
+	section := func(title string, n int) bool {
+		if n > 0 && b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		if n > 0 {
+			b.WriteString(title + "\n")
+		}
+		return n > 0
+	}
+	item := func(text, about string) {
+		fmt.Fprintf(&b, "  %s\n", oneLine(text, maxSignature))
+		if about = firstLine(about); about != "" {
+			fmt.Fprintf(&b, "      %s\n", oneLine(about, maxAbout))
+		}
+	}
+	if section("Tools", len(o.tools)) {
+		for _, t := range o.tools {
+			item(signature(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetDescription())
+		}
+	}
+	if section("Resources", len(o.resources)) {
+		for _, r := range o.resources {
+			item(named(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetDescription())
+		}
+	}
+	if section("Resource templates", len(o.templates)) {
+		for _, r := range o.templates {
+			item(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetDescription())
+		}
+	}
+	if section("Prompts", len(o.prompts)) {
+		for _, p := range o.prompts {
+			item(promptSignature(p), p.GetDescription())
+		}
+	}
+	return c.write(b.String())
+}
+
+// The limits of a line of `list`.
+const (
+	maxSignature = 400
+	maxAbout     = 160
+)
+
+// list returns messages as a JSON list.
+func list[M proto.Message](messages []M) (json.RawMessage, error) {
+	raw := []byte{'['}
+	for i, m := range messages {
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		item, err := encode(m)
+		if err != nil {
+			return nil, err
+		}
+		raw = append(raw, item...)
+	}
+	return append(raw, ']'), nil
+}
+
+// printJSON prints a document that is made here.
+func (c *client) printJSON(document any) error {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(document); err != nil {
+		return err
+	}
+	return c.print([]byte(strings.TrimSpace(b.String())))
+}
+
+// firstLine returns the first line of a text that says something.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
+}
+
+// named returns a URI with the name and type of what is there.
+func named(uri, name, mime string) string {
+	text := uri
+	if name != "" && name != uri {
+		text += "  " + name
+	}
+	if mime != "" {
+		text += " (" + mime + ")"
+	}
+	return text
+}
+
+// promptSignature returns a prompt as a function.
+func promptSignature(p *pb.Prompt) string {
+	var names []string
+	for _, a := range p.GetArguments() {
+		name := a.GetName()
+		if !a.GetRequired() {
+			name += "?"
+		}
+		names = append(names, name)
+	}
+	return p.GetName() + "(" + strings.Join(names, ", ") + ")"
+}
+
+// runDescribe prints all there is to know about one thing, or about the server.
+func runDescribe(ctx context.Context, c *client, args []string) error {
+	if len(args) == 0 {
+		d, err := c.discover(ctx)
+		if err != nil {
+			return err
+		}
+		return c.describeServer(d)
+	}
+	o, err := c.offer(ctx)
+	if err != nil {
+		return err
+	}
+	name := args[0]
+	var known []string
+	for _, t := range o.tools {
+		if t.GetName() == name {
+			return c.describeTool(t)
+		}
+		known = append(known, t.GetName())
+	}
+	for _, p := range o.prompts {
+		if p.GetName() == name {
+			return c.describePrompt(p)
+		}
+		known = append(known, p.GetName())
+	}
+	for _, r := range o.resources {
+		if r.GetUri() == name || r.GetName() == name {
+			if c.asJSON {
+				return c.printMessage(r)
+			}
+			return c.sheet(named(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription())
+		}
+		known = append(known, r.GetUri())
+	}
+	for _, r := range o.templates {
+		if r.GetUriTemplate() == name || r.GetName() == name {
+			if c.asJSON {
+				return c.printMessage(r)
+			}
+			return c.sheet(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription())
+		}
+		known = append(known, r.GetUriTemplate())
+	}
+	return notFound("tool, prompt or resource", name, known)
+}
+
+// notFound returns the problem that there is nothing of a name.
+func notFound(what, name string, known []string) error {
+	fix := "the server has none"
+	if len(known) > 0 {
+		fix = didYouMean(name, known)
+	}
+	return &problem{Exit: exitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix}
+}
+
+// sheet prints a heading, and paragraphs below it.
+func (c *client) sheet(heading string, paragraphs ...string) error {
+	text := strings.Join(strings.Fields(harmless(heading)), " ") + "\n"
+	for _, p := range paragraphs {
+		if p = strings.TrimSpace(harmless(p)); p != "" {
+			text += "\n" + p + "\n"
+		}
+	}
+	return c.write(text)
+}
+
+func (c *client) describeServer(d *pb.DiscoverResponse) error {
+	if c.asJSON {
+		raw, err := encode(d)
+		if err != nil {
+			return err
+		}
+		document := map[string]json.RawMessage{}
+		if err := json.Unmarshal(raw, &document); err != nil {
+			return err
+		}
+		if document["serverInfo"], err = encode(d.GetServerInfo()); err != nil {
+			return err
+		}
+		return c.printJSON(document)
+	}
+	has := []string{}
+	for _, m := range bridge.Methods() {
+		if m != bridge.Discover && m.Offered(d.GetCapabilities()) {
+			has = append(has, m.Name)
+		}
+	}
+	i := d.GetServerInfo()
+	about := i.GetDescription()
+	if url := i.GetWebsiteUrl(); url != "" {
+		about += "\n" + url
+	}
+	return c.sheet(strings.TrimSpace(i.GetName()+" "+i.GetVersion()), i.GetTitle(), about,
+		"Revisions: "+strings.Join(d.GetSupportedVersions(), ", ")+"\nMethods: "+strings.Join(has, ", "), d.GetInstructions())
+}
+
+func (c *client) describeTool(t *pb.Tool) error {
+	if c.asJSON {
+		return c.printMessage(t)
+	}
+	var members []string
+	for _, p := range schemaOf(t.GetInputSchema()).properties() {
+		need := ""
+		if p.required {
+			need = ", required"
+		}
+		line := fmt.Sprintf("  %s (%s%s)", p.name, p.schema.typeText(), need)
+		if about := p.schema.text("description"); about != "" {
+			line += "\n      " + strings.ReplaceAll(strings.TrimSpace(about), "\n", "\n      ")
+		}
+		members = append(members, line)
+	}
+	arguments := ""
+	if len(members) > 0 {
+		arguments = "Arguments\n" + strings.Join(members, "\n")
+	}
+	schemas, err := schemaTexts(t)
+	if err != nil {
+		return err
+	}
+	return c.sheet(signature(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetTitle(), t.GetDescription(), hints(t.GetAnnotations()),
+		arguments, schemas)
+}
+
+// schemaTexts returns the schemas of a tool, in lines.
+func schemaTexts(t *pb.Tool) (string, error) {
+	text := ""
+	for _, s := range []struct {
+		name string
+		raw  []byte
+	}{{"Input schema", t.GetInputSchema()}, {"Output schema", t.GetOutputSchema()}} {
+		if len(s.raw) == 0 {
+			continue
+		}
+		lines, err := indented(s.raw)
+		if err != nil {
+			return "", fmt.Errorf("the %s of %q: %w", strings.ToLower(s.name), t.GetName(), err)
+		}
+		text += s.name + "\n" + lines + "\n\n"
+	}
+	return text, nil
+}
+
+// hints returns what a tool says of what it does, for people. It may be wrong: nobody checks it.
+func hints(a *pb.ToolAnnotations) string {
+	if a == nil {
+		return ""
+	}
+	var says []string
+	for _, h := range []struct {
+		hint    *bool
+		yes, no string
+	}{
+		{a.ReadOnlyHint, "changes nothing", ""},
+		{a.DestructiveHint, "may destroy", "does not destroy"},
+		{a.IdempotentHint, "doing it twice is doing it once", ""},
+		{a.OpenWorldHint, "reaches outside", "stays inside"},
+	} {
+		text := h.no
+		if h.hint != nil && *h.hint {
+			text = h.yes
+		}
+		if h.hint != nil && text != "" {
+			says = append(says, text)
+		}
+	}
+	if len(says) == 0 {
+		return ""
+	}
+	return "It says of itself: " + strings.Join(says, ", ") + "."
+}
+
+func (c *client) describePrompt(p *pb.Prompt) error {
+	if c.asJSON {
+		return c.printMessage(p)
+	}
+	var lines []string
+	for _, a := range p.GetArguments() {
+		line := "  " + a.GetName()
+		if a.GetRequired() {
+			line += " (required)"
+		}
+		if about := a.GetDescription(); about != "" {
+			line += "\n      " + about
+		}
+		lines = append(lines, line)
+	}
+	arguments := ""
+	if len(lines) > 0 {
+		arguments = "Arguments\n" + strings.Join(lines, "\n")
+	}
+	return c.sheet(promptSignature(p), p.GetTitle(), p.GetDescription(), arguments)
+}
+
+// runCall calls a tool.
+func runCall(ctx context.Context, c *client, args []string) error {
+	d, err := c.discover(ctx)
+	if err != nil {
+		return err
+	}
+	tools, err := c.tools(ctx, d)
+	if err != nil {
+		return err
+	}
+	name := args[0]
+	i := slices.IndexFunc(tools, func(t *pb.Tool) bool { return t.GetName() == name })
+	if i < 0 {
+		var known []string
+		for _, t := range tools {
+			known = append(known, t.GetName())
+		}
+		return notFound("tool", name, known)
+	}
+	t := tools[i]
+	arguments, err := argumentReader{c.p.Stdin}.parse(args[1:], schemaOf(t.GetInputSchema()), name,
+		oneLine(signature(name, t.GetInputSchema(), nil), maxSignature))
+	if err != nil {
+		return err
+	}
+	m, err := c.do(ctx, &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: c.caller, Name: name, Arguments: arguments}})
+	if err != nil {
+		return err
+	}
+	res := m.(*pb.CallToolResult)
+	if c.asJSON {
+		if err := c.printMessage(res); err != nil {
+			return err
+		}
+	}
+	text := contentText(res.GetContent())
+	if len(res.GetContent()) == 0 && len(res.GetStructuredContent()) > 0 {
+		text = string(res.GetStructuredContent())
+	}
+	if res.GetIsError() {
+		return &problem{Exit: exitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name), Why: harmless(text)}
+	}
+	if c.asJSON {
+		return nil
+	}
+	return c.writeText(text)
+}
+
+// writeText writes a text of a server as it is, or harmless on a terminal, which gets whole lines.
+func (c *client) writeText(text string) error {
+	if !c.terminal {
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		return c.write(text)
+	}
+	if text = harmless(text); !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return c.write(text)
+}
+
+// contentText returns content as text: what is none is named.
+func contentText(blocks []*pb.ContentBlock) string {
+	var parts []string
+	for _, b := range blocks {
+		switch x := b.GetBlock().(type) {
+		case *pb.ContentBlock_Text:
+			parts = append(parts, x.Text.GetText())
+		case *pb.ContentBlock_Image:
+			parts = append(parts, fmt.Sprintf("[image, %s, %d bytes]", x.Image.GetMimeType(), len(x.Image.GetData())))
+		case *pb.ContentBlock_Audio:
+			parts = append(parts, fmt.Sprintf("[audio, %s, %d bytes]", x.Audio.GetMimeType(), len(x.Audio.GetData())))
+		case *pb.ContentBlock_ResourceLink:
+			parts = append(parts, fmt.Sprintf("[resource %s]", named(x.ResourceLink.GetUri(), x.ResourceLink.GetName(), x.ResourceLink.GetMimeType())))
+		case *pb.ContentBlock_Resource:
+			r := x.Resource.GetResource()
+			if text, ok := r.GetBody().(*pb.ResourceContents_Text); ok {
+				parts = append(parts, text.Text)
+			} else {
+				parts = append(parts, fmt.Sprintf("[resource %s, %s, %d bytes]", r.GetUri(), r.GetMimeType(), len(r.GetBlob())))
+			}
+		case *pb.ContentBlock_ToolUse:
+			parts = append(parts, fmt.Sprintf("[use of the tool %s: %s]", x.ToolUse.GetName(), x.ToolUse.GetInput()))
+		case *pb.ContentBlock_ToolResult:
+			parts = append(parts, contentText(x.ToolResult.GetContent()))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// runRead writes the content of a resource.
+func runRead(ctx context.Context, c *client, args []string) error {
+	m, err := c.do(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: c.caller, Uri: args[0]}})
+	if err != nil {
+		return err
+	}
+	res := m.(*pb.ReadResourceResult)
+	if c.asJSON {
+		return c.printMessage(res)
+	}
+	var data []byte
+	isText := true
+	for _, r := range res.GetContents() {
+		switch body := r.GetBody().(type) {
+		case *pb.ResourceContents_Text:
+			data = append(data, body.Text...)
+		case *pb.ResourceContents_Blob:
+			data = append(data, body.Blob...)
+			isText = isText && utf8.Valid(body.Blob)
+		}
+	}
+	switch {
+	case c.output != "":
+		if err := os.WriteFile(c.output, data, 0o600); err != nil {
+			return &problem{
+				Exit: exitConfig, Code: "output", What: fmt.Sprintf("cannot write %s: %v", c.output, cause(err)), Where: "--output", Fix: "name another file", Cause: err,
+			}
+		}
+		return nil
+	case c.terminal && !isText:
+		return &problem{
+			Exit: exitConfig, Code: "binary", What: fmt.Sprintf("%s is %d bytes that are not text", harmless(args[0]), len(data)), Where: "stdout is a terminal",
+			Fix: "write --output FILE",
+		}
+	case c.terminal:
+		return c.writeText(string(data))
+	}
+	return c.write(string(data))
+}
+
+// runPrompt prints the messages of a prompt.
+func runPrompt(ctx context.Context, c *client, args []string) error {
+	d, err := c.discover(ctx)
+	if err != nil {
+		return err
+	}
+	prompts, err := c.prompts(ctx, d)
+	if err != nil {
+		return err
+	}
+	name := args[0]
+	i := slices.IndexFunc(prompts, func(p *pb.Prompt) bool { return p.GetName() == name })
+	if i < 0 {
+		var known []string
+		for _, p := range prompts {
+			known = append(known, p.GetName())
+		}
+		return notFound("prompt", name, known)
+	}
+	arguments, err := c.promptArguments(prompts[i], args[1:])
+	if err != nil {
+		return err
+	}
+	m, err := c.do(ctx, &bridge.Call{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: c.caller, Name: name, Arguments: arguments}})
+	if err != nil {
+		return err
+	}
+	res := m.(*pb.GetPromptResult)
+	if c.asJSON {
+		return c.printMessage(res)
+	}
+	var lines []string
+	for _, m := range res.GetMessages() {
+		role := strings.ToLower(strings.TrimPrefix(m.GetRole().String(), "ROLE_"))
+		lines = append(lines, role+": "+contentText([]*pb.ContentBlock{m.GetContent()}))
+	}
+	return c.writeText(strings.Join(lines, "\n"))
+}
+
+// promptArguments returns the arguments of a prompt, which are texts.
+func (c *client) promptArguments(p *pb.Prompt, words []string) (map[string]string, error) {
+	values, err := c.texts(words)
+	if err != nil {
+		return nil, err
+	}
+	var known, wrong []string
+	for _, a := range p.GetArguments() {
+		known = append(known, a.GetName())
+		if _, ok := values[a.GetName()]; a.GetRequired() && !ok {
+			wrong = append(wrong, a.GetName()+" is missing")
+		}
+	}
+	for _, word := range words {
+		if name, _, _ := strings.Cut(word, "="); !slices.Contains(known, name) {
+			hint := "there are no arguments"
+			if len(known) > 0 {
+				hint = didYouMean(name, known)
+			}
+			wrong = append(wrong, fmt.Sprintf("there is no argument %s; %s", name, hint))
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, wrongArguments(wrong, p.GetName(), oneLine(promptSignature(p), maxSignature))
+	}
+	return values, nil
+}
+
+// texts returns words of the form NAME=VALUE.
+func (c *client) texts(words []string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, word := range words {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok || name == "" {
+			return nil, usage(word, "write NAME=VALUE", "%q is not an argument", word)
+		}
+		text, err := argumentReader{c.p.Stdin}.text(value)
+		if err != nil {
+			return nil, err
+		}
+		values[name] = text
+	}
+	return values, nil
+}
+
+// runComplete prints how an argument can go on.
+func runComplete(ctx context.Context, c *client, args []string) error {
+	name, prefix, ok := strings.Cut(args[1], "=")
+	if !ok || name == "" {
+		return usage(args[1], "write NAME=PREFIX", "%q does not say which argument to complete", args[1])
+	}
+	known, err := c.texts(args[2:])
+	if err != nil {
+		return err
+	}
+	ref := &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: args[0]}}}
+	if strings.ContainsAny(args[0], ":{") {
+		ref = &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: args[0]}}}
+	}
+	req := &pb.CompleteRequest{Context: c.caller, Ref: ref, Argument: &pb.CompletionArgument{Name: name, Value: prefix}}
+	if len(known) > 0 {
+		req.CompletionContext = &pb.CompletionContext{Arguments: known}
+	}
+	m, err := c.do(ctx, &bridge.Call{Method: bridge.Complete, Request: req})
+	if err != nil {
+		return err
+	}
+	res := m.(*pb.CompleteResponse)
+	if c.asJSON {
+		return c.printMessage(res)
+	}
+	var b strings.Builder
+	for _, v := range res.GetCompletion().GetValues() {
+		b.WriteString(oneLine(v, len(v)) + "\n")
+	}
+	return c.write(b.String())
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/net/http/httpguts"
+)
+
+// A target is what a command is about, as its arguments say it: one backend, or those of a file.
+type target struct {
+	// backend is as the configuration would say it. It is nil if a file says it.
+	backend map[string]any
+	// key is the setting of backend that where is about, and where says which argument it is.
+	key, where string
+	// file is the configuration to read instead of the default one, and name the only one of its backends that is meant.
+	file, name string
+}
+
+// targetFlags are the flags that say more about a target. They are the same for every command.
+type targetFlags struct {
+	config       string
+	dir          string
+	mcp, plugin  bool
+	passEnv, env []string
+	headers      []string
+	startTimeout time.Duration
+}
+
+const targetHelp = `A TARGET is a command after --; the address of a backend that runs already, as unix:///path/to.sock,
+tcp:host:port or dns:host:port; the URL of an MCP server; a configuration file, mcpbridge's own or one with
+"mcpServers"; or the name of a backend in -c FILE, which is ./mcpbridge.yaml if it is not given.`
+
+func (f *targetFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.config, "config", "c", "", "read `FILE` first; flags win over it")
+	flags.BoolVar(&f.plugin, "plugin", false, "the command is a backend of mcpbridge")
+	flags.BoolVar(&f.mcp, "mcp", false, "the command is an MCP server that speaks on stdin and stdout")
+	flags.StringArrayVar(&f.env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
+	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
+	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
+	flags.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.StringArrayVar(&f.headers, "header", nil, "send `'NAME: VALUE'` to the URL; ${env:NAME} in it is replaced (repeatable)")
+}
+
+// isFile reports whether an argument names a configuration file.
+func isFile(arg string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(arg)))
+}
+
+// isURL reports whether an argument is the URL of an MCP server.
+func isURL(arg string) bool {
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
+}
+
+// targetOf returns the target that the arguments of a command say, and the arguments that are not part of it. Dash is how many
+// of them come before --, or -1. With a command after --, all before it are for the command that was typed.
+func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, rest []string, err error) {
+	t.file = f.config
+	switch {
+	case dash >= 0 && dash == len(args):
+		return t, nil, usage("--", "write -- python3 tools.py", "there is no command after --")
+	case dash >= 0:
+		command := args[dash:]
+		key := "launch"
+		if f.mcp {
+			key = "mcp"
+		}
+		t.backend = map[string]any{"name": commandName(command), key: map[string]any{"command": command}}
+		t.key, t.where = key+".command", "the command after --"
+		return t, args[:dash], nil
+	case len(args) == 0:
+		return t, nil, nil
+	}
+	arg := args[0]
+	t.where = "the argument " + arg
+	switch {
+	case isURL(arg):
+		t.backend, t.key = map[string]any{"name": "server", "mcp": map[string]any{"url": arg}}, "mcp.url"
+	case isFile(arg):
+		if f.config != "" {
+			return t, nil, usage(arg, "keep one of them", "both -c %s and %s are given", f.config, arg)
+		}
+		t.file = arg
+	case strings.Contains(arg, ":"):
+		if err := validateDial(arg, t.where); err != nil {
+			return t, nil, err
+		}
+		t.backend, t.key = map[string]any{"name": "backend", "dial": arg}, "dial"
+	case !backendName.MatchString(arg):
+		return t, nil, usage(strings.Join(args, " "), "write "+p.withDashes(args), "a command to launch goes after --")
+	default:
+		t.name = arg
+	}
+	return t, args[1:], nil
+}
+
+// values adds to settings what the target says.
+func (t *target) values(values map[string]any, names map[string]string) {
+	if t.backend == nil {
+		return
+	}
+	values["backends"] = []any{t.backend}
+	for _, key := range []string{"backends", "backends.0." + t.key} {
+		names[key] = t.where
+	}
+}
+
+// loadTarget returns the configuration that the target, the environment and the flags make together. It returns it with an
+// error, too, if there is one as a whole.
+func (p *Program) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, values map[string]any, names map[string]string) (*loaded, error) {
+	name := t.file
+	if name == "" && t.backend == nil {
+		if _, err := os.Stat(defaultFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			name = defaultFile
+		}
+	}
+	if name == "" && t.name != "" {
+		return nil, usage(t.name, "write "+p.withDashes([]string{t.name})+", give the file with -c,\nor write an address: unix:///path/to.sock, tcp:host:port, dns:host:port, https://host/mcp",
+			"there is no backend %q, because there is no %s", t.name, defaultFile)
+	}
+	t.values(values, names)
+	l, err := load(name, p.Environ, values, names)
+	if err != nil {
+		return nil, err
+	}
+	l.login = p.browser()
+	if t.name != "" {
+		if err := l.only(t.name); err != nil {
+			return l, err
+		}
+	}
+	return l, f.adjust(flags, l)
+}
+
+// only leaves the backend of the given name.
+func (l *loaded) only(name string) error {
+	for i, b := range l.Backends {
+		if b.Name != name {
+			continue
+		}
+		l.Backends = []BackendConfig{b}
+		if i > 0 && l.file != nil { // what is said of it has another place than its index has now
+			from := "backends." + strconv.Itoa(i)
+			places := maps.Clone(l.file.places)
+			for path, n := range places {
+				if rest, ok := strings.CutPrefix(path, from); ok && (rest == "" || rest[0] == '.') {
+					l.file.places["backends.0"+rest] = n
+				}
+			}
+		}
+		return nil
+	}
+	return usage(name, didYouMean(name, l.names()), "there is no backend %q in %s", name, l.file.name)
+}
+
+// adjust applies the flags that say more about a target to the one that there is.
+func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
+	if f.mcp && f.plugin {
+		return usage("--mcp and --plugin", "keep one of the two", "a command cannot be both")
+	}
+	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout", "mcp", "plugin", "header"} {
+		if !flags.Changed(flag) {
+			continue
+		}
+		if len(l.Backends) != 1 {
+			return usage("--"+flag, "set it in the file, for each backend", "--%s does not say for which backend it is", flag)
+		}
+		b := &l.Backends[0]
+		isCommand := b.Launch != nil || b.MCP != nil && len(b.MCP.Command) > 0
+		if flag == "header" {
+			if b.MCP == nil || isCommand {
+				return usage("--header", "leave it out", "--header is for the URL of an MCP server, and this is none")
+			}
+		} else if !isCommand {
+			return usage("--"+flag, "leave it out", "--%s is for a backend that mcpbridge launches, and this one runs already", flag)
+		}
+	}
+	if len(l.Backends) != 1 {
+		return nil
+	}
+	b := &l.Backends[0]
+	if err := f.adjustHeaders(b, l); err != nil {
+		return err
+	}
+	if l.file == nil && b.MCP != nil && b.MCP.URL != "" && !hasHeader(b.MCP.Headers, "Authorization") && canLogin(b.MCP.URL) {
+		b.MCP.Auth = &AuthConfig{OAuth: &OAuthConfig{}} // which does nothing unless the server wants a token
+	}
+	switch {
+	case b.Launch != nil:
+		return f.adjustLaunch(flags, l, "launch", &b.Launch.Dir, &b.Launch.Env, &b.Launch.PassEnv, &b.Launch.StartTimeout)
+	case b.MCP != nil:
+		return f.adjustLaunch(flags, l, "mcp", &b.MCP.Dir, &b.MCP.Env, &b.MCP.PassEnv, &b.MCP.StartTimeout)
+	}
+	return nil
+}
+
+// adjustLaunch applies the flags that say how to launch a backend.
+func (f *targetFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded, key string, dir *string, env *map[string]string, passEnv *[]string, timeout *time.Duration) error {
+	for _, e := range f.env {
+		name, value, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return usage("--env "+e, "write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
+				"%q does not set a variable", e)
+		}
+		if *env == nil {
+			*env = map[string]string{}
+		}
+		(*env)[name] = value
+	}
+	*passEnv = append(*passEnv, f.passEnv...)
+	if flags.Changed("dir") {
+		*dir = f.dir
+	}
+	if flags.Changed("start-timeout") {
+		*timeout = f.startTimeout
+		l.flags["backends.0."+key+".startTimeout"] = "--start-timeout"
+	}
+	return nil
+}
+
+// adjustHeaders adds the headers of the flags.
+func (f *targetFlags) adjustHeaders(b *BackendConfig, l *loaded) error {
+	for _, header := range f.headers {
+		name, value, ok := strings.Cut(header, ":")
+		if value = strings.TrimSpace(value); !ok || !httpguts.ValidHeaderFieldName(name) {
+			return usage("--header", "write --header 'NAME: VALUE'", "%q does not begin with the name of a header", strings.TrimSpace(name))
+		}
+		value, problem := expandText(value, oursOnly, l.environ, l.secrets)
+		if problem != nil {
+			problem.Where = "--header " + name
+			return problem
+		}
+		if b.MCP.Headers == nil {
+			b.MCP.Headers = map[string]string{}
+		}
+		b.MCP.Headers[name] = value
+	}
+	return nil
+}
+
+// hasHeader reports whether headers have one of a name.
+func hasHeader(headers map[string]string, name string) bool {
+	for n := range headers {
+		if strings.EqualFold(n, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// commandName returns a name for the backend that a command is: that of its script or program.
+func commandName(command []string) string {
+	name := strings.Trim(notInName.ReplaceAllString(programName(command), "-"), "-")
+	if name == "" {
+		return "backend"
+	}
+	return name[:min(len(name), 32)]
+}
