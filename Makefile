@@ -18,10 +18,13 @@ PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod bench/go.mod)
 # The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest,
 # programs that start programs) is let off.
 PYTHON_BESIDE := ../../examples ../../interop/witness.py ../../conformance ../../bench
-RUFF_BESIDE := --config pyproject.toml --extend-ignore N815,PT,RUF012,S
+RUFF_BESIDE := --config pyproject.toml --extend-ignore N802,N815,PT,RUF012,S
 
 # The TypeScript SDK, built, and what uses it.
 TYPESCRIPT := sdkgen/typescript/dist/index.js examples/watch-typescript/node_modules/.done
+
+# The Java SDK, and what uses it.
+JAVA := sdkgen/java/target/.done
 
 # The Python of .venv comes first for everything, so that the generators are the pinned ones.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -51,6 +54,10 @@ sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard
 bench/python/.venv/.done: bench/python/requirements.txt
 	@test -x bench/python/.venv/bin/python || $(PYTHON) -m venv bench/python/.venv
 	bench/python/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java)
+	mvn -B -q -f sdkgen/java/all.xml package -DskipTests
 	@touch $@
 
 .PHONY: build
@@ -145,9 +152,9 @@ bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done 
 	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
-conformance: setup build ## run the official conformance suite
+conformance: setup build $(JAVA) ## run the official conformance suite
 	conformance/run
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/service-java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules

@@ -1,0 +1,439 @@
+package com.example.conformance;
+
+import dev.mcpbridge.Answer;
+import dev.mcpbridge.App;
+import dev.mcpbridge.Audio;
+import dev.mcpbridge.Bridge;
+import dev.mcpbridge.CompletePrompt;
+import dev.mcpbridge.CompleteResourceTemplate;
+import dev.mcpbridge.Context;
+import dev.mcpbridge.Embedded;
+import dev.mcpbridge.Image;
+import dev.mcpbridge.Log;
+import dev.mcpbridge.McpException;
+import dev.mcpbridge.Message;
+import dev.mcpbridge.Progress;
+import dev.mcpbridge.Prompt;
+import dev.mcpbridge.PromptArg;
+import dev.mcpbridge.Resource;
+import dev.mcpbridge.ResourceTemplate;
+import dev.mcpbridge.Tool;
+import dev.mcpbridge.ToolArg;
+import dev.mcpbridge.ToolException;
+import dev.mcpbridge.v1.CacheScope;
+import dev.mcpbridge.v1.CreateMessageRequest;
+import dev.mcpbridge.v1.Root;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * The backend that the official MCP conformance suite asks for: its tools, prompts and resources, by its names.
+ *
+ * <p>It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed state,
+ * capability checks) is the bridge's business, and so is not here.
+ */
+public final class Conformance {
+  /** Milliseconds that the tools that take a while take for a part of it. */
+  private static final long STEP = 50;
+
+  private static final String WATCHED = "test://watched-resource";
+
+  private static final byte[] RED_PIXEL =
+      Base64.getDecoder()
+          .decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==");
+
+  private final App app;
+  private boolean tool; // Whether the two that come and go are there. Guarded by this.
+  private boolean prompt;
+  private int changes;
+
+  private Conformance(App app) {
+    this.app = app;
+  }
+
+  public static void main(String[] args) {
+    App app =
+        Bridge.app("conformance-java", "1")
+            .instructions("Answers the official MCP conformance suite.")
+            .cacheTtl(Duration.ZERO)
+            .cacheScope(CacheScope.CACHE_SCOPE_PUBLIC);
+    app.add(new Conformance(app));
+    // Their schemas say what no class can.
+    app.tool("test_x_mcp_header")
+        .description("Takes an argument that is a header, too.")
+        .inputSchema("{\"type\":\"object\",\"properties\":{\"region\":{\"type\":\"string\",\"x-mcp-header\":\"Region\"}}}")
+        .handle((arguments, ctx) -> arguments.toString());
+    app.tool("json_schema_2020_12_tool")
+        .description("Tool with JSON Schema 2020-12 features.")
+        .inputSchema(FULL_SCHEMA)
+        .handle((arguments, ctx) -> arguments.toString());
+    app.run(args);
+  }
+
+  /** A WAV of 10 ms in which nothing is heard: 8000 samples a second, of 8 bits, of which 128 is the middle. */
+  private static byte[] silence() {
+    int rate = 8000;
+    int samples = 80;
+    ByteBuffer out = ByteBuffer.allocate(44 + samples).order(ByteOrder.LITTLE_ENDIAN);
+    out.put("RIFF".getBytes(StandardCharsets.US_ASCII)).putInt(36 + samples);
+    out.put("WAVEfmt ".getBytes(StandardCharsets.US_ASCII)).putInt(16);
+    out.putShort((short) 1).putShort((short) 1).putInt(rate).putInt(rate).putShort((short) 1).putShort((short) 8);
+    out.put("data".getBytes(StandardCharsets.US_ASCII)).putInt(samples);
+    Arrays.fill(out.array(), 44, 44 + samples, (byte) 128);
+    return out.array();
+  }
+
+  /** What the user did, and filled in. */
+  private static String said(Answer<ObjectNode> answer) {
+    String action = answer.accepted() ? "accept" : answer.declined() ? "decline" : "cancel";
+    return "action=" + action + ", content=" + answer.optional().map(ObjectNode::toString).orElse("{}");
+  }
+
+  private static CreateMessageRequest model(String prompt, int maxTokens) {
+    return CreateMessageRequest.newBuilder().addMessages(Message.user(prompt).sampling()).setMaxTokens(maxTokens).build();
+  }
+
+  private static String uris(List<Root> roots) {
+    return roots.stream().map(Root::getUri).collect(Collectors.joining(", "));
+  }
+
+  // Tools.
+
+  @Tool(name = "test_simple_text", description = "Returns text.")
+  public String simpleText() {
+    return "This is a simple text response for testing.";
+  }
+
+  @Tool(name = "test_image_content", description = "Returns an image.")
+  public Image image() {
+    return new Image(RED_PIXEL);
+  }
+
+  @Tool(name = "test_audio_content", description = "Returns a sound.")
+  public Audio audio() {
+    return new Audio(silence(), "audio/wav");
+  }
+
+  @Tool(name = "test_embedded_resource", description = "Returns a resource, in place.")
+  public Embedded embedded() {
+    return new Embedded("test://embedded-resource", "This is an embedded resource content.");
+  }
+
+  @Tool(name = "test_multiple_content_types", description = "Returns text, an image and a resource.")
+  public List<Object> multiple() {
+    String json = "{\"test\":\"data\",\"value\":123}";
+    return List.of("Multiple content types test:", image(), new Embedded("test://mixed-content-resource", json, "application/json"));
+  }
+
+  @Tool(name = "test_error_handling", description = "Always fails.")
+  public String fails() {
+    throw new ToolException("This tool intentionally returns an error for testing");
+  }
+
+  @Tool(name = "test_tool_with_logging", description = "Logs three lines.")
+  public String logs(Log log) throws InterruptedException {
+    Log named = log.named("conformance");
+    named.info("Tool execution started");
+    Thread.sleep(STEP);
+    named.info("Tool processing data");
+    Thread.sleep(STEP);
+    named.info("Tool execution completed");
+    return "Tool with logging executed successfully";
+  }
+
+  @Tool(name = "test_tool_with_progress", description = "Tells its progress three times.")
+  public String progresses(Progress progress) throws InterruptedException {
+    progress.progress(0, 100);
+    Thread.sleep(STEP);
+    progress.progress(50, 100);
+    Thread.sleep(STEP);
+    progress.progress(100, 100);
+    return "Tool with progress executed successfully";
+  }
+
+  @Tool(name = "test_reconnection", description = "Takes long enough for its stream to be closed and taken up again.")
+  public String reconnection(Log log) throws InterruptedException {
+    log.named("conformance").info("The stream may be closed now.");
+    Thread.sleep(10 * STEP); // Whether and when a stream is closed meanwhile, the bridge decides.
+    return "Reconnection test completed";
+  }
+
+  /** It has every kind of keyword that must come through unchanged. */
+  private static final String FULL_SCHEMA =
+      """
+      {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {
+          "$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}
+        }},
+        "properties": {
+          "name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
+          "contactMethod": {"type": "string", "enum": ["phone", "email"]}, "phone": {"type": "string"}, "email": {"type": "string"}
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": false
+      }
+      """;
+
+  // Tools that ask.
+
+  private static final String ADDRESS =
+      """
+      {"type":"object","properties":{
+        "username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}
+      },"required":["username","email"]}
+      """;
+
+  private static final String ENUMS =
+      """
+      {"type":"object","properties":{
+        "untitledSingle":{"type":"string","enum":["option1","option2","option3"]},
+        "titledSingle":{"type":"string","oneOf":[
+          {"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
+        "legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},
+        "untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},
+        "titledMulti":{"type":"array","items":{"anyOf":[
+          {"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}
+      },"required":[]}
+      """;
+
+  private static final String DEFAULTS =
+      """
+      {"type":"object","properties":{
+        "name":{"type":"string","description":"User name","default":"John Doe"},
+        "age":{"type":"integer","description":"User age","default":30},
+        "score":{"type":"number","description":"User score","default":95.5},
+        "status":{"type":"string","description":"User status","enum":["active","inactive","pending"],"default":"active"},
+        "verified":{"type":"boolean","description":"Verification status","default":true}
+      },"required":[]}
+      """;
+
+  private record Name(String name) {}
+
+  private record Color(String color) {}
+
+  private record Confirm(boolean ok) {}
+
+  private record UserContext(String context) {}
+
+  @Tool(name = "test_sampling", description = "Asks the model.")
+  public String sampling(@ToolArg(description = "What to ask the model") String prompt, Context ctx) {
+    return "LLM response: " + ctx.key("model").sample(model(prompt, 100)).text();
+  }
+
+  @Tool(name = "test_elicitation", description = "Asks the user for a name and an address.")
+  public String elicitation(@ToolArg(description = "What to ask the user") String message, Context ctx) {
+    return "User response: <" + said(ctx.key("user").elicitJson(message, ADDRESS)) + ">";
+  }
+
+  @Tool(name = "test_elicitation_sep1034_defaults", description = "Asks the user with a form that has defaults.")
+  public String defaults(Context ctx) {
+    return "Elicitation completed: " + said(ctx.key("form").elicitJson("Please fill in this form", DEFAULTS));
+  }
+
+  @Tool(name = "test_elicitation_sep1330_enums", description = "Asks the user with a form that has choices.")
+  public String enums(Context ctx) {
+    return "Elicitation completed: " + said(ctx.key("form").elicitJson("Please fill in this form", ENUMS));
+  }
+
+  @Tool(name = "test_input_required_result_elicitation", description = "Asks the user for a name and greets.")
+  public String greet(Context ctx) {
+    return "Hello, " + ctx.key("user_name").elicit("What is your name?", Name.class).data().name() + "!";
+  }
+
+  @Tool(name = "test_input_required_result_sampling", description = "Asks the model for a capital.")
+  public String capital(Context ctx) {
+    return "The model says: " + ctx.key("capital_question").sample(model("What is the capital of France?", 100)).text();
+  }
+
+  @Tool(name = "test_input_required_result_list_roots", description = "Asks for the client's folders.")
+  public String folders(Context ctx) {
+    return "The client works in: " + uris(ctx.key("client_roots").roots());
+  }
+
+  /** Its answer is in the call's state: a client that changes it never gets here, for the bridge finds out. */
+  private static String confirm(Context ctx) {
+    var answer = ctx.key("confirm").elicit("Please confirm", Confirm.class);
+    return "state-ok: " + (answer.accepted() ? "accept" : "not accepted");
+  }
+
+  @Tool(name = "test_input_required_result_request_state", description = "Asks for a confirmation and wants its state back.")
+  public String state(Context ctx) {
+    return confirm(ctx);
+  }
+
+  @Tool(name = "test_input_required_result_tampered_state", description = "Asks for a confirmation and wants its state back as it was.")
+  public String tamperedState(Context ctx) {
+    return confirm(ctx);
+  }
+
+  @Tool(name = "test_input_required_result_multiple_inputs", description = "Asks the user, the model and for the folders, at once.")
+  public String askAll(Context ctx) {
+    var all = ctx.askAll();
+    var name = all.key("user_name").elicit("What is your name?", Name.class);
+    var greeting = all.key("greeting").sample(model("Generate a greeting", 50));
+    var roots = all.key("client_roots").roots();
+    return greeting.text() + " " + name.data().name() + ", you work in " + uris(roots);
+  }
+
+  @Tool(name = "test_input_required_result_multi_round", description = "Asks the user twice, one after the other.")
+  public String askTwice(Context ctx) {
+    var name = ctx.key("step1").elicit("Step 1: What is your name?", Name.class);
+    var color = ctx.key("step2").elicit("Step 2: What is your favorite color?", Color.class);
+    return name.data().name() + " likes " + color.data().color();
+  }
+
+  @Tool(name = "test_input_required_result_capabilities", description = "Asks only what the client can answer.")
+  public String askPossible(Context ctx) {
+    var can = ctx.clientCapabilities();
+    var all = ctx.askAll();
+    List<Runnable> looks = new ArrayList<>();
+    if (can.hasElicitation()) {
+      looks.add(all.key("user_name").elicit("What is your name?", Name.class)::accepted);
+    }
+    if (can.hasSampling()) {
+      looks.add(all.key("capital_question").sample(model("What is the capital of France?", 100))::text);
+    }
+    if (can.hasRoots()) {
+      looks.add(all.key("client_roots").roots()::size);
+    }
+    looks.forEach(Runnable::run);
+    return "The client answered " + looks.size() + " questions.";
+  }
+
+  @Tool(name = "test_missing_capability", description = "Needs a client with sampling.")
+  public String missingCapability(Context ctx) {
+    // For tools that know before they ask: to who just asks, UnsupportedException happens.
+    if (!ctx.clientCapabilities().hasSampling()) {
+      throw new McpException(-32021, "this tool needs a client with sampling", Map.of("requiredCapabilities", Map.of("sampling", Map.of())));
+    }
+    return "The client can sample.";
+  }
+
+  @Tool(name = "test_streaming_elicitation", description = "Asks for a confirmation.")
+  public String streaming(Context ctx) {
+    var answer = ctx.key("confirm").elicit("Please fill in this form", Confirm.class);
+    return "Elicitation completed: " + (answer.accepted() ? "accept" : "not accepted");
+  }
+
+  @Tool(name = "test_logging_tool", description = "Logs a line.")
+  public String logsOne(Log log) {
+    log.named("conformance").info("This line is only for those who set a level.");
+    return "Logged.";
+  }
+
+  @Tool(name = "test_trigger_tool_change", description = "Changes the list of tools.")
+  public synchronized String changeTools() {
+    String name = "test_transient_tool";
+    tool = !tool;
+    if (tool) {
+      app.tool(name).description("Comes and goes.").handle((arguments, ctx) -> "I am here.");
+    } else {
+      app.removeTool(name);
+    }
+    changed();
+    return "The list of tools has changed.";
+  }
+
+  @Tool(name = "test_trigger_prompt_change", description = "Changes the list of prompts.")
+  public synchronized String changePrompts() {
+    String name = "test_transient_prompt";
+    prompt = !prompt;
+    if (prompt) {
+      app.prompt(name).description("Comes and goes.").handle((arguments, ctx) -> "I am here.");
+    } else {
+      app.removePrompt(name);
+    }
+    changed();
+    return "The list of prompts has changed.";
+  }
+
+  private synchronized void changed() {
+    changes++;
+    app.notifyUpdated(WATCHED);
+  }
+
+  // Prompts.
+
+  @Prompt(name = "test_simple_prompt", description = "A prompt without arguments.")
+  public String simplePrompt() {
+    return "This is a simple prompt for testing.";
+  }
+
+  @Prompt(name = "test_prompt_with_arguments", description = "A prompt with two arguments.")
+  public String promptWithArguments(
+      @PromptArg(description = "First test argument") String arg1, @PromptArg(description = "Second test argument") String arg2) {
+    return "Prompt with arguments: arg1='" + arg1 + "', arg2='" + arg2 + "'";
+  }
+
+  private static List<String> starting(String typed, String... values) {
+    return Stream.of(values).filter(value -> value.startsWith(typed)).toList();
+  }
+
+  @CompletePrompt("test_prompt_with_arguments")
+  public List<String> completeArg1(String arg1) {
+    return starting(arg1, "paris", "park", "party", "test-value-1", "test-value-2");
+  }
+
+  @CompletePrompt("test_prompt_with_arguments")
+  public List<String> completeArg2(String arg2) {
+    return starting(arg2, "test-value-a", "test-value-b");
+  }
+
+  @Prompt(name = "test_prompt_with_embedded_resource", description = "A prompt that holds a resource.")
+  public List<Object> promptWithResource(@PromptArg(description = "URI of the resource to embed") String resourceUri) {
+    return List.of(new Embedded(resourceUri, "Embedded resource content for testing."), "Please process the embedded resource above.");
+  }
+
+  @Prompt(name = "test_prompt_with_image", description = "A prompt that holds an image.")
+  public Message promptWithImage() {
+    return Message.user(image(), "Please analyze the image above.");
+  }
+
+  @Prompt(name = "test_input_required_result_prompt", description = "A prompt that asks the user for its context.")
+  public String promptThatAsks(Context ctx) {
+    var answer = ctx.key("user_context").elicit("What context should the prompt use?", UserContext.class);
+    return "Use this context: " + answer.data().context();
+  }
+
+  // Resources.
+
+  @Resource(uri = "test://static-text", name = "static-text", description = "A text that stays the same.")
+  public String staticText() {
+    return "This is the content of the static text resource.";
+  }
+
+  @Resource(uri = "test://static-binary", name = "static-binary", description = "An image that stays the same.", mimeType = "image/png")
+  public byte[] staticBinary() {
+    return RED_PIXEL;
+  }
+
+  @Resource(uri = WATCHED, name = "watched-resource", description = "How often the lists have changed.")
+  public synchronized String watched() {
+    return "The lists have changed " + changes + " times.";
+  }
+
+  @ResourceTemplate(uriTemplate = "test://template/{id}/data", name = "template", description = "Data by id.", mimeType = "application/json")
+  public Map<String, Object> template(String id) {
+    return Map.of("id", id, "templateTest", true, "data", "Data for ID: " + id);
+  }
+
+  @CompleteResourceTemplate("test://template/{id}/data")
+  public List<String> completeId(String id) {
+    return starting(id, "123", "456");
+  }
+}
