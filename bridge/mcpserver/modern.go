@@ -226,7 +226,7 @@ func discovered(d *known) *pb.DiscoverResponse {
 
 // modernHandle has a call answered. If it needs input, the client is told what, and is given the state sealed.
 func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
-	round, err := s.openState(call)
+	round, err := s.seal.Open(call)
 	if err != nil {
 		x.fail(call.Method, err)
 		return
@@ -238,71 +238,9 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.Needs != nil:
-		needs, err := s.sealNeeds(call, res.Needs, round+1)
+		needs, err := s.seal.Needs(call, res.Needs, round+1)
 		x.finish(call.Method, needs, err, d.serverInfo())
 	default:
 		x.finish(call.Method, res.Complete, nil, d.serverInfo())
 	}
-}
-
-// openState puts the state of a retry in place of its requestState, and returns how many rounds the call has been through.
-func (s *Server) openState(call *bridge.Call) (round byte, err error) {
-	sealed := bridge.State(call.Request)
-	if sealed == nil {
-		return 0, nil
-	}
-	state, round, err := s.seal.open(call, sealed)
-	if err != nil {
-		return 0, err
-	}
-	bridge.SetState(call.Request, state)
-	return round, nil
-}
-
-// sealNeeds returns what the client is told when a call needs input. It is an error to ask for what the client cannot do
-// (2026-07-28: basic/patterns/mrtr, server requirements).
-func (s *Server) sealNeeds(call *bridge.Call, needs *pb.InputRequired, round byte) (*pb.InputRequired, error) {
-	if err := checkNeeds(call, needs); err != nil {
-		return nil, err
-	}
-	for _, key := range sortedKeys(needs.GetRequests()) {
-		missing := bridge.Missing(call.Context().GetClientCapabilities(), needs.GetRequests()[key])
-		if missing == nil {
-			continue
-		}
-		data, err := mcpjson.Append([]byte(`{"requiredCapabilities":`), missing, bridge.Rev20260728)
-		if err != nil {
-			return nil, err
-		}
-		return nil, &bridge.Error{
-			Code: codes.FailedPrecondition, Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(key),
-			RPC: &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: append(data, '}')},
-		}
-	}
-	if needs.State == nil {
-		return needs, nil
-	}
-	if round > maxRounds {
-		return nil, tooManyRounds(call)
-	}
-	sealed, err := s.seal.seal(call, needs.GetState(), round)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.InputRequired{Requests: needs.GetRequests(), State: []byte(sealed), Meta: needs.GetMeta(), Extra: needs.GetExtra()}, nil
-}
-
-// checkNeeds returns an error if a backend asks where it cannot, or for nothing.
-func checkNeeds(call *bridge.Call, needs *pb.InputRequired) error {
-	if !call.Method.Asks {
-		return bridge.Errorf(codes.Internal, "%s: the backend asks for input, which this method cannot", call.Method.Name)
-	}
-	if len(needs.GetRequests()) == 0 && needs.State == nil {
-		return bridge.Errorf(codes.Internal, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
-	}
-	return nil
-}
-
-func tooManyRounds(call *bridge.Call) error {
-	return bridge.Errorf(codes.Internal, "%s: the backend asked more than %d times", call.Method.Name, maxRounds)
 }

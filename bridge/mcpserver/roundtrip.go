@@ -14,6 +14,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -22,7 +23,7 @@ import (
 func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call) (proto.Message, error) {
 	var asked map[string]*pb.InputRequest
 	var answers map[string]*pb.InputResponse
-	for range maxRounds {
+	for range seal.MaxRounds {
 		res, err := ss.s.handle(ctx, call, x.emit(call))
 		if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
 			res, err = asNeeds(res, err)
@@ -37,7 +38,7 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 		if res.Needs == nil {
 			return res.Complete, nil
 		}
-		if err := checkNeeds(call, res.Needs); err != nil {
+		if err := seal.Check(call, res.Needs); err != nil {
 			return nil, err
 		}
 		if reason := ss.cannot(res.Needs); reason != "" {
@@ -53,7 +54,7 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 		}
 		call = call.Retry(answers, res.Needs.State)
 	}
-	return nil, tooManyRounds(call)
+	return nil, seal.TooManyRounds(call)
 }
 
 // cannot returns why the client cannot be asked what is needed, or nothing if it can.

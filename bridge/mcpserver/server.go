@@ -22,6 +22,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -55,6 +56,9 @@ type Options struct {
 	SessionTTL time.Duration
 	// MaxSessions is how many legacy sessions there may be. Zero: 100,000.
 	MaxSessions int
+	// MaxStreams is how many streams there may be that only tell what changes: those of GETs, of HTTP+SSE and of
+	// subscriptions/listen. Zero: 15,000.
+	MaxStreams int
 	// MaxBody is how long the body of an HTTP request may be, in bytes. Zero: 4 MiB.
 	MaxBody int64
 	// MaxLine is how long a line of stdio may be, in bytes. Zero: 16 MiB.
@@ -65,12 +69,12 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	or(&o.StateTTL, 10*time.Minute)
 	or(&o.AskTimeout, 5*time.Minute)
 	or(&o.WriteTimeout, 10*time.Second)
 	or(&o.Linger, time.Second)
 	or(&o.SessionTTL, 30*time.Minute)
 	or(&o.MaxSessions, 100_000)
+	or(&o.MaxStreams, 15_000)
 	or(&o.MaxBody, 4<<20)
 	or(&o.MaxLine, 16<<20)
 	or(&o.MaxCalls, 256)
@@ -90,7 +94,7 @@ type Server struct {
 	handler bridge.Handler
 	opts    Options
 	log     zerolog.Logger
-	seal    *sealer
+	seal    *seal.Sealer
 	hub     *hub
 	guard   guard
 
@@ -101,6 +105,7 @@ type Server struct {
 	draining context.Context
 	drain    context.CancelFunc
 	params   paramTable
+	streams  streams
 
 	// known is what the handler last was.
 	known atomic.Pointer[known]
@@ -133,12 +138,13 @@ var (
 func New(h bridge.Handler, o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
-		handler: h, opts: o, log: o.Log, seal: newSealer(o.StateKeys, o.StateTTL), guard: newGuard(o),
+		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL), guard: newGuard(o),
 		sessions: map[string]*session{}, conns: map[string]*conn{}, swept: time.Now(),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
+	s.streams.most = int64(o.MaxStreams)
 	return s
 }
 

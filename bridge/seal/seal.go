@@ -1,4 +1,6 @@
-package mcpserver
+// Package seal protects the state that a backend gives a client to bring back. Both fronts use it: a client must neither read
+// nor change the state, whichever protocol it speaks, because backends rely on it.
+package seal
 
 import (
 	"crypto/aes"
@@ -7,12 +9,16 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -21,14 +27,16 @@ const (
 	maxState = 32 << 10
 	// maxSealed bounds a requestState, in bytes.
 	maxSealed = 64 << 10
-	// maxRounds bounds how often one call may ask.
-	maxRounds = 10
+	// MaxRounds bounds how often one call may ask.
+	MaxRounds = 10
+	// usualTTL is how long a state can be opened, if nothing else is said.
+	usualTTL = 10 * time.Minute
 )
 
-// A sealer protects a backend's state on its way through the client, which must neither read nor change it (2026-07-28:
+// A Sealer protects a backend's state on its way through the client, which must neither read nor change it (2026-07-28:
 // basic/patterns/mrtr, requestState). What is sealed can be opened only together with the same principal, method, target
-// and arguments, and only for a while. Replicas that share keys open what any of them sealed.
-type sealer struct {
+// and arguments, and only for a while. Replicas that share keys open what any of them sealed. It may be used concurrently.
+type Sealer struct {
 	// aeads are the keys: the first seals, all of them open.
 	aeads []cipher.AEAD
 	ids   [][keyIDLen]byte
@@ -40,14 +48,18 @@ const (
 	headerLen = 8 + 1 // when it ends, in Unix seconds, and the round
 )
 
-// newSealer returns a sealer with the given 32-byte keys, or with a key of its own if there are none.
-func newSealer(keys [][32]byte, ttl time.Duration) *sealer {
+// New returns a Sealer with the given 32-byte keys, the first of which seals and all of which open, or with a key of its own if
+// there are none. What it seals can be opened for ttl. Zero: 10 minutes.
+func New(keys [][32]byte, ttl time.Duration) *Sealer {
+	if ttl == 0 {
+		ttl = usualTTL
+	}
 	if len(keys) == 0 {
 		var key [32]byte
 		rand.Read(key[:]) // never fails
 		keys = [][32]byte{key}
 	}
-	s := &sealer{ttl: ttl}
+	s := &Sealer{ttl: ttl}
 	for _, key := range keys {
 		block, err := aes.NewCipher(key[:])
 		if err != nil {
@@ -64,8 +76,74 @@ func newSealer(keys [][32]byte, ttl time.Duration) *sealer {
 	return s
 }
 
+// Open puts the state of a call that is made again in place of what was sealed, and returns how many rounds the call has been
+// through. The call's request is changed.
+func (s *Sealer) Open(call *bridge.Call) (round byte, err error) {
+	sealed := bridge.State(call.Request)
+	if sealed == nil {
+		return 0, nil
+	}
+	state, round, err := s.open(call, sealed)
+	if err != nil {
+		return 0, err
+	}
+	bridge.SetState(call.Request, state)
+	return round, nil
+}
+
+// Needs returns what the client is told when a call needs input, after so many rounds. It is an error to ask for what the
+// client cannot do (2026-07-28: basic/patterns/mrtr, server requirements).
+func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (*pb.InputRequired, error) {
+	if err := Check(call, needs); err != nil {
+		return nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(needs.GetRequests())) {
+		missing := bridge.Missing(call.Context().GetClientCapabilities(), needs.GetRequests()[key])
+		if missing == nil {
+			continue
+		}
+		data, err := mcpjson.Append([]byte(`{"requiredCapabilities":`), missing, bridge.Rev20260728)
+		if err != nil {
+			return nil, err
+		}
+		return nil, &bridge.Error{
+			Code: codes.FailedPrecondition, Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(key),
+			RPC: &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: append(data, '}')},
+		}
+	}
+	if needs.State == nil {
+		return needs, nil
+	}
+	if round > MaxRounds {
+		return nil, TooManyRounds(call)
+	}
+	sealed, err := s.seal(call, needs.GetState(), round)
+	if err != nil {
+		return nil, err
+	}
+	out := bridge.Shallow(needs)
+	out.State = []byte(sealed)
+	return out, nil
+}
+
+// Check returns an error if a backend asks where it cannot, or for nothing.
+func Check(call *bridge.Call, needs *pb.InputRequired) error {
+	if !call.Method.Asks {
+		return bridge.Errorf(codes.Internal, "%s: the backend asks for input, which this method cannot", call.Method.Name)
+	}
+	if len(needs.GetRequests()) == 0 && needs.State == nil {
+		return bridge.Errorf(codes.Internal, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
+	}
+	return nil
+}
+
+// TooManyRounds is the error of a call that asks more than MaxRounds times.
+func TooManyRounds(call *bridge.Call) error {
+	return bridge.Errorf(codes.Internal, "%s: the backend asked more than %d times", call.Method.Name, MaxRounds)
+}
+
 // seal returns the requestState that stands for state after the given round of call.
-func (s *sealer) seal(call *bridge.Call, state []byte, round byte) (string, error) {
+func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) (string, error) {
 	if len(state) > maxState {
 		return "", bridge.Errorf(codes.Internal, "%s: the backend's state has %d bytes; at most %d are allowed",
 			call.Method.Name, len(state), maxState)
@@ -81,7 +159,7 @@ func (s *sealer) seal(call *bridge.Call, state []byte, round byte) (string, erro
 }
 
 // open returns what a requestState stands for.
-func (s *sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byte, err error) {
+func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byte, err error) {
 	bad := bridge.Errorf(codes.InvalidArgument, "requestState was not issued for this request: "+
 		"send back exactly the one that came with the inputRequests, with the same method and arguments")
 	if len(sealed) > maxSealed {
@@ -141,7 +219,7 @@ func canonicalArguments(r bridge.Request) []byte {
 		return v
 	case *pb.GetPromptRequest:
 		var out []byte
-		for _, name := range sortedKeys(r.GetArguments()) {
+		for _, name := range slices.Sorted(maps.Keys(r.GetArguments())) {
 			for _, s := range []string{name, r.GetArguments()[name]} {
 				out = append(binary.BigEndian.AppendUint64(out, uint64(len(s))), s...)
 			}
