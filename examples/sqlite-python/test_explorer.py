@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import explorer
 import pytest
+
 from mcpbridge import v1
 from mcpbridge.testing import Client, call, start
-
-import explorer
 
 PROGRAM = str(Path(__file__).parent / "explorer.py")
 os.environ.setdefault("MCPBRIDGE_BIN", str(Path(__file__).parents[2] / "bin" / "mcpbridge"))

@@ -28,7 +28,7 @@ EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampli
 
 @contextlib.asynccontextmanager
 async def start(
-    command: Sequence[str],
+    command: Sequence[str] | str,
     *,
     answer: Callable[[str, Object], Any] | None = None,
     capabilities: Mapping[str, Any] = EVERYTHING,
@@ -37,13 +37,15 @@ async def start(
 ) -> "AsyncIterator[Client]":
     """Runs a command behind the bridge and connects to it, as a client of 2025-11-25. Both end with the `async with`.
 
+    A text is the address of a backend that listens by itself, such as `unix:/run/tools.sock`.
+
     `answer` answers what the server asks of the client, such as "elicitation/create"; without it every question fails. The
     bridge's own program is `bridge`, or MCPBRIDGE_BIN, or `mcpbridge` in PATH.
     """
     program = bridge or os.environ.get("MCPBRIDGE_BIN") or "mcpbridge"
     try:
         process = await asyncio.create_subprocess_exec(
-            *(program, "run", "--stdio", "--", *command),
+            *(program, "run", "--stdio", *([command] if isinstance(command, str) else ["--", *command])),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
