@@ -47,8 +47,9 @@ type exchange struct {
 	out sink
 	// token is the progress token as the client wrote it; nil if it does not want to know.
 	token []byte
-	// progress is the last one that was passed on.
+	// progress is the last one that the handler told, and pace is how the client is told.
 	progress float64
+	pace     pacer
 }
 
 // newExchange returns the exchange of a request. What the progress token is, is checked: MCP has strings and integers.
@@ -59,6 +60,7 @@ func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink
 			return x, bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", short(token))
 		}
 		x.token = token
+		x.pace.send = x.sendProgress
 	}
 	return x, nil
 }
@@ -86,6 +88,10 @@ func (x *exchange) tellProgress(p *pb.Progress) error {
 		return nil
 	}
 	x.progress = p.GetProgress()
+	return x.pace.tell(p)
+}
+
+func (x *exchange) sendProgress(p *pb.Progress) error {
 	rest, err := mcpjson.Append(nil, p, x.rev)
 	if err != nil {
 		return err
@@ -108,7 +114,7 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 	if err == nil {
 		var msg []byte
 		if msg, err = x.result(res, meta...); err == nil {
-			x.out.finish(http.StatusOK, msg)
+			x.end(http.StatusOK, msg)
 			return
 		}
 		err = bridge.Errorf(codes.Internal, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
@@ -126,7 +132,7 @@ func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, er
 
 // finishRaw answers the request with a result that is JSON text.
 func (x *exchange) finishRaw(result []byte) {
-	x.out.finish(http.StatusOK, jsonrpc.AppendResult(nil, x.id, result))
+	x.end(http.StatusOK, jsonrpc.AppendResult(nil, x.id, result))
 }
 
 // about returns the error that a call ended with, with what it is about where MCP says that: the URI of a resource that does
@@ -168,7 +174,13 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	if e.Failure.GetReason() == bridge.ReasonOverloaded {
 		status = http.StatusServiceUnavailable // balancers and clients know what to do about that
 	}
-	x.out.finish(status, jsonrpc.AppendError(nil, x.id, rpc, false))
+	x.end(status, jsonrpc.AppendError(nil, x.id, rpc, false))
+}
+
+// end is the end of the request: by the response, or by none because nobody wants it.
+func (x *exchange) end(status int, msg []byte) {
+	x.pace.end(msg != nil)
+	x.out.finish(status, msg)
 }
 
 // JSON-RPC codes that decide about more than the error itself.

@@ -61,7 +61,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header htt
 	res, err := ss.roundTrip(ctx, x, call)
 	switch {
 	case ended(ctx):
-		x.out.finish(http.StatusOK, nil)
+		x.end(http.StatusOK, nil)
 	case err != nil && ctx.Err() != nil:
 		x.fail(m, cutOff(context.Cause(ctx)))
 	case err != nil:

@@ -65,14 +65,14 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 			return 0, err
 		}
 		if said != body {
-			return 0, mismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, said, body)
+			return 0, mismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, short(said), short(body))
 		}
 	}
 	rev, ok := bridge.ParseRevision(body)
 	if !ok || !rev.Modern() {
 		return 0, &bridge.Error{
-			Code: codes.InvalidArgument, Message: "unsupported protocol version " + strconv.Quote(body),
-			RPC: &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(body)},
+			Code: codes.InvalidArgument, Message: "unsupported protocol version " + strconv.Quote(short(body)),
+			RPC: &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(short(body))},
 		}
 	}
 	if !rawjson.IsObject(rawjson.Get(meta, metaCapabilities)) {
@@ -126,7 +126,7 @@ func checkMethodHeader(header http.Header, method string) error {
 		return err
 	}
 	if said != method {
-		return mismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, said, method)
+		return mismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, short(said), short(method))
 	}
 	return nil
 }
@@ -141,10 +141,10 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	}
 	name, ok := mcphttp.DecodeValue(said)
 	if !ok {
-		return mismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, said)
+		return mismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, short(said))
 	}
 	if want := call.Method.Target(call.Request); name != want {
-		return mismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, name, want)
+		return mismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, short(name), short(want))
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 		return nil, err
 	}
 	if m == nil {
-		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", msg.Method, rev)
+		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", short(msg.Method), rev)
 	}
 	cc := &pb.CallContext{ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{}, Headers: s.passed(header)}
 	for name, value := range rawjson.Members(msg.Meta) {
@@ -234,7 +234,7 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
 	switch {
 	case ctx.Err() != nil:
-		x.out.finish(http.StatusOK, nil) // nobody wants an answer
+		x.end(http.StatusOK, nil) // nobody wants an answer
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.Needs != nil:
