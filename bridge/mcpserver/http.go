@@ -371,7 +371,15 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	case !accepts(r.Header, mcphttp.EventStream):
 		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
 		return
-	case r.Header.Get(mcphttp.HeaderSession) == "" && r.Header.Get(mcphttp.HeaderVersion) == "":
+	}
+	done := s.streams.open()
+	if done == nil {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, s.streams.full().Error())
+		return
+	}
+	defer done()
+	if r.Header.Get(mcphttp.HeaderSession) == "" && r.Header.Get(mcphttp.HeaderVersion) == "" {
 		s.serveSSE(w, r)
 		return
 	}
@@ -379,6 +387,12 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	if ss == nil {
 		return
 	}
+	if done = ss.streams.open(); done == nil {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, ss.streams.full().Error())
+		return
+	}
+	defer done()
 	last := r.Header.Get(mcphttp.HeaderLastEvent)
 	if last == "" {
 		ss.openUnrelated(w, r)
@@ -412,16 +426,17 @@ func (ss *session) resumable(event string) (*eventLog, int) {
 	return l, n
 }
 
-// openUnrelated begins the stream of what belongs to no request. An older one of the same kind ends: a message goes to
-// exactly one stream (2025-03-26 to 2025-11-25: basic/transports, multiple connections).
+// openUnrelated begins the stream of what belongs to no request. There is one of the kind: a message goes to exactly one
+// stream (2025-03-26 to 2025-11-25: basic/transports, multiple connections).
 func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request) {
 	l := ss.unrelatedLog()
-	from := l.untold()
-	if ss.rev.PrimesSSE() {
-		l.push(nil)
+	unplug := ss.plugIfVacant(r.Context(), l.push)
+	if unplug == nil {
+		refuse(w, http.StatusConflict, "this session has such a stream: end it first, or go on with it by Last-Event-ID")
+		return
 	}
-	defer ss.plug(l.push)()
-	ss.copyLog(r.Context(), w, l, from)
+	defer unplug()
+	ss.copyLog(r.Context(), w, l, l.untold())
 }
 
 // copyLog writes the events of a log, from number n on, until there are no more, the client goes, or another response takes

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -300,6 +301,45 @@ func TestSessionsAreBounded(t *testing.T) {
 	f.initialize("2025-11-25", clientCaps)
 }
 
+// Streams beyond the most are refused, and one that ends makes room.
+func TestStreamsAreBounded(t *testing.T) {
+	f := newFront(t, mcpserver.Options{MaxStreams: 3})
+	c := f.initialize("2025-11-25", clientCaps)
+	ctx, cancel := context.WithCancel(t.Context())
+	read(t, c.get(ctx, "")).event()
+	f.openSSE(t.Context())
+	body, h := modern(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
+	listen := func() *http.Response { return f.post(body, h) }
+	want(t, read(t, listen()).next(), "method", `"notifications/subscriptions/acknowledged"`)
+	if res := listen(); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %s", res.Status)
+	}
+	if res := c.get(t.Context(), ""); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
+		t.Errorf("one too many by GET: %s", res.Status)
+	}
+	cancel()
+	for listen().StatusCode != 200 {
+		runtime.Gosched() // the server notices soon that the stream is gone
+	}
+}
+
+func TestStreamsOfASessionAreBounded(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	statuses := make(chan int)
+	const flood = 100
+	for range flood {
+		go func() { statuses <- c.get(t.Context(), "").StatusCode }()
+	}
+	got := map[int]int{}
+	for range flood {
+		got[<-statuses]++
+	}
+	if got[200] != 1 || got[429] == 0 || got[200]+got[409]+got[429] != flood {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestIdleSessionsMakeRoom(t *testing.T) {
 	f := newFront(t, mcpserver.Options{MaxSessions: 1, SessionTTL: -1})
 	f.initialize("2025-11-25", clientCaps)
@@ -311,18 +351,20 @@ func TestChangesGoToTheStreamThatAGetOpens(t *testing.T) {
 	c := f.initialize("2025-11-25", clientCaps)
 	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)).next(), "result", "{}")
 	f.h.Update("test://a") // before there is a stream
-	first := read(t, c.get(t.Context(), ""))
+	ctx, cut := context.WithCancel(t.Context())
+	first := read(t, c.get(ctx, ""))
 	want(t, first.next(), "method", `"notifications/resources/updated"`, "params", `{"uri":"test://a"}`)
 	f.h.Add("new")
 	want(t, first.next(), "method", `"notifications/tools/list_changed"`)
+	if res := c.get(t.Context(), ""); res.StatusCode != 409 {
+		t.Errorf("a second stream: %s", res.Status)
+	}
+	f.h.Add("newer")
+	want(t, first.next(), "method", `"notifications/tools/list_changed"`)
+	cut()
 	second := read(t, c.get(t.Context(), ""))
 	if e, ok := second.event(); !ok || e.data != "" || e.id == "" {
 		t.Errorf("the stream does not begin with an event to come back to: %+v", e)
-	}
-	f.h.Add("newer")
-	want(t, second.next(), "method", `"notifications/tools/list_changed"`)
-	if m := first.next(); m != "" {
-		t.Errorf("a message on two streams: %s", m)
 	}
 	want(t, read(t, c.send(`{"jsonrpc":"2.0","id":2,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)).next(), "result", "{}")
 	f.h.Update("test://a")

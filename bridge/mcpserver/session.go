@@ -44,6 +44,9 @@ type session struct {
 	there   context.Context
 	silence context.CancelFunc
 
+	// streams bounds how many GETs are open.
+	streams streams
+
 	// sub is the session among those that want to know what changes.
 	sub subscriber
 
@@ -59,14 +62,19 @@ type session struct {
 	// push carries what belongs to no request. Without it, it is kept in unheard.
 	push    func(msg []byte)
 	plugs   int
+	vacant  chan struct{} // closed when push is taken away; nil without push
 	unheard *pending
 	uris    []string // the resources it subscribed to
 	awaited []string // the visits of web pages that it waits for, by id
 	used    time.Time
 }
 
-// maxLogs bounds how many streams of a session a client can come back to.
-const maxLogs = 64
+const (
+	// maxLogs bounds how many streams of a session a client can come back to.
+	maxLogs = 64
+	// maxSessionStreams bounds how many streams a client can have opened by GET at a time.
+	maxSessionStreams = 16
+)
 
 // initialize answers a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the session that
 // begins, which nobody else knows of yet, and the result to answer with.
@@ -104,7 +112,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		unheard: newPending(), ready: make(chan struct{}),
+		unheard: newPending(), ready: make(chan struct{}), streams: streams{most: maxSessionStreams},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
@@ -324,8 +332,39 @@ func (ss *session) unrelatedLog() *eventLog {
 // back, unless something else was plugged in since.
 func (ss *session) plug(push func(msg []byte)) (unplug func()) {
 	ss.mu.Lock()
+	return ss.plugLocked(push)
+}
+
+// plugIfVacant is plug if nothing is plugged in, and says where to come back to first. Otherwise it waits for a moment, as the
+// stream before may be about to end, and returns nil.
+func (ss *session) plugIfVacant(ctx context.Context, push func(msg []byte)) (unplug func()) {
+	ctx, cancel := context.WithTimeout(ctx, readyGrace)
+	defer cancel()
+	for {
+		ss.mu.Lock()
+		if ss.push == nil {
+			if ss.rev.PrimesSSE() {
+				push(nil)
+			}
+			return ss.plugLocked(push)
+		}
+		vacant := ss.vacant
+		ss.mu.Unlock()
+		select {
+		case <-vacant:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// plugLocked is plug by somebody who holds mu, which it releases.
+func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	ss.plugs++
 	mine := ss.plugs
+	if ss.push == nil {
+		ss.vacant = make(chan struct{})
+	}
 	ss.push = push
 	ss.mu.Unlock()
 	ss.listen()
@@ -337,6 +376,7 @@ func (ss *session) plug(push func(msg []byte)) (unplug func()) {
 		defer ss.mu.Unlock()
 		if ss.plugs == mine {
 			ss.push = nil
+			close(ss.vacant)
 		}
 		ss.used = time.Now()
 	}

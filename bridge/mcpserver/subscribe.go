@@ -381,6 +381,12 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		x.refuse(bridge.Listen, err)
 		return
 	}
+	done := s.streams.open()
+	if done == nil {
+		x.refuse(bridge.Listen, s.streams.full())
+		return
+	}
+	defer done()
 	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
 	changes := newPending()
 	sub := &subscriber{tell: changes.add}
@@ -417,7 +423,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		}
 	}
 	s.log.Debug().Err(err).Msg("a subscription ended")
-	x.out.finish(http.StatusOK, nil)
+	x.end(http.StatusOK, nil)
 }
 
 // honour returns what of want a server with such capabilities tells. The rest is left out of the acknowledgement.
