@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -18,7 +19,7 @@ type bar struct {
 	w     io.Writer // nil: nothing is shown
 	width int
 	next  time.Time // when it may be drawn again
-	drawn bool
+	drawn string
 }
 
 // A call that is done within quietTime shows no bar, and one is drawn at most every drawTime.
@@ -45,8 +46,12 @@ func (b *bar) show(p *pb.Progress) {
 	if b.w == nil || now.Before(b.next) {
 		return
 	}
-	b.next, b.drawn = now.Add(drawTime), true
-	fmt.Fprint(b.w, "\r\x1b[K"+barText(p, b.width-1)) //nolint:errcheck // it is only for looking at
+	text := barText(p, b.width-1)
+	if text == b.drawn {
+		return
+	}
+	b.next, b.drawn = now.Add(drawTime), text
+	fmt.Fprint(b.w, "\r\x1b[K"+text) //nolint:errcheck // it is only for looking at
 }
 
 // barText returns a bar of at most width letters: [####......]  40% what is being done.
@@ -59,16 +64,20 @@ func barText(p *pb.Progress, width int) string {
 			part = 0
 		}
 		full := int(part * cells)
-		text = fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*part)
+		text = fmt.Sprintf("[%s%s] %.0f%%", strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*part)
 	}
-	return oneLine(text+" "+p.GetMessage(), width)
+	text = oneLine(text, width)
+	if left := width - utf8.RuneCountInString(text) - 1; left > 0 && p.GetMessage() != "" {
+		text += " " + oneLine(p.GetMessage(), left)
+	}
+	return text
 }
 
 // clear takes the bar away for something else to be written.
 func (b *bar) clear() {
-	if b.drawn {
+	if b.drawn != "" {
 		fmt.Fprint(b.w, "\r\x1b[K") //nolint:errcheck // it is only for looking at
-		b.drawn = false
+		b.drawn = ""
 	}
 }
 

@@ -181,7 +181,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row clientCommand, args []s
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		return &problem{Exit: exitInterrupted, Code: "cancelled", What: "cancelled", Why: "the server has been told", Cause: err}
-	case err != nil && ctx.Err() != nil:
+	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
 		return &problem{
 			Exit: exitUnexpected, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: errText(err),
 			Where: "--timeout", Fix: "allow it more time", Cause: err,

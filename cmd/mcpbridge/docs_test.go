@@ -157,7 +157,7 @@ func TestConfigurationPageIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range keyNames(reflect.TypeFor[BackendConfig]()) {
-		if !regexp.MustCompile("`"+name+"`|\\b"+name+":").Match(page) {
+		if !regexp.MustCompile("`" + name + "`|\\b" + name + ":").Match(page) {
 			t.Errorf("the page does not have the key %s of a backend", name)
 		}
 	}

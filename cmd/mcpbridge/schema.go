@@ -335,7 +335,10 @@ func (s schema) coerceAs(t, text string) (raw []byte, wrong string, tried bool) 
 	trimmed := strings.TrimSpace(text)
 	switch t {
 	case "null":
-		return []byte("null"), no + "null", trimmed == "null"
+		if trimmed == "null" {
+			return []byte("null"), "", true
+		}
+		return nil, no + "null", true
 	case "boolean":
 		if b, ok := booleans[strings.ToLower(trimmed)]; ok {
 			return []byte(b), "", true

@@ -153,14 +153,17 @@ func firstLine(text string) string {
 
 // named returns a URI with the name and type of what is there.
 func named(uri, name, mime string) string {
-	text := uri
+	var more []string
 	if name != "" && name != uri {
-		text += "  " + name
+		more = append(more, name)
 	}
 	if mime != "" {
-		text += " (" + mime + ")"
+		more = append(more, mime)
 	}
-	return text
+	if len(more) == 0 {
+		return uri
+	}
+	return uri + " (" + strings.Join(more, ", ") + ")"
 }
 
 // promptSignature returns a prompt as a function.

@@ -1,0 +1,620 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A shop is a backend that has one of everything, in this process, and remembers what it was called with.
+type shop struct {
+	pb.UnimplementedMcpServiceServer
+
+	cancelled chan struct{} // closed when the context of `wait` ends
+	waiting   chan struct{} // closed when `wait` is called
+	mu        sync.Mutex
+	caller    *pb.CallContext
+}
+
+// startShop serves a shop, and returns its address.
+func startShop(t *testing.T) (*shop, string) {
+	t.Helper()
+	s := &shop{cancelled: make(chan struct{}), waiting: make(chan struct{})}
+	dir, err := os.MkdirTemp("", "shop") // of a test, the path may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterMcpServiceServer(server, s)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := server.Serve(ln); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(wg.Wait)
+	t.Cleanup(server.Stop)
+	return s, "unix://" + socket
+}
+
+func text(s string) *string { return &s }
+
+func (*shop) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	return &pb.DiscoverResponse{
+		ServerInfo: &pb.Implementation{Name: "shop", Version: "1"}, Instructions: text("Buy\x1b[31m something."),
+		Capabilities: &pb.ServerCapabilities{
+			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{}, Completions: &pb.Capability{},
+		},
+	}, nil
+}
+
+// orderForm has a field of every type.
+const orderForm = `{"type":"object","required":["size","count"],"properties":{
+	"size":{"type":"string","enum":["s","l"],"enumNames":["small","large"],"title":"Size"},
+	"count":{"type":"integer","minimum":1,"maximum":9,"description":"How many."},
+	"gift":{"type":"boolean","default":false},
+	"mail":{"type":"string","format":"email"},
+	"tags":{"type":"array","items":{"anyOf":[{"const":"new","title":"New"},{"const":"old","title":"Old"}]}}}}`
+
+func (*shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	if req.Cursor == nil { // lists have pages
+		return &pb.ListToolsResponse{
+			Tools:      []*pb.Tool{{Name: "paint", Description: text("Paint\x1b[31m red.\nMore."), InputSchema: []byte(`{"type":"object"}`)}},
+			NextCursor: text("2"),
+		}, nil
+	}
+	tool := func(name, schema string) *pb.Tool { return &pb.Tool{Name: name, InputSchema: []byte(schema)} }
+	return &pb.ListToolsResponse{Tools: []*pb.Tool{
+		tool("order", `{"type":"object"}`),
+		tool("visit", `{"type":"object"}`),
+		tool("where", `{"type":"object"}`),
+		tool("wait", `{"type":"object","properties":{"ms":{"type":"integer"}}}`),
+		tool("fail", `{"type":"object"}`),
+		tool("deny", `{"type":"object"}`),
+		tool("buy", `{"type":"object","required":["what"],"properties":{"what":{"type":"string"},"n":{"type":"integer","default":1},`+
+			`"pay":{"$ref":"#/$defs/pay"},"tags":{"type":"array","items":{"type":"string"}},"fast":{"type":"boolean"},`+
+			`"price":{"anyOf":[{"type":"number"},{"type":"null"}]}},`+
+			`"$defs":{"pay":{"type":"object","properties":{"by":{"enum":["card","cash"]},"tip":{"type":"number"}}}}}`),
+	}}, nil
+}
+
+func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	s.mu.Lock()
+	s.caller = req.GetContext()
+	s.mu.Unlock()
+	say := func(what string, failed bool) error {
+		block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: what}}}
+		result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
+		if failed {
+			result.IsError = &failed
+		}
+		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})
+	}
+	ask := func(req *pb.InputRequest) error {
+		needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{"q": req}, State: []byte("s")}
+		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
+	}
+	elicit := func(e *pb.ElicitRequest) error {
+		return ask(&pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: e}})
+	}
+	answer := req.GetInputResponses()["q"]
+	switch req.GetName() {
+	case "paint":
+		return say("red \x1b[31m\u202e\u009b and \xff"[:len("red \x1b[31m\u202e\u009b and ")], false)
+	case "buy":
+		return say(string(req.GetArguments()), false)
+	case "fail":
+		return say("out of \x1b[31mpaint", true)
+	case "deny":
+		return status.Error(codes.Unauthenticated, "who are you?")
+	case "where":
+		if answer == nil {
+			return ask(&pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}})
+		}
+		return say(answer.GetListRoots().GetRoots()[0].GetUri(), false)
+	case "order":
+		if answer == nil {
+			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: []byte(orderForm)}
+			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}})
+		}
+		return say(strings.ToLower(strings.TrimPrefix(answer.GetElicit().GetAction().String(), "ELICIT_ACTION_"))+" "+
+			string(answer.GetElicit().GetContent()), false)
+	case "visit":
+		if answer == nil {
+			page := &pb.ElicitUrl{Message: "Pay there.", Url: "https://pay.example.com/1"}
+			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: page}})
+		}
+		return say(answer.GetElicit().GetAction().String(), false)
+	case "wait":
+		close(s.waiting)
+		half, total := 5.0, 10.0
+		for {
+			p := &pb.Progress{Progress: half, Total: &total, Message: text("half\x1b[31m done")}
+			if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: p}}); err != nil {
+				close(s.cancelled)
+				return err
+			}
+			select {
+			case <-stream.Context().Done():
+				close(s.cancelled)
+				return stream.Context().Err()
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return status.Errorf(codes.NotFound, "there is no tool %q", req.GetName())
+}
+
+func (*shop) ListResources(context.Context, *pb.ListResourcesRequest) (*pb.ListResourcesResponse, error) {
+	return &pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "shop://sign", Name: "sign", MimeType: text("text/plain")}}}, nil
+}
+
+func (*shop) ListResourceTemplates(context.Context, *pb.ListResourceTemplatesRequest) (*pb.ListResourceTemplatesResponse, error) {
+	return &pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{UriTemplate: "shop://{shelf}", Name: "shelf"}}}, nil
+}
+
+func (*shop) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerStreamingServer[pb.ReadResourceResponse]) error {
+	c := &pb.ResourceContents{Uri: req.GetUri()}
+	switch req.GetUri() {
+	case "shop://sign":
+		c.Body = &pb.ResourceContents_Text{Text: "open"}
+	case "shop://logo":
+		c.Body = &pb.ResourceContents_Blob{Blob: []byte{0x89, 'P', 'N', 'G', 0, 0xff}}
+	default:
+		return status.Errorf(codes.NotFound, "there is no %s", req.GetUri())
+	}
+	return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_Result{
+		Result: &pb.ReadResourceResult{Contents: []*pb.ResourceContents{c}},
+	}})
+}
+
+func (*shop) ListPrompts(context.Context, *pb.ListPromptsRequest) (*pb.ListPromptsResponse, error) {
+	yes := true
+	return &pb.ListPromptsResponse{Prompts: []*pb.Prompt{{Name: "haggle", Arguments: []*pb.PromptArgument{
+		{Name: "price", Required: &yes}, {Name: "tone"},
+	}}}}, nil
+}
+
+func (*shop) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamingServer[pb.GetPromptResponse]) error {
+	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "Not more than " + req.GetArguments()["price"] + "."}}}
+	return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Result{
+		Result: &pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: block}}},
+	}})
+}
+
+func (*shop) Complete(_ context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+	value := req.GetArgument().GetValue()
+	return &pb.CompleteResponse{Completion: &pb.Completion{
+		Values: []string{value + "ind", value + "ey" + req.GetCompletionContext().GetArguments()["price"]},
+	}}, nil
+}
+
+// A said is what a command has said, and how it ended.
+type said struct {
+	stdout, stderr string
+	code           int
+}
+
+// run runs a command in this process, without a terminal.
+func runCommand(t *testing.T, stdin string, args ...string) said {
+	t.Helper()
+	var stdout, stderr lockedBuffer
+	p := &Program{Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}
+	code := p.Run(t.Context())
+	return said{stdout.String(), stderr.String(), code}
+}
+
+// errorCode returns the code of the error that the last line of stderr is.
+func (s said) errorCode(t *testing.T) string {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(s.stderr), "\n")
+	var last struct{ Error struct{ Code string } }
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Errorf("the last line of stderr is no error: %v\n%s", err, s.stderr)
+	}
+	return last.Error.Code
+}
+
+func TestListShowsFunctions(t *testing.T) {
+	_, shop := startShop(t)
+	got := runCommand(t, "", "list", shop)
+	want := `Tools
+  paint()
+      Paint\u001b[31m red.
+  order()
+  visit()
+  where()
+  wait(ms?: integer)
+  fail()
+  deny()
+  buy(what: string, n?: integer = 1, pay?: {by?: "card" | "cash", tip?: number}, tags?: string[], fast?: boolean, price?: number | null)
+
+Resources
+  shop://sign (sign, text/plain)
+
+Resource templates
+  shop://{shelf} (shelf)
+
+Prompts
+  haggle(price, tone?)
+`
+	if got != (said{want, "", exitOK}) {
+		t.Errorf("it said %+v", got)
+	}
+	var document struct {
+		Tools, Resources, ResourceTemplates, Prompts []struct{ Name string }
+	}
+	got = runCommand(t, "", "list", "--json", shop)
+	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 8 || document.Prompts[0].Name != "haggle" ||
+		len(document.Resources) != 1 || len(document.ResourceTemplates) != 1 {
+		t.Errorf("%v: %s", err, got.stdout)
+	}
+}
+
+// What is typed reaches the tool as its schema says, every digit of it; and what cannot, is said all at once.
+func TestArguments(t *testing.T) {
+	_, shop := startShop(t)
+	file := filepath.Join(t.TempDir(), "what.txt")
+	if err := os.WriteFile(file, []byte("two\nlines"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ stdin, words, want string }{
+		{"", "what=tea", `{"what":"tea"}`},
+		{"", "what=5 n=9007199254740993123456789", `{"what":"5","n":9007199254740993123456789}`},
+		{"", "what=tea n=+007 fast=yes", `{"what":"tea","n":7,"fast":true}`},
+		{"", "what=tea tags=a tags=b", `{"what":"tea","tags":["a","b"]}`},
+		{"", `what=tea tags=["a"]`, `{"what":"tea","tags":["a"]}`},
+		{"", "what=tea tags=a", `{"what":"tea","tags":["a"]}`},
+		{"", "what=tea pay.by=card pay.tip=0.10", `{"what":"tea","pay":{"by":"card","tip":0.10}}`},
+		{"", `what=tea pay={"by":"cash"}`, `{"what":"tea","pay":{"by":"cash"}}`},
+		{"", "what=tea price=null", `{"what":"tea","price":null}`},
+		{"", "what=tea price=1e2", `{"what":"tea","price":1e2}`},
+		{"", "what=@" + file, `{"what":"two\nlines"}`},
+		{"", "what=@@tea", `{"what":"@tea"}`},
+		{"cha", "what=@-", `{"what":"cha"}`},
+		{`{"what": "tea", "n": 1e400}`, "-", `{"what": "tea", "n": 1e400}`},
+		{"", `{"what":"tea"}`, `{"what":"tea"}`},
+	} {
+		got := runCommand(t, c.stdin, append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
+		if got != (said{c.want + "\n", "", exitOK}) {
+			t.Errorf("%s: it said %+v", c.words, got)
+		}
+	}
+	for words, want := range map[string]string{
+		"":                            "what is missing: it is string",
+		"what=tea n=1.5":              `n cannot be \"1.5\": it is a whole number`,
+		"what=tea pay.by=crad":        `pay.by cannot be \"crad\"; did you mean card?`,
+		"what=tea pay.bye=card":       "there is no argument pay.bye; did you mean by?",
+		"wat=tea":                     `what is missing: it is string\nthere is no argument wat; did you mean what?`,
+		"what=tea fast=perhaps":       `fast cannot be \"perhaps\": it is true or false`,
+		"what=tea n=1 n=2":            "n is given 2 times and is no list: it is integer",
+		"what=tea pay=card pay.tip=1": "pay is given both as a whole and by its members",
+		`{"n":1}`:                     "what is missing",
+		"what=tea price=cheap":        `price cannot be \"cheap\": it is number | null`,
+		"what=@/nowhere":              "cannot read the argument @/nowhere",
+		"tea":                         `\"tea\" is not an argument`,
+	} {
+		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(words)...)...)
+		if got.code != exitConfig || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
+			t.Errorf("%s: it said %+v", words, got)
+		}
+	}
+}
+
+func TestClientExitCodes(t *testing.T) {
+	_, shop := startShop(t)
+	for _, c := range []struct {
+		args, code string
+		exit       int
+	}{
+		{"call " + shop + " pain", "not_found", exitTool},
+		{"call " + shop + " fail", "tool_error", exitTool},
+		{"call " + shop + " deny", "auth_required", exitAuth},
+		{"call unix:///nowhere.sock x", "unreachable", exitUnreachable},
+		{"call tcp:127.0.0.1:1 x", "unreachable", exitUnreachable},
+		{"read " + shop + " shop://no", "not_found", exitTool},
+		{"prompt " + shop + " hagle price=1", "not_found", exitTool},
+		{"prompt " + shop + " haggle", "arguments", exitConfig},
+		{"prompt " + shop + " haggle price=1 ton=x", "arguments", exitConfig},
+		{"describe " + shop + " nothing", "not_found", exitTool},
+		{"call " + shop, "usage", exitConfig},
+		{"call nobody x", "usage", exitConfig},
+		{"list -- no-such-program", "command", exitPlugin},
+		{"list --plugin -- sh -c exit", "plugin_start", exitPlugin},
+		{"call --timeout 50ms " + shop + " wait", "timeout", exitUnexpected},
+		{"call " + shop + " order", "no_answer", exitConfig},
+	} {
+		got := runCommand(t, "", strings.Fields(c.args)...)
+		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
+			t.Errorf("%s: it ended with %d and %s, not with %d and %s: %+v", c.args, got.code, code, c.exit, c.code, got)
+		}
+	}
+}
+
+func TestReadPromptCompleteDescribe(t *testing.T) {
+	s, shop := startShop(t)
+	logo := filepath.Join(t.TempDir(), "logo.png")
+	for args, want := range map[string]string{
+		"read " + shop + " shop://sign":                            "open",
+		"read " + shop + " shop://logo":                            "\x89PNG\x00\xff",
+		"read --output " + logo + " " + shop + " shop://logo":      "",
+		"prompt " + shop + " haggle price=3":                       "user: Not more than 3.\n",
+		"complete " + shop + " haggle tone=k price=3":              "kind\nkey3\n",
+		"call " + shop + " paint":                                  "red \x1b[31m\u202e\u009b and \n",
+		"call --root . " + shop + " where":                         fileURI(workingDir()) + "\n",
+		"describe " + shop + " shop://sign":                        "shop://sign (sign, text/plain)\n",
+		"complete --json " + shop + " shop://{shelf} shelf=k":      `{"completion":{"values":["kind","key"]},"resultType":"complete"}` + "\n",
+		"call --answer size=l --answer count=2 " + shop + " order": `accept {"size":"l","count":2,"gift":false}` + "\n",
+	} {
+		if got := runCommand(t, "", strings.Fields(args)...); got.stdout != want || got.code != exitOK {
+			var a, b any
+			if json.Unmarshal([]byte(got.stdout), &a) == nil && json.Unmarshal([]byte(want), &b) == nil && strings.Contains(args, "--json") {
+				if x, _ := json.Marshal(a); string(x) == mustJSON(b) {
+					continue
+				}
+			}
+			t.Errorf("%s: it said %+v", args, got)
+		}
+	}
+	if data, err := os.ReadFile(logo); err != nil || string(data) != "\x89PNG\x00\xff" {
+		t.Errorf("it wrote %q, %v", data, err)
+	}
+	got := runCommand(t, "", "describe", shop)
+	if !strings.Contains(got.stdout, `Buy\u001b[31m something.`) || !strings.Contains(got.stdout, "tools/call") {
+		t.Errorf("it said %+v", got)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.caller.GetClientCapabilities(); e.GetSampling() != nil {
+		t.Error("it declared that it has a model")
+	}
+}
+
+func mustJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// Nobody is there to be asked, so no server is told that somebody is.
+func TestNoTerminalNoElicitation(t *testing.T) {
+	s, shop := startShop(t)
+	runCommand(t, "", "call", shop, "paint")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.caller.GetClientCapabilities(); c.GetElicitation() != nil || c.GetRoots() != nil || !s.caller.GetProgressWanted() {
+		t.Errorf("it declared %v", c)
+	}
+}
+
+// A terminal is a person at a terminal, at which a command runs as a process.
+type terminal struct {
+	t   *testing.T
+	pty *os.File
+	cmd *exec.Cmd
+
+	mu    sync.Mutex
+	shown bytes.Buffer
+	seen  int // of shown
+	more  chan struct{}
+	ended chan struct{} // closed when there is no more
+}
+
+func openTerminal(t *testing.T, args ...string) *terminal {
+	t.Helper()
+	cmd := exec.Command("mcpbridge", args...)
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &terminal{t: t, pty: f, cmd: cmd, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	go func() {
+		defer close(x.ended)
+		buf := make([]byte, 4096)
+		for {
+			n, err := f.Read(buf)
+			x.mu.Lock()
+			x.shown.Write(buf[:n])
+			x.mu.Unlock()
+			select {
+			case x.more <- struct{}{}:
+			default:
+			}
+			if err != nil { // EIO, when the process has ended
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // it has ended, unless the test has failed
+		f.Close()
+		<-x.ended
+	})
+	return x
+}
+
+// expect waits until a text is shown, after those before.
+func (x *terminal) expect(text string) {
+	x.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		x.mu.Lock()
+		i := strings.Index(x.shown.String()[x.seen:], text)
+		if i >= 0 {
+			x.seen += i + len(text)
+		}
+		all := x.shown.String()
+		x.mu.Unlock()
+		if i >= 0 {
+			return
+		}
+		select {
+		case <-x.more:
+		case <-x.ended:
+			select {
+			case <-x.more:
+				continue
+			default:
+			}
+			x.t.Fatalf("it ended without %q:\n%s", text, all)
+		case <-limit:
+			x.t.Fatalf("it never showed %q:\n%s", text, all)
+		}
+	}
+}
+
+func (x *terminal) write(text string) {
+	x.t.Helper()
+	if _, err := io.WriteString(x.pty, text); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// wait waits until the command has ended, and returns its exit code and all that was shown.
+func (x *terminal) wait() (int, string) {
+	x.t.Helper()
+	err := x.cmd.Wait()
+	if _, isExit := errors.AsType[*exec.ExitError](err); err != nil && !isExit {
+		x.t.Fatal(err)
+	}
+	<-x.ended
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.cmd.ProcessState.ExitCode(), x.shown.String()
+}
+
+func TestElicitationOnATerminal(t *testing.T) {
+	_, shop := startShop(t)
+	x := openTerminal(t, "call", shop, "order")
+	x.expect(`What\u001b[2J would you like?`) // the server does not clear the screen
+	x.expect("l  large")
+	x.expect(`Size ("s" | "l"): `)
+	x.write("m\n")
+	x.expect(`did you mean`)
+	x.expect(`Size ("s" | "l"): `)
+	x.write("l\n")
+	x.expect("How many.")
+	x.write("\n")
+	x.expect("it is required")
+	x.write("10\n")
+	x.expect("has to be at most 9")
+	x.write("2\n")
+	x.expect("gift (boolean, optional) [false]: ")
+	x.write("yes\n")
+	x.expect("mail (string, optional): ")
+	x.write("ada\n")
+	x.expect("an address such as")
+	x.write("ada@example.com\n")
+	x.expect("new  New")
+	x.expect("tags")
+	x.write("new, old\n")
+	x.expect("Send it?")
+	x.write("edit\n")
+	x.expect(`Size ("s" | "l") [l]: `)
+	x.write("s\n\n\n\n\n\n")
+	x.expect(`accept {"size":"s","count":2,"gift":true,"mail":"ada@example.com","tags":["new","old"]}`)
+	if code, all := x.wait(); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, all)
+	}
+}
+
+func TestDeclineAndCancelOnATerminal(t *testing.T) {
+	_, shop := startShop(t)
+	for typed, want := range map[string]string{"/decline\n": "decline ", "/cancel\n": "cancel ", "\x04": "cancel "} {
+		x := openTerminal(t, "call", shop, "order")
+		x.expect("Size")
+		x.expect(": ")
+		x.write(typed)
+		x.expect(want)
+		if code, all := x.wait(); code != exitOK {
+			t.Errorf("%q: it ended with %d:\n%s", typed, code, all)
+		}
+	}
+}
+
+func TestWebPageOnATerminal(t *testing.T) {
+	_, shop := startShop(t)
+	x := openTerminal(t, "call", shop, "visit")
+	x.expect("https://pay.example.com/1")
+	x.expect("It is of pay.example.com.")
+	x.write("yes\n")
+	x.expect("ELICIT_ACTION_ACCEPT")
+	x.wait()
+}
+
+func TestProgressBarAndCtrlC(t *testing.T) {
+	s, shop := startShop(t)
+	x := openTerminal(t, "call", shop, "wait")
+	x.expect(`[##########..........] 50% half\u001b[31m done`)
+	x.write("\x03")
+	code, all := x.wait()
+	if code != exitInterrupted || !strings.Contains(all, "cancelled") {
+		t.Errorf("it ended with %d:\n%s", code, all)
+	}
+	select {
+	case <-s.cancelled:
+	case <-time.After(10 * time.Second):
+		t.Error("the server was not told")
+	}
+}
+
+// What a server says cannot do anything to a terminal; a pipe gets what was said.
+func TestTerminalIsShownNothingHarmful(t *testing.T) {
+	_, shop := startShop(t)
+	for _, args := range [][]string{{"call", shop, "paint"}, {"call", "--json", shop, "paint"}, {"call", shop, "fail"}, {"describe", shop}, {"list", shop}} {
+		_, all := openTerminal(t, args...).wait()
+		if strings.ContainsAny(all, "\x1b\u202e\u009b") || !strings.Contains(all, `\u001b[31m`) {
+			t.Errorf("%v showed %q", args, all)
+		}
+	}
+	code, all := openTerminal(t, "read", shop, "shop://logo").wait()
+	if code != exitConfig || !strings.Contains(all, "write --output FILE") || strings.Contains(all, "PNG") {
+		t.Errorf("it ended with %d and showed %q", code, all)
+	}
+}
+
+func TestSecondCtrlCEndsNow(t *testing.T) {
+	_, shop := startShop(t)
+	cmd := exec.Command("mcpbridge", "call", shop, "wait")
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	for range 2 {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+	}
+	err := cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted && code != -1 { // before the signal is caught, it just kills
+		t.Errorf("it ended with %d, %v:\n%s", code, err, stderr)
+	}
+}
