@@ -241,3 +241,23 @@ func number(text string) (*big.Rat, bool) {
 
 // name returns the argument's name for people.
 func (p Param) name() string { return rawjson.Shorten(strings.Join(p.Path, ".")) }
+
+// Value returns the value of the header for a call with the arguments. It reports false if the argument is not there, or
+// nothing that a header can say: the call then has no such header (XH-4).
+func (p Param) Value(arguments []byte) (string, bool) {
+	value := arguments
+	for _, name := range p.Path {
+		value = rawjson.Get(value, name)
+	}
+	if value == nil || rawjson.IsNull(value) || rawjson.IsObject(value) || rawjson.IsArray(value) {
+		return "", false
+	}
+	if s, ok := rawjson.String(value); ok {
+		return EncodeValue(s), true
+	}
+	text := strings.TrimSpace(string(value))
+	if n, ok := number(text); ok && n.IsInt() && n.Num().CmpAbs(big.NewInt(maxExact)) <= 0 {
+		return n.Num().String(), true
+	}
+	return text, true
+}

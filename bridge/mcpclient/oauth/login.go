@@ -70,9 +70,11 @@ type callback struct {
 	named    bool   // and says so
 
 	server *http.Server
-	wait4  sync.WaitGroup
+	wg     sync.WaitGroup // of the server and the browser
 	once   sync.Once
-	answer chan answer // has room for one
+	answer chan answer   // has room for one
+	shown  chan struct{} // closed when what opens the browser has returned
+	stop   func()        // ends it
 }
 
 type answer struct {
@@ -114,13 +116,13 @@ func (t *Transport) listen(ctx context.Context, s *site) (*callback, error) {
 	at := url.URL{Scheme: "http", Host: net.JoinHostPort(want.Hostname(), port), Path: want.Path}
 	b := &callback{
 		redirect: at.String(), host: at.Host, path: want.Path, state: rand.Text(), issuer: s.as.Issuer, named: s.as.Names,
-		answer: make(chan answer, 1),
+		answer: make(chan answer, 1), shown: make(chan struct{}), stop: func() {},
 	}
 	b.server = &http.Server{
 		Handler: b, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // what strangers send is of no interest
 	}
-	b.wait4.Go(func() { b.server.Serve(l) }) //nolint:errcheck // it ends with the server
+	b.wg.Go(func() { b.server.Serve(l) }) //nolint:errcheck // it ends with the server
 	return b, nil
 }
 
@@ -136,12 +138,14 @@ func parseRedirect(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// wait has the browser opened and waits for the answer. What opens the browser ends with it, or with close at the latest.
+// wait has the browser opened and waits for the answer.
 func (b *callback) wait(ctx context.Context, open func(context.Context) error) (string, error) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, b.stop = context.WithCancel(ctx)
 	opened := make(chan error, 1)
-	b.wait4.Go(func() { opened <- open(ctx) })
-	defer stop()
+	b.wg.Go(func() {
+		defer close(b.shown)
+		opened <- open(ctx)
+	})
 	for {
 		select {
 		case a := <-b.answer:
@@ -157,13 +161,18 @@ func (b *callback) wait(ctx context.Context, open func(context.Context) error) (
 	}
 }
 
-// close ends the callback once the page that it has answered with is sent.
+// close ends the callback once the page that it has answered with is sent, and the browser has it.
 func (b *callback) close() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
 	b.server.Shutdown(ctx) //nolint:errcheck // whoever is slower than that sees no page
 	b.server.Close()
-	b.wait4.Wait()
+	select {
+	case <-b.shown:
+	case <-ctx.Done():
+	}
+	b.stop()
+	b.wg.Wait()
 }
 
 const page = `<!doctype html><meta charset="utf-8"><title>mcpbridge</title><p>%s</p>` + "\n"

@@ -471,7 +471,7 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 	if n.soon && t.o.Grant == AuthorizationCode {
 		return nil, nil, errors.New("there is no refresh token that works")
 	}
-	if n.had != nil && n.had.unproven() && !n.had.expired(0) {
+	if n.had.failed(issued) && !n.soon && !n.more {
 		return nil, nil, fmt.Errorf("the server refuses a token that its authorization server %s has only just issued", s.as.Issuer)
 	}
 	g, err := t.begin(s, n.challenge, t.scopes(s, n.challenge, before))
@@ -488,7 +488,7 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, t.forget(ctx, s, err))
 	}
-	g.fresh = true
+	g.from = issued
 	t.log.Info().Str("issuer", s.as.Issuer).Strs("scopes", g.Scopes).Time("expires", g.Expiry).Msg("authorized")
 	return s, g, t.store.update(ctx, s.as.Issuer, func(c *credentials) error {
 		c.Grants[t.o.Server] = g
@@ -533,7 +533,7 @@ func (t *Transport) keep(ctx context.Context, s *site, n need) (g *grant, before
 			g = k
 			return nil
 		}
-		if n.more || k.Refresh == "" || !other && n.had.unproven() {
+		if n.more || k.Refresh == "" || !other && n.had.failed(refreshed) {
 			return nil
 		}
 		g, err = t.again(ctx, s, c, k)

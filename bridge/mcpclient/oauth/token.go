@@ -26,9 +26,18 @@ type grant struct {
 	Key      []byte    `json:"key,omitempty"` // that the tokens are bound to
 
 	proof  *proofKey   // Key
-	fresh  bool        // it comes from a login
+	from   source      // how we have come by it
 	worked atomic.Bool // the server has accepted it
 }
+
+// A source is how a grant has been come by, the best last: what a server has refused needs a better one.
+type source int
+
+const (
+	kept      source = iota // from before, or another process
+	refreshed               // with a refresh token
+	issued                  // from the beginning
+)
 
 const (
 	maxToken  = 32 << 10         // bytes
@@ -40,8 +49,10 @@ func (g *grant) expired(margin time.Duration) bool {
 	return !g.Expiry.IsZero() && !time.Now().Before(g.Expiry.Add(-margin))
 }
 
-// unproven reports whether a grant is new, and no server has accepted it yet.
-func (g *grant) unproven() bool { return g.fresh && !g.worked.Load() }
+// failed reports whether the server has refused a grant, although it is new and comes from at least a source.
+func (g *grant) failed(from source) bool {
+	return g != nil && g.from >= from && !g.worked.Load() && !g.expired(0)
+}
 
 // A tokenError is an authorization server's no.
 type tokenError struct{ code, text string }
@@ -171,12 +182,12 @@ func (t *Transport) begin(s *site, c challenge, scopes []string) (*grant, error)
 
 // refresh renews a grant without the user.
 func (t *Transport) refresh(ctx context.Context, s *site, c *client, g *grant) (*grant, error) {
+	// Without a new refresh token the old one stays good; the library keeps it.
 	renewed, err := t.request(ctx, s, c, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}, g)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		renewed.from = refreshed
 	}
-	// Without a new refresh token the old one stays good; the library has kept it.
-	return renewed, nil
+	return renewed, err
 }
 
 // obtain gets a grant without a user, for ourselves.

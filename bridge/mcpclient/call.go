@@ -1,0 +1,560 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Handle implements bridge.Handler.
+func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if call.Method == bridge.Listen {
+		return c.listen(ctx, call, emit)
+	}
+	if n := c.calls.Add(1); n > int64(c.o.MaxCalls) {
+		c.calls.Add(-1)
+		return nil, c.overloaded("%d calls are going on, which is the most", c.o.MaxCalls)
+	}
+	defer c.calls.Add(-1)
+	limited, cancel := context.WithTimeout(ctx, c.o.CallTimeout)
+	defer cancel()
+	return c.handle(limited, call, emit)
+}
+
+// handle makes a call, and makes it again where the delivery law lets it.
+func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	var w wait
+	again, mended, renewed := false, false, false
+	for {
+		l, err := c.await(ctx, &w)
+		switch {
+		case err != nil && !again:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, interrupted(ctx, again)
+		case err != nil:
+			return nil, c.crashed(err)
+		}
+		if call.Method == bridge.Discover {
+			return l.discovery(), nil
+		}
+		a := c.attempt(ctx, l, call, emit)
+		if a.err == nil {
+			return a.result, nil
+		}
+		if ctx.Err() != nil {
+			return nil, interrupted(ctx, a.sent)
+		}
+		gone, isLost := errors.AsType[*lost](a.err)
+		switch {
+		case !isLost && a.mend != nil && !mended:
+			// The server told that it did not execute the call, and what is wrong with it.
+			mended = true
+			if !a.mend(ctx) {
+				return nil, a.err
+			}
+			continue
+		case !isLost:
+			return nil, a.err
+		case gone.renew && renewed:
+			return nil, c.refusedTwice(gone)
+		case gone.renew:
+			renewed = true
+			if l.peer == a.peer {
+				l.end()
+			}
+		case a.sent && (again || a.shown || !call.Method.ReadOnly || bridge.Continues(call.Request)):
+			return nil, c.crashed(a.err)
+		case a.sent:
+			again = true
+		}
+		// The server never saw the call, or the call can be made twice. The loss may not have been noticed yet, so do not run
+		// in circles.
+		w.pause(ctx, l.gone)
+	}
+}
+
+// An attempt is what became of a call when it was made once.
+type attempt struct {
+	peer   *peer
+	result *bridge.Result
+	err    error
+	sent   bool // the server may have executed the call
+	shown  bool // events were emitted
+	// mend does something about an error after which the call can be made again. It reports whether that is of use.
+	mend func(context.Context) bool
+}
+
+// attempt makes a call once.
+func (c *Client) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+	p := l.peer
+	if p.rev().Modern() {
+		return c.modern(ctx, p, call, emit)
+	}
+	return c.legacy(ctx, p, call, emit)
+}
+
+// modern makes a call of the modern era.
+func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
+	a := attempt{peer: p}
+	x, err := p.begin(call.Method.Name)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	defer p.end(x)
+	meta, err := c.modernMeta(x, call.Context())
+	if err == nil {
+		x.body, err = request(x, call.Method.Name, call.Request, p.rev(), meta)
+	}
+	if err != nil {
+		a.err = unsayable(call, p.rev(), err)
+		return a
+	}
+	x.logs = call.Context().GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
+	c.setHeaders(x, call)
+	p.wire.start(x)
+	msg, err := x.await(ctx, c.taker(x, call, emit))
+	a.sent, a.shown = x.sent.Load(), x.shown
+	if err != nil {
+		a.settle(err)
+		return a
+	}
+	a.result, a.err = c.read(call, msg, p.rev())
+	if msg.Error != nil {
+		a.mend = c.mending(call, msg.Error)
+	}
+	return a
+}
+
+// settle says why there is no answer.
+func (a *attempt) settle(err error) {
+	a.err = err
+	if l, ok := errors.AsType[*lost](err); ok && l.refused {
+		a.sent = false
+	}
+}
+
+// setHeaders sets what the headers of a request of the modern era say of its body.
+func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
+	if c.url == nil {
+		return
+	}
+	if call.Method.Target != nil {
+		name := call.Method.Target(call.Request)
+		x.name = &name
+	}
+	if r, ok := call.Request.(*pb.CallToolRequest); ok {
+		for _, param := range c.params.of(r.GetName()) {
+			if v, ok := param.Value(r.GetArguments()); ok {
+				x.params = append(x.params, [2]string{param.Header, v})
+			}
+		}
+	}
+}
+
+// mending returns what to do about an error of the modern era after which a call can be made again, or nil.
+func (c *Client) mending(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
+	switch e.GetCode() {
+	case codeHeaderMismatch:
+		if call.Method != bridge.CallTool || c.url == nil {
+			return nil
+		}
+		// What the headers must repeat is in the list of tools, which has changed or was never read.
+		return func(ctx context.Context) bool { return c.relist(ctx, call.Context()) }
+	case codeUnsupportedVersion:
+		modern, _ := supportedBy(e.GetData())
+		return func(context.Context) bool {
+			if !modern {
+				// It is another server by now.
+				if l := c.live.Load(); l != nil {
+					l.end()
+				}
+			}
+			return true
+		}
+	}
+	return nil
+}
+
+// modernMeta returns what a request of the modern era says in its `_meta`: all that the server is to know of its client
+// (2026-07-28: basic/index, _meta).
+func (c *Client) modernMeta(x *exchange, caller *pb.CallContext) ([]mcpjson.Member, error) {
+	rev := modernRev
+	can, err := mcpjson.Append(nil, effective(caller.GetClientCapabilities(), rev), rev)
+	if err != nil {
+		return nil, err
+	}
+	info := caller.GetClientInfo()
+	if info.GetName() == "" {
+		info = c.info
+	}
+	who, err := mcpjson.Append(nil, info, rev)
+	if err != nil {
+		return nil, err
+	}
+	meta := []mcpjson.Member{
+		{Name: metaVersion, Value: quoted(rev.String())},
+		{Name: metaCapabilities, Value: can},
+		{Name: metaClientInfo, Value: who},
+		{Name: metaLogLevel},
+		{Name: metaProgressToken},
+	}
+	if level := caller.GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
+		meta[3].Value = quoted(levelName(level))
+	}
+	if caller.GetProgressWanted() {
+		meta[4].Value = []byte(x.id)
+	}
+	return meta, nil
+}
+
+// legacyMeta returns what a request of the legacy era says in its `_meta`.
+func legacyMeta(x *exchange, caller *pb.CallContext) []mcpjson.Member {
+	if len(caller.GetMeta()) == 0 && !caller.GetProgressWanted() {
+		return nil
+	}
+	meta := []mcpjson.Member{
+		{Name: metaVersion}, {Name: metaCapabilities}, {Name: metaClientInfo}, {Name: metaLogLevel}, {Name: metaProgressToken},
+	}
+	if caller.GetProgressWanted() {
+		meta[4].Value = []byte(x.id)
+	}
+	return meta
+}
+
+func quoted(s string) []byte { return rawjson.AppendString(nil, s) }
+
+func levelName(l pb.LogLevel) string {
+	return strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
+}
+
+// request returns the body of a request.
+func request(x *exchange, method string, r proto.Message, rev bridge.Revision, meta []mcpjson.Member) ([]byte, error) {
+	room := 512
+	if t, ok := r.(*pb.CallToolRequest); ok {
+		room += len(t.GetArguments()) + len(t.GetState())
+	}
+	dst := append(make([]byte, 0, room), `{"jsonrpc":"2.0","id":`...)
+	dst = append(append(append(dst, x.id...), `,"method":"`...), method...)
+	dst, err := mcpjson.Append(append(dst, `","params":`...), r, rev, meta...)
+	return append(dst, '}'), err
+}
+
+// unsayable is the error of a call that cannot be said in the server's revision.
+func unsayable(call *bridge.Call, rev bridge.Revision, err error) error {
+	return bridge.Errorf(codes.InvalidArgument, "%s cannot be said in MCP %s: %w", call.Method.Name, rev, err)
+}
+
+// noProgress is less than any progress.
+var noProgress = math.Inf(-1)
+
+// taker returns what becomes of the messages that come before the response of a call.
+func (c *Client) taker(x *exchange, call *bridge.Call, emit bridge.Emit) taker {
+	return func(m *jsonrpc.Message) error {
+		var e bridge.Event
+		switch m.Method {
+		case notifyProgress:
+			e.Progress = x.progressed(m, call.Context())
+		case notifyMessage:
+			e.Log = x.logged(m, call.Context())
+		case notifyCancelled:
+			x.withdrawn(m)
+		default:
+			if m.IsRequest() {
+				x.asking(m)
+			}
+		}
+		if e.Progress == nil && e.Log == nil {
+			return nil
+		}
+		x.shown = true
+		return emit(e)
+	}
+}
+
+// progressed returns what a notification says, if it is progress: it only ever increases.
+func (x *exchange) progressed(m *jsonrpc.Message, caller *pb.CallContext) *pb.Progress {
+	if !caller.GetProgressWanted() {
+		return nil
+	}
+	p := &pb.Progress{}
+	if err := mcpjson.Unmarshal(m.Params, p, x.p.rev()); err != nil || !(p.GetProgress() > x.progress) {
+		return nil
+	}
+	x.progress = p.GetProgress()
+	return p
+}
+
+// logged returns what a notification says, if the caller wants to see it.
+func (x *exchange) logged(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMessage {
+	level := caller.GetLogLevel()
+	if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
+		return nil
+	}
+	l := &pb.LogMessage{}
+	if err := mcpjson.Unmarshal(m.Params, l, x.p.rev()); err != nil || l.GetLevel() < level {
+		return nil
+	}
+	return l
+}
+
+// read returns what the response to a call says.
+func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revision) (*bridge.Result, error) {
+	m := call.Method
+	if msg.Error != nil {
+		return nil, bridge.FromJSONRPC(msg.Error, rev, m)
+	}
+	if rev.HasResultType() {
+		if kind := rawjson.Get(msg.Result, "resultType"); kind != nil && string(kind) != `"complete"` {
+			return c.readOther(m, kind, msg.Result, rev)
+		}
+	}
+	out := m.NewResult()
+	if err := mcpjson.Unmarshal(msg.Result, out, rev); err != nil {
+		return nil, c.misbehaved("answered %s with what is not its result: %v", m.Name, err)
+	}
+	clean(out)
+	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
+		c.params.learn(c, tools)
+	}
+	return &bridge.Result{Complete: out}, nil
+}
+
+// readOther reads a result that is not complete.
+func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Revision) (*bridge.Result, error) {
+	if string(kind) != `"input_required"` || !m.Asks {
+		return nil, c.misbehaved("answered %s with the resultType %s, which is not known", m.Name, rawjson.Shorten(kind))
+	}
+	needs := &pb.InputRequired{}
+	if err := mcpjson.Unmarshal(result, needs, rev); err != nil {
+		return nil, c.misbehaved("answered %s with what asks for nothing: %v", m.Name, err)
+	}
+	needs.Meta = withoutHop(needs.Meta)
+	if len(needs.GetRequests()) == 0 && needs.State == nil {
+		return nil, c.misbehaved("answered %s with input_required, and asks for nothing", m.Name)
+	}
+	return &bridge.Result{Needs: needs}, nil
+}
+
+// clean takes out of a result what is between the server and us.
+func clean(m proto.Message) {
+	r := m.ProtoReflect()
+	fd := r.Descriptor().Fields().ByName("meta")
+	if fd == nil || !r.Has(fd) {
+		return
+	}
+	meta := r.Get(fd).Bytes()
+	if rest := withoutHop(meta); len(rest) != len(meta) {
+		r.Set(fd, protoreflect.ValueOfBytes(rest))
+	}
+}
+
+// withoutHop returns `_meta` without what is between the server and us, or nothing if nothing is left.
+func withoutHop(meta []byte) []byte {
+	has, n := false, 0
+	for name := range rawjson.Members(meta) {
+		n++
+		has = has || isHop(name)
+	}
+	if !has {
+		return meta
+	}
+	if n == 1 {
+		return nil
+	}
+	out := []byte{'{'}
+	for name, value := range rawjson.Members(meta) {
+		if isHop(name) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, string(name)), ':')
+		out = append(out, value...)
+	}
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, '}')
+}
+
+func isHop(name []byte) bool {
+	return string(name) == metaServerInfo || string(name) == metaSubscriptionID
+}
+
+// misbehaved is the error of an answer that no correct server gives.
+func (c *Client) misbehaved(format string, args ...any) error {
+	return bridge.Errorf(codes.Internal, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
+}
+
+// crashed is the error of a call whose server was lost after it had been sent.
+func (c *Client) crashed(cause error) error {
+	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+		"server %q was lost during the call; whether the call was executed is not known", c.o.Name)
+	e.Cause = cause
+	return e
+}
+
+// refusedTwice is the error of a call that a server does not take, although it has been asked anew what it is.
+func (c *Client) refusedTwice(cause error) error {
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"server %q does not take the call: %v; the call was not executed", c.o.Name, cause)
+	e.Cause = cause
+	return e
+}
+
+// overloaded is the error of a call for which there is no room.
+func (c *Client) overloaded(format string, args ...any) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "OVERLOADED",
+		"server %q: "+format+": wait for one of them; the call was not executed", append([]any{c.o.Name}, args...)...)
+	e.Failure.RetryAfterMs = proto.Int64(100)
+	return e
+}
+
+// interrupted is the error of a call whose context ended.
+func interrupted(ctx context.Context, sent bool) error {
+	e := bridge.AsError(ctx.Err())
+	if !sent && e.Failure != nil {
+		e.Failure.Outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
+	}
+	return e
+}
+
+// wait is how long a call has waited for a server.
+type wait struct {
+	until time.Time // zero: it has not
+	step  time.Duration
+}
+
+// pause waits until gone is closed, but not long.
+func (w *wait) pause(ctx context.Context, gone <-chan struct{}) {
+	w.step = min(max(2*w.step, 10*time.Millisecond), time.Second)
+	t := time.NewTimer(w.step)
+	defer t.Stop()
+	select {
+	case <-gone:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// await returns the server to send a call to. It waits for one, unless that is hopeless.
+func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
+	l := c.live.Load()
+	if l != nil && w.step == 0 {
+		return l, nil
+	}
+	now := time.Now()
+	if w.until.IsZero() {
+		w.until = now.Add(c.pace.patience)
+	}
+	timer := time.NewTimer(w.until.Sub(now))
+	defer timer.Stop()
+	for {
+		s := c.look()
+		switch {
+		case ctx.Err() != nil:
+			return nil, interrupted(ctx, false)
+		case s.ended:
+			return nil, c.unavailable("has been stopped", 0, s.err)
+		case s.life != nil && time.Now().Before(w.until):
+			return s.life, nil
+		case time.Until(s.retryAt) > c.pace.hopeless:
+			return nil, c.unavailable("keeps failing", time.Until(s.retryAt), s.err)
+		case !time.Now().Before(w.until):
+			return nil, c.unavailable(s.word(), max(time.Until(s.retryAt), time.Second), s.err)
+		}
+		select {
+		case <-s.changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// word says how things are while there is no server.
+func (s *state) word() string {
+	switch {
+	case s.life != nil:
+		return "does not take calls"
+	case s.lived:
+		return "was lost and does not answer again yet"
+	}
+	return "does not answer yet"
+}
+
+// unavailable is the error of a call that was not sent. After 0 there is no use in trying again.
+func (c *Client) unavailable(word string, after time.Duration, cause error) error {
+	advice := "the call was not executed"
+	if after > 0 {
+		advice += "; try again in " + after.Round(100*time.Millisecond).String()
+	}
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"server %q %s; %s", c.o.Name, word, advice)
+	if inner, ok := errors.AsType[*bridge.Error](cause); ok && inner.Failure != nil {
+		e.Code, e.Failure.Reason = inner.Code, inner.Failure.GetReason() // such as that it wants credentials
+		e.Message = inner.Message
+	}
+	e.Cause = cause
+	if after > 0 {
+		e.Failure.RetryAfterMs = proto.Int64(after.Milliseconds())
+	}
+	return e
+}
+
+// effective returns what of a caller's capabilities a server is told: not what the bridge cannot carry. Tasks need a store,
+// and roots are asked for when they are needed, so that their changes need not be told.
+func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabilities {
+	if can == nil {
+		return &pb.ClientCapabilities{}
+	}
+	can = bridge.Effective(can, rev)
+	tasks := rawjson.Get(can.GetExtensions(), tasksExtension) != nil
+	if can.GetTasks() == nil && can.GetRoots().GetListChanged() == false && !tasks {
+		return can
+	}
+	can = proto.CloneOf(can)
+	can.Tasks = nil
+	if can.GetRoots() != nil {
+		can.Roots.ListChanged = nil
+	}
+	if tasks {
+		can.Extensions = without(can.GetExtensions(), tasksExtension)
+	}
+	return can
+}
+
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// without returns an object without a member, or nil if there is no other.
+func without(object []byte, member string) []byte {
+	out := []byte{'{'}
+	for name, value := range rawjson.Members(object) {
+		if string(name) == member {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, string(name)), ':')
+		out = append(out, value...)
+	}
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, '}')
+}

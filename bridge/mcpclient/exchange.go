@@ -1,0 +1,179 @@
+package mcpclient
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An exchange is one request of ours while it is being answered. The wire puts what comes of it in, the goroutine of the call
+// takes it out; while a call is parked, nobody takes.
+type exchange struct {
+	p *peer
+	// id is the request's id and its progress token: a number.
+	id     string
+	method string
+	// name is what Mcp-Name says, and params what the other headers of a tool's arguments do (2026-07-28).
+	name   *string
+	params [][2]string
+	// body is the whole request.
+	body []byte
+	// mine says that the caller can be asked: what the server asks belongs to this exchange.
+	mine bool
+	// logs says that the caller wants log messages.
+	logs bool
+	// listens says that it is a subscription, which is told what changes.
+	listens bool
+
+	// ctx ends when nobody wants an answer any more.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// sent says that the server may have seen the request.
+	sent atomic.Bool
+
+	asks     []ask   // what the server has asked and nobody has answered; for the goroutine of the call
+	asked    int     // how often it has asked
+	progress float64 // the last that was passed on
+	shown    bool    // events were emitted
+
+	mu       sync.Mutex // guards the rest
+	msgs     []jsonrpc.Message
+	size     int // of msgs, about
+	answered bool
+	over     bool          // nobody will take any more
+	err      error         // why there will be no more messages
+	ready    chan struct{} // has an element when there is something to take
+	room     chan struct{} // has an element when something was taken
+}
+
+// What is kept for a caller that does not take it. A server that sends more must wait, if it can; else what is only news is
+// dropped.
+const (
+	maxWaiting     = 1024
+	maxWaitingSize = 1 << 20
+)
+
+// An ask is a request of the server in the middle of ours.
+type ask struct {
+	id  []byte
+	key string
+	req *pb.InputRequest
+}
+
+// put adds a message. It reports false for one that is only news and for which there is no room, and for a request when it is
+// too late.
+func (x *exchange) put(m *jsonrpc.Message) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over || x.answered {
+		return !m.IsRequest() // which somebody else has to answer
+	}
+	full := len(x.msgs) >= maxWaiting || x.size > maxWaitingSize
+	if full && m.IsNotification() {
+		return false
+	}
+	if m.IsResponse() {
+		x.answered = true
+	}
+	x.msgs = append(x.msgs, *m)
+	x.size += len(m.Params) + len(m.Result)
+	signal(x.ready)
+	return true
+}
+
+// putSlowly adds a message, and waits for room.
+func (x *exchange) putSlowly(m *jsonrpc.Message) {
+	for !x.put(m) {
+		select {
+		case <-x.room:
+		case <-x.ctx.Done():
+			return
+		}
+	}
+}
+
+// fail ends the exchange: there will be no more messages.
+func (x *exchange) fail(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil {
+		x.err = err
+	}
+	signal(x.ready)
+}
+
+// take returns what has come, and why nothing more will.
+func (x *exchange) take() ([]jsonrpc.Message, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	msgs := x.msgs
+	x.msgs, x.size = nil, 0
+	signal(x.room)
+	return msgs, x.err
+}
+
+// isAnswered reports whether the response has come.
+func (x *exchange) isAnswered() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.answered
+}
+
+// finish says that nobody will take any more.
+func (x *exchange) finish() {
+	x.mu.Lock()
+	x.over, x.msgs = true, nil
+	x.mu.Unlock()
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// A taker gets what comes before the response, in order. An error ends the exchange.
+type taker func(m *jsonrpc.Message) error
+
+// await returns the response. If the server asks something it returns nil instead, once what is asked together has come.
+func (x *exchange) await(ctx context.Context, each taker) (*jsonrpc.Message, error) {
+	var gathered <-chan time.Time
+	for {
+		msgs, err := x.take()
+		for i := range msgs {
+			m := &msgs[i]
+			if m.IsResponse() {
+				return m, nil
+			}
+			if each == nil {
+				continue
+			}
+			if err := each(m); err != nil {
+				return nil, err
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(x.asks) > 0 && gathered == nil {
+			t := time.NewTimer(x.p.c.pace.gather)
+			defer t.Stop()
+			gathered = t.C
+		}
+		select {
+		case <-x.ready:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-gathered:
+			gathered = nil
+			if len(x.asks) > 0 {
+				return nil, nil //nolint:nilnil // no response yet and no error: the asks are in x
+			}
+		}
+	}
+}

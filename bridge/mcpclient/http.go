@@ -1,0 +1,557 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// parseURL reads the URL of a server.
+func parseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("url: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("url %q: it must begin with http:// or https://", s)
+	case u.Host == "":
+		return nil, fmt.Errorf("url %q: it has no host", s)
+	case u.User != nil:
+		return nil, fmt.Errorf("url of %s: it holds a name or password; send them by a header", u.Host)
+	}
+	u.Fragment = ""
+	return u, nil
+}
+
+// maxRedirects is how many redirections are followed.
+const maxRedirects = 3
+
+// newHTTPClient returns a client that keeps to the server it was told: credentials must not go anywhere else.
+func newHTTPClient(t http.RoundTripper) *http.Client {
+	if t == nil {
+		t = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConnsPerHost:    256,
+			IdleConnTimeout:        90 * time.Second,
+			TLSHandshakeTimeout:    10 * time.Second,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: 64 << 10,
+		}
+	}
+	return &http.Client{Transport: t, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		first := via[0]
+		if len(via) > maxRedirects || !sameOrigin(req.URL, first.URL) || req.Method != first.Method {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+}
+
+func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host) }
+
+// A streamable is an endpoint of Streamable HTTP: every message of ours is a POST, and what comes of it is its response. In the
+// legacy era it has a session, and the server can say more by a response to a GET.
+type streamable struct {
+	p   *peer
+	out *outbox
+	wg  sync.WaitGroup
+	// ctx ends when the connection is closed.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// session is the session's id, set once by the answer to initialize.
+	session string
+}
+
+func (c *Client) newStreamable(p *peer) {
+	w := &streamable{p: p}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.out = newOutbox(w.send, nil)
+	w.wg.Go(w.out.run)
+	p.wire = w
+}
+
+// tellTimeout is how long a server may take to accept a message that has no answer.
+const tellTimeout = 10 * time.Second
+
+// send posts a message that has no answer. That it is not accepted ends nothing: the calls learn by their own responses.
+func (w *streamable) send(msg []byte) error {
+	ctx, cancel := context.WithTimeout(w.ctx, tellTimeout)
+	defer cancel()
+	if err := w.say(ctx, msg); err != nil && w.ctx.Err() == nil {
+		w.p.c.log.Debug().Err(err).Msg("the server did not take a message")
+	}
+	return nil
+}
+
+func (w *streamable) tell(msg []byte) {
+	if msg != nil && !w.out.add(outgoing{msg: msg}) {
+		w.p.c.log.Warn().Msg("the server does not take what it is answered")
+	}
+}
+
+func (w *streamable) say(ctx context.Context, msg []byte) error {
+	req, err := w.request(ctx, http.MethodPost, msg)
+	if err != nil {
+		return err
+	}
+	res, err := w.p.c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("%s: %s", w.p.c.url.Redacted(), res.Status)
+	}
+	return nil
+}
+
+// request returns a request with the headers that all have.
+func (w *streamable) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
+	return w.p.c.request(ctx, method, w.p.c.url, body, func(h http.Header) {
+		if w.p.rev().SendsVersionHeader() {
+			h.Set(mcphttp.HeaderVersion, w.p.rev().String())
+		}
+		if w.session != "" {
+			h.Set(mcphttp.HeaderSession, w.session)
+		}
+	})
+}
+
+// request returns an HTTP request with the headers that all have.
+func (c *Client) request(ctx context.Context, method string, to *url.URL, body []byte, more func(http.Header)) (*http.Request, error) {
+	var r io.Reader
+	if body != nil {
+		r = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), r)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, c.o.Header)
+	req.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
+	req.Header.Set("Accept-Encoding", "identity") // what is compressed can be of any size
+	if body != nil {
+		req.Header.Set("Content-Type", mcphttp.JSON)
+	}
+	if more != nil {
+		more(req.Header)
+	}
+	return req, nil
+}
+
+func (w *streamable) start(x *exchange) { w.wg.Go(func() { w.post(x) }) }
+
+func (w *streamable) stop(x *exchange) {
+	if !w.p.rev().Modern() && x.sent.Load() {
+		w.tell(cancelled(x)) // a broken connection is no cancellation (2025-11-25: basic/utilities/cancellation)
+	}
+	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
+}
+
+// post sends the request of x and takes what comes of it.
+func (w *streamable) post(x *exchange) {
+	stop := context.AfterFunc(w.ctx, x.cancel)
+	defer stop()
+	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+		if i.Err == nil {
+			x.sent.Store(true)
+		}
+	}}
+	req, err := w.request(httptrace.WithClientTrace(x.ctx, trace), http.MethodPost, x.body)
+	if err != nil {
+		x.fail(&lost{err: err, refused: true})
+		return
+	}
+	if w.p.rev().Modern() {
+		req.Header.Set(mcphttp.HeaderMethod, x.method)
+		if x.name != nil {
+			req.Header.Set(mcphttp.HeaderName, mcphttp.EncodeValue(*x.name))
+		}
+		for _, param := range x.params {
+			req.Header.Set(param[0], param[1])
+		}
+	}
+	res, err := w.p.c.http.Do(req)
+	if err != nil {
+		x.fail(&lost{err: withoutURL(err)})
+		return
+	}
+	defer res.Body.Close()
+	w.answer(x, res)
+}
+
+// withoutURL returns err without the URL, whose query may be a secret.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// answer takes the response to the request of x.
+func (w *streamable) answer(x *exchange, res *http.Response) {
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case res.Header.Get("Content-Encoding") != "" && res.Header.Get("Content-Encoding") != "identity":
+		x.fail(w.misbehaved("answered with the encoding %q, which was not asked for", res.Header.Get("Content-Encoding")))
+	case res.StatusCode == http.StatusOK && media == mcphttp.EventStream:
+		if x.method == methodInitialize {
+			w.session = res.Header.Get(mcphttp.HeaderSession)
+		}
+		w.stream(x, res.Body)
+	case media == mcphttp.JSON:
+		data, err := readAll(res.Body, res.ContentLength, w.p.c.o.MaxMessage)
+		if err != nil {
+			x.fail(w.unread(err))
+			return
+		}
+		if x.method == methodInitialize && res.StatusCode == http.StatusOK {
+			w.session = res.Header.Get(mcphttp.HeaderSession)
+		}
+		w.message(x, res, data)
+	case res.StatusCode == http.StatusOK || res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
+		x.fail(w.misbehaved("answered a request with %s and %q: it must be JSON or an event stream", res.Status, media))
+	default:
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 500))
+		x.fail(w.status(res, strings.TrimSpace(string(text))))
+	}
+}
+
+// message takes the only message of a response.
+func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
+	if jsonrpc.IsBatch(data) && res.StatusCode == http.StatusOK {
+		if err := w.p.receive(data, x); err != nil {
+			x.fail(w.misbehaved("answered with what is not MCP: %v", err))
+			return
+		}
+		if !x.isAnswered() {
+			x.fail(w.misbehaved("answered without a response"))
+		}
+		return
+	}
+	msg, err := jsonrpc.Parse(data)
+	switch {
+	case err != nil && res.StatusCode != http.StatusOK:
+		x.fail(w.status(res, shorten(data, 500)))
+	case err != nil:
+		x.fail(w.misbehaved("answered with what is not MCP: %v", err))
+	case !msg.IsResponse() || msg.Result != nil && string(msg.ID) != x.id:
+		x.fail(w.misbehaved("answered the request %s with another message", x.id))
+	case w.session != "" && x.method != methodInitialize && msg.Error != nil && string(msg.ID) != x.id &&
+		(res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
+		// The session is not known any more. Some servers say so by 400, against the specification.
+		x.fail(w.status(res, msg.Error.GetMessage()))
+	case w.session != "" && res.StatusCode == http.StatusNotFound && msg.Error.GetCode() != codeMethodNotFound:
+		x.fail(w.status(res, msg.Error.GetMessage()))
+	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden || res.StatusCode >= 500 && string(msg.ID) != x.id:
+		x.fail(w.status(res, msg.Error.GetMessage()))
+	default:
+		x.put(&msg)
+	}
+}
+
+// stream takes the messages of a stream until the response has come.
+func (w *streamable) stream(x *exchange, body io.Reader) {
+	last, again, err := w.events(x, body, "")
+	for tries := 0; err != nil && !x.isAnswered() && x.ctx.Err() == nil; {
+		if again.fatal || last == "" || w.p.rev().Modern() || tries >= maxResumes {
+			x.fail(w.cut(err))
+			return
+		}
+		if again.progress {
+			tries = 0
+		}
+		tries++
+		wait := again.retry
+		if wait < 0 {
+			wait = min(time.Duration(tries)*100*time.Millisecond, time.Second)
+		}
+		if !sleep(x.ctx, wait) {
+			return
+		}
+		last, again, err = w.resume(x, last)
+	}
+}
+
+// maxResumes is how often in a row a stream is resumed on which nothing comes.
+const maxResumes = 5
+
+// resumption says how a stream ended.
+type resumption struct {
+	retry    time.Duration
+	progress bool // something came
+	fatal    bool // there is no use in resuming
+}
+
+// events takes the messages of a response to x. The error says why there is no response among them; last is the id of the last
+// event.
+func (w *streamable) events(x *exchange, body io.Reader, last string) (string, resumption, error) {
+	r := newEventReader(body, w.p.c.o.MaxMessage)
+	var how resumption
+	for {
+		e, err := r.next()
+		how.retry = r.retry
+		if err != nil {
+			how.fatal = errors.Is(err, errEventTooLong)
+			return last, how, err
+		}
+		how.progress = true
+		if e.hasID {
+			last = e.id
+		}
+		if len(e.data) == 0 || e.name != "" && e.name != "message" {
+			continue
+		}
+		if err := w.p.receive(e.data, x); err != nil {
+			how.fatal = true
+			return last, how, fmt.Errorf("an event is not MCP: %w", err)
+		}
+		if x.isAnswered() {
+			// The end is near, and a connection read to its end can be used again.
+			t := time.AfterFunc(time.Second, x.cancel)
+			_, _ = io.CopyN(io.Discard, r.r, 64<<10)
+			t.Stop()
+			return last, how, nil
+		}
+	}
+}
+
+// resume goes on with the stream of x after an event (2025-11-25: basic/transports, resumability and redelivery).
+func (w *streamable) resume(x *exchange, last string) (string, resumption, error) {
+	req, err := w.request(x.ctx, http.MethodGet, nil)
+	if err != nil {
+		return last, resumption{fatal: true}, err
+	}
+	req.Header.Set("Accept", mcphttp.EventStream)
+	req.Header.Set(mcphttp.HeaderLastEvent, last)
+	res, err := w.p.c.http.Do(req)
+	if err != nil {
+		return last, resumption{retry: -1}, withoutURL(err)
+	}
+	defer res.Body.Close()
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if res.StatusCode != http.StatusOK || media != mcphttp.EventStream {
+		return last, resumption{retry: -1, fatal: res.StatusCode < 500}, fmt.Errorf("the stream cannot be resumed: %s", res.Status)
+	}
+	return w.events(x, res.Body, last)
+}
+
+// sleep waits for d. It reports false if ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// open listens to what the server says besides its answers.
+func (w *streamable) open() {
+	if !w.p.rev().Modern() {
+		w.wg.Go(w.unrelated)
+	}
+}
+
+// unrelated reads the stream of what is no answer to anything, for as long as the server has one (2025-03-26 to 2025-11-25:
+// basic/transports, listening for messages).
+func (w *streamable) unrelated() {
+	last, delay := "", 100*time.Millisecond
+	for w.ctx.Err() == nil {
+		began := time.Now()
+		r, err := w.listen(last)
+		if err != nil {
+			if w.ctx.Err() == nil {
+				w.p.c.log.Debug().Err(err).Msg("the server has no stream for what is no answer")
+			}
+			return
+		}
+		if r != nil {
+			if r.last != "" {
+				last = r.last
+			}
+			if r.retry >= 0 {
+				delay = max(r.retry, 10*time.Millisecond)
+			}
+		}
+		if r == nil || r.retry < 0 {
+			if time.Since(began) > 10*time.Second {
+				delay = 100 * time.Millisecond
+			}
+			delay = min(2*delay, 30*time.Second)
+		}
+		sleep(w.ctx, delay)
+	}
+}
+
+// A heard is how far a stream was read that is no answer.
+type heard struct {
+	last  string
+	retry time.Duration
+}
+
+// listen reads one response to a GET. The error says that there is no such stream; nil and nil that it could not be reached.
+func (w *streamable) listen(last string) (*heard, error) {
+	req, err := w.request(w.ctx, http.MethodGet, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", mcphttp.EventStream)
+	if last != "" {
+		req.Header.Set(mcphttp.HeaderLastEvent, last)
+	}
+	res, err := w.p.c.http.Do(req)
+	if err != nil {
+		return nil, nil //nolint:nilnil // the caller tries again
+	}
+	defer res.Body.Close()
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case res.StatusCode == http.StatusNotFound && w.session != "":
+		w.p.lose(errSessionEnded)
+		return nil, errSessionEnded
+	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
+		return nil, nil //nolint:nilnil // the caller tries again
+	case res.StatusCode != http.StatusOK || media != mcphttp.EventStream:
+		return nil, fmt.Errorf("GET: %s", res.Status)
+	}
+	h := &heard{retry: -1}
+	events := newEventReader(res.Body, w.p.c.o.MaxMessage)
+	for {
+		e, err := events.next()
+		h.retry = events.retry
+		if err != nil {
+			return h, nil
+		}
+		if e.hasID {
+			h.last = e.id
+		}
+		if len(e.data) > 0 && (e.name == "" || e.name == "message") {
+			if err := w.p.receive(e.data, nil); err != nil {
+				w.p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
+			}
+		}
+	}
+}
+
+var errSessionEnded = errors.New("the server does not know the session any more")
+
+// close ends the session.
+func (w *streamable) close() {
+	w.out.close()
+	if w.session != "" && !errors.Is(w.p.why(), errSessionEnded) {
+		ctx, cancel := context.WithTimeout(context.Background(), min(2*time.Second, w.p.c.o.StopTimeout))
+		if req, err := w.request(ctx, http.MethodDelete, nil); err == nil {
+			if res, err := w.p.c.http.Do(req); err == nil {
+				_ = res.Body.Close() // it may not allow that, which is fine
+			}
+		}
+		cancel()
+	}
+	w.cancel()
+	w.wg.Wait()
+}
+
+// readAll reads a body of at most so many bytes. What it announces is not believed further than it goes.
+func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
+	if announced > int64(most) {
+		return nil, fmt.Errorf("%w: %d bytes, and the limit is %d", errTooLarge, announced, most)
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, min(max(announced, 512)+bytes.MinRead, 64<<10)))
+	n, err := buf.ReadFrom(io.LimitReader(r, int64(most)+1))
+	if err != nil {
+		return nil, err
+	}
+	if n > int64(most) {
+		return nil, fmt.Errorf("%w: the limit is %d bytes", errTooLarge, most)
+	}
+	return buf.Bytes(), nil
+}
+
+var errTooLarge = errors.New("the answer is too large")
+
+// unread is why an answer could not be read.
+func (w *streamable) unread(err error) error {
+	if errors.Is(err, errTooLarge) || errors.Is(err, errEventTooLong) {
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
+			"server %q: %w; the call was executed, and its answer is lost", w.p.c.o.Name, err)
+	}
+	return &lost{err: err}
+}
+
+// cut is why a stream ended without a response.
+func (w *streamable) cut(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the server ended the stream without a response")
+	}
+	return w.unread(err)
+}
+
+// misbehaved is the error of an answer that no correct server gives.
+func (w *streamable) misbehaved(format string, args ...any) error {
+	return w.p.c.misbehaved(format, args...)
+}
+
+// status is the error of a response that is no answer.
+func (w *streamable) status(res *http.Response, text string) error {
+	c := w.p.c
+	if text != "" {
+		text = ": " + shorten([]byte(text), 300)
+	}
+	err := fmt.Errorf("the server answered with %s%s", res.Status, text)
+	switch code := res.StatusCode; {
+	case code == http.StatusUnauthorized:
+		return bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
+			"server %q does not know who we are (%s); the call was not executed. Give it credentials", c.o.Name, res.Status)
+	case code == http.StatusForbidden:
+		return bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN",
+			"server %q does not let us do that (%s); the call was not executed", c.o.Name, res.Status)
+	case code == http.StatusNotFound && w.session != "", code == http.StatusBadRequest && w.session != "" && text != "":
+		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, renew: true}
+	case code >= 300 && code < 400:
+		return bridge.Failed(codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS",
+			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url", c.o.Name, locationOf(res))
+	case slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusGone, http.StatusUnsupportedMediaType}, code):
+		return &lost{err: err, refused: true, renew: true}
+	case code == http.StatusRequestEntityTooLarge:
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
+			"server %q: the request is too large for it (%s); the call was not executed", c.o.Name, res.Status)
+	case code == http.StatusTooManyRequests:
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED",
+			"server %q has too much to do (%s); the call was not executed", c.o.Name, res.Status)
+	}
+	return &lost{err: err}
+}
+
+// locationOf says where a redirection leads, without what may be secret in it.
+func locationOf(res *http.Response) string {
+	u, err := res.Location()
+	if err != nil {
+		return "nowhere"
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}

@@ -1,0 +1,199 @@
+package mcpclient
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A pool has the sessions of a legacy server for callers who can be asked, by what they can do. The one that was used last is
+// used first, so that a caller whose calls come one after the other meets the same session each time.
+type pool struct {
+	c *Client
+
+	opening sync.WaitGroup // those who open or close a session
+
+	mu      sync.Mutex // guards the rest
+	idle    map[string][]*peer
+	all     []*peer
+	total   int // of all, and those being opened
+	closed  bool
+	changed chan struct{} // closed when there may be room
+}
+
+// lease returns a session that nobody else uses until it is released. It waits for one, but not long.
+func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
+	timer := time.NewTimer(p.c.pace.patience)
+	defer timer.Stop()
+	for {
+		p.mu.Lock()
+		switch got := p.pick(key); {
+		case p.closed:
+			p.mu.Unlock()
+			return nil, &lost{err: errClosed}
+		case got != nil:
+			p.mu.Unlock()
+			return got, nil
+		case p.total >= p.c.o.MaxSessions && !p.evict():
+			changed := p.changed
+			p.mu.Unlock()
+			select {
+			case <-changed:
+			case <-timer.C:
+				return nil, p.c.overloaded("%d calls have a session to themselves, which is the most", p.c.o.MaxSessions)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			continue
+		}
+		p.total++
+		p.opening.Add(1)
+		p.mu.Unlock()
+		return p.open(ctx, can, key)
+	}
+}
+
+// open opens a session, for which there is room.
+func (p *pool) open(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
+	defer p.opening.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.c.ctx, cancel)()
+	got, err := p.c.openSession(ctx, can, key)
+	p.mu.Lock()
+	if err != nil {
+		p.total--
+		p.tell()
+		p.mu.Unlock()
+		return nil, notBegun(err)
+	}
+	p.all = append(p.all, got)
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		got.close()
+		return nil, &lost{err: errClosed}
+	}
+	return got, nil
+}
+
+// notBegun returns why a session did not begin, as the error of a call that was not sent.
+func notBegun(err error) error {
+	switch e := err.(type) { //nolint:errorlint // what is around it would be lost
+	case *bridge.Error:
+		return e
+	case *lost:
+		return &lost{err: e.err, refused: true, renew: e.renew}
+	}
+	return &lost{err: err, refused: true}
+}
+
+// pick takes the session out that was used last. Those that have been lost go.
+func (p *pool) pick(key string) *peer {
+	for list := p.idle[key]; len(list) > 0; list = p.idle[key] {
+		last := list[len(list)-1]
+		p.idle[key] = list[:len(list)-1]
+		if !last.isGone() {
+			return last
+		}
+		p.drop(last)
+	}
+	delete(p.idle, key)
+	return nil
+}
+
+// evict closes the session that has been idle for longest. It reports false if there is none.
+func (p *pool) evict() bool {
+	var oldest *peer
+	for _, list := range p.idle {
+		if oldest == nil || list[0].idle.Before(oldest.idle) {
+			oldest = list[0]
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	p.take(oldest)
+	p.drop(oldest)
+	return true
+}
+
+// take takes a session out of the idle ones.
+func (p *pool) take(s *peer) {
+	list := slices.DeleteFunc(p.idle[s.key], func(o *peer) bool { return o == s })
+	if len(list) == 0 {
+		delete(p.idle, s.key)
+		return
+	}
+	p.idle[s.key] = list
+}
+
+// drop closes a session that nobody uses, beside everything else.
+func (p *pool) drop(s *peer) {
+	p.total--
+	p.all = slices.DeleteFunc(p.all, func(o *peer) bool { return o == s })
+	p.tell()
+	p.opening.Go(s.close)
+}
+
+// tell tells those who wait that there may be room.
+func (p *pool) tell() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// release gives a session back. One that is not clean may still say something on behalf of the call that it was leased for, so
+// nobody else gets it.
+func (p *pool) release(s *peer, clean bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed: // who closed the pool closes all that is in it
+	case !clean || s.isGone():
+		p.drop(s)
+	default:
+		s.idle = time.Now()
+		p.idle[s.key] = append(p.idle[s.key], s)
+		p.tell()
+	}
+}
+
+// sweep closes the sessions that nobody has used for long.
+func (p *pool) sweep(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	var old []*peer
+	for _, list := range p.idle {
+		for _, s := range list {
+			if now.Sub(s.idle) > p.c.o.SessionIdle || s.isGone() {
+				old = append(old, s)
+			}
+		}
+	}
+	for _, s := range old {
+		p.take(s)
+		p.drop(s)
+	}
+}
+
+// empty closes every session, whoever uses it, and waits for that.
+func (p *pool) empty() {
+	p.mu.Lock()
+	p.closed = true
+	all := p.all
+	p.all = nil
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(s.close)
+	}
+	wg.Wait()
+	p.opening.Wait()
+}

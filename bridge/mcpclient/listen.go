@@ -1,0 +1,420 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// listen tells what changes until ctx ends. When the server is lost and found again, everything may have changed meanwhile, and
+// that is told.
+func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if n := c.listening.Add(1); n > int64(c.o.MaxCalls) {
+		c.listening.Add(-1)
+		return nil, c.overloaded("%d subscriptions are open, which is the most", c.o.MaxCalls)
+	}
+	defer c.listening.Add(-1)
+	s := subscription{c: c, call: call, emit: emit, asked: call.Request.(*pb.ListenRequest).GetNotifications()}
+	if s.asked == nil {
+		s.asked = &pb.SubscriptionFilter{}
+	}
+	delay := c.pace.backoff
+	for {
+		var w wait
+		l, err := c.await(ctx, &w)
+		began := time.Now()
+		if err == nil {
+			var res *bridge.Result
+			if l.peer.rev().Modern() {
+				res, err = s.modern(ctx, l)
+			} else {
+				err = s.legacy(ctx, l)
+			}
+			if err == nil {
+				return res, nil
+			}
+		}
+		_, isLost := errors.AsType[*lost](err)
+		switch {
+		case ctx.Err() != nil:
+			return nil, interrupted(ctx, s.begun)
+		case c.look().ended:
+			return nil, c.unavailable("has been stopped", 0, nil)
+		case !s.begun && !isLost, s.begun && !isLost && bridge.AsError(err).Code != codes.Unavailable:
+			return nil, err
+		}
+		if time.Since(began) > c.pace.settled {
+			delay = c.pace.backoff
+		}
+		if !sleep(ctx, delay) {
+			return nil, interrupted(ctx, s.begun)
+		}
+		delay = min(2*delay, c.pace.maxBackoff)
+	}
+}
+
+// A subscription is one call of subscriptions/listen, over all the connections that it takes.
+type subscription struct {
+	c     *Client
+	call  *bridge.Call
+	emit  bridge.Emit
+	asked *pb.SubscriptionFilter
+	begun bool // it was acknowledged
+}
+
+func (s *subscription) tell(change *pb.ListenResponse) error {
+	return s.emit(bridge.Event{Change: change})
+}
+
+// acknowledge tells what will be told. The second time it is that everything may have changed: what happened meanwhile is lost
+// (2026-07-28: basic/patterns/subscriptions, graceful closure).
+func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
+	if !s.begun {
+		s.begun = true
+		return s.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
+	}
+	f := ack.GetNotifications()
+	var all []*pb.ListenResponse
+	if f.GetToolsListChanged() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+	}
+	if f.GetPromptsListChanged() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
+	}
+	if f.GetResourcesListChanged() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}})
+	}
+	for _, uri := range f.GetResourceSubscriptions() {
+		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
+	}
+	for _, change := range all {
+		if err := s.tell(change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
+func (s *subscription) modern(ctx context.Context, l *life) (*bridge.Result, error) {
+	p := l.peer
+	x, err := p.begin(bridge.Listen.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer p.end(x)
+	x.listens = true
+	meta, err := s.c.modernMeta(x, s.call.Context())
+	if err == nil {
+		meta[4].Value = nil // a subscription makes no progress
+		x.body, err = request(x, bridge.Listen.Name, s.call.Request, p.rev(), meta)
+	}
+	if err != nil {
+		return nil, unsayable(s.call, p.rev(), err)
+	}
+	p.wire.start(x)
+	msg, err := x.await(ctx, func(m *jsonrpc.Message) error {
+		if m.Method == notifyCancelled {
+			return &lost{err: errors.New("the server ended the subscription")}
+		}
+		return s.take(m, p.rev())
+	})
+	if err != nil {
+		return nil, err
+	}
+	if msg.Error != nil {
+		return nil, bridge.FromJSONRPC(msg.Error, p.rev(), bridge.Listen)
+	}
+	if !s.begun { // some end before they begin
+		if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}); err != nil {
+			return nil, err
+		}
+	}
+	out := &pb.ListenResult{}
+	if err := mcpjson.Unmarshal(msg.Result, out, p.rev()); err != nil {
+		return nil, s.c.misbehaved("answered %s with what is not its result: %v", bridge.Listen.Name, err)
+	}
+	clean(out)
+	return &bridge.Result{Complete: out}, nil
+}
+
+// take passes a notification on.
+func (s *subscription) take(m *jsonrpc.Message, rev bridge.Revision) error {
+	if m.Method == notifyAcknowledged {
+		ack := &pb.SubscriptionsAcknowledged{}
+		if err := mcpjson.Unmarshal(m.Params, ack, rev); err != nil {
+			return s.c.misbehaved("acknowledged a subscription with what is none: %v", err)
+		}
+		clean(ack)
+		return s.acknowledge(ack)
+	}
+	change := changeOf(m, rev)
+	if change == nil || !s.begun {
+		return nil
+	}
+	return s.tell(change)
+}
+
+// changeOf returns the change that a notification tells, or nil if it tells none.
+func changeOf(m *jsonrpc.Message, rev bridge.Revision) *pb.ListenResponse {
+	out := &pb.ListenResponse{}
+	var inner proto.Message
+	switch m.Method {
+	case notifyToolsList:
+		c := &pb.ListChanged{}
+		out.Event, inner = &pb.ListenResponse_ToolsListChanged{ToolsListChanged: c}, c
+	case notifyPromptsList:
+		c := &pb.ListChanged{}
+		out.Event, inner = &pb.ListenResponse_PromptsListChanged{PromptsListChanged: c}, c
+	case notifyResourcesList:
+		c := &pb.ListChanged{}
+		out.Event, inner = &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: c}, c
+	case notifyUpdated:
+		c := &pb.ResourceUpdated{}
+		out.Event, inner = &pb.ListenResponse_ResourceUpdated{ResourceUpdated: c}, c
+	case notifyElicitation:
+		c := &pb.ElicitationCompleted{}
+		out.Event, inner = &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: c}, c
+	default:
+		return nil
+	}
+	params := m.Params
+	if params == nil {
+		params = []byte("{}")
+	}
+	if mcpjson.Unmarshal(params, inner, rev) != nil {
+		return nil
+	}
+	clean(inner)
+	return out
+}
+
+// legacy listens to what a session is told anyway, and subscribes to resources. It returns when the session is lost.
+func (s *subscription) legacy(ctx context.Context, l *life) error {
+	h := &l.peer.hub
+	honoured := honoured(s.asked, l.discover.GetCapabilities(), l.peer.rev())
+	in := &listener{filter: honoured, wake: make(chan struct{}, 1)}
+	h.add(in)
+	defer h.remove(in)
+	uris := honoured.GetResourceSubscriptions()
+	honoured.ResourceSubscriptions = nil
+	for _, uri := range uris {
+		err := h.subscribe(ctx, l.peer, uri)
+		if _, isLost := errors.AsType[*lost](err); isLost || ctx.Err() != nil {
+			h.unsubscribe(l.peer, honoured.GetResourceSubscriptions())
+			return err
+		}
+		if err != nil {
+			s.c.log.Debug().Err(err).Str("uri", uri).Msg("the server does not tell when a resource changes")
+			continue
+		}
+		honoured.ResourceSubscriptions = append(honoured.ResourceSubscriptions, uri)
+		h.watch(in, uri)
+	}
+	defer func() { h.unsubscribe(l.peer, honoured.GetResourceSubscriptions()) }()
+	if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: honoured}); err != nil {
+		return err
+	}
+	for {
+		for _, change := range h.take(in) {
+			if err := s.tell(change); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-in.wake:
+		case <-l.gone:
+			return &lost{err: errClosed}
+		case <-l.peer.gone:
+			return &lost{err: errClosed}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// honoured returns what of a filter a server that can do so much will tell.
+func honoured(f *pb.SubscriptionFilter, can *pb.ServerCapabilities, rev bridge.Revision) *pb.SubscriptionFilter {
+	and := func(want *bool, has bool) *bool {
+		if want == nil || *want && !has {
+			return nil
+		}
+		return want
+	}
+	out := &pb.SubscriptionFilter{
+		ToolsListChanged:      and(f.ToolsListChanged, can.GetTools().GetListChanged()),
+		PromptsListChanged:    and(f.PromptsListChanged, can.GetPrompts().GetListChanged()),
+		ResourcesListChanged:  and(f.ResourcesListChanged, can.GetResources().GetListChanged()),
+		ElicitationsCompleted: and(f.ElicitationsCompleted, rev.HasURLElicitationError()),
+	}
+	if can.GetResources().GetSubscribe() {
+		out.ResourceSubscriptions = slices.Compact(slices.Sorted(slices.Values(f.GetResourceSubscriptions())))
+	}
+	return out
+}
+
+// A hub tells the subscriptions of a session what the server says.
+type hub struct {
+	mu        sync.Mutex
+	listeners map[*listener]struct{}
+	uris      map[string]int // how many listeners there are to each resource
+}
+
+// A listener is a subscription to a legacy session. What it has not been told yet is there once, however often it happened.
+type listener struct {
+	filter  *pb.SubscriptionFilter
+	uris    []string
+	pending []*pb.ListenResponse
+	wake    chan struct{}
+}
+
+// maxPending is how many changes a listener can be behind. Then what is only news about one resource is dropped.
+const maxPending = 1024
+
+func (h *hub) add(l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listeners == nil {
+		h.listeners, h.uris = map[*listener]struct{}{}, map[string]int{}
+	}
+	h.listeners[l] = struct{}{}
+}
+
+func (h *hub) remove(l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.listeners, l)
+}
+
+// watch makes a listener be told of a resource.
+func (h *hub) watch(l *listener, uri string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.uris = append(l.uris, uri)
+}
+
+func (h *hub) take(l *listener) []*pb.ListenResponse {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := l.pending
+	l.pending = nil
+	return out
+}
+
+// subscribe has the server tell when a resource changes, unless it does so already.
+func (h *hub) subscribe(ctx context.Context, p *peer, uri string) error {
+	h.mu.Lock()
+	h.uris[uri]++
+	first := h.uris[uri] == 1
+	h.mu.Unlock()
+	if !first {
+		return nil
+	}
+	msg, err := p.do(ctx, methodSubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
+	if err == nil && msg.Error != nil {
+		err = asError(methodSubscribe, msg)
+	}
+	if err != nil {
+		h.mu.Lock()
+		h.forget(uri)
+		h.mu.Unlock()
+	}
+	return err
+}
+
+// forget counts a listener to a resource less. It reports whether that was the last.
+func (h *hub) forget(uri string) bool {
+	if h.uris[uri]--; h.uris[uri] > 0 {
+		return false
+	}
+	delete(h.uris, uri)
+	return true
+}
+
+// unsubscribe has the server tell no more of the resources that nobody else listens to.
+func (h *hub) unsubscribe(p *peer, uris []string) {
+	var last []string
+	h.mu.Lock()
+	for _, uri := range uris {
+		if h.forget(uri) {
+			last = append(last, uri)
+		}
+	}
+	h.mu.Unlock()
+	if len(last) == 0 || p.isGone() {
+		return
+	}
+	p.c.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+		defer cancel()
+		for _, uri := range last {
+			if _, err := p.do(ctx, methodUnsubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}')); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// noticed passes what the server told on to those who want to know.
+func (h *hub) noticed(m *jsonrpc.Message, rev bridge.Revision) {
+	change := changeOf(m, rev)
+	if change == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		l.add(change)
+	}
+}
+
+func (l *listener) add(change *pb.ListenResponse) {
+	switch e := change.GetEvent().(type) {
+	case *pb.ListenResponse_ToolsListChanged:
+		if !l.filter.GetToolsListChanged() {
+			return
+		}
+	case *pb.ListenResponse_PromptsListChanged:
+		if !l.filter.GetPromptsListChanged() {
+			return
+		}
+	case *pb.ListenResponse_ResourcesListChanged:
+		if !l.filter.GetResourcesListChanged() {
+			return
+		}
+	case *pb.ListenResponse_ElicitationCompleted:
+		if !l.filter.GetElicitationsCompleted() {
+			return
+		}
+	case *pb.ListenResponse_ResourceUpdated:
+		if !slices.ContainsFunc(l.uris, func(uri string) bool { return isPart(e.ResourceUpdated.GetUri(), uri) }) || len(l.pending) >= maxPending {
+			return
+		}
+	}
+	if slices.ContainsFunc(l.pending, func(p *pb.ListenResponse) bool { return proto.Equal(p, change) }) {
+		return
+	}
+	if len(l.pending) >= 2*maxPending {
+		return
+	}
+	l.pending = append(l.pending, change)
+	signal(l.wake)
+}
+
+// isPart reports whether a resource is the one that was subscribed to, or a part of it (every revision: server/resources,
+// subscriptions).
+func isPart(uri, subscribed string) bool {
+	return uri == subscribed || strings.HasPrefix(uri, strings.TrimSuffix(subscribed, "/")+"/")
+}

@@ -1,0 +1,311 @@
+package mcpclient
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// legacy makes a call of the legacy era. One whose caller can be asked has a session to itself while it runs, so that what the
+// server asks in it can only be meant for that caller: over stdio nothing else says whose call a question is about. That is so
+// for lists, too: some servers have other tools for clients that can do more.
+func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
+	if call.Method.Asks && bridge.State(call.Request) != nil {
+		return c.resume(ctx, call, emit)
+	}
+	can := effective(call.Context().GetClientCapabilities(), p.rev())
+	key, err := mcpjson.Append(nil, can, p.rev())
+	if err != nil {
+		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
+	}
+	if asksAnything(key) {
+		if p, err = c.pool.lease(ctx, can, string(key)); err != nil {
+			return attempt{err: err}
+		}
+	}
+	x, err := c.startLegacy(ctx, p, call)
+	if err != nil {
+		if p.lent {
+			c.pool.release(p, true)
+		}
+		return attempt{peer: p, err: err}
+	}
+	return c.converse(ctx, x, call, emit)
+}
+
+// asksAnything reports whether a client with such capabilities, as JSON, can be asked anything.
+func asksAnything(can []byte) bool {
+	for _, name := range []string{"elicitation", "sampling", "roots"} {
+		if rawjson.Get(can, name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// startLegacy sends a call.
+func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call) (*exchange, error) {
+	level := call.Context().GetLogLevel()
+	if p.logs {
+		if err := p.setLevel(ctx, level); err != nil {
+			return nil, err
+		}
+	}
+	x, err := p.begin(call.Method.Name)
+	if err != nil {
+		return nil, err
+	}
+	x.mine, x.logs = p.lent && call.Method.Asks, level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
+	if x.body, err = request(x, call.Method.Name, call.Request, p.rev(), legacyMeta(x, call.Context())); err != nil {
+		p.end(x)
+		return nil, unsayable(call, p.rev(), err)
+	}
+	p.wire.start(x)
+	return x, nil
+}
+
+// converse waits for the answer to a call that has been sent, or until the server asks: then the call is parked.
+func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) attempt {
+	p := x.p
+	a := attempt{peer: p}
+	msg, err := x.await(ctx, c.taker(x, call, emit))
+	a.sent, a.shown = x.sent.Load(), x.shown
+	if err == nil && msg == nil {
+		if a.result, err = c.lot.park(x, call); err == nil {
+			return a
+		}
+	}
+	switch {
+	case err != nil:
+		a.settle(err)
+	default:
+		a.result, a.err = c.read(call, msg, p.rev())
+	}
+	c.leave(x, msg != nil || !x.sent.Load())
+	return a
+}
+
+// leave ends an exchange, and gives back the session that it had to itself. It can be used again if nothing more can come of
+// the call.
+func (c *Client) leave(x *exchange, clean bool) {
+	for _, a := range x.asks {
+		x.p.refuse(&jsonrpc.Message{ID: a.id, Method: methodOf(a.req)})
+	}
+	x.asks = nil
+	x.p.end(x)
+	if x.p.lent {
+		c.pool.release(x.p, clean)
+	}
+}
+
+func methodOf(r *pb.InputRequest) string {
+	switch r.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		return "elicitation/create"
+	case *pb.InputRequest_CreateMessage:
+		return "sampling/createMessage"
+	}
+	return "roots/list"
+}
+
+// maxAsks is how much a server can ask at a time.
+const maxAsks = 32
+
+// asking takes what the server asks in the middle of the call.
+func (x *exchange) asking(m *jsonrpc.Message) {
+	if len(x.asks) >= maxAsks {
+		x.p.answerError(m.ID, codeInternal, "too much is asked at once")
+		return
+	}
+	params := m.Params
+	if params == nil {
+		params = []byte("{}")
+	}
+	data := append(append([]byte(`{"method":`), quoted(m.Method)...), `,"params":`...)
+	data = append(append(data, params...), '}')
+	req := &pb.InputRequest{}
+	if err := mcpjson.Unmarshal(data, req, x.p.rev()); err != nil {
+		x.p.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
+		return
+	}
+	if bridge.Missing(x.p.can, req) != nil {
+		code := int64(codeMethodNotFound)
+		if rawjson.Get(params, "mode") != nil {
+			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling
+		}
+		x.p.answerError(m.ID, code, m.Method+": this client cannot do that, as it said in initialize")
+		return
+	}
+	x.asked++
+	x.asks = append(x.asks, ask{id: m.ID, key: "ask" + strconv.Itoa(x.asked), req: req})
+}
+
+// withdrawn takes back what the server asked.
+func (x *exchange) withdrawn(m *jsonrpc.Message) {
+	id := rawjson.Get(m.Params, "requestId")
+	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return string(a.id) == string(id) })
+}
+
+// A lot is where the calls are parked that a server asked something in the middle of.
+type lot struct {
+	c *Client
+
+	mu   sync.Mutex
+	cars map[string]*parked
+	full bool // nothing more is parked: the client is to end
+}
+
+// A parked call waits for its caller to come back with the answers.
+type parked struct {
+	x       *exchange
+	binding []byte
+	until   time.Time
+}
+
+// maxExpired is how many states are remembered that came too late, so that the error can say so. Others are just unknown.
+var errParked = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. Make the call again without it"
+
+// park keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded by the
+// sessions: each has one to itself.
+func (l *lot) park(x *exchange, call *bridge.Call) (*bridge.Result, error) {
+	needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{}}
+	for _, a := range x.asks {
+		needs.Requests[a.key] = a.req
+	}
+	token := rand.Text() + rand.Text()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full {
+		return nil, &lost{err: errClosed}
+	}
+	l.cars[token] = &parked{x: x, binding: call.Binding(), until: time.Now().Add(l.c.o.ParkTTL)}
+	needs.State = []byte(token)
+	return &bridge.Result{Needs: needs}, nil
+}
+
+// take returns the call that a state stands for, once and only for the same call of the same caller.
+func (l *lot) take(call *bridge.Call) *exchange {
+	token := string(bridge.State(call.Request))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	car := l.cars[token]
+	if car == nil || subtle.ConstantTimeCompare(car.binding, call.Binding()) != 1 || time.Now().After(car.until) {
+		return nil
+	}
+	delete(l.cars, token)
+	return car.x
+}
+
+// sweep gives up the calls that have waited too long. The server is told.
+func (l *lot) sweep(now time.Time) {
+	for _, car := range l.remove(func(p *parked) bool { return now.After(p.until) }) {
+		l.c.log.Info().Str("method", car.x.method).Msg("a call waited too long for its caller to answer, and is given up")
+		l.c.leave(car.x, false)
+	}
+}
+
+// empty gives up every call, and lets none be parked any more.
+func (l *lot) empty() {
+	l.mu.Lock()
+	l.full = true
+	l.mu.Unlock()
+	for _, car := range l.remove(func(*parked) bool { return true }) {
+		l.c.leave(car.x, false)
+	}
+}
+
+func (l *lot) remove(which func(*parked) bool) []*parked {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*parked
+	for token, car := range l.cars {
+		if which(car) {
+			delete(l.cars, token)
+			out = append(out, car)
+		}
+	}
+	return out
+}
+
+// resume goes on with a parked call: the server gets the answers, and the caller what comes of it.
+func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit) attempt {
+	x := c.lot.take(call)
+	if x == nil {
+		return attempt{err: bridge.Errorf(codes.InvalidArgument, "%s: %s", call.Method.Name, errParked)}
+	}
+	answers := call.Request.(interface {
+		GetInputResponses() map[string]*pb.InputResponse
+	}).GetInputResponses()
+	var open []ask
+	for _, a := range x.asks {
+		msg, err := answer(a, answers[a.key], x.p.rev())
+		if err != nil {
+			c.log.Debug().Err(err).Str("key", a.key).Msg("an answer is missing or cannot be told; it is asked for again")
+			open = append(open, a)
+			continue
+		}
+		x.p.wire.tell(msg)
+	}
+	x.asks = open
+	if len(open) > 0 { // what is answered is answered; the rest is asked for again
+		res, err := c.lot.park(x, call)
+		if err == nil {
+			return attempt{peer: x.p, result: res, sent: true}
+		}
+	}
+	a := c.converse(ctx, x, call, emit)
+	a.sent = true
+	return a
+}
+
+// answer returns the message that tells the server what was answered.
+func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
+	if e := r.GetError(); e != nil {
+		return jsonrpc.AppendError(nil, a.id, inputError(e), false), nil
+	}
+	var fits bool
+	switch a.req.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		fits = r.GetElicit() != nil
+	case *pb.InputRequest_CreateMessage:
+		fits = r.GetCreateMessage() != nil
+	case *pb.InputRequest_ListRoots:
+		fits = r.GetListRoots() != nil
+	}
+	if !fits {
+		return nil, errors.New("there is no answer of the kind that was asked for")
+	}
+	dst := append(append([]byte(`{"jsonrpc":"2.0","id":`), a.id...), `,"result":`...)
+	dst, err := mcpjson.Append(dst, r, rev)
+	return append(dst, '}'), err
+}
+
+// inputError returns the JSON-RPC error that says why there is no answer (every legacy revision: client features, error
+// handling).
+func inputError(e *pb.InputError) *pb.JsonRpcError {
+	out := &pb.JsonRpcError{Code: codeInternal, Data: e.GetData()}
+	message := e.GetMessage()
+	out.Message = &message
+	switch {
+	case e.Code != nil:
+		out.Code = e.GetCode()
+	case e.GetReason() == pb.InputError_REASON_UNSUPPORTED:
+		out.Code = codeMethodNotFound
+	case e.GetReason() == pb.InputError_REASON_REFUSED:
+		out.Code = codeRefused
+	}
+	return out
+}

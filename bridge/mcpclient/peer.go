@@ -1,0 +1,474 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// The keys of `_meta` that MCP itself uses, and the methods that are ours and the server's own business.
+const (
+	metaProgressToken  = "progressToken"
+	metaVersion        = "io.modelcontextprotocol/protocolVersion"
+	metaCapabilities   = "io.modelcontextprotocol/clientCapabilities"
+	metaClientInfo     = "io.modelcontextprotocol/clientInfo"
+	metaLogLevel       = "io.modelcontextprotocol/logLevel"
+	metaServerInfo     = "io.modelcontextprotocol/serverInfo"
+	metaSubscriptionID = "io.modelcontextprotocol/subscriptionId"
+
+	methodInitialize  = "initialize"
+	methodSetLevel    = "logging/setLevel"
+	methodSubscribe   = "resources/subscribe"
+	methodUnsubscribe = "resources/unsubscribe"
+
+	notifyProgress      = "notifications/progress"
+	notifyMessage       = "notifications/message"
+	notifyCancelled     = "notifications/cancelled"
+	notifyInitialized   = "notifications/initialized"
+	notifyAcknowledged  = "notifications/subscriptions/acknowledged"
+	notifyElicitation   = "notifications/elicitation/complete"
+	notifyUpdated       = "notifications/resources/updated"
+	notifyToolsList     = "notifications/tools/list_changed"
+	notifyPromptsList   = "notifications/prompts/list_changed"
+	notifyResourcesList = "notifications/resources/list_changed"
+)
+
+// The JSON-RPC codes that decide about more than the error itself.
+const (
+	codeMethodNotFound     = -32601
+	codeInvalidParams      = -32602
+	codeInternal           = -32603
+	codeRefused            = -1
+	codeHeaderMismatch     = -32020
+	codeUnsupportedVersion = -32022
+)
+
+// A wire carries messages to a server, and gives its peer what comes back. Its methods may be called concurrently.
+type wire interface {
+	// start sends the request of x. What comes of it is put into x. It does not wait.
+	start(x *exchange)
+	// stop tells the server that nobody wants the answer of x any more, which has been started. It does not wait.
+	stop(x *exchange)
+	// tell sends a message that has no answer, or drops it if too many are waiting already. It does not wait.
+	tell(msg []byte)
+	// say sends a message that has no answer before any request that is started later.
+	say(ctx context.Context, msg []byte) error
+	// open begins to listen to what the server says besides its answers, once the session has begun.
+	open()
+	// close ends the connection, and returns when nothing is left of it.
+	close()
+}
+
+// A peer is a server as one connection sees it: a session in the legacy era, or nothing but a way to it in the modern.
+type peer struct {
+	c    *Client
+	wire wire
+	// revision is what is spoken, as far as that is known.
+	revision atomic.Uint32
+	// can is what the server has been told that its client can do, in the legacy era, and key the same as JSON.
+	can *pb.ClientCapabilities
+	key string
+	// lent says that one call at a time has the peer to itself.
+	lent bool
+	// logs says that the server has log messages, in the legacy era.
+	logs bool
+	hub  hub
+
+	gone   chan struct{} // closed when the server cannot be reached by it any more
+	once   sync.Once
+	reason error
+	closed sync.Once
+
+	ids  atomic.Int64
+	idle time.Time // since when nobody uses it; for the pool
+
+	mu       sync.Mutex // guards the rest
+	running  map[string]*exchange
+	level    pb.LogLevel // what the server was told last
+	refused  int         // how many of its requests were refused in this second
+	second   int64
+	listLogs time.Time // when it was last logged that something was ignored
+}
+
+func (c *Client) newPeer() *peer {
+	return &peer{c: c, gone: make(chan struct{}), running: map[string]*exchange{}, can: &pb.ClientCapabilities{}}
+}
+
+func (p *peer) rev() bridge.Revision     { return bridge.Revision(p.revision.Load()) } //nolint:gosec // setRev stored one
+func (p *peer) setRev(r bridge.Revision) { p.revision.Store(uint32(r)) }
+
+// lose says that the server cannot be reached any more. Whoever waits learns it.
+func (p *peer) lose(err error) {
+	p.once.Do(func() {
+		p.mu.Lock()
+		p.reason = err
+		running := make([]*exchange, 0, len(p.running))
+		for _, x := range p.running {
+			running = append(running, x)
+		}
+		p.mu.Unlock()
+		close(p.gone)
+		for _, x := range running {
+			x.fail(&lost{err: err})
+		}
+	})
+}
+
+// isGone reports whether the peer has been lost.
+func (p *peer) isGone() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// why says why the peer was lost.
+func (p *peer) why() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reason
+}
+
+// close ends the connection, and returns when nothing is left of it.
+func (p *peer) close() {
+	p.closed.Do(func() {
+		p.lose(errClosed)
+		if p.wire != nil {
+			p.wire.close()
+		}
+	})
+}
+
+var errClosed = errors.New("the connection was closed")
+
+// A lost is why an exchange has no answer: the connection broke, or could not be made.
+type lost struct {
+	err error
+	// refused says that the server told that it did not execute the request.
+	refused bool
+	// renew says that the server is to be found again: what is known of it does not fit any more.
+	renew bool
+}
+
+func (l *lost) Error() string { return l.err.Error() }
+func (l *lost) Unwrap() error { return l.err }
+
+// begin returns an exchange for a request, which is yet to be given a body and to be started.
+func (p *peer) begin(method string) (*exchange, error) {
+	x := &exchange{
+		p: p, id: strconv.FormatInt(p.ids.Add(1), 10), method: method, progress: noProgress,
+		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
+	x.ctx, x.cancel = context.WithCancel(p.c.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reason != nil {
+		x.cancel()
+		return nil, &lost{err: p.reason}
+	}
+	p.running[x.id] = x
+	return x, nil
+}
+
+// end forgets an exchange. If it has not been answered, the server is told that nobody waits any more.
+func (p *peer) end(x *exchange) {
+	p.mu.Lock()
+	delete(p.running, x.id)
+	p.mu.Unlock()
+	answered := x.isAnswered()
+	x.finish()
+	if !answered && !p.isGone() {
+		p.wire.stop(x)
+	}
+	if !answered {
+		x.cancel()
+	}
+}
+
+// do makes a request of our own and returns the response, which may be an error.
+func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {
+	x, err := p.begin(method)
+	if err != nil {
+		return nil, err
+	}
+	defer p.end(x)
+	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), method, params)
+	p.wire.start(x)
+	return x.await(ctx, nil)
+}
+
+// receive takes a text that the server sent: a message, or in 2025-03-26 several. Via is the exchange whose stream it came
+// on, or nil where everything comes on one. It reports false for a text that is no message.
+func (p *peer) receive(data []byte, via *exchange) error {
+	if jsonrpc.IsBatch(data) {
+		texts, err := jsonrpc.ParseBatch(data)
+		if err != nil {
+			return err
+		}
+		for _, text := range texts {
+			msg, err := jsonrpc.Parse(text)
+			if err != nil {
+				return err
+			}
+			p.incoming(&msg, via)
+		}
+		return nil
+	}
+	msg, err := jsonrpc.Parse(data)
+	if err != nil {
+		return err
+	}
+	p.incoming(&msg, via)
+	return nil
+}
+
+// incoming passes a message on to those it is for.
+func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
+	switch {
+	case m.IsResponse():
+		if x := p.whose(m.ID, via); x != nil {
+			x.put(m)
+		}
+	case m.IsRequest():
+		p.requested(m, via)
+	default:
+		p.noticed(m, via)
+	}
+}
+
+// whose returns the exchange with the given id. On a stream of its own no other can be meant: who answers there to the id of
+// another request must not be believed.
+func (p *peer) whose(id []byte, via *exchange) *exchange {
+	if via != nil {
+		if string(id) == via.id {
+			return via
+		}
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running[string(id)]
+}
+
+// sole returns the call that has the peer to itself, if there is one.
+func (p *peer) sole() *exchange {
+	if !p.lent {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.running {
+		if x.mine {
+			return x
+		}
+	}
+	return nil
+}
+
+// listenerOfLogs returns the call that a log message without any sign of whose it is may be shown to: the only one.
+func (p *peer) listenerOfLogs() *exchange {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var only *exchange
+	for _, x := range p.running {
+		if x.listens {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = x
+	}
+	if only != nil && !only.logs {
+		return nil
+	}
+	return only
+}
+
+// requested takes a request of the server. Only the call that has the peer to itself is asked; over stdio nothing says which
+// call a request is about.
+func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
+	if p.rev().Modern() {
+		p.ignored("a request", m) // 2026-07-28: servers never send any, and clients never responses
+		return
+	}
+	if m.Method == "ping" {
+		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, nil))
+		return
+	}
+	x := via
+	if x == nil {
+		x = p.sole()
+	}
+	if x != nil && x.mine && askable(m.Method) && x.put(m) {
+		return
+	}
+	p.refuse(m)
+}
+
+func askable(method string) bool {
+	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
+}
+
+// maxRefusals is how many requests a second are answered by an error. A server that sends more gets no answer.
+const maxRefusals = 10
+
+// refuse answers a request that nobody can be asked: a session has a client that can do what it was told in initialize, but
+// between calls there is nobody there.
+func (p *peer) refuse(m *jsonrpc.Message) {
+	p.mu.Lock()
+	if now := time.Now().Unix(); now != p.second {
+		p.second, p.refused = now, 0
+	}
+	p.refused++
+	flood := p.refused > maxRefusals
+	p.mu.Unlock()
+	if flood {
+		p.ignored("too many requests", m)
+		return
+	}
+	switch {
+	case m.Method == "roots/list" && p.can.GetRoots() != nil:
+		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, []byte(`{"roots":[]}`)))
+	case m.Method == "elicitation/create" && p.can.GetElicitation() != nil:
+		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"cancel"}`)))
+	case m.Method == "sampling/createMessage" && p.can.GetSampling() != nil:
+		p.answerError(m.ID, codeRefused, "nobody is there to be asked: no call is going on")
+	default:
+		p.answerError(m.ID, codeMethodNotFound, "this client does not have "+rawjson.Shorten(m.Method))
+	}
+}
+
+// answerError answers a request of the server with an error.
+func (p *peer) answerError(id []byte, code int64, message string) {
+	p.wire.tell(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false))
+}
+
+// ignored logs what is ignored, but not each time.
+func (p *peer) ignored(what string, m *jsonrpc.Message) {
+	p.mu.Lock()
+	now := time.Now()
+	quiet := now.Sub(p.listLogs) < time.Second
+	if !quiet {
+		p.listLogs = now
+	}
+	p.mu.Unlock()
+	if !quiet {
+		p.c.log.Debug().Str("method", rawjson.Shorten(m.Method)).Bytes("id", m.ID).Msg("ignored " + what + " of the server")
+	}
+}
+
+// noticed takes a notification of the server.
+func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
+	x := via
+	switch m.Method {
+	case notifyProgress:
+		x = p.whose(rawjson.Get(m.Params, metaProgressToken), via)
+	case notifyMessage:
+		if x == nil {
+			x = p.sole()
+		}
+		if x == nil {
+			x = p.listenerOfLogs()
+		}
+		if x == nil {
+			p.logged(m)
+			return
+		}
+	case notifyCancelled:
+		if x == nil {
+			x = p.whose(rawjson.Get(m.Params, "requestId"), nil)
+		}
+		if x == nil {
+			x = p.sole()
+		}
+	default:
+		if !p.rev().Modern() {
+			p.changed(m)
+			return
+		}
+		if x == nil {
+			x = p.whose(rawjson.Get(m.Meta, metaSubscriptionID), nil)
+		}
+		if x != nil && !x.listens {
+			return
+		}
+	}
+	switch {
+	case x == nil:
+	case via != nil:
+		x.putSlowly(m)
+	default:
+		x.put(m) // who shares a connection must not be kept waiting by one slow caller
+	}
+}
+
+// changed tells those who listen, who do so to the session that is nobody's in particular. Of the others, programs may each
+// have lists of their own; the sessions of one HTTP server all say the same, except that a visit to a web page has ended.
+func (p *peer) changed(m *jsonrpc.Message) {
+	h := &p.hub
+	if p.lent {
+		l := p.c.live.Load()
+		if l == nil || m.Method != notifyElicitation && p.c.url != nil {
+			return
+		}
+		h = &l.peer.hub
+	}
+	h.noticed(m, p.rev())
+}
+
+// logged logs what the server logs and no call can be shown.
+func (p *peer) logged(m *jsonrpc.Message) {
+	var l pb.LogMessage
+	if err := mcpjson.Unmarshal(m.Params, &l, p.rev()); err != nil {
+		return
+	}
+	p.c.log.Debug().Str("stream", "notifications").Stringer("level", l.GetLevel()).Str("logger", l.GetLogger()).
+		Str("data", shorten(l.GetData(), 8<<10)).Msg("the server logs")
+}
+
+func shorten(b []byte, n int) string {
+	if len(b) > n {
+		return string(b[:n]) + "…"
+	}
+	return string(b)
+}
+
+// setLevel has a legacy server log what a caller wants to see. The level is the session's, so it only ever grows; what is less
+// severe than a caller wants is dropped here.
+func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
+	p.mu.Lock()
+	enough := level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || p.level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && p.level <= level
+	p.mu.Unlock()
+	if enough {
+		return nil
+	}
+	msg, err := p.do(ctx, methodSetLevel, []byte(`{"level":"`+levelName(level)+`"}`))
+	if err != nil {
+		return err
+	}
+	if msg.Error != nil {
+		p.c.log.Debug().Str("error", msg.Error.GetMessage()).Msg("the server does not take a log level")
+	}
+	p.mu.Lock()
+	p.level = level
+	p.mu.Unlock()
+	return nil
+}
+
+// asError says what a server answered to a request of our own.
+func asError(method string, m *jsonrpc.Message) error {
+	return fmt.Errorf("%s: the server answers with error %d: %s", method, m.Error.GetCode(), shorten([]byte(m.Error.GetMessage()), 500))
+}

@@ -1,0 +1,569 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An era is what is remembered of a server: how to speak to it. The zero value is that nothing is known.
+type era struct {
+	// legacy says that the server wants initialize, and rev what it negotiated.
+	legacy bool
+	rev    bridge.Revision
+	// sse says that it is HTTP+SSE.
+	sse bool
+	// frail says that server/discover ended the program: it must not be sent again.
+	frail bool
+}
+
+func (c *Client) remember(e era) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.era = e
+}
+
+func (c *Client) remembered() era {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.era
+}
+
+// modernRev is the revision of the modern era that we speak.
+const modernRev = bridge.Rev20260728
+
+// legacyRev returns the revision that is asked for in initialize.
+func (c *Client) legacyRev() bridge.Revision {
+	if c.o.Revision != bridge.NoRevision {
+		return c.o.Revision
+	}
+	return bridge.LatestLegacy
+}
+
+// told reports whether the user said that the server is of the legacy era, or that it is of the modern one.
+func (c *Client) told() (legacy, modern bool) {
+	if c.o.Revision == bridge.NoRevision {
+		return false, false
+	}
+	return !c.o.Revision.Modern(), c.o.Revision.Modern()
+}
+
+// connect finds out how to speak to the server, and has it answer.
+func (c *Client) connect(ctx context.Context) (*life, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
+	defer cancel()
+	known := c.remembered()
+	if legacy, _ := c.told(); legacy {
+		known.legacy = true
+	}
+	l, err := c.find(ctx, known)
+	if err != nil && known.legacy && ctx.Err() == nil {
+		c.remember(era{frail: known.frail}) // it may be another server by now: ask again the next time
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", c.o.Name, err)
+	}
+	return l, nil
+}
+
+func (c *Client) find(ctx context.Context, known era) (*life, error) {
+	if c.url != nil {
+		return c.findHTTP(ctx, known)
+	}
+	return c.findStdio(ctx, known)
+}
+
+// dial returns a new peer with a wire to the server, which has not been spoken to yet.
+func (c *Client) dial(ctx context.Context, e era) (*peer, error) {
+	p := c.newPeer()
+	return p, c.connectTo(ctx, p, e)
+}
+
+// connectTo gives a peer its wire.
+func (c *Client) connectTo(ctx context.Context, p *peer, e era) (err error) {
+	switch {
+	case c.url == nil:
+		err = c.launch(p)
+	case e.sse:
+		err = c.dialSSE(ctx, p)
+	default:
+		c.newStreamable(p)
+	}
+	return err
+}
+
+// findStdio probes a program (2026-07-28: stdio, backward compatibility).
+func (c *Client) findStdio(ctx context.Context, known era) (*life, error) {
+	p, err := c.dial(ctx, known)
+	if err != nil {
+		return nil, err
+	}
+	if known.legacy || known.frail {
+		return c.beginLegacy(ctx, p)
+	}
+	if _, modern := c.told(); modern {
+		return c.beginModern(ctx, p)
+	}
+	l, err := c.probeStdio(ctx, p)
+	if err == nil {
+		return l, nil
+	}
+	p.close()
+	if ctx.Err() != nil || !errors.Is(err, errDied) {
+		return nil, c.lastWords(p, err)
+	}
+	// Some old servers end at what they do not know. A new one is not told of it.
+	c.log.Debug().Err(err).Msg("the server did not survive server/discover; it is started again, and sent initialize")
+	c.remember(era{frail: true})
+	if p, err = c.dial(ctx, known); err != nil {
+		return nil, err
+	}
+	return c.beginLegacy(ctx, p)
+}
+
+// errDied is that a program ended, or went silent, on being probed.
+var errDied = errors.New("the program ended before it answered")
+
+// lastWords adds to err what the program said last.
+func (c *Client) lastWords(p *peer, err error) error {
+	if s, ok := p.wire.(*stdio); ok {
+		return fmt.Errorf("it did not start: %w\n  command: %s%s", err, child.Quote(c.o.Command), s.words())
+	}
+	return err
+}
+
+// probeStdio asks a program by server/discover, and if that does not help by initialize. The answers may come late: a program
+// that takes long to start has both to read.
+func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
+	p.setRev(modernRev)
+	first, err := c.startDiscover(p)
+	if err != nil {
+		return nil, err
+	}
+	defer p.end(first)
+	limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+	msg, err := first.await(limited, nil)
+	cancel()
+	if msg != nil {
+		if l, again, err := c.readProbe(p, msg); l != nil || err != nil {
+			return l, err
+		} else if again {
+			return c.beginModern(ctx, p)
+		}
+	}
+	if _, gone := errors.AsType[*lost](err); gone {
+		return nil, fmt.Errorf("%w: %w", errDied, err)
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	second, err := c.startInitialize(p, c.legacyRev())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDied, err)
+	}
+	defer p.end(second)
+	for {
+		select {
+		case <-first.ready:
+		case <-second.ready:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: neither server/discover nor initialize was answered: %w", errDied, ctx.Err())
+		}
+		if m, gone := first.response(); m != nil {
+			p.setRev(modernRev)
+			if l, again, err := c.readProbe(p, m); l != nil || err != nil {
+				return l, err
+			} else if again {
+				return c.beginModern(ctx, p)
+			}
+		} else if gone != nil {
+			return nil, fmt.Errorf("%w: %w", errDied, gone)
+		}
+		if m, gone := second.response(); m != nil {
+			return c.readInitialize(ctx, p, m)
+		} else if gone != nil {
+			return nil, fmt.Errorf("%w: %w", errDied, gone)
+		}
+	}
+}
+
+// response returns the response if it has come, and why it will not.
+func (x *exchange) response() (*jsonrpc.Message, error) {
+	msgs, err := x.take()
+	for i := range msgs {
+		if msgs[i].IsResponse() {
+			return &msgs[i], nil
+		}
+	}
+	return nil, err
+}
+
+// startDiscover sends server/discover.
+func (c *Client) startDiscover(p *peer) (*exchange, error) {
+	x, err := p.begin(bridge.Discover.Name)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := c.modernMeta(x, &pb.CallContext{})
+	if err != nil {
+		return nil, err
+	}
+	if x.body, err = request(x, bridge.Discover.Name, &pb.DiscoverRequest{}, p.rev(), meta); err != nil {
+		return nil, err
+	}
+	p.wire.start(x)
+	return x, nil
+}
+
+// readProbe says what the answer to server/discover means. It returns a life if that is a server of the modern era, and an
+// error if it is one whose revisions we do not speak; again says that it is to be asked once more; and none of these that it
+// is not one of the modern era.
+func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *life, again bool, err error) {
+	if e := msg.Error; e != nil {
+		switch e.GetCode() {
+		case codeUnsupportedVersion:
+			supported, legacy := supportedBy(e.GetData())
+			switch {
+			case supported:
+				return nil, true, nil
+			case legacy:
+				return nil, false, nil
+			}
+			return nil, false, fmt.Errorf("it speaks none of our revisions: %s", shorten(e.GetData(), 300))
+		case codeHeaderMismatch, bridge.CodeMissingCapability:
+			return nil, false, asError(bridge.Discover.Name, msg)
+		}
+		return nil, false, nil
+	}
+	d, err := readDiscover(msg.Result)
+	if err != nil {
+		c.log.Debug().Err(err).Msg("the answer to server/discover is none; the server is taken for a legacy one")
+		return nil, false, nil
+	}
+	ours := false
+	for _, name := range d.GetSupportedVersions() {
+		rev, known := bridge.ParseRevision(name)
+		ours = ours || known && rev.Modern()
+	}
+	if !ours {
+		return nil, false, nil
+	}
+	return c.modernLife(p, d), false, nil
+}
+
+// supportedBy says whether the data of an unsupported version's error names our modern revision, or a legacy one.
+func supportedBy(data []byte) (modern, legacy bool) {
+	for v := range rawjson.Elements(rawjson.Get(data, "supported")) {
+		name, _ := rawjson.String(v)
+		if rev, ok := bridge.ParseRevision(name); ok {
+			modern, legacy = modern || rev.Modern(), legacy || !rev.Modern()
+		}
+	}
+	return modern, legacy
+}
+
+// readDiscover reads the result of server/discover.
+func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
+	d := &pb.DiscoverResponse{}
+	if err := mcpjson.Unmarshal(result, d, modernRev); err != nil {
+		return nil, err
+	}
+	if info := rawjson.Get(rawjson.Get(result, "_meta"), metaServerInfo); info != nil {
+		d.ServerInfo = &pb.Implementation{}
+		if err := mcpjson.Unmarshal(info, d.ServerInfo, modernRev); err != nil {
+			d.ServerInfo = nil // nobody may rely on it
+		}
+	}
+	d.Meta = withoutHop(d.Meta)
+	return d, nil
+}
+
+func (c *Client) modernLife(p *peer, d *pb.DiscoverResponse) *life {
+	p.setRev(modernRev)
+	c.remember(era{rev: modernRev})
+	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
+	p.wire.open()
+	return &life{peer: p, discover: d, gone: make(chan struct{})}
+}
+
+// beginModern asks a server of the modern era once more what it is.
+func (c *Client) beginModern(ctx context.Context, p *peer) (l *life, err error) {
+	defer func() {
+		if err != nil {
+			p.close()
+			err = c.lastWords(p, err)
+		}
+	}()
+	p.setRev(modernRev)
+	x, err := c.startDiscover(p)
+	if err != nil {
+		return nil, err
+	}
+	defer p.end(x)
+	msg, err := x.await(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if msg.Error != nil {
+		return nil, asError(bridge.Discover.Name, msg)
+	}
+	d, err := readDiscover(msg.Result)
+	if err != nil {
+		return nil, fmt.Errorf("server/discover: %w", err)
+	}
+	return c.modernLife(p, d), nil
+}
+
+// findHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports, the same).
+func (c *Client) findHTTP(ctx context.Context, known era) (*life, error) {
+	if known.legacy && known.rev != bridge.NoRevision {
+		p, err := c.dial(ctx, known)
+		if err != nil {
+			return nil, err
+		}
+		return c.beginLegacy(ctx, p)
+	}
+	if known.legacy {
+		return c.initializeHTTP(ctx, false)
+	}
+	p, err := c.dial(ctx, known)
+	if err != nil {
+		return nil, err
+	}
+	if _, modern := c.told(); modern {
+		return c.beginModern(ctx, p)
+	}
+	l, modern, err := c.probeHTTP(ctx, p)
+	if l != nil {
+		return l, nil
+	}
+	p.close()
+	if err != nil {
+		return nil, err
+	}
+	return c.initializeHTTP(ctx, modern)
+}
+
+// initializeHTTP begins a session by initialize, over Streamable HTTP or else HTTP+SSE. Modern says that the endpoint is of the
+// modern era if there is no such thing as initialize.
+func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*life, error) {
+	p, err := c.dial(ctx, era{})
+	if err != nil {
+		return nil, err
+	}
+	l, failed := c.beginLegacy(ctx, p)
+	if failed == nil {
+		return l, nil
+	}
+	if modern {
+		// It is a server of the modern era that does not say what it is.
+		p, err := c.dial(ctx, era{})
+		if err != nil {
+			return nil, err
+		}
+		c.log.Warn().Msg("the server has no server/discover; it is taken for one that has everything")
+		return c.modernLife(p, &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{
+			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{},
+			Completions: &pb.Capability{},
+		}}), nil
+	}
+	if l, ok := errors.AsType[*lost](failed); ctx.Err() != nil || !ok || !l.refused {
+		return nil, failed
+	}
+	p, err = c.dial(ctx, era{sse: true})
+	if err != nil {
+		return nil, fmt.Errorf("it is neither Streamable HTTP (%w) nor HTTP+SSE (%w)", failed, err)
+	}
+	return c.beginLegacy(ctx, p)
+}
+
+// probeHTTP asks an endpoint by server/discover. It returns neither a life nor an error if that is to be decided by
+// initialize; modern says that the endpoint is of the modern era if initialize does not help either.
+func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *life, modern bool, err error) {
+	p.setRev(modernRev)
+	for range 2 {
+		x, err := c.startDiscover(p)
+		if err != nil {
+			return nil, false, err
+		}
+		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+		msg, err := x.await(limited, nil)
+		cancel()
+		p.end(x)
+		switch {
+		case ctx.Err() != nil:
+			return nil, false, ctx.Err()
+		case err != nil:
+			return nil, false, probeFailed(err)
+		}
+		l, again, err := c.readProbe(p, msg)
+		if !again {
+			return l, msg.Error.GetCode() == codeMethodNotFound, err
+		}
+	}
+	return nil, false, errors.New("server/discover: the server does not support the revision that it says it supports")
+}
+
+// probeFailed returns the error of a probe that says nothing of the era: the server cannot be reached, or wants credentials.
+func probeFailed(err error) error {
+	if l, ok := errors.AsType[*lost](err); ok {
+		if l.refused {
+			return nil
+		}
+		return err
+	}
+	e, ok := errors.AsType[*bridge.Error](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded): // of the probe
+		return nil
+	case ok && e.Code == codes.Internal: // what it answers is not MCP of this era
+		return nil
+	}
+	return err
+}
+
+// beginLegacy begins a session whose client can do nothing.
+func (c *Client) beginLegacy(ctx context.Context, p *peer) (*life, error) {
+	d, err := c.initialize(ctx, p, c.legacyRev())
+	if err != nil {
+		p.close()
+		return nil, c.lastWords(p, err)
+	}
+	return c.legacyLife(p, d), nil
+}
+
+func (c *Client) legacyLife(p *peer, d *pb.DiscoverResponse) *life {
+	_, sse := p.wire.(*sse2024)
+	c.remember(era{legacy: true, rev: p.rev(), sse: sse, frail: c.remembered().frail})
+	return &life{peer: p, discover: d, gone: make(chan struct{})}
+}
+
+// startInitialize sends initialize, which says what the client can do.
+func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error) {
+	x, err := p.begin(methodInitialize)
+	if err != nil {
+		return nil, err
+	}
+	p.setRev(bridge.NoRevision) // what is negotiated is not known yet, so no header says it
+	params := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
+	if params, err = mcpjson.Append(params, p.can, rev); err == nil {
+		params, err = mcpjson.Append(append(params, `,"clientInfo":`...), c.info, rev)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), methodInitialize, append(params, '}'))
+	p.wire.start(x)
+	return x, nil
+}
+
+// initialize begins the session of p.
+func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (*pb.DiscoverResponse, error) {
+	for again := false; ; again = true {
+		x, err := c.startInitialize(p, rev)
+		if err != nil {
+			return nil, err
+		}
+		msg, err := x.await(ctx, nil)
+		p.end(x)
+		if err != nil {
+			return nil, fmt.Errorf("initialize: %w", err)
+		}
+		if msg.Error == nil {
+			return c.initialized(ctx, p, msg.Result)
+		}
+		// A server may say what it speaks instead of speaking it (every legacy revision: basic/lifecycle, error handling).
+		older, ok := newestLegacy(msg.Error.GetData())
+		if again || !ok {
+			return nil, asError(methodInitialize, msg)
+		}
+		rev = older
+	}
+}
+
+// newestLegacy returns the newest legacy revision that the data of an error names.
+func newestLegacy(data []byte) (bridge.Revision, bool) {
+	names := map[string]bool{}
+	for v := range rawjson.Elements(rawjson.Get(data, "supported")) {
+		name, _ := rawjson.String(v)
+		names[name] = true
+	}
+	newest := bridge.NoRevision
+	for _, rev := range bridge.Revisions() {
+		if names[rev.String()] && !rev.Modern() {
+			newest = rev
+		}
+	}
+	return newest, newest != bridge.NoRevision
+}
+
+// readInitialize takes the answer to the initialize of a probe.
+func (c *Client) readInitialize(ctx context.Context, p *peer, msg *jsonrpc.Message) (*life, error) {
+	if msg.Error != nil {
+		rev, ok := newestLegacy(msg.Error.GetData())
+		if !ok {
+			return nil, asError(methodInitialize, msg)
+		}
+		d, err := c.initialize(ctx, p, rev)
+		if err != nil {
+			return nil, err
+		}
+		return c.legacyLife(p, d), nil
+	}
+	d, err := c.initialized(ctx, p, msg.Result)
+	if err != nil {
+		return nil, err
+	}
+	return c.legacyLife(p, d), nil
+}
+
+// initialized takes the result of initialize, and lets the session begin.
+func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.DiscoverResponse, error) {
+	name, _ := rawjson.String(rawjson.Get(result, "protocolVersion"))
+	rev, ok := bridge.ParseRevision(name)
+	if !ok || rev.Modern() {
+		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can negotiate", shorten([]byte(name), 50))
+	}
+	d := &pb.DiscoverResponse{}
+	if err := mcpjson.Unmarshal(result, d, rev); err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	d.ServerInfo = &pb.Implementation{}
+	if err := mcpjson.Unmarshal(rawjson.Get(result, "serverInfo"), d.ServerInfo, rev); err != nil {
+		d.ServerInfo = nil // nobody may rely on it
+	}
+	p.setRev(rev)
+	p.logs = d.GetCapabilities().GetLogging() != nil
+	if err := p.wire.say(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {
+		return nil, fmt.Errorf("initialized: %w", err)
+	}
+	p.wire.open()
+	return d, nil
+}
+
+// openSession begins a session of a legacy server for callers who can do as much as can.
+func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
+	defer cancel()
+	known := c.remembered()
+	p := c.newPeer()
+	p.can, p.key, p.lent = proto.CloneOf(can), key, true
+	if err := c.connectTo(ctx, p, known); err != nil {
+		return nil, err
+	}
+	if _, err := c.initialize(ctx, p, known.rev); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}

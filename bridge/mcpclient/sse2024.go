@@ -1,0 +1,190 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+)
+
+// An sse2024 is a server of HTTP+SSE: everything it says comes on one event stream, which begins with where our messages are
+// to be posted (2024-11-05: basic/transports, HTTP with SSE). The stream is the session.
+type sse2024 struct {
+	p   *peer
+	out *outbox
+	wg  sync.WaitGroup
+	// ctx ends when the connection is closed.
+	ctx      context.Context
+	cancel   context.CancelFunc
+	endpoint *url.URL
+}
+
+// dialSSE opens the event stream. It waits for the endpoint until ctx ends.
+func (c *Client) dialSSE(ctx context.Context, p *peer) error {
+	w := &sse2024{p: p}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.out = newOutbox(w.send, nil)
+	stop := context.AfterFunc(ctx, w.cancel)
+	events, body, err := w.connect()
+	if !stop() && err == nil {
+		_ = body.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		w.cancel()
+		return err
+	}
+	p.wire = w
+	w.wg.Go(w.out.run)
+	w.wg.Go(func() {
+		defer body.Close()
+		p.lose(fmt.Errorf("the event stream ended: %w", w.read(events)))
+	})
+	return nil
+}
+
+// connect opens the stream and reads its first event.
+func (w *sse2024) connect() (*eventReader, io.Closer, error) {
+	c := w.p.c
+	req, err := c.request(w.ctx, http.MethodGet, c.url, nil, func(h http.Header) { h.Set("Accept", mcphttp.EventStream) })
+	if err != nil {
+		return nil, nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, nil, withoutURL(err)
+	}
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if res.StatusCode != http.StatusOK || media != mcphttp.EventStream {
+		_ = res.Body.Close()
+		return nil, nil, fmt.Errorf("GET is answered with %s and %q: HTTP+SSE begins with an event stream", res.Status, media)
+	}
+	events := newEventReader(res.Body, c.o.MaxMessage)
+	first, err := events.next()
+	if err == nil {
+		w.endpoint, err = endpointOf(res.Request.URL, c.url, first)
+	}
+	if err != nil {
+		_ = res.Body.Close()
+		return nil, nil, err
+	}
+	return events, res.Body, nil
+}
+
+// maxEndpoint is how long the URL of an endpoint may be.
+const maxEndpoint = 8 << 10
+
+// endpointOf returns where the first event says that messages go. Only the origin of the server will do: what is posted there
+// has our credentials with it.
+func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
+	if e.name != "endpoint" {
+		return nil, fmt.Errorf("the event stream begins with %q: HTTP+SSE begins with endpoint", shorten([]byte(e.name), 40))
+	}
+	if len(e.data) > maxEndpoint {
+		return nil, errors.New("the endpoint is too long to be a URL")
+	}
+	u, err := base.Parse(string(e.data))
+	if err != nil {
+		return nil, errors.New("the endpoint is no URL")
+	}
+	if !sameOrigin(u, server) || u.User != nil {
+		return nil, fmt.Errorf("the endpoint is at %s://%s: it must be where the event stream is", shorten([]byte(u.Scheme), 20), shorten([]byte(u.Host), 200))
+	}
+	return u, nil
+}
+
+// read takes what the server says until the stream ends.
+func (w *sse2024) read(events *eventReader) error {
+	for {
+		e, err := events.next()
+		if err != nil {
+			return err
+		}
+		if len(e.data) == 0 || e.name != "" && e.name != "message" {
+			continue
+		}
+		if err := w.p.receive(e.data, nil); err != nil {
+			w.p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
+		}
+	}
+}
+
+func (w *sse2024) send(msg []byte) error {
+	ctx, cancel := context.WithTimeout(w.ctx, tellTimeout)
+	defer cancel()
+	if err := w.say(ctx, msg); err != nil && w.ctx.Err() == nil {
+		w.p.c.log.Debug().Err(err).Msg("the server did not take a message")
+	}
+	return nil
+}
+
+func (w *sse2024) tell(msg []byte) {
+	if msg != nil && !w.out.add(outgoing{msg: msg}) {
+		w.p.c.log.Warn().Msg("the server does not take what it is answered")
+	}
+}
+
+func (w *sse2024) say(ctx context.Context, msg []byte) error {
+	_, err := w.post(ctx, msg)
+	return err
+}
+
+// post posts a message. The status is 0 if there was none.
+func (w *sse2024) post(ctx context.Context, msg []byte) (status int, err error) {
+	c := w.p.c
+	req, err := c.request(ctx, http.MethodPost, w.endpoint, msg, nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return 0, withoutURL(err)
+	}
+	defer res.Body.Close()
+	_, _ = io.CopyN(io.Discard, res.Body, 4<<10)
+	if res.StatusCode >= 300 {
+		return res.StatusCode, fmt.Errorf("the server answered with %s", res.Status)
+	}
+	return res.StatusCode, nil
+}
+
+func (w *sse2024) start(x *exchange) {
+	w.wg.Go(func() {
+		stop := context.AfterFunc(w.ctx, x.cancel)
+		defer stop()
+		status, err := w.post(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+			if i.Err == nil {
+				x.sent.Store(true)
+			}
+		}}), x.body)
+		switch {
+		case err == nil || x.ctx.Err() != nil:
+		case status == http.StatusNotFound || status == http.StatusGone:
+			x.fail(&lost{err: err, refused: true})
+			w.p.lose(errSessionEnded)
+		default:
+			x.fail(&lost{err: err, refused: status >= 400 && status < 500})
+		}
+	})
+}
+
+func (w *sse2024) stop(x *exchange) {
+	if x.sent.Load() {
+		w.tell(cancelled(x))
+	}
+}
+
+func (w *sse2024) open() {}
+
+func (w *sse2024) close() {
+	w.out.close()
+	w.cancel()
+	w.wg.Wait()
+}

@@ -1,0 +1,261 @@
+package mcpclient
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+)
+
+// spawner starts programs for as long as the client runs, and then waits for end. Linux takes the end of the thread that
+// started a child for the end of its parent, so that thread must live as long as the children do.
+func (c *Client) spawner(end <-chan struct{}) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for {
+		select {
+		case start := <-c.spawn:
+			start()
+		case <-end:
+			return
+		}
+	}
+}
+
+// A stdio is a program that is talked to by its standard files, a line each message (every revision: basic/transports,
+// stdio).
+type stdio struct {
+	p   *peer
+	out *outbox
+	wg  sync.WaitGroup
+	// end ends the program, and returns when nothing is left of it.
+	end func()
+	// words says how the program ended and what it said last.
+	words func() string
+
+	mu    sync.Mutex // guards trash
+	trash trash
+}
+
+// newStdio returns the wire of a program, which is yet to be started: in gets its standard input.
+func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
+	s := &stdio{p: p, trash: trash{log: &c.log}}
+	s.out = newOutbox(func(msg []byte) error {
+		_, err := in().Write(append(msg, '\n')) // a message is ours, and so is what is behind it
+		return err
+	}, func(err error) { p.lose(fmt.Errorf("the program does not read its standard input: %w", err)) })
+	p.wire = s
+	return s
+}
+
+// read takes what the program prints to its standard output.
+func (s *stdio) read(r io.Reader) {
+	readLines(r, s.p.c.o.MaxMessage, s.line, s.tooLong)
+	s.p.lose(errors.New("the program closed its standard output"))
+}
+
+// write writes to the program until the wire is closed, and then closes its standard input.
+func (s *stdio) write(in func() io.WriteCloser) {
+	s.wg.Go(func() {
+		s.out.run()
+		_ = in().Close()
+	})
+}
+
+// launchChild starts the program.
+func (c *Client) launchChild(p *peer) error {
+	proc := child.New(c.o.Command, c.o.Dir, &c.log)
+	in := func() io.WriteCloser { return proc.Stdin() }
+	s := c.newStdio(p, in)
+	var stderr child.Tail
+	proc.Env = child.Env(os.Environ(), c.o.PassEnv, c.o.Env)
+	proc.Stdout = func(f *os.File) { s.read(f) }
+	proc.Stderr = func(f *os.File) {
+		child.CopyLines(f, func(line []byte, n int) {
+			stderr.Add(line)
+			child.LogLine(&c.log, "stderr", line, n)
+		})
+	}
+	s.end = func() { c.endChild(proc) }
+	s.words = func() string { return lastWords(proc, &stderr) }
+	started := make(chan error, 1)
+	select {
+	case c.spawn <- func() { started <- proc.Start() }:
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+	if err := <-started; err != nil {
+		proc.Finish()
+		return c.notStarted(err)
+	}
+	s.write(in)
+	return nil
+}
+
+// notStarted says why the program could not be launched, and what to do.
+func (c *Client) notStarted(err error) error {
+	fix := "check that the program may be executed, and its #! line if it is a script"
+	if missing, ok := errors.AsType[*child.NotFoundError](err); ok {
+		fix = missing.Fix
+	}
+	return fmt.Errorf("server %q did not start: %w\n  command: %s\n  what to do: %s", c.o.Name, err, child.Quote(c.o.Command), fix)
+}
+
+// lastWords says how a program ended and what it said last, for an error about it.
+func lastWords(proc *child.Process, stderr *child.Tail) string {
+	var b strings.Builder
+	if how := proc.How(); how != "" {
+		fmt.Fprintf(&b, "\n  it ended: %s", how)
+	}
+	words, _ := stderr.Read()
+	if len(words) > 0 {
+		b.WriteString("\n  stderr:")
+	}
+	for _, w := range words {
+		b.WriteString("\n    " + shorten([]byte(w), 300))
+	}
+	return b.String()
+}
+
+// line takes a line that the program printed.
+func (s *stdio) line(line []byte) {
+	if err := s.p.receive(line, nil); err != nil {
+		s.garbage(line, err)
+	}
+}
+
+func (s *stdio) tooLong(n int) {
+	s.p.lose(fmt.Errorf("the program sent a message of more than %d bytes", n))
+}
+
+// garbage counts a line that is no message: some programs print to their standard output what belongs on standard error.
+func (s *stdio) garbage(line []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trash.add(line, err)
+}
+
+// A trash counts what is not MCP and logs the first of it, and then only now and then.
+type trash struct {
+	log   *zerolog.Logger
+	count int
+	since int // of the last log
+	at    time.Time
+}
+
+// trashEvery is how often what is not MCP is logged at most.
+const trashEvery = 10 * time.Second
+
+func (t *trash) add(line []byte, err error) {
+	t.count++
+	t.since++
+	if now := time.Now(); now.Sub(t.at) >= trashEvery {
+		t.at = now
+		t.log.Warn().Str("line", shorten(line, 200)).AnErr("why", err).Int("lines", t.since).Int("total", t.count).
+			Msg("the server prints what is not MCP; it is ignored")
+		t.since = 0
+	}
+}
+
+func (s *stdio) start(x *exchange) { s.out.add(outgoing{x.body, x}) }
+
+func (s *stdio) stop(x *exchange) {
+	if s.out.remove(x) {
+		return
+	}
+	s.tell(cancelled(x))
+}
+
+// cancelled is the notification that nobody wants the answer of x any more (every revision: basic/utilities/cancellation).
+// Only initialize must not be cancelled.
+func cancelled(x *exchange) []byte {
+	if x.method == methodInitialize {
+		return nil
+	}
+	return jsonrpc.AppendNotification(nil, notifyCancelled, []byte(`{"requestId":`+x.id+`,"reason":"the caller does not want the answer any more"}`))
+}
+
+func (s *stdio) tell(msg []byte) {
+	if msg != nil && !s.out.add(outgoing{msg: msg}) {
+		s.p.c.log.Warn().Msg("the server does not read what it is answered")
+	}
+}
+
+func (s *stdio) say(_ context.Context, msg []byte) error {
+	s.tell(msg)
+	return nil
+}
+
+func (s *stdio) open() {}
+
+func (s *stdio) close() {
+	s.out.close() // what is still to be said is said, and then standard input ends
+	s.end()
+	s.wg.Wait()
+}
+
+// endChild ends the program, whose standard input is about to end: it is told by that, then by SIGTERM, then killed (2025-11-25
+// and 2026-07-28: basic/transports, stdio, shutdown).
+func (c *Client) endChild(proc *child.Process) {
+	half := c.o.StopTimeout / 2
+	unread := time.AfterFunc(half, func() { _ = proc.Stdin().SetWriteDeadline(time.Now()) })
+	defer unread.Stop()
+	done := proc.Context().Done()
+	if !within(done, half) {
+		proc.Signal(child.Terminate)
+		if !within(done, half) {
+			c.log.Warn().Dur("after", 2*half).Msg("the program does not stop and is killed")
+		}
+	}
+	proc.Signal(child.Kill)
+	proc.Finish()
+}
+
+// within reports whether done is closed within d.
+func within(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// readLines reads lines until the end. A line is its receiver's. One that is longer than most ends the reading, and so does
+// an error.
+func readLines(r io.Reader, most int, each func([]byte), tooLong func(int)) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > most+1 { // the end of the line does not count
+			tooLong(most)
+			return
+		}
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			each(text)
+		}
+		line = nil
+		if err != nil {
+			return
+		}
+	}
+}
