@@ -21,7 +21,8 @@ PYTHON_BESIDE := ../../examples ../../interop/witness.py ../../conformance ../..
 RUFF_BESIDE := --config pyproject.toml --extend-ignore N802,N815,PT,RUF012,S
 
 # The TypeScript SDK, built, and what uses it.
-TYPESCRIPT := sdkgen/typescript/dist/index.js examples/watch-typescript/node_modules/.done
+TYPESCRIPT := sdkgen/typescript/dist/index.js examples/watch-typescript/node_modules/.done \
+	examples/conformance-typescript/dist/.done examples/kit-typescript/dist/.done
 
 # The Java SDK, and what uses it.
 JAVA := sdkgen/java/target/.done
@@ -58,6 +59,11 @@ bench/python/.venv/.done: bench/python/requirements.txt
 
 sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java)
 	mvn -B -q -f sdkgen/java/all.xml package -DskipTests
+	@touch $@
+
+.PRECIOUS: %/node_modules/.done
+examples/%/dist/.done: examples/%/node_modules/.done sdkgen/typescript/dist/index.js $(wildcard examples/*-typescript/*.ts)
+	npm run --silent build --prefix examples/$*
 	@touch $@
 
 .PHONY: build
@@ -157,4 +163,4 @@ conformance: setup build $(JAVA) ## run the official conformance suite
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/watch-typescript/node_modules
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist}

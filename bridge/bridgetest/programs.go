@@ -24,6 +24,10 @@ func Programs() []Program {
 			Language: "python", command: []string{"ROOT/.venv/bin/python", "ROOT/examples/kit-python/kit.py"},
 			needs: ".venv/bin/python", made: "make setup",
 		},
+		{
+			Language: "typescript", command: []string{"node", "ROOT/examples/kit-typescript/dist/kit.js"},
+			needs: "examples/kit-typescript/dist/kit.js", made: "make setup",
+		},
 	}
 }
 

@@ -55,15 +55,25 @@ export function link(
   return block({ $case: "resourceLink", value: Resource.fromPartial({ uri, ...about, name, ...said(hints) }) });
 }
 
-/** All of a tool's result, for those who want to say it exactly. */
-export class Result {
-  constructor(
-    readonly o: { content?: string | Content | (string | Content)[]; structured?: unknown; isError?: boolean; meta?: object },
-  ) {}
+/** All of a tool's result. What is bytes is JSON, and goes out as it is. */
+export interface ResultOptions {
+  content?: string | Content | (string | Content)[] | undefined;
+  /** Without content, its text is the content, for clients that do not know structured content. */
+  structured?: unknown;
+  isError?: boolean | undefined;
+  /** MCP `_meta`. */
+  meta?: object | Uint8Array | undefined;
+  /** Members that this contract does not know yet. */
+  extra?: object | Uint8Array | undefined;
 }
 
-/** All of a tool's result, for those who want to say it exactly. What is structured may be the bytes of its JSON, too. */
-export function result(o: Result["o"]): Result {
+/** All of a tool's result, for those who want to say it exactly. */
+export class Result {
+  constructor(readonly o: ResultOptions) {}
+}
+
+/** All of a tool's result, for those who want to say it exactly. */
+export function result(o: ResultOptions): Result {
   return new Result(o);
 }
 
@@ -155,14 +165,15 @@ export function failure(message: string): CallToolResult {
 export function success(value: unknown, schema: "wrapped" | "object" | undefined): CallToolResult {
   const r: CallToolResult = { content: [], structuredContent: NOTHING, meta: NOTHING, extra: NOTHING };
   if (value instanceof Result) {
-    const { content, structured, isError, meta } = value.o;
+    const { content, structured, isError, meta, extra } = value.o;
     if (content !== undefined) r.content = (Array.isArray(content) ? content : [content]).map(toBlock);
     if (structured !== undefined) {
-      r.structuredContent = structured instanceof Uint8Array ? bytes(structured) : Buffer.from(toJson(structured));
+      r.structuredContent = jsonOf(structured);
       if (content === undefined) r.content = [toBlock(r.structuredContent.toString())];
     }
     if (isError !== undefined) r.isError = isError;
-    r.meta = toBytes(meta);
+    if (meta !== undefined) r.meta = jsonOf(meta);
+    if (extra !== undefined) r.extra = jsonOf(extra);
   } else if (schema === undefined && typeof value === "string") {
     r.content = [toBlock(value)];
   } else if (schema === undefined && (value === undefined || value === null)) {
@@ -181,6 +192,10 @@ export function success(value: unknown, schema: "wrapped" | "object" | undefined
     r.structuredContent = Buffer.from(wrap ? `{"result":${json}}` : json);
   }
   return r;
+}
+
+function jsonOf(value: unknown): Buffer {
+  return value instanceof Uint8Array ? bytes(value) : Buffer.from(toJson(value));
 }
 
 function toBlock(value: unknown): ContentBlock {

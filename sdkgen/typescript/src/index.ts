@@ -23,6 +23,7 @@ export type {
 } from "./app.js";
 export { assistant, audio, Content, embedded, image, inputRequired, link, Message, part, Part, Required, result, Result, text, user } from "./content.js";
 export { Caller, Context, Log } from "./context.js";
+export type { ResultOptions } from "./content.js";
 export type { Answer, AskOptions, Level, Roots, Sample, SampleOptions } from "./context.js";
 export {
   DefinitionError,
