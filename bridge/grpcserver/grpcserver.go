@@ -1,75 +1,195 @@
-// Package grpcserver is the front for gRPC clients: it serves a bridge.Handler as mcpbridge.v1.McpService, the same service
-// that backends implement.
 package grpcserver
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Register makes s serve h. Errors are those of bridge.Error.GRPCStatus.
-func Register(s grpc.ServiceRegistrar, h bridge.Handler) {
-	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*bridge.Handler)(nil), Metadata: pb.McpService_ServiceDesc.Metadata}
+// MetadataServer is the metadata that names the backend that a call is for.
+const MetadataServer = "mcpbridge-server"
+
+// register makes the gRPC server have the contract's service. Its methods are those of the table, so none can be forgotten.
+func (s *Server) register() {
+	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: pb.McpService_ServiceDesc.Metadata}
 	for _, m := range bridge.Methods() {
 		name := m.GRPC[len("/"+desc.ServiceName+"/"):]
 		if m.Streams {
-			desc.Streams = append(desc.Streams, grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: stream(m)})
-		} else {
-			desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name, Handler: unary(m)})
+			desc.Streams = append(desc.Streams, grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
+				return s.stream(m, ss)
+			}})
+			continue
 		}
+		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			return s.unary(ctx, m, decode)
+		}})
 	}
-	s.RegisterService(&desc, h)
+	s.grpc.RegisterService(&desc, s)
 }
 
-// unary returns what answers a method with one message.
-func unary(m *bridge.Method) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		req := m.NewRequest(nil)
-		if err := decode(req); err != nil {
-			return nil, err
-		}
-		answer := func(ctx context.Context, req any) (any, error) {
-			res, err := handle(ctx, srv, m, req, func(bridge.Event) error { return nil })
-			if err != nil {
-				return nil, err
-			}
-			if res.Complete == nil {
-				return nil, bridge.Errorf(codes.Internal, "%s: the server asks for input, which this method cannot", m.Name)
-			}
-			return res.Complete, nil
-		}
-		if intercept == nil {
-			return answer(ctx, req)
-		}
-		return intercept(ctx, req, &grpc.UnaryServerInfo{Server: srv, FullMethod: m.GRPC}, answer)
+// unary answers a method with one message.
+func (s *Server) unary(ctx context.Context, m *bridge.Method, decode func(any) error) (any, error) {
+	req := m.NewRequest(nil)
+	if err := s.received(decode(req)); err != nil {
+		return nil, s.failed(m, err)
 	}
-}
-
-// stream returns what answers a method with events.
-func stream(m *bridge.Method) grpc.StreamHandler {
-	return func(srv any, s grpc.ServerStream) error {
-		req := m.NewRequest(nil)
-		if err := s.RecvMsg(req); err != nil {
-			return err
-		}
-		res, err := handle(s.Context(), srv, m, req, func(e bridge.Event) error { return s.SendMsg(m.Join(e, nil)) })
-		if err != nil {
-			return err
-		}
-		return s.SendMsg(m.Join(bridge.Event{}, res))
-	}
-}
-
-// handle has srv, a bridge.Handler, answer a request. The request is of the type that m says.
-func handle(ctx context.Context, srv any, m *bridge.Method, req any, emit bridge.Emit) (*bridge.Result, error) {
-	res, err := srv.(bridge.Handler).Handle(ctx, &bridge.Call{Method: m, Request: req.(bridge.Request)}, emit)
+	res, err := s.answer(ctx, m, req, func(bridge.Event) error { return nil })
 	if err != nil {
-		return nil, bridge.AsError(err) // which gRPC takes the status of
+		return nil, s.failed(m, err)
+	}
+	return res.Complete, nil
+}
+
+// stream answers a method with events. A client that is slow to read holds up its own call, and nothing else.
+func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
+	req := m.NewRequest(nil)
+	if err := s.received(ss.RecvMsg(req)); err != nil {
+		return s.failed(m, err)
+	}
+	ctx := ss.Context()
+	if m == bridge.Listen {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.draining, cancel)()
+	}
+	res, err := s.answer(ctx, m, req, func(e bridge.Event) error {
+		if !wanted(req.GetContext(), e) {
+			return nil
+		}
+		msg := m.Join(e, nil)
+		if size := proto.Size(msg); size > s.o.MaxMessage {
+			return bridge.Errorf(codes.Internal, "%s: an event has %d bytes, and the limit is %d (max message)", m.Name, size, s.o.MaxMessage)
+		}
+		return ss.SendMsg(msg)
+	})
+	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.draining.Err() != nil {
+		res, err = &bridge.Result{Complete: m.NewResult()}, nil // it ends in good order
+	}
+	if err != nil {
+		return s.failed(m, err)
+	}
+	return ss.SendMsg(m.Join(bridge.Event{}, res))
+}
+
+// wanted reports whether a caller wants to know an event.
+func wanted(cc *pb.CallContext, e bridge.Event) bool {
+	switch {
+	case e.Progress != nil:
+		return cc.GetProgressWanted()
+	case e.Log != nil:
+		return cc.GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && e.Log.GetLevel() >= cc.GetLogLevel()
+	}
+	return e.Change.GetEvent() != nil
+}
+
+// received returns why a request could not be read.
+func (s *Server) received(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return bridge.Errorf(codes.InvalidArgument, "there is no request: the client has ended the call without one")
+	}
+	st, _ := status.FromError(err)
+	switch st.Code() {
+	case codes.ResourceExhausted:
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
+			"the request is larger than the limit of %d bytes (max message); the call was not executed", s.o.MaxMessage)
+	case codes.Internal: // gRPC says so of bytes that are no message
+		return bridge.Errorf(codes.InvalidArgument, "the request cannot be read: %w", err)
+	}
+	return bridge.FromStatus(st)
+}
+
+// answer has the Handler that a call is for answer it. The result is one of the method, and fits into a message. A bug in the
+// Handler must not end the bridge.
+func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (res *bridge.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error().Str("method", m.Name).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("a handler panicked; please report this")
+			res, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
+		}
+	}()
+	defer s.calls.Add(-1)
+	if s.calls.Add(1) > int64(s.o.MaxCalls) {
+		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
+			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
+		e.Failure.RetryAfterMs = proto.Int64(1_000)
+		return nil, e
+	}
+	h, err := s.handler(ctx)
+	if err != nil {
+		return nil, err
+	}
+	call := &bridge.Call{Method: m, Request: req}
+	if err := check(ctx, call); err != nil {
+		return nil, err
+	}
+	round, err := s.seal.Open(call)
+	if err != nil {
+		return nil, err
+	}
+	if res, err = h.Handle(ctx, call, emit); err != nil {
+		return nil, err
+	}
+	if res.Needs != nil {
+		needs, err := s.seal.Needs(call, res.Needs, round+1)
+		return &bridge.Result{Needs: needs}, err
+	}
+	if res.Complete == nil || res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor() {
+		return nil, bridge.Errorf(codes.Internal, "%s: the answer is not one of this method", m.Name)
+	}
+	if size := proto.Size(res.Complete) + maxEnvelope; size > s.o.MaxMessage {
+		return nil, bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
+			"%s: the answer is larger than the limit of %d bytes (max message); the call was executed", m.Name, s.o.MaxMessage)
 	}
 	return res, nil
+}
+
+// maxEnvelope is what the event around a result takes at most, in bytes.
+const maxEnvelope = 6
+
+// handler returns the Handler that a call is for.
+func (s *Server) handler(ctx context.Context) (bridge.Handler, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	names := md.Get(MetadataServer)
+	switch len(names) {
+	case 0:
+		return s.merged, nil
+	case 1:
+		if h := s.byName[names[0]]; h != nil {
+			return h, nil
+		}
+		name := names[0]
+		if len(name) > 64 {
+			name = strings.ToValidUTF8(name[:64], "") + "…"
+		}
+		return nil, bridge.Failed(codes.NotFound, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNKNOWN_SERVER",
+			"there is no server %q (metadata %s); there are: %s", name, MetadataServer, s.names)
+	}
+	return nil, bridge.Errorf(codes.InvalidArgument, "the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer, len(names))
+}
+
+// failed returns the error that a client is told. What it must not see of it is logged here, and only here.
+func (s *Server) failed(m *bridge.Method, err error) error {
+	e := bridge.AsError(err)
+	log := s.log.Debug()
+	if !e.Public() {
+		log = s.log.Error()
+	}
+	log.Str("method", m.Name).Stringer("code", e.Code).Err(fmt.Errorf("%s", e.Message)).Msg("call failed")
+	return e.GRPCStatus().Err()
 }

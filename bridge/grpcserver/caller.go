@@ -1,0 +1,159 @@
+package grpcserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// check makes the request of a call one that Handlers can rely on, or says what is wrong with it. Who the caller is says the
+// connection, and nothing that the caller says.
+func check(ctx context.Context, call *bridge.Call) error {
+	m := call.Request.ProtoReflect()
+	cc := call.Request.GetContext()
+	if cc == nil {
+		cc = &pb.CallContext{}
+		m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(cc.ProtoReflect()))
+	}
+	switch _, ok := bridge.ParseRevision(cc.GetProtocolVersion()); {
+	case cc.GetProtocolVersion() == "":
+		cc.ProtocolVersion = newest
+	case !ok:
+		return bridge.Errorf(codes.InvalidArgument, "context.protocol_version %q is no revision of MCP: leave it empty for %s, or say one of %s",
+			rawjson.Shorten(cc.GetProtocolVersion()), newest, revisions)
+	}
+	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {
+		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
+	}
+	cc.Principal, cc.Headers = principal(ctx), nil
+	if err := checkJSON(m, ""); err != nil {
+		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
+	}
+	return nil
+}
+
+var newest, revisions = func() (string, string) {
+	var names []string
+	for _, r := range bridge.Revisions() {
+		names = append(names, r.String())
+	}
+	return names[len(names)-1], strings.Join(names, ", ")
+}()
+
+// principal returns who the caller has proved to be by its certificate, or nil: the first URI in it (such as a SPIFFE id), else
+// the first DNS name, else the subject, by the word of its issuer.
+func principal(ctx context.Context) *pb.Principal {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 {
+		return nil
+	}
+	cert := info.State.VerifiedChains[0][0]
+	who := &pb.Principal{Subject: cert.Subject.String(), Issuer: cert.Issuer.String()}
+	switch {
+	case len(cert.URIs) > 0:
+		who.Subject = cert.URIs[0].String()
+	case len(cert.DNSNames) > 0:
+		who.Subject = cert.DNSNames[0]
+	}
+	return who
+}
+
+// A leaf says what JSON a field of bytes holds.
+type leaf uint8
+
+const (
+	noLeaf leaf = iota
+	anyValue
+	anObject
+	further // there are leaves in the message
+)
+
+// leaves are the fields of requests that hold JSON text, or messages with such fields.
+var leaves = func() map[protoreflect.FieldDescriptor]leaf {
+	found := map[protoreflect.FieldDescriptor]leaf{}
+	seen := map[protoreflect.MessageDescriptor]bool{}
+	var walk func(md protoreflect.MessageDescriptor)
+	walk = func(md protoreflect.MessageDescriptor) {
+		if seen[md] {
+			return
+		}
+		seen[md] = true
+		for i := range md.Fields().Len() {
+			fd := md.Fields().Get(i)
+			value := fd
+			if fd.IsMap() {
+				value = fd.MapValue()
+			}
+			opts, _ := proto.GetExtension(fd.Options(), pb.E_Json).(*pb.JsonField)
+			switch {
+			case value.Message() != nil:
+				found[fd] = further
+				walk(value.Message())
+			case opts.GetExtra(), opts.GetRaw() && (fd.Name() == "meta" || fd.Name() == "arguments"):
+				found[fd] = anObject
+			case opts.GetRaw():
+				found[fd] = anyValue
+			}
+		}
+	}
+	for _, m := range bridge.Methods() {
+		walk(m.NewRequest(nil).ProtoReflect().Descriptor())
+	}
+	return found
+}()
+
+// checkJSON returns what is wrong with the JSON text in a message. Backends and other servers are promised text that means the same
+// to every parser, as the MCP front promises them.
+func checkJSON(m protoreflect.Message, path string) (err error) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		kind := leaves[fd]
+		if kind == noLeaf {
+			return true
+		}
+		at := path + string(fd.Name())
+		switch {
+		case kind != further:
+			err = checkText(v.Bytes(), kind, at)
+		case fd.IsMap():
+			v.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
+				err = checkJSON(entry.Message(), at+"["+rawjson.Shorten(key.String())+"].")
+				return err == nil
+			})
+		case fd.IsList():
+			for i := 0; i < v.List().Len() && err == nil; i++ {
+				err = checkJSON(v.List().Get(i).Message(), fmt.Sprintf("%s[%d].", at, i))
+			}
+		default:
+			err = checkJSON(v.Message(), at+".")
+		}
+		return err == nil
+	})
+	return err
+}
+
+func checkText(text []byte, kind leaf, at string) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if err := rawjson.Check(text); err != nil {
+		return fmt.Errorf("%s is not JSON that everybody reads the same: %w", at, err)
+	}
+	if kind == anObject && !rawjson.IsObject(text) {
+		return fmt.Errorf("%s is not a JSON object", at)
+	}
+	return nil
+}

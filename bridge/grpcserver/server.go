@@ -1,0 +1,277 @@
+// Package grpcserver is the front for gRPC clients: it serves bridge.Handlers as mcpbridge.v1.McpService, the same service
+// that backends implement, with reflection (grpc.reflection.v1) and health (grpc.health.v1).
+//
+// Which server a call is for is said by the metadata mcpbridge-server; without it, it is for all of them together. Errors are
+// those of bridge.Error.GRPCStatus, by the table of docs/errors.md. A client is not believed who it is: what a CallContext says
+// of the principal and of headers is dropped. A backend's state is sealed, as it is for MCP clients: the contract says that a
+// client can neither read nor change it, and backends rely on that whoever the client is.
+package grpcserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/seal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// HardMaxMessage is the most that Options.MaxMessage can be.
+const HardMaxMessage = 64 << 20
+
+// Options say how a Server behaves. The zero value is a server for clients on the same machine.
+type Options struct {
+	// Log is where the server tells what happens. The zero value tells nobody.
+	Log zerolog.Logger
+	// TLS is how connections are encrypted. Nil: they are not.
+	TLS *TLS
+	// MaxMessage is the most bytes one gRPC message may have, either way. Zero: 4 MiB. At most HardMaxMessage.
+	MaxMessage int
+	// MaxStreams is how many calls one connection may make at a time; further ones wait at the client. Zero: 1,000.
+	MaxStreams int
+	// MaxConns is how many connections there may be; further ones are closed. Zero: 4,096.
+	MaxConns int
+	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
+	MaxCalls int
+	// Drain is how long calls may still take when the server is to end. Zero: 30 s.
+	Drain time.Duration
+	// NoReflection says that clients are not told the contract.
+	NoReflection bool
+	// StateKeys and StateTTL are those of mcpserver.Options: fronts and replicas that share keys can continue one another's
+	// calls.
+	StateKeys [][32]byte
+	StateTTL  time.Duration
+}
+
+const (
+	// maxHeaders bounds the metadata of a call, in bytes.
+	maxHeaders = 64 << 10
+	// greeting is how long a client may take until it speaks HTTP/2, TLS included.
+	greeting = 5 * time.Second
+	// Clients may ping so often, and not more. gRPC's own minimum of 5 minutes ends connections of clients that look after
+	// them.
+	minPing = 10 * time.Second
+	// A connection that says nothing is pinged, and closed if that is not answered.
+	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
+	// lastWord is how long those who watch the health have to hear that the server ends.
+	lastWord = 250 * time.Millisecond
+	// Windows as large as those of the bridge's own connections to backends: 64 KiB of arguments need not wait.
+	streamWindow, connWindow = 1 << 20, 4 << 20
+)
+
+// A Backend is a server that clients can call by its name.
+type Backend struct {
+	// Name is what the metadata mcpbridge-server and the health service call it.
+	Name string
+	// Handler answers what is for it.
+	Handler bridge.Handler
+}
+
+// A Server serves Handlers to gRPC clients. Its methods may be called concurrently.
+type Server struct {
+	o      Options
+	log    zerolog.Logger
+	merged bridge.Handler
+	byName map[string]bridge.Handler
+	names  string // all of them, for errors
+	seal   *seal.Sealer
+	grpc   *grpc.Server
+	health *health.Server
+	calls  atomic.Int64
+	conns  atomic.Int64
+
+	// draining ends when no new calls are taken, and quiet a moment after, when what only waits has to end.
+	draining, quiet       context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
+	startDrain, startHush context.CancelFunc
+}
+
+// New returns a Server of merged, which answers what is for no backend in particular, and of backends. With one backend only,
+// merged is its Handler.
+func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
+	or(&o.MaxMessage, 4<<20)
+	or(&o.MaxStreams, 1_000)
+	or(&o.MaxConns, 4_096)
+	or(&o.MaxCalls, 16_384)
+	or(&o.Drain, 30*time.Second)
+	switch {
+	case o.MaxMessage < 0 || o.MaxMessage > HardMaxMessage:
+		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.MaxMessage, HardMaxMessage)
+	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Drain < 0:
+		return nil, errors.New("gRPC server: a limit is negative, or too large")
+	}
+	s := &Server{
+		o: o, log: o.Log, merged: merged, byName: map[string]bridge.Handler{}, seal: seal.New(o.StateKeys, o.StateTTL),
+		health: health.NewServer(),
+	}
+	s.draining, s.startDrain = context.WithCancel(context.Background())
+	s.quiet, s.startHush = context.WithCancel(context.Background())
+	var names []string
+	for _, b := range backends {
+		if _, again := s.byName[b.Name]; again || b.Name == "" {
+			return nil, fmt.Errorf("gRPC server: backend name %q is empty or there twice", b.Name)
+		}
+		s.byName[b.Name] = b.Handler
+		names = append(names, b.Name)
+		s.health.SetServingStatus(b.Name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	}
+	s.names = strings.Join(names, ", ")
+	s.setOverall(len(backends) == 0)
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(o.MaxMessage),
+		grpc.MaxSendMsgSize(math.MaxInt32), // which is checked before, to say what became of the call
+		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ConnectionTimeout(greeting),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWithin}),
+		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
+		grpc.StreamInterceptor(s.hush),
+		grpc.WaitForHandlers(true),
+	}
+	if o.TLS != nil {
+		config, err := o.TLS.load()
+		if err != nil {
+			return nil, fmt.Errorf("gRPC server: %w", err)
+		}
+		opts = append(opts, grpc.Creds(credentials.NewTLS(config)))
+	}
+	s.grpc = grpc.NewServer(opts...)
+	s.register()
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	if !o.NoReflection {
+		reflection.RegisterV1(s.grpc)
+	}
+	return s, nil
+}
+
+// or sets *v to def if it is zero.
+func or[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// SetServing says whether a backend answers, for the health service. Until it is said, none does. The server as a whole, "" and
+// mcpbridge.v1.McpService, serves if any backend does, or if there are none with names. Once the server drains, nothing serves.
+func (s *Server) SetServing(name string, serving bool) {
+	if _, ok := s.byName[name]; !ok {
+		return
+	}
+	s.health.SetServingStatus(name, servingStatus(serving))
+	any := false
+	for other := range s.byName {
+		r, err := s.health.Check(context.Background(), &grpc_health_v1.HealthCheckRequest{Service: other})
+		any = any || err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	s.setOverall(any)
+}
+
+func (s *Server) setOverall(serving bool) {
+	for _, name := range []string{"", pb.McpService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(name, servingStatus(serving))
+	}
+}
+
+func servingStatus(serving bool) grpc_health_v1.HealthCheckResponse_ServingStatus {
+	if serving {
+		return grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	return grpc_health_v1.HealthCheckResponse_NOT_SERVING
+}
+
+// Serve serves what connects to ln, which it closes, until ctx ends or Close is called. When ctx ends it drains: health says that
+// nothing serves, clients are told to go (GOAWAY) and new calls are refused, Listens end in good order, and other calls may go
+// on for as long as Options allow. No call runs any more when it returns. There may be several listeners; the first whose
+// context ends drains all.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(&limited{Listener: ln, s: s}) }()
+	select {
+	case err := <-served:
+		return s.why(err)
+	case <-ctx.Done():
+	}
+	s.startDrain()
+	s.health.Shutdown()
+	stopped := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(stopped)
+	}()
+	last, cut := time.NewTimer(lastWord), time.NewTimer(s.o.Drain)
+	defer last.Stop()
+	defer cut.Stop()
+	for {
+		select {
+		case <-last.C:
+			s.startHush()
+		case <-cut.C:
+			s.log.Warn().Int64("calls", s.calls.Load()).Msg("cutting the gRPC calls that have not ended in time")
+			s.grpc.Stop()
+		case <-stopped:
+			return s.why(<-served)
+		}
+	}
+}
+
+// why returns why serving has ended, if that was nobody's wish.
+func (s *Server) why(err error) error {
+	if err == nil || errors.Is(err, grpc.ErrServerStopped) || s.draining.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("gRPC server: %w", err)
+}
+
+// Close ends every call and every Serve, and waits for the calls.
+func (s *Server) Close() {
+	s.startDrain()
+	s.health.Shutdown()
+	s.startHush()
+	s.grpc.Stop()
+}
+
+// hush is an interceptor that ends what only waits when the server is to end: who watches the health, or asks for the contract and
+// does not say when that is enough.
+func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
+		return handler(srv, ss)
+	}
+	ctx, cancel := context.WithCancel(ss.Context())
+	defer cancel()
+	defer context.AfterFunc(s.quiet, cancel)()
+	return handler(srv, &hushed{ServerStream: ss, ctx: ctx})
+}
+
+// A hushed stream ends with its own context.
+type hushed struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // it is the stream's
+}
+
+func (h *hushed) Context() context.Context { return h.ctx }
+
+func (h *hushed) RecvMsg(m any) error {
+	received := make(chan error, 1)
+	go func() { received <- h.ServerStream.RecvMsg(m) }() // which ends with the stream, and that when the handler returns
+	select {
+	case err := <-received:
+		return err
+	case <-h.ctx.Done():
+		return h.ctx.Err()
+	}
+}

@@ -1,0 +1,159 @@
+package grpcserver
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// TLS names the files of encrypted connections, all of them PEM.
+type TLS struct {
+	// Cert and Key are our certificate, with what leads to its root, and its private key.
+	Cert, Key string
+	// ClientCA is who vouches for clients, which then must have a certificate (mutual TLS). Empty: they need none.
+	ClientCA string
+}
+
+// load reads the files.
+func (t *TLS) load() (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("TLS certificate %q and key %q: %w", t.Cert, t.Key, err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	if t.ClientCA == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(t.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("TLS client CA: %w", err)
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("TLS client CA: %s has no certificate in PEM", t.ClientCA)
+	}
+	return c, nil
+}
+
+// usualMode lets nobody but the user connect.
+const usualMode = 0o600
+
+// Listen listens at an address: unix:PATH (also unix:///PATH), or HOST:PORT (also tcp:HOST:PORT). The file of a unix socket gets
+// the given mode, 0600 if it is 0; from the beginning on Linux. One that is left over from a process that has ended is replaced;
+// if somebody listens there, or it is no socket, that is an error.
+func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
+	path, ok := strings.CutPrefix(address, "unix:")
+	if !ok {
+		address = strings.TrimPrefix(strings.TrimPrefix(address, "tcp:"), "//")
+		return new(net.ListenConfig).Listen(ctx, "tcp", address)
+	}
+	path = strings.TrimPrefix(path, "//")
+	if path == "" {
+		return nil, fmt.Errorf("listen on %q: there is no path after unix:", address)
+	}
+	if mode == 0 {
+		mode = usualMode
+	}
+	if err := clear(ctx, path); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		// On Linux a socket's file gets the mode of the socket, so that nobody else can connect even for a moment. Elsewhere
+		// this does nothing, and the mode is set below.
+		return c.Control(func(fd uintptr) { _ = restrict(fd, mode) })
+	}}
+	ln, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return ln, nil
+}
+
+// ErrInUse is the error of an address that somebody listens on.
+var ErrInUse = errors.New("another process listens there; end it, or choose another path")
+
+// clear removes a socket that nobody listens on.
+func clear(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("there is a file that is no socket; it is not removed")
+	case alive(ctx, path):
+		return ErrInUse
+	}
+	// Somebody else may do the same, and listen there already when we remove it: what was moved aside is looked at once more.
+	aside := path + "." + rand.Text()[:8]
+	if err := os.Rename(path, aside); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	if alive(ctx, aside) {
+		if err := os.Rename(aside, path); err != nil {
+			return err
+		}
+		return ErrInUse
+	}
+	return os.Remove(aside)
+}
+
+// alive reports whether somebody listens on a unix socket, or may.
+func alive(ctx context.Context, path string) bool {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		c.Close() // nothing was sent
+		return true
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// A limited listener closes connections that are too many. They are not left waiting: whoever holds the others would decide for how
+// long.
+type limited struct {
+	net.Listener
+	s *Server
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.s.conns.Add(1) <= int64(l.s.o.MaxConns) {
+			return &counted{Conn: c, s: l.s}, nil
+		}
+		l.s.conns.Add(-1)
+		c.Close() // nothing was read
+	}
+}
+
+// A counted connection is one of those that there may be.
+type counted struct {
+	net.Conn
+	s    *Server
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.s.conns.Add(-1) })
+	return c.Conn.Close()
+}
