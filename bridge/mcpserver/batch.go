@@ -95,7 +95,7 @@ func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests [
 	b := &batch{out: out, answers: answers}
 	var wg sync.WaitGroup
 	for i := range requests {
-		wg.Go(func() { ss.serve(&requests[i], r.Header, batchSink{b}) })
+		wg.Go(func() { ss.serve(&requests[i], ss.s.origin(r), batchSink{b}) })
 	}
 	wg.Wait()
 	out.finishBatch(b.answers)

@@ -21,6 +21,8 @@ type conn struct {
 	s *Server
 	// write sends one message to the client. It may be called concurrently, and fails when the client has gone.
 	write func(msg []byte) error
+	// principal is who the client is, if that was checked.
+	principal *pb.Principal
 	// takesModern says that requests of the modern era may come, too.
 	takesModern bool
 	// slots bounds how many requests are answered at a time.
@@ -64,14 +66,14 @@ func (c *conn) legacy() *session {
 }
 
 // receive takes what the client sent: one message, or in 2025-03-26 several. It keeps data, and does not block.
-func (c *conn) receive(data []byte, header http.Header) {
+func (c *conn) receive(data []byte, from origin) {
 	if !jsonrpc.IsBatch(data) {
 		msg, err := jsonrpc.Parse(data)
 		if err != nil {
 			c.malformed(err)
 			return
 		}
-		c.take(&msg, header, connSink{c})
+		c.take(&msg, from, connSink{c})
 		return
 	}
 	ss := c.legacy()
@@ -92,7 +94,7 @@ func (c *conn) receive(data []byte, header http.Header) {
 	out := &connBatch{c: c, answers: b.refused, open: len(b.requests)}
 	for _, msgs := range [][]jsonrpc.Message{b.responses, b.notifications, b.requests} {
 		for i := range msgs {
-			c.take(&msgs[i], header, out)
+			c.take(&msgs[i], from, out)
 		}
 	}
 	if len(b.requests) == 0 && len(b.refused) > 0 {
@@ -145,7 +147,7 @@ func (c *conn) said(err error) {
 }
 
 // take begins to do what a message says.
-func (c *conn) take(msg *jsonrpc.Message, header http.Header, out sink) {
+func (c *conn) take(msg *jsonrpc.Message, from origin, out sink) {
 	ss := c.legacy()
 	switch {
 	case msg.IsRequest() && c.takesModern && rawjson.Get(msg.Meta, metaVersion) != nil:
@@ -162,7 +164,7 @@ func (c *conn) take(msg *jsonrpc.Message, header http.Header, out sink) {
 	case msg.IsNotification():
 		ss.notified(msg)
 	default:
-		c.startLegacy(ss, msg, header, out)
+		c.startLegacy(ss, msg, from, out)
 	}
 }
 
@@ -188,7 +190,7 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 	}}
 	if !c.start(func() {
 		defer cancel(nil)
-		c.s.modern(ctx, msg, nil, to)
+		c.s.modern(ctx, msg, origin{}, to)
 	}) {
 		c.overloaded(bridge.Rev20260728, msg, to)
 		cancel(nil)
@@ -196,7 +198,7 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 }
 
 // startLegacy begins to answer a request of the session.
-func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, header http.Header, out sink) {
+func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out sink) {
 	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
 		x := &exchange{s: c.s, rev: ss.rev, id: msg.ID, out: out}
@@ -205,7 +207,7 @@ func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, header http.Header
 	}
 	if !c.start(func() {
 		defer done()
-		ss.request(ctx, msg, header, to)
+		ss.request(ctx, msg, from, to)
 	}) {
 		c.overloaded(ss.rev, msg, to)
 		done()
@@ -258,7 +260,7 @@ func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 
 // initialize begins the legacy era on this connection. It is answered before the next message is read.
 func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
-	ss, result, err := c.s.initialize(c.ctx, msg)
+	ss, result, err := c.s.initialize(c.ctx, msg, origin{principal: c.principal})
 	if err != nil {
 		x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 		x.refuse(nil, err)

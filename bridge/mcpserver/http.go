@@ -99,7 +99,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.postModern(w, r, &msg)
 	case ofSSE(r):
 		s.postSSE(w, r, body)
-	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession)) == nil:
+	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
 		s.postInitialize(w, r, &msg)
 	default:
 		s.postLegacy(w, r, &msg)
@@ -229,7 +229,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 		out := s.reply(w)
 		out.start()
 		defer out.stop()
-		s.modern(r.Context(), msg, r.Header, out)
+		s.modern(r.Context(), msg, s.origin(r), out)
 	}
 }
 
@@ -243,16 +243,15 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	out := s.reply(w)
 	out.start()
 	defer out.stop()
-	ss, result, err := s.initialize(r.Context(), msg)
+	ss, result, err := s.initialize(r.Context(), msg, s.origin(r))
 	if err == nil {
 		if err = s.newSession(ss); err != nil {
 			ss.cancel(err)
 		}
 	}
 	switch {
-	case errors.Is(err, errTooManySessions), errors.Is(err, errClosed):
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, err.Error()+": try again later")
+	case errors.Is(err, errTooManySessions), errors.Is(err, errTooManyOfOne), errors.Is(err, errClosed):
+		refuseFull(w, err)
 	case err != nil:
 		x := &exchange{s: s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 		x.refuse(nil, err)
@@ -279,12 +278,12 @@ func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 		ss.notified(msg)
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		ss.post(w, r.Header, msg)
+		ss.post(w, s.origin(r), msg)
 	}
 }
 
 // post answers a request that came by a POST. The answer may outlive the response.
-func (ss *session) post(w http.ResponseWriter, header http.Header, msg *jsonrpc.Message) {
+func (ss *session) post(w http.ResponseWriter, from origin, msg *jsonrpc.Message) {
 	out := ss.reply(w)
 	if ss.rev.PrimesSSE() {
 		out.pollAfter = ss.s.opts.PollAfter
@@ -292,13 +291,13 @@ func (ss *session) post(w http.ResponseWriter, header http.Header, msg *jsonrpc.
 	out.start()
 	defer out.stop()
 	if out.polled == nil {
-		ss.serve(msg, header, out)
+		ss.serve(msg, from, out)
 		return
 	}
 	answered := make(chan struct{})
 	go func() { // ends with the call, for which the end of the session waits
 		defer close(answered)
-		ss.serve(msg, header, out)
+		ss.serve(msg, from, out)
 	}()
 	select {
 	case <-answered:
@@ -314,7 +313,7 @@ func (ss *session) reply(w http.ResponseWriter) *reply {
 }
 
 // serve answers a request of the session, from beginning to end.
-func (ss *session) serve(msg *jsonrpc.Message, header http.Header, out sink) {
+func (ss *session) serve(msg *jsonrpc.Message, from origin, out sink) {
 	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
 		x := &exchange{s: ss.s, rev: ss.rev, id: msg.ID, out: out}
@@ -322,7 +321,7 @@ func (ss *session) serve(msg *jsonrpc.Message, header http.Header, out sink) {
 		return
 	}
 	defer done()
-	ss.request(ctx, msg, header, to)
+	ss.request(ctx, msg, from, to)
 }
 
 // sessionOf returns the session that a request names. If there is none, it has answered the request.
@@ -338,7 +337,7 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		refuse(w, http.StatusBadRequest, "there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
 		return nil
 	}
-	ss := s.session(id)
+	ss := s.session(id, s.origin(r))
 	if ss == nil {
 		refuse(w, http.StatusNotFound, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
 		return nil
@@ -372,10 +371,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
 		return
 	}
-	done := s.streams.open()
-	if done == nil {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, s.streams.full().Error())
+	done, err := s.streams.open(s.origin(r).principal)
+	if err != nil {
+		refuseFull(w, err)
 		return
 	}
 	defer done()
@@ -387,9 +385,8 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	if ss == nil {
 		return
 	}
-	if done = ss.streams.open(); done == nil {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, ss.streams.full().Error())
+	if done, err = ss.streams.open(nil); err != nil {
+		refuseFull(w, err)
 		return
 	}
 	defer done()

@@ -23,8 +23,9 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 	"resources/unsubscribe": (*session).unsubscribe,
 }
 
-// request answers a request of the session, which has begun under ctx. The header is nil where there is none, on stdio.
-func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header http.Header, out sink) {
+// request answers a request of the session, which has begun under ctx. It
+// came from there.
+func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x, err := ss.s.newExchange(ss.rev, msg, out)
 	if err == nil {
 		err = ss.awaitReady(ctx, msg.Method)
@@ -49,7 +50,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header htt
 	err = offered(ss.is, m)
 	var call *bridge.Call
 	if err == nil {
-		call, err = decode(m, msg, ss.callContext(x, header), ss.rev)
+		call, err = decode(m, msg, ss.callContext(x, from), ss.rev)
 	}
 	if err != nil {
 		x.refuse(m, err)
@@ -72,14 +73,14 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, header htt
 }
 
 // callContext returns what a call of the session says of its caller.
-func (ss *session) callContext(x *exchange, header http.Header) *pb.CallContext {
+func (ss *session) callContext(x *exchange, from origin) *pb.CallContext {
 	ss.mu.Lock()
 	level := ss.level
 	ss.mu.Unlock()
 	return &pb.CallContext{
 		ProtocolVersion: ss.caller.GetProtocolVersion(), ClientInfo: ss.caller.GetClientInfo(),
 		ClientCapabilities: ss.caller.GetClientCapabilities(), LogLevel: level, ProgressWanted: x.token != nil,
-		Headers: ss.s.passed(header),
+		Headers: ss.s.passed(from.header), Principal: from.principal,
 	}
 }
 

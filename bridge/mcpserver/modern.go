@@ -18,17 +18,18 @@ import (
 )
 
 // modern answers a request from what is in it. When ctx ends the request is over: the client has gone or cancelled
-// (2026-07-28: basic/patterns/cancellation). The header is nil where there is none, on stdio.
-func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, header http.Header, out sink) {
+// (2026-07-28: basic/patterns/cancellation). The request came
+// from there.
+func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x, err := s.newExchange(bridge.Rev20260728, msg, out)
 	if err != nil {
 		x.refuse(nil, err)
 		return
 	}
 	m := bridge.MethodByName(msg.Method)
-	call, err := s.modernCall(x, m, msg, header)
+	call, err := s.modernCall(x, m, msg, from)
 	if err == nil {
-		err = s.checkParams(ctx, call, header)
+		err = s.checkParams(ctx, call, from.header)
 	}
 	if err != nil {
 		x.refuse(m, err)
@@ -150,19 +151,22 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 }
 
 // modernCall returns the call that a request makes, after all that can be wrong with it.
-func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, header http.Header) (*bridge.Call, error) {
-	rev, err := modernRevision(msg.Meta, header)
+func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
+	rev, err := modernRevision(msg.Meta, from.header)
 	if err != nil {
 		return nil, err
 	}
 	x.rev = rev
-	if err := checkMethodHeader(header, msg.Method); err != nil {
+	if err := checkMethodHeader(from.header, msg.Method); err != nil {
 		return nil, err
 	}
 	if m == nil {
 		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", short(msg.Method), rev)
 	}
-	cc := &pb.CallContext{ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{}, Headers: s.passed(header)}
+	cc := &pb.CallContext{
+		ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{},
+		Headers: s.passed(from.header), Principal: from.principal,
+	}
 	for name, value := range rawjson.Members(msg.Meta) {
 		var err error
 		switch string(name) {
@@ -184,7 +188,7 @@ func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	if err != nil {
 		return nil, err
 	}
-	return call, checkNameHeader(header, call)
+	return call, checkNameHeader(from.header, call)
 }
 
 // decode returns the call that a message makes on behalf of a caller.

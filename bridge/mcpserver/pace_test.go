@@ -35,6 +35,7 @@ func TestProgressIsToldAtAPace(t *testing.T) {
 			}
 			time.Sleep(10 * time.Microsecond)
 		}
+		synctest.Wait()
 		if n := len(told); n < 9 || n > 10 { // the tenth is due as the second ends
 			t.Errorf("in a second, %d are told", len(told))
 		}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,9 @@ type Options struct {
 	// AllowedOrigins are the Origin headers to accept besides those of this machine, such as "https://app.example.com".
 	// "*" accepts every one. A request without an Origin does not come from a browser and is accepted.
 	AllowedOrigins []string
+	// Principal returns who makes a request, as checked by what the request has passed before it came here, or nil if nobody
+	// was asked to say. Nil: nobody ever is.
+	Principal func(*http.Request) *pb.Principal
 	// PassHeaders names the HTTP headers that backends are told.
 	PassHeaders []string
 	// StateKeys are the keys that protect a backend's state on its way through the client: the first seals, all of them open.
@@ -56,9 +60,13 @@ type Options struct {
 	SessionTTL time.Duration
 	// MaxSessions is how many legacy sessions there may be. Zero: 100,000.
 	MaxSessions int
+	// MaxSessionsPerPrincipal is how many of them may be of one verified caller. Zero: 1,000.
+	MaxSessionsPerPrincipal int
 	// MaxStreams is how many streams there may be that only tell what changes: those of GETs, of HTTP+SSE and of
 	// subscriptions/listen. Zero: 15,000.
 	MaxStreams int
+	// MaxStreamsPerPrincipal is how many of them may be of one verified caller. Zero: 2,000.
+	MaxStreamsPerPrincipal int
 	// MaxBody is how long the body of an HTTP request may be, in bytes. Zero: 4 MiB.
 	MaxBody int64
 	// MaxLine is how long a line of stdio may be, in bytes. Zero: 16 MiB.
@@ -74,7 +82,9 @@ func (o Options) withDefaults() Options {
 	or(&o.Linger, time.Second)
 	or(&o.SessionTTL, 30*time.Minute)
 	or(&o.MaxSessions, 100_000)
+	or(&o.MaxSessionsPerPrincipal, 1000)
 	or(&o.MaxStreams, 15_000)
+	or(&o.MaxStreamsPerPrincipal, 2000)
 	or(&o.MaxBody, 4<<20)
 	or(&o.MaxLine, 16<<20)
 	or(&o.MaxCalls, 256)
@@ -112,6 +122,7 @@ type Server struct {
 
 	mu       sync.Mutex // guards what is below
 	sessions map[string]*session
+	owners   shares           // of sessions and conns
 	conns    map[string]*conn // the connections of HTTP+SSE, by the session id of their endpoint
 	swept    time.Time
 }
@@ -144,7 +155,8 @@ func New(h bridge.Handler, o Options) *Server {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
-	s.streams.most = int64(o.MaxStreams)
+	s.streams = streams{most: o.MaxStreams, reason: bridge.ReasonOverloaded, owners: shares{most: o.MaxStreamsPerPrincipal}}
+	s.owners.most = o.MaxSessionsPerPrincipal
 	return s
 }
 
@@ -250,6 +262,7 @@ func (s *Server) newSession(ss *session) error {
 		for id, old := range s.sessions {
 			if old.idleSince(now) > s.opts.SessionTTL {
 				delete(s.sessions, id)
+				s.owners.leave(old.caller.GetPrincipal())
 				old.cancel(errEnded)
 				idle = append(idle, &old.sub)
 			}
@@ -258,25 +271,38 @@ func (s *Server) newSession(ss *session) error {
 	if len(s.sessions) >= s.opts.MaxSessions {
 		return errTooManySessions
 	}
+	if !s.owners.enter(ss.caller.GetPrincipal()) {
+		return errTooManyOfOne
+	}
 	ss.id = rand.Text()
 	s.sessions[ss.id] = ss
 	return nil
 }
 
-var errTooManySessions = errors.New("too many sessions")
+var (
+	errTooManySessions = errors.New("too many sessions")
+	errTooManyOfOne    = errors.New("you have too many sessions: end one of them")
+)
 
-// session returns the session with the given id, or nil.
-func (s *Server) session(id string) *session {
+// session returns the session with the given id, or nil. One of somebody else is as good as none.
+func (s *Server) session(id string, from origin) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sessions[id]
+	ss := s.sessions[id]
+	if ss == nil || !samePrincipal(ss.caller.GetPrincipal(), from.principal) {
+		return nil
+	}
+	return ss
 }
 
 // endSession forgets a session and ends its calls. It reports whether there was one.
 func (s *Server) endSession(id string) bool {
 	s.mu.Lock()
 	ss := s.sessions[id]
-	delete(s.sessions, id)
+	if ss != nil {
+		delete(s.sessions, id)
+		s.owners.leave(ss.caller.GetPrincipal())
+	}
 	s.mu.Unlock()
 	if ss == nil {
 		return false

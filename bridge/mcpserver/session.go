@@ -78,7 +78,7 @@ const (
 
 // initialize answers a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the session that
 // begins, which nobody else knows of yet, and the result to answer with.
-func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session, []byte, error) {
+func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from origin) (*session, []byte, error) {
 	asked, ok := rawjson.String(rawjson.Get(msg.Params, "protocolVersion"))
 	if !ok {
 		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.protocolVersion must be a string, such as %q", bridge.LatestLegacy)
@@ -90,6 +90,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session
 	}
 	caller := &pb.CallContext{
 		ProtocolVersion: rev.String(), ClientInfo: &pb.Implementation{}, ClientCapabilities: &pb.ClientCapabilities{},
+		Principal: from.principal,
 	}
 	for name, to := range map[string]proto.Message{"capabilities": caller.GetClientCapabilities(), "clientInfo": caller.GetClientInfo()} {
 		value := rawjson.Get(msg.Params, name)
@@ -112,7 +113,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message) (*session
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		unheard: newPending(), ready: make(chan struct{}), streams: streams{most: maxSessionStreams},
+		unheard: newPending(), ready: make(chan struct{}), streams: streams{most: maxSessionStreams, reason: reasonYours},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none

@@ -50,22 +50,30 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 	out := &eventWriter{w: w, patience: s.opts.WriteTimeout}
 	defer out.close()
 	c := s.newConn(func(msg []byte) error { return out.event("message", msg) }, false)
+	c.principal = s.origin(r).principal
 	defer c.close(errGone)
 	id := rand.Text()
 	s.mu.Lock()
-	full := len(s.conns)+len(s.sessions) >= s.opts.MaxSessions
-	if !full {
+	var err error
+	switch {
+	case s.draining.Err() != nil:
+		err = errClosed
+	case len(s.conns)+len(s.sessions) >= s.opts.MaxSessions:
+		err = errTooManySessions
+	case !s.owners.enter(c.principal):
+		err = errTooManyOfOne
+	default:
 		s.conns[id] = c
 	}
 	s.mu.Unlock()
-	if full || s.draining.Err() != nil {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, errTooManySessions.Error()+": try again later")
+	if err != nil {
+		refuseFull(w, err)
 		return
 	}
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, id)
+		s.owners.leave(c.principal)
 		s.mu.Unlock()
 	}()
 	streamHeaders(w.Header())
@@ -97,10 +105,11 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	s.mu.Lock()
 	c := s.conns[r.URL.Query().Get(sseParam)]
 	s.mu.Unlock()
-	if c == nil {
+	from := s.origin(r)
+	if c == nil || !samePrincipal(c.principal, from.principal) {
 		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
-	c.receive(body, r.Header)
+	c.receive(body, from)
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // openSSE opens the event stream of HTTP+SSE, and returns it and where to send messages.
-func (f *front) openSSE(ctx context.Context) (*stream, string) {
+func (f *front) openSSE(ctx context.Context, h ...string) (*stream, string) {
 	f.Helper()
-	s := read(f.T, f.do(ctx, http.MethodGet, f.url, "", header{"Accept", "", "Accept", "text/event-stream"}))
+	s := read(f.T, f.do(ctx, http.MethodGet, f.url, "", append(header{"Accept", "", "Accept", "text/event-stream"}, h...)))
 	e, ok := s.event()
 	if !ok || e.name != "endpoint" || !strings.HasPrefix(e.data, "/mcp?") {
 		f.Fatalf("the stream begins with %+v", e)

@@ -54,7 +54,7 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 				}
 				return nil
 			}
-			c.receive(line, nil)
+			c.receive(line, origin{})
 		case <-ctx.Done():
 			return nil
 		}

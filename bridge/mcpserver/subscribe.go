@@ -381,9 +381,9 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	done := s.streams.open()
-	if done == nil {
-		x.refuse(bridge.Listen, s.streams.full())
+	done, err := s.streams.open(call.Context().GetPrincipal())
+	if err != nil {
+		x.refuse(bridge.Listen, err)
 		return
 	}
 	defer done()
@@ -399,7 +399,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		}
 		return x.out.send(msg)
 	}
-	err := tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+	err = tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: honoured},
 	}})
 	for err == nil {
