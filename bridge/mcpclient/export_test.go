@@ -1,0 +1,30 @@
+package mcpclient
+
+import (
+	"context"
+	"io"
+)
+
+// Pipe makes serve the program of c: it reads in and writes out until in ends. It is for a Client with any Command.
+func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Writer)) {
+	c.launch = func(p *peer) error {
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		in := func() io.WriteCloser { return inW }
+		s := c.newStdio(p, in)
+		s.words = func() string { return "" }
+		ctx, cancel := context.WithCancel(context.Background())
+		s.end = func() {
+			_ = outR.Close()
+			cancel()
+		}
+		s.wg.Go(func() {
+			serve(ctx, inR, outW)
+			_ = inR.Close()
+			_ = outW.Close()
+		})
+		s.wg.Go(func() { s.read(outR) })
+		s.write(in)
+		return nil
+	}
+}
