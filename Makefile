@@ -78,7 +78,7 @@ demo: ## call the Python example with real clients of both eras; KEEP=1 keeps se
 	@KEEP='$(KEEP)' scripts/demo
 
 .PHONY: test
-test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop ## run every test
+test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop test-readme ## run every test
 
 .PHONY: test-generated
 test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
@@ -109,6 +109,10 @@ test-interop: setup build lint-ts bench/typescript/node_modules/.done bench/pyth
 		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
 	done
 	npm test --prefix interop/ts
+
+.PHONY: test-readme
+test-readme: setup build
+	scripts/check-readme
 
 .PHONY: lint
 lint: lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and compare the contract with the one before
