@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -100,6 +103,14 @@ func (e *Error) Public() bool {
 	return e.Failure != nil || e.RPC != nil || jsonRPCCodes[e.Code].public
 }
 
+// PublicMessage returns the error's message, or if that is not for clients, what they are told in its place.
+func (e *Error) PublicMessage() string {
+	if e.Public() {
+		return e.Message
+	}
+	return "internal error; the bridge's log says more"
+}
+
 // JSONRPC returns the error as a client of revision r that called m sees it. The data is JSON text, or nil.
 func (e *Error) JSONRPC(r Revision, m *Method) *pb.JsonRpcError {
 	if e.RPC != nil {
@@ -116,10 +127,7 @@ func (e *Error) JSONRPC(r Revision, m *Method) *pb.JsonRpcError {
 	if e.Code == codes.NotFound && m == ReadResource {
 		row.code = r.ResourceNotFound()
 	}
-	message := e.Message
-	if !e.Public() {
-		message = "internal error; the bridge's log says more"
-	}
+	message := e.PublicMessage()
 	return &pb.JsonRpcError{Code: row.code, Message: &message, Data: e.failureData()}
 }
 
@@ -163,15 +171,24 @@ func FromJSONRPC(rpc *pb.JsonRpcError, r Revision, m *Method) *Error {
 	return e
 }
 
-// GRPCStatus returns the error as a gRPC client sees it. It makes status.FromError understand an *Error.
+// ErrorDomain is the domain of the google.rpc.ErrorInfo that tells a gRPC client what became of a call.
+const ErrorDomain = "mcpbridge.dev"
+
+// GRPCStatus returns the error as gRPC tells it. It makes status.FromError understand an *Error. What FromStatus needs is in
+// details of the contract; Failure is told by google.rpc.ErrorInfo and RetryInfo as well, which stock clients understand.
 func (e *Error) GRPCStatus() *status.Status {
 	s := status.New(e.Code, e.Message)
 	var details []protoadapt.MessageV1
 	if e.RPC != nil {
 		details = append(details, protoadapt.MessageV1Of(e.RPC))
 	}
-	if e.Failure != nil {
-		details = append(details, protoadapt.MessageV1Of(e.Failure))
+	if f := e.Failure; f != nil {
+		details = append(details, protoadapt.MessageV1Of(f), &errdetails.ErrorInfo{
+			Reason: f.GetReason(), Domain: ErrorDomain, Metadata: map[string]string{"outcome": outcomeNames[f.GetOutcome()]},
+		})
+		if f.RetryAfterMs != nil {
+			details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(f.GetRetryAfterMs()) * time.Millisecond)})
+		}
 	}
 	if e.Code == codes.OK || len(details) == 0 {
 		return s

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -33,6 +36,35 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 		back := bridge.FromStatus(e.GRPCStatus())
 		back.Cause = nil
 		if diff := cmp.Diff(e, back, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// What became of a call is told in the words that every gRPC client understands, too.
+func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
+	down := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "down")
+	down.Failure.RetryAfterMs = proto.Int64(1_500)
+	for _, c := range []struct {
+		err  *bridge.Error
+		want []proto.Message
+	}{
+		{bridge.Errorf(codes.NotFound, "none"), nil},
+		{down, []proto.Message{
+			&errdetails.ErrorInfo{Reason: "BACKEND_UNAVAILABLE", Domain: "mcpbridge.dev", Metadata: map[string]string{"outcome": "not_executed"}},
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)},
+		}},
+		{bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost"), []proto.Message{
+			&errdetails.ErrorInfo{Reason: "BACKEND_CRASHED", Domain: "mcpbridge.dev", Metadata: map[string]string{"outcome": "unknown"}},
+		}},
+	} {
+		var got []proto.Message
+		for _, d := range c.err.GRPCStatus().Details() {
+			if m := d.(proto.Message); m.ProtoReflect().Descriptor().FullName().Parent() == "google.rpc" {
+				got = append(got, m)
+			}
+		}
+		if diff := cmp.Diff(c.want, got, protocmp.Transform()); diff != "" {
 			t.Error(diff)
 		}
 	}

@@ -3,7 +3,6 @@ package grpcserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime/debug"
 	"strings"
@@ -190,6 +189,11 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	if !e.Public() {
 		log = s.log.Error()
 	}
-	log.Str("method", m.Name).Stringer("code", e.Code).Err(fmt.Errorf("%s", e.Message)).Msg("call failed")
-	return e.GRPCStatus().Err()
+	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
+	told := *e
+	told.Message = e.PublicMessage()
+	if e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		told.Code = codes.Unknown // stock clients send again what is UNAVAILABLE
+	}
+	return told.GRPCStatus().Err()
 }
