@@ -122,7 +122,10 @@ var kit = map[string]tool{
 	},
 	// steps makes as much progress as it is told.
 	"steps": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		n := number(r, "n")
+		n, err := strconv.Atoi(string(rawjson.Get(r.GetArguments(), "n")))
+		if err != nil {
+			return nil, bridge.Errorf(codes.InvalidArgument, "n is not a number: %w", err)
+		}
 		for i := range n {
 			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
 				return nil, err

@@ -119,7 +119,8 @@ async function managed(app: App): Promise<void> {
 /** Binds the server. Returns the network, the address, and what removes the traces. */
 async function bind(host: Host, credentials: ServerCredentials): Promise<{ network: string; address: string; tidy: () => void }> {
   const given = process.env.PLUGIN_UNIX_SOCKET_DIR;
-  if (process.platform === "win32" || Buffer.byteLength(given ?? "") > MAX_PATH - 20) {
+  const noUnix = !(process.env.PLUGIN_TRANSPORTS || "unix").includes("unix");
+  if (noUnix || process.platform === "win32" || Buffer.byteLength(given ?? "") > MAX_PATH - 20) {
     const port = await host.bind("127.0.0.1:0", credentials);
     return { network: "tcp", address: `127.0.0.1:${String(port)}`, tidy: () => undefined };
   }

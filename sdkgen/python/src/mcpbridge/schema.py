@@ -264,7 +264,10 @@ def _list(error: ValidationError, names: tuple[str, ...] = ()) -> str:
             close = difflib.get_close_matches(field, names, 1)
             what = "does not exist" + (f"; did you mean {close[0]}?" if close else "")
         else:
-            got = pydantic_core.to_json(e["input"], inf_nan_mode="constants", serialize_unknown=True).decode()
+            came = e["input"]  # Bytes, if they are no JSON: then they may be no text either.
+            if isinstance(came, bytes):
+                came = came.decode(errors="replace")
+            got = pydantic_core.to_json(came, inf_nan_mode="constants", serialize_unknown=True).decode()
             what = f"{e['msg']}, got {got if len(got) <= 80 else got[:80] + ' ...'}"
         lines.append(f"- {field}: {what}")
     return "\n".join(lines)

@@ -141,7 +141,8 @@ def _bind(server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -
         return server.add_secure_port(address, credentials)
 
     given = os.environ.get("PLUGIN_UNIX_SOCKET_DIR")
-    if sys.platform == "win32" or len(os.fsencode(given or "")) > MAX_PATH - 20:
+    no_unix = "unix" not in (os.environ.get("PLUGIN_TRANSPORTS") or "unix")
+    if no_unix or sys.platform == "win32" or len(os.fsencode(given or "")) > MAX_PATH - 20:
         return "tcp", f"127.0.0.1:{add('127.0.0.1:0')}", lambda: None
     folder = Path(given or tempfile.mkdtemp(prefix="mcpbridge"))
     path = folder / f"{os.getpid()}.sock"
