@@ -73,7 +73,7 @@ type callback struct {
 	wg     sync.WaitGroup // of the server and the browser
 	once   sync.Once
 	answer chan answer   // has room for one
-	shown  chan struct{} // closed when what opens the browser has returned
+	shown  chan struct{} // closed unless something opens the browser
 	stop   func()        // ends it
 }
 
@@ -118,6 +118,7 @@ func (t *Transport) listen(ctx context.Context, s *site) (*callback, error) {
 		redirect: at.String(), host: at.Host, path: want.Path, state: rand.Text(), issuer: s.as.Issuer, named: s.as.Names,
 		answer: make(chan answer, 1), shown: make(chan struct{}), stop: func() {},
 	}
+	close(b.shown)
 	b.server = &http.Server{
 		Handler: b, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // what strangers send is of no interest
@@ -141,6 +142,7 @@ func parseRedirect(s string) (*url.URL, error) {
 // wait has the browser opened and waits for the answer.
 func (b *callback) wait(ctx context.Context, open func(context.Context) error) (string, error) {
 	ctx, b.stop = context.WithCancel(ctx)
+	b.shown = make(chan struct{})
 	opened := make(chan error, 1)
 	b.wg.Go(func() {
 		defer close(b.shown)

@@ -471,7 +471,7 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 	if n.soon && t.o.Grant == AuthorizationCode {
 		return nil, nil, errors.New("there is no refresh token that works")
 	}
-	if n.had.failed(issued) && !n.soon && !n.more {
+	if n.had.failed(issued) && !n.soon {
 		return nil, nil, fmt.Errorf("the server refuses a token that its authorization server %s has only just issued", s.as.Issuer)
 	}
 	g, err := t.begin(s, n.challenge, t.scopes(s, n.challenge, before))
