@@ -164,6 +164,7 @@ tool("started", async ({ n }) => {
 });
 
 tool("steps", async ({ n }, ctx) => {
+  if (!Number.isInteger(n)) throw new ToolError(`n is not a whole number: ${String(n)}`);
   for (let i = 0; i < n; i++) await ctx.progress(i);
   return `${n} steps`;
 });
