@@ -66,6 +66,10 @@ examples/%/dist/.done: examples/%/node_modules/.done sdkgen/typescript/dist/inde
 	npm run --silent build --prefix examples/$*
 	@touch $@
 
+bench/java/target/.done: $(JAVA) bench/java/pom.xml $(wildcard bench/java/src/main/java/bench/*.java)
+	mvn -B -q -f sdkgen/java/all.xml -P bench package -DskipTests
+	@touch $@
+
 .PHONY: build
 build: ## build bin/mcpbridge and the Go examples
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/mcpbridge ./cmd/mcpbridge
@@ -104,7 +108,7 @@ test-sdk-java: build
 	cd sdkgen/java && mvn -B -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -f all.xml verify
 
 .PHONY: test-interop
-test-interop: setup build lint-ts bench/typescript/node_modules/.done bench/python/.venv/.done
+test-interop: setup build lint-ts bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done
 	@for dir in $(PEER_MODULES); do \
 		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
 	done
@@ -158,7 +162,7 @@ generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.d
 	$(BUF) generate
 
 .PHONY: bench
-bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
+bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
 	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
@@ -167,4 +171,4 @@ conformance: setup build $(JAVA) ## run the official conformance suite
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist}

@@ -68,6 +68,7 @@ type options struct {
 	Bin      string        `json:"-"`              // where mcpbridge and echo-go are
 	Python   string        `json:"-"`
 	Node     string        `json:"-"`
+	Java     string        `json:"-"`
 	Out      string        `json:"-"`
 }
 
@@ -80,6 +81,7 @@ func parseOptions(args []string) (options, error) {
 	f.StringVar(&o.Bin, "bin", "../bin", "where mcpbridge and echo-go were built to")
 	f.StringVar(&o.Python, "python", "../.venv/bin/python", "a Python that has the SDK")
 	f.StringVar(&o.Node, "node", "node", "a Node, of version 20 or newer")
+	f.StringVar(&o.Java, "java", "java", "a Java, of version 17 or newer")
 	f.StringVar(&o.Out, "out", "bench.json", "where to write every figure as JSON; empty: nowhere")
 	sizes := f.String("sizes", "200,65536", "bytes of the arguments object")
 	callers := f.String("callers", "1,16,64", "concurrent callers, a connection (and a legacy session) each")

@@ -73,6 +73,7 @@ var goals = []goal{
 	{subject: bridgeGo, over: goSDK, least: 16, minSize: 1 << 16, maxSize: 1 << 30, limit: 0.2},
 	{subject: bridgePython, over: pythonSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 0.2},
 	{subject: bridgeTypeScript, over: typeScriptSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 0.5},
+	{subject: bridgeJava, over: javaSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 1},
 }
 
 type goalResult struct {

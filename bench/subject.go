@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 )
 
 // A subject is something that answers tools/call of a tool named echo, which answers its arguments.
@@ -33,6 +35,15 @@ var subjects = []subject{
 	{typeScriptSDK, "the official TypeScript SDK (2.x) in process, no plugin, JSON answers", func(o options) (*exec.Cmd, error) {
 		return exec.Command(o.Node, "typescript/official.mjs"), nil
 	}},
+	{bridgeJava, "the bridge with a Java plugin", func(o options) (*exec.Cmd, error) {
+		return bridge(o, o.Java, "-jar", "java/target/bench-java.jar")
+	}},
+	{javaSDK, "the official Java SDK (2.x) in process in Tomcat, no plugin, event streams", func(o options) (*exec.Cmd, error) {
+		return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official"), nil
+	}},
+	{javaSDKFast, "the same in the request's thread, where a tool must not wait, and without validation", func(o options) (*exec.Cmd, error) {
+		return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official", "fast"), nil
+	}},
 	{floor, "net/http, the body by unary gRPC to a Go plugin and back, no TLS", func(options) (*exec.Cmd, error) {
 		return self("serve-floor")
 	}},
@@ -53,11 +64,24 @@ const (
 	pythonSDK        = "python-sdk"
 	bridgeTypeScript = "bridge-typescript"
 	typeScriptSDK    = "typescript-sdk"
+	bridgeJava       = "bridge-java"
+	javaSDK          = "java-sdk"
+	javaSDKFast      = "java-sdk-fast"
 	floor            = "floor"
 	floorTLS         = "floor-tls"
 	goSDK            = "go-sdk"
 	mcpGo            = "mcp-go"
 )
+
+// legacyOnly are the subjects that do not speak 2026-07-28.
+var legacyOnly = []string{javaSDK, javaSDKFast}
+
+// speaks reports whether a subject speaks the MCP of an era.
+func speaks(name string, e era) bool { return e == legacy || !slices.Contains(legacyOnly, name) }
+
+// warmUps say how long a subject is called at each era and size before the first round: a JVM compiles what is called often, and the
+// first rounds are not to pay for it.
+var warmUps = map[string]time.Duration{bridgeJava: 15 * time.Second, javaSDK: 15 * time.Second, javaSDKFast: 15 * time.Second}
 
 // self starts this binary as one of its peers.
 func self(args ...string) (*exec.Cmd, error) {
@@ -78,12 +102,17 @@ func bridge(o options, plugin ...string) (*exec.Cmd, error) {
 	if plugin[0], err = exec.LookPath(plugin[0]); err != nil {
 		return nil, err
 	}
+	files := []string{exe}
 	for i, arg := range plugin {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
 		if plugin[i], err = filepath.Abs(arg); err != nil {
 			return nil, err
 		}
+		files = append(files, plugin[i])
 	}
-	for _, path := range append([]string{exe}, plugin...) {
+	for _, path := range files {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("not there: %w", err)
 		}
