@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/catalog"
+	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 	"github.com/mcpbridge/mcpbridge/bridge/router"
 )
@@ -153,43 +153,19 @@ func (a *App) Listen(ctx context.Context) error {
 	if none {
 		s.HTTP.Addr, where = defaultAddr, "the default of --http"
 	}
-	listen := func(network, addr, where, flag string) (net.Listener, error) {
-		ln, err := new(net.ListenConfig).Listen(ctx, network, addr)
-		if err != nil {
-			return nil, listenProblem(addr, where, flag, err)
-		}
-		return ln, nil
-	}
 	var err error
 	if s.HTTP.Addr != "" {
-		if a.ln, err = listen("tcp", s.HTTP.Addr, where, "--http"); err != nil {
-			return err
+		if a.ln, err = new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr); err != nil {
+			return listenProblem(s.HTTP.Addr, where, "--http", err)
 		}
 	}
 	if s.GRPC.Addr != "" {
-		network, addr := grpcNetwork(s.GRPC.Addr)
-		if network == "unix" {
-			removeStale(ctx, addr)
-		}
-		if a.grpc, err = listen(network, addr, a.cfg.where("serve.grpc.addr"), "--grpc"); err != nil {
+		if a.grpc, err = grpcserver.Listen(ctx, s.GRPC.Addr, 0); err != nil {
 			a.closeListeners()
-			return err
+			return listenProblem(s.GRPC.Addr, a.cfg.where("serve.grpc.addr"), "--grpc", err)
 		}
 	}
 	return nil
-}
-
-// removeStale removes a socket that nobody listens at: that of a bridge that was killed.
-func removeStale(ctx context.Context, path string) {
-	if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSocket == 0 {
-		return
-	}
-	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err == nil {
-		c.Close() // somebody is there, and nothing was sent
-	} else if errors.Is(err, syscall.ECONNREFUSED) {
-		os.Remove(path) //nolint:errcheck // listening says it better
-	}
 }
 
 // closeListeners closes what was bound and is not served.
@@ -472,7 +448,7 @@ func listenProblem(addr, where, flag string, err error) error {
 		Fix: "choose another address with " + flag,
 	}
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, grpcserver.ErrInUse):
 		p.Code = "port_in_use"
 		p.Why = "another process listens there" + holderText(addr)
 		p.Fix = "end that process, or choose another address with " + flag

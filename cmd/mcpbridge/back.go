@@ -165,6 +165,19 @@ func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return (*opened).Handle(ctx, call, emit)
 }
 
+// now returns nil if the back answers now, context.Canceled in an error if that is not known yet, and else why it does not.
+func (b *backend) now() error {
+	opened := b.back.Load()
+	if opened == nil {
+		return errNotOpen
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	return (*opened).Ready(now)
+}
+
+var errNotOpen = errors.New("it is not set up")
+
 // run is Run of the back.
 func (b *backend) run(ctx context.Context) error { return (*b.back.Load()).Run(ctx) }
 

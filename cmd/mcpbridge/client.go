@@ -87,10 +87,12 @@ tool failed or there is none, 6 wrong flags, arguments or configuration, 7 the b
 
 // A client is one run of a client command.
 type client struct {
-	p      *Program
-	log    zerolog.Logger
-	target targetFlags
-	asJSON bool
+	p   *Program
+	log zerolog.Logger
+	// backLog is where backs log.
+	backLog zerolog.Logger
+	target  targetFlags
+	asJSON  bool
 	// timeout is how long all of it may take. 0: as long as it takes.
 	timeout time.Duration
 
@@ -99,6 +101,7 @@ type client struct {
 	output  string
 
 	h        bridge.Handler
+	several  bool // of backends, some of which may not answer
 	terminal bool // stdout is one
 	caller   *pb.CallContext
 	asker    *asker
@@ -163,6 +166,9 @@ func (c *client) run(cmd *cobra.Command, l *logging, row clientCommand, args []s
 		return err
 	}
 	c.log, _ = newLog(c.p.Stderr, cfg.Log, cfg.secrets)
+	if c.backLog = c.log; c.log.GetLevel() > zerolog.InfoLevel {
+		c.backLog = zerolog.Nop() // what goes wrong is the error of the command
+	}
 	cfg.tellWarnings(c.log)
 	if c.asker, err = c.newAsker(); err != nil {
 		return err
@@ -217,15 +223,13 @@ var logLevels = map[string]pb.LogLevel{
 	"warn": pb.LogLevel_LOG_LEVEL_WARNING, "error": pb.LogLevel_LOG_LEVEL_ERROR,
 }
 
-// with starts or connects the backends, does something with them, and stops them.
+// with starts or connects the backends, does something with them, and stops them. Of several, those that do not answer are left
+// out, with a warning.
 func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Context) error) error {
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, c.log)
-		if err := b.open(); err != nil {
-			return err
-		}
+		b := newBackend(cfg, i, c.backLog)
 		backends = append(backends, b)
 		handlers[b.Name] = catalogOf(b, c.log)
 	}
@@ -233,23 +237,24 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	if err != nil {
 		return err
 	}
-	c.h = h
+	c.h, c.several = h, len(backends) > 1
 
 	// The backends outlive ctx: a call that is cancelled has to be told to the server.
 	running, stop := context.WithCancel(c.p.Now)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	for _, b := range backends {
+	errs := make([]error, len(backends))
+	var ready sync.WaitGroup
+	for i, b := range backends {
+		if errs[i] = b.open(); errs[i] != nil {
+			continue
+		}
 		wg.Go(func() {
 			if err := b.run(running); err != nil {
 				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start") // Ready says so, too
 			}
 		})
-	}
-	errs := make([]error, len(backends))
-	var ready sync.WaitGroup
-	for i, b := range backends {
 		ready.Go(func() { errs[i] = b.reach(ctx) })
 	}
 	ready.Wait()
@@ -258,32 +263,30 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 		if err == nil {
 			continue
 		}
-		missing++
-		if missing == len(backends) {
+		if missing++; missing == len(backends) {
 			return err // of several, the last one; the others have been told
 		}
-		if len(backends) > 1 {
-			p := asProblem(err)
-			c.log.Warn().Str("backend", backends[i].Name).Str("why", p.Why).Str("fix", p.Fix).Msg(p.What)
-		}
+		p := asProblem(err)
+		c.log.Warn().Str("backend", backends[i].Name).Str("why", p.Why).Str("fix", p.Fix).Msg(p.What)
 	}
 	return do(ctx)
 }
 
-// reach waits until the backend answers. One that runs somewhere already is not waited for as long as one that is started, and
-// not at all if nothing listens there.
+// reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not.
 func (b *backend) reach(ctx context.Context) error {
+	if b.command() != nil {
+		if err := (*b.back.Load()).Ready(ctx); err != nil {
+			return b.startProblem(err)
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
 	unreachable := func(why string, err error) error {
 		return &problem{
 			Exit: exitUnreachable, Code: "unreachable", What: fmt.Sprintf("nothing that can be talked to answers at %s", b.text()),
 			Where: b.cfg.where(b.at), Why: why, Fix: "start the server, or correct its address", Cause: err,
 		}
-	}
-	launched := b.command() != nil
-	if !launched {
-		limited, cancel := context.WithTimeout(ctx, reachTime)
-		defer cancel()
-		ctx = limited
 	}
 	if b.Dial != "" {
 		if err := dialOnce(ctx, b.Dial); err != nil {
@@ -291,21 +294,34 @@ func (b *backend) reach(ctx context.Context) error {
 			return unreachable(why, err)
 		}
 	}
-	err := (*b.back.Load()).Ready(ctx)
-	switch {
-	case err == nil:
-		return nil
-	case launched:
-		return b.startProblem(err)
+	tick := time.NewTicker(reachTick)
+	defer tick.Stop()
+	for {
+		err := b.now()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, context.Canceled): // it has not failed yet
+		default:
+			if e := bridge.AsError(err); e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied {
+				return callProblem(err, "to connect to "+b.text())
+			}
+			return unreachable(errText(err), err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return unreachable("it has not answered within "+reachTime.String(), ctx.Err())
+		}
 	}
-	if e := bridge.AsError(err); e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied {
-		return callProblem(err, "to connect to "+b.text())
-	}
-	return unreachable(errText(err), err)
 }
 
-// reachTime is how long a backend that runs already may take to answer.
-const reachTime = 10 * time.Second
+// reachTime is how long a backend that runs already may take to answer, and reachTick how often it is looked whether it does: a
+// back keeps trying, and does not tell that it has failed once.
+const (
+	reachTime = 10 * time.Second
+	reachTick = 20 * time.Millisecond
+)
 
 // do makes a call, answers what its server asks, and returns its result. What the server tells meanwhile is shown.
 func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, error) {
@@ -424,6 +440,10 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 	for range maxPages {
 		res, err := c.do(ctx, &bridge.Call{Method: m, Request: request(cursor)})
 		if err != nil {
+			if p := asProblem(err); c.several && p.Exit == exitUnreachable {
+				c.log.Warn().Str("why", p.Why).Msg("nothing that answers has " + m.Name)
+				return list, nil
+			}
 			return nil, err
 		}
 		items, next := page(res)

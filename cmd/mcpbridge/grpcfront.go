@@ -1,7 +1,76 @@
 package main
 
-import "context"
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
 
-func (a *App) newGRPCFront(context.Context) (front, error) {
-	return nil, usage(a.cfg.where("serve.grpc.addr"), "leave it out", "gRPC cannot be served yet")
+	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
+)
+
+// healthTime is how often the health of backends is looked at for gRPC clients.
+const healthTime = time.Second
+
+// A grpcFront serves gRPC clients.
+type grpcFront struct {
+	ctx      context.Context //nolint:containedctx // it is the life of the front, between serve and refuse
+	cancel   context.CancelFunc
+	srv      *grpcserver.Server
+	ln       net.Listener
+	backends []*backend
+}
+
+func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
+	g := a.cfg.Serve.GRPC
+	o := grpcserver.Options{Log: a.log, Drain: a.cfg.Serve.Drain}
+	if g.TLS.Cert != "" {
+		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}
+	}
+	var named []grpcserver.Backend
+	for _, e := range a.named {
+		named = append(named, grpcserver.Backend{Name: e.name, Handler: e.handler})
+	}
+	srv, err := grpcserver.New(a.merged, named, o)
+	if err != nil {
+		return nil, &problem{
+			Exit: exitConfig, Code: "grpc", What: "gRPC cannot be served", Where: a.cfg.where("serve.grpc"), Why: err.Error(),
+			Fix: "correct its settings", Cause: err,
+		}
+	}
+	f := &grpcFront{srv: srv, ln: a.grpc, backends: a.backends}
+	f.ctx, f.cancel = context.WithCancel(now)
+	return f, nil
+}
+
+func (f *grpcFront) serve() error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	watching, stop := context.WithCancel(f.ctx)
+	defer stop()
+	wg.Go(func() { f.watch(watching) })
+	return f.srv.Serve(f.ctx, f.ln)
+}
+
+// watch tells the health service which backends answer.
+func (f *grpcFront) watch(ctx context.Context) {
+	tick := time.NewTicker(healthTime)
+	defer tick.Stop()
+	for {
+		for _, b := range f.backends {
+			f.srv.SetServing(b.Name, b.now() == nil)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *grpcFront) refuse() { f.cancel() }
+
+func (f *grpcFront) end() {
+	f.cancel()
+	f.srv.Close()
 }

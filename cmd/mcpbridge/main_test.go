@@ -81,7 +81,8 @@ var buildEcho = sync.OnceValues(func() (string, error) {
 // A run is a Program that runs in this process.
 type run struct {
 	url    string
-	called atomic.Bool // a tool has been called
+	app    *App
+	called atomic.Int32 // how often a tool has been called
 	stderr *lockedBuffer
 	drain  context.CancelFunc
 	cut    context.CancelFunc
@@ -99,11 +100,11 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 	p := &Program{
 		Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
 		Started: func(a *App) {
-			r.url = a.URL()
+			r.url, r.app = a.URL(), a
 			backend := a.merged.next
 			a.merged.next = bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 				if c.Method == bridge.CallTool {
-					r.called.Store(true)
+					r.called.Add(1)
 				}
 				return backend.Handle(ctx, c, emit)
 			})
@@ -232,7 +233,7 @@ func TestDrainFinishesCallsAndBeginsNone(t *testing.T) {
 		text, err := r.call(t, "slow", `{"ms":1000}`)
 		answers <- answer{text, err}
 	}()
-	r.awaitCall(t)
+	r.awaitCalls(t, 1)
 	r.drain()
 	r.awaitLog(t, "draining")
 	if _, err := r.call(t, "echo", `{}`); err == nil || !strings.Contains(err.Error(), "shutting down") {
@@ -276,7 +277,7 @@ func TestDrainIsBounded(t *testing.T) {
 		_, err := r.call(t, "slow", `{"ms":60000}`)
 		failed <- err
 	}()
-	r.awaitCall(t)
+	r.awaitCalls(t, 1)
 	r.drain()
 	if code := r.wait(t); code != exitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
@@ -454,10 +455,10 @@ func (r *run) awaitLog(t *testing.T, text string) {
 	r.await(t, "it logs "+text, func() bool { return strings.Contains(r.stderr.String(), text) })
 }
 
-// awaitCall waits until the backend has been called.
-func (r *run) awaitCall(t *testing.T) {
+// awaitCalls waits until the backends have been called so often.
+func (r *run) awaitCalls(t *testing.T, n int32) {
 	t.Helper()
-	r.await(t, "a tool is called", func() bool { return r.called.Load() })
+	r.await(t, "tools are called", func() bool { return r.called.Load() >= n })
 }
 
 // A lockedBuffer is a buffer that one goroutine may read while another one writes.

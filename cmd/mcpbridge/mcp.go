@@ -2,15 +2,142 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient/oauth"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // openMCP returns an MCP server.
-func openMCP(l *loaded, b *BackendConfig, at string, _ zerolog.Logger) (back, error) {
-	return nil, usage(l.where(at), "wait for it", "backend %q is an MCP server, which cannot be a backend yet", b.Name)
+func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, error) {
+	m := b.MCP
+	o := mcpclient.Options{
+		Name: b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
+		URL: m.URL, ClientInfo: &pb.Implementation{Name: "mcpbridge", Version: version}, Log: log,
+	}
+	if m.URL == "" {
+		return mcpclient.New(o)
+	}
+	o.Header = http.Header{}
+	for name, value := range m.Headers {
+		o.Header.Set(name, value)
+	}
+	if m.Auth == nil {
+		return mcpclient.New(o)
+	}
+	if m.Auth.Bearer != "" {
+		o.Header.Set("Authorization", "Bearer "+m.Auth.Bearer)
+		return mcpclient.New(o)
+	}
+	transport, err := l.oauth(m, at+".mcp.auth.oauth", log)
+	if err != nil {
+		return nil, err
+	}
+	o.Transport = transport
+	c, err := mcpclient.New(o)
+	if err != nil {
+		transport.Close() //nolint:errcheck // nothing was stored
+		return nil, err
+	}
+	return &authorized{c, transport}, nil
 }
 
-func (p *Program) browser() func(ctx context.Context, address string) error { return nil }
+// An authorized back is an MCP server that wants tokens.
+type authorized struct {
+	back
 
-func canLogin(string) bool { return false }
+	tokens io.Closer
+}
+
+// Run implements back.
+func (a *authorized) Run(ctx context.Context) error {
+	defer a.tokens.Close()
+	return a.back.Run(ctx)
+}
+
+var _ bridge.Handler = (*authorized)(nil)
+
+// oauth returns what gets tokens for an MCP server.
+func (l *loaded) oauth(m *MCPConfig, at string, log zerolog.Logger) (*oauth.Transport, error) {
+	c := m.Auth.OAuth
+	o := oauth.Options{
+		Server: m.URL, AllowPrivate: c.AllowPrivate, Dir: c.Credentials, Grant: oauth.Grant(c.Grant), Issuer: c.Issuer,
+		ClientID: c.ClientID, ClientSecret: c.ClientSecret, ClientMetadataURL: c.ClientMetadataURL, Scopes: c.Scopes,
+		Redirect: c.Redirect, Log: log,
+	}
+	if o.Dir == "" {
+		if dir, err := os.UserConfigDir(); err == nil { // without one, tokens end with the process
+			o.Dir = filepath.Join(dir, "mcpbridge", "credentials")
+		}
+	}
+	if c.PrivateKey != "" {
+		text, info, err := slurp(c.PrivateKey)
+		if err != nil {
+			return nil, usage(l.where(at+".privateKey"), "name a PEM file that can be read", "cannot read the private key: %v", cause(err))
+		}
+		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+			log.Warn().Str("file", c.PrivateKey).Msg("other users can read the private key; run chmod 600")
+		}
+		o.PrivateKey = text
+	}
+	if l.login != nil {
+		o.Browser = l.login
+	}
+	return oauth.New(o)
+}
+
+// browser returns what shows a page for logging in to the person at the terminal, or nil if there is none.
+func (p *Program) browser() func(ctx context.Context, address string) error {
+	if !isTerminal(p.Stderr) {
+		return nil
+	}
+	return func(ctx context.Context, address string) error {
+		if _, err := fmt.Fprintf(p.Stderr, "Log in with your browser:\n  %s\n", harmless(address)); err != nil {
+			return err
+		}
+		if open := browserCommand(address); open != nil {
+			cmd := exec.CommandContext(ctx, open[0], open[1:]...) //nolint:gosec // the address is one argument, and a URL
+			_ = cmd.Run()                                         // the person can open the page, too
+		}
+		return nil
+	}
+}
+
+// browserCommand returns the command that opens a page, or nil if there is no browser. No shell is involved.
+func browserCommand(address string) []string {
+	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return nil
+	}
+	switch runtime.GOOS {
+	case "darwin":
+		return []string{"open", address}
+	case "windows":
+		return []string{"rundll32", "url.dll,FileProtocolHandler", address}
+	}
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return nil
+	}
+	return []string{"xdg-open", address}
+}
+
+// canLogin reports whether a URL can be sent a token: over TLS, or on this machine.
+func canLogin(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// A variable is replaced wherever it stands, and its value is told to the backend and to nobody else.
+func TestVariablesAreReplacedAndNotPrinted(t *testing.T) {
+	t.Setenv("SECRET_TOKEN", "hunter2-hunter2")
+	config := writeConfig(t, fmt.Sprintf(`
+serve: {http: {addr: "127.0.0.1:0"}}
+backends:
+  - name: tells
+    launch:
+      command: [sh, -c, "echo the token is $TOKEN, the text is $TEXT >&2; exec %s", "${env:SECRET_TOKEN}"]
+      env: {TOKEN: "${env:SECRET_TOKEN}", TEXT: "$${env:SECRET_TOKEN}"}
+`, echoGo(t)))
+	r := start(t, nil, nil, "run", "--log-format", "json", "-c", config)
+	r.awaitLog(t, "the token is ${env:SECRET_TOKEN}, the text is ${env:SECRET_TOKEN}")
+	r.drain()
+	r.wait(t)
+	if strings.Contains(r.stderr.String(), "hunter2") {
+		t.Errorf("it told the secret:\n%s", r.stderr)
+	}
+	wrong := writeConfig(t, "backends: [{name: a, launch: {command: [sh, -c, 'echo no ${env:SECRET_TOKEN} >&2; exit 3']}}]")
+	got := runCommand(t, "", "list", "--plugin", "-c", wrong)
+	if got.code != exitPlugin || strings.Contains(got.stderr, "hunter2") || !strings.Contains(got.stderr, "${env:SECRET_TOKEN}") {
+		t.Errorf("it said %+v", got)
+	}
+}
+
+func TestServersOfOtherClients(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "mcp.json")
+	text := `{
+	// what editors write
+	"inputs": [],
+	"servers": {
+		"my tools!": {"type": "stdio", "command": "npx", "args": ["-y", "server", "${HOME}"], "env": {"A": "${env:B}", "C": "${D:-e}"}, "autoApprove": ["x"]},
+		"web": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+		"off": {"command": "off", "disabled": true}, /* trailing comma */
+	},
+}`
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := load(name, []string{"HOME=/home/ada", "B=b", "TOKEN=t0ken-t0ken"}, nil, map[string]string{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.validate(); err != nil {
+		t.Error(err)
+	}
+	want := []BackendConfig{
+		{Name: "my-tools", MCP: &MCPConfig{
+			Command: []string{"npx", "-y", "server", "/home/ada"}, Dir: workingDir(), Env: map[string]string{"A": "b", "C": "e"},
+		}},
+		{Name: "web", MCP: &MCPConfig{URL: "https://example.com/mcp", Headers: map[string]string{"Authorization": "Bearer t0ken-t0ken"}}},
+	}
+	if !reflect.DeepEqual(l.Backends, want) {
+		t.Errorf("it was read as %+v", l.Backends)
+	}
+	warnings := strings.Join(l.file.warnings, "\n")
+	for _, w := range []string{":3:2: ignoring inputs", ":5:3: the server \"my tools!\" is called \"my-tools\" here", ": ignoring autoApprove of my tools!"} {
+		if !strings.Contains(warnings, w) {
+			t.Errorf("it does not warn %q:\n%s", w, warnings)
+		}
+	}
+	if err := l.only("wep"); err == nil || asProblem(err).Fix != "did you mean web?" {
+		t.Errorf("it found wep: %v", err)
+	}
+	if err := l.only("web"); err != nil || l.where("backends.0.mcp.url") != name+":6:34" {
+		t.Errorf("%v, and its url is at %s", err, l.where("backends.0.mcp.url"))
+	}
+}

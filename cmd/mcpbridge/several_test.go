@@ -1,0 +1,232 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// writeConfig writes a configuration, and returns its name.
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+	if err := os.WriteFile(name, []byte("version: 1\n"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// bridgeProgram returns the path of mcpbridge itself, which TestMain has put into PATH.
+func bridgeProgram(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("mcpbridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// at returns a client of another path.
+func (r *run) at(path string) *run { return &run{url: r.url + path, stderr: r.stderr} }
+
+// Backends of every kind are served as one and each by itself, and one that does not start does not keep the others from it.
+func TestServesSeveralBackends(t *testing.T) {
+	_, shop := startShop(t)
+	upstream := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
+	config := writeConfig(t, fmt.Sprintf(`
+serve: {http: {addr: "127.0.0.1:0"}}
+backends:
+  - {name: one, launch: {command: [%q]}}
+  - {name: shop, dial: %q}
+  - {name: child, mcp: {command: [%q, run, --stdio, --, %q]}}
+  - {name: web, mcp: {url: %q}}
+  - {name: broken, launch: {command: [sh, -c, "echo no such thing >&2; exit 3"]}}
+  - {name: gone, launch: {command: [/no/such/program]}}
+`, echoGo(t), shop, bridgeProgram(t), echoGo(t), upstream.url))
+	r := start(t, nil, nil, "run", "--log-format", "json", "-c", config)
+	for _, c := range []struct{ path, tool string }{
+		{"", "one_echo"},
+		{"", "child_echo"},
+		{"", "web_echo"},
+		{"/one", "echo"},
+		{"/child", "echo"},
+		{"/web", "echo"},
+	} {
+		if text, err := r.at(c.path).call(t, c.tool, `{"n":1}`); err != nil || text != `{"n":1}` {
+			t.Errorf("%s at %s answered %q, %v", c.tool, c.path, text, err)
+		}
+	}
+	if text, err := r.at("/shop").call(t, "buy", `{"what":"tea"}`); err != nil || text != `{"what":"tea"}` {
+		t.Errorf("buy answered %q, %v", text, err)
+	}
+	if text, err := r.at("/broken").call(t, "echo", `{}`); err == nil {
+		t.Errorf("a backend that does not start answered %q", text)
+	}
+	r.awaitLog(t, "no such thing")
+	r.awaitLog(t, `"retryIn":"1s"`)
+	r.awaitLog(t, `command \"/no/such/program\" is not found`)
+	r.drain()
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+}
+
+func TestBackendThatStartsLater(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "mark")
+	config := writeConfig(t, fmt.Sprintf(`
+serve: {http: {addr: "127.0.0.1:0"}}
+backends:
+  - {name: sure, launch: {command: [%q]}}
+  - {name: late, launch: {command: [sh, -c, "test -e %s && exec %s; touch %s; exit 1"]}}
+`, echoGo(t), mark, echoGo(t), mark))
+	r := start(t, nil, nil, "run", "-c", config)
+	r.await(t, "the backend answers", func() bool {
+		text, err := r.at("/late").call(t, "echo", `{"n":1}`)
+		return err == nil && text == `{"n":1}`
+	})
+	if text, err := r.call(t, "late_echo", `{"n":2}`); err != nil || text != `{"n":2}` {
+		t.Errorf("it answered %q, %v", text, err)
+	}
+}
+
+func TestDrainCoversEveryBackend(t *testing.T) {
+	config := writeConfig(t, fmt.Sprintf(`
+serve: {http: {addr: "127.0.0.1:0"}}
+backends:
+  - {name: one, launch: {command: [%q]}}
+  - {name: two, launch: {command: [%q]}}
+`, echoGo(t), echoGo(t)))
+	r := start(t, nil, nil, "run", "-c", config)
+	answers := make(chan string, 2)
+	for _, tool := range []string{"one_slow", "two_slow"} {
+		go func() {
+			text, err := r.call(t, tool, `{"ms":1500}`)
+			answers <- fmt.Sprint(text, err)
+		}()
+	}
+	r.awaitCalls(t, 2)
+	r.drain()
+	r.awaitLog(t, "draining")
+	if _, err := r.at("/two").call(t, "echo", `{}`); err == nil || !strings.Contains(err.Error(), "shutting down") {
+		t.Errorf("a new call got %v", err)
+	}
+	for range 2 {
+		if got := <-answers; got != "done<nil>" {
+			t.Errorf("a call that ran got %s", got)
+		}
+	}
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+}
+
+func TestServesGRPC(t *testing.T) {
+	dir, err := os.MkdirTemp("", "grpc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := "unix://" + filepath.Join(dir, "s")
+	config := writeConfig(t, fmt.Sprintf(`
+serve: {grpc: {addr: %q}, stdio: false}
+backends:
+  - {name: one, launch: {command: [%q]}}
+  - {name: two, launch: {command: [%q]}}
+`, socket, echoGo(t), echoGo(t)))
+	r := start(t, nil, nil, "run", "-c", config)
+	if r.url != "" {
+		t.Errorf("it serves MCP at %s, which nobody asked for", r.url)
+	}
+	if got := runCommand(t, "", "call", socket, "two_echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
+		t.Errorf("it said %+v", got)
+	}
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	one := metadata.AppendToOutgoingContext(t.Context(), "mcpbridge-server", "one")
+	res, err := pb.NewMcpServiceClient(conn).ListTools(one, &pb.ListToolsRequest{})
+	if err != nil || len(res.GetTools()) != 4 || res.GetTools()[0].GetName() != "echo" {
+		t.Errorf("it listed %v, %v", res, err)
+	}
+	r.await(t, "the backends are healthy", func() bool {
+		h, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "two"})
+		return err == nil && h.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+	})
+	r.drain()
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+}
+
+func TestServesGRPCWithTLS(t *testing.T) {
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(dir, "mcpbridge.yaml")
+	text := fmt.Sprintf("version: 1\nserve: {grpc: {addr: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem, clientCA: cert.pem}}}\n"+
+		"backends: [{name: one, launch: {command: [%q]}}]\n", echoGo(t))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, nil, "run", "-c", config)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
+	list := func(c *tls.Config) error {
+		conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(credentials.NewTLS(c)))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = pb.NewMcpServiceClient(conn).ListTools(t.Context(), &pb.ListToolsRequest{})
+		return err
+	}
+	if err := list(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}); err == nil {
+		t.Error("a client without a certificate was served")
+	}
+	mine := tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}
+	if err := list(&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{mine}, MinVersion: tls.VersionTLS12}); err != nil {
+		t.Error(err)
+	}
+}
