@@ -27,6 +27,8 @@ type Error struct {
 	RPC *pb.JsonRpcError
 	// Failure tells whether the call was executed, if it is not simply answered with an error.
 	Failure *pb.CallFailure
+	// Scopes are what the caller must be allowed for the call (OAuth), if that is what is missing.
+	Scopes []string
 	// Cause is what the error comes from, for logs. It may be nil.
 	Cause error
 }

@@ -1,0 +1,214 @@
+// Package auth lets in only those who prove who they are. It is an OAuth 2.1 resource server (2025-03-26 to 2026-07-28:
+// basic/authorization): every HTTP request has a bearer token that one of the known issuers has made for this server. Small
+// set-ups have tokens written down instead, or client certificates.
+//
+// What a caller presents ends here. What is known of it goes on: its name, its scopes and its claims.
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Options say who is let in.
+type Options struct {
+	// Resource is the URI by which clients know this server, such as "https://mcp.example.com/mcp". Tokens are made for it.
+	Resource string
+	// Issuers are whose tokens are good.
+	Issuers []Issuer
+	// Tokens are good by themselves.
+	Tokens []Token
+	// Certificates says that a client certificate, which the TLS server has verified, is good.
+	Certificates bool
+	// Scopes are what every caller must have.
+	Scopes []string
+	// ToolScopes are what a caller of a tool must have besides, by the tool's name.
+	ToolScopes map[string][]string
+	// Client fetches keys and asks about tokens. Nil: one with a timeout of 10 s.
+	Client *http.Client
+	// Log tells why somebody is refused. It never has a token.
+	Log zerolog.Logger
+}
+
+// An Issuer makes tokens.
+type Issuer struct {
+	// URL is what tokens say in `iss`, to the letter.
+	URL string
+	// Audiences are what tokens may say in `aud`. Empty: Resource.
+	Audiences []string
+	// JWKS is where its keys are. Empty: where its metadata says.
+	JWKS string
+	// Introspection is how it is asked about tokens that cannot be read here (RFC 7662). Nil: there are none.
+	Introspection *Introspection
+}
+
+// Introspection is how an issuer is asked about a token (RFC 7662).
+type Introspection struct {
+	// URL is its introspection endpoint.
+	URL string
+	// ClientID and ClientSecret are who asks.
+	ClientID, ClientSecret string
+}
+
+// A Token is one that is good by itself.
+type Token struct {
+	// Token is what the caller presents.
+	Token string
+	// Subject is who that is.
+	Subject string
+	// Scopes are what it may do.
+	Scopes []string
+}
+
+// IssuerTokens is the issuer of those who have a Token.
+const IssuerTokens = "mcpbridge:tokens"
+
+const (
+	// maxToken bounds a token, in bytes.
+	maxToken = 16 << 10
+	// skew is how far clocks may be apart.
+	skew = time.Minute
+)
+
+// An Auth knows who is let in. Its methods may be called concurrently.
+type Auth struct {
+	o       Options
+	issuers []*issuer
+	tokens  map[[sha256.Size]byte]*pb.Principal
+	// metadata is where a client finds out whom to ask for a token, and metadataPaths are the paths where it is.
+	metadataURL   string
+	metadataPaths []string
+}
+
+// New returns an Auth. It fetches nothing yet.
+func New(o Options) (*Auth, error) {
+	if o.Client == nil {
+		o.Client = &http.Client{Timeout: 10 * time.Second}
+	}
+	a := &Auth{o: o, tokens: map[[sha256.Size]byte]*pb.Principal{}}
+	for i, t := range o.Tokens {
+		if t.Token == "" || t.Subject == "" {
+			return nil, fmt.Errorf("token %d: it needs both a token and a subject", i+1)
+		}
+		a.tokens[sha256.Sum256([]byte(t.Token))] = &pb.Principal{Issuer: IssuerTokens, Subject: t.Subject, Scopes: t.Scopes}
+	}
+	if len(o.Issuers) > 0 {
+		u, err := url.Parse(o.Resource)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
+			return nil, fmt.Errorf("the resource is %q: it must be the URL by which clients know this server, such as https://mcp.example.com/mcp", o.Resource)
+		}
+		at := *u
+		at.Path, at.RawQuery = wellKnown+strings.TrimSuffix(u.Path, "/"), ""
+		a.metadataURL, a.metadataPaths = at.String(), []string{at.Path, wellKnown}
+	}
+	for _, i := range o.Issuers {
+		if u, err := url.Parse(i.URL); err != nil || u.Host == "" {
+			return nil, fmt.Errorf("the issuer is %q: it must be the URL that its tokens say in `iss`", i.URL)
+		}
+		if len(i.Audiences) == 0 {
+			i.Audiences = []string{o.Resource}
+		}
+		a.issuers = append(a.issuers, newIssuer(i, o.Client))
+	}
+	if len(a.tokens) == 0 && len(a.issuers) == 0 && !o.Certificates {
+		return nil, errors.New("nobody is let in: name an issuer, a token, or say that certificates are good")
+	}
+	return a, nil
+}
+
+// A refusal is why somebody is not let in.
+type refusal struct {
+	status int
+	// code is the error of the challenge (RFC 6750, 3.1). Empty: the caller has presented nothing.
+	code string
+	why  string
+}
+
+func (r *refusal) Error() string { return r.why }
+
+func invalidToken(format string, args ...any) error {
+	return &refusal{http.StatusUnauthorized, "invalid_token", fmt.Sprintf(format, args...)}
+}
+
+func unavailable(format string, args ...any) error {
+	return &refusal{status: http.StatusServiceUnavailable, why: fmt.Sprintf(format, args...)}
+}
+
+// Verify returns whose token it is. It fails if nobody is let in by it.
+func (a *Auth) Verify(ctx context.Context, token string) (*pb.Principal, error) {
+	p, err := a.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if missing := lacks(p, a.o.Scopes); len(missing) > 0 {
+		return nil, &refusal{http.StatusForbidden, "insufficient_scope", "the token lacks the scopes " + strings.Join(missing, " ")}
+	}
+	return p, nil
+}
+
+func (a *Auth) verify(ctx context.Context, token string) (*pb.Principal, error) {
+	if token == "" || len(token) > maxToken {
+		return nil, invalidToken("the token has %d bytes, and at most %d are allowed", len(token), maxToken)
+	}
+	sum := sha256.Sum256([]byte(token))
+	for known, p := range a.tokens {
+		if subtle.ConstantTimeCompare(known[:], sum[:]) == 1 {
+			return p, nil
+		}
+	}
+	if iss, ok := peekIssuer(token); ok {
+		for _, i := range a.issuers {
+			if i.URL == iss {
+				return i.read(ctx, token)
+			}
+		}
+	}
+	for _, i := range a.issuers {
+		if i.Introspection != nil {
+			return i.introspect(ctx, token)
+		}
+	}
+	return nil, invalidToken("the token is not of an issuer that is known here")
+}
+
+// lacks returns the scopes that a caller needs and does not have.
+func lacks(p *pb.Principal, need []string) []string {
+	var missing []string
+	for _, s := range need {
+		if !slices.Contains(p.GetScopes(), s) {
+			missing = append(missing, s)
+		}
+	}
+	return missing
+}
+
+// Handler returns a bridge.Handler that lets callers call only those tools of next that they have the scopes for.
+func (a *Auth) Handler(next bridge.Handler) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		if call.Method == bridge.CallTool {
+			need := a.o.ToolScopes[call.Method.Target(call.Request)]
+			if missing := lacks(call.Context().GetPrincipal(), need); len(missing) > 0 {
+				e := bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "INSUFFICIENT_SCOPE",
+					"%s: tool %q needs the scopes %s, and the token lacks %s", call.Method.Name, call.Method.Target(call.Request),
+					strings.Join(need, " "), strings.Join(missing, " "))
+				e.Scopes = slices.Concat(a.o.Scopes, need)
+				return nil, e
+			}
+		}
+		return next.Handle(ctx, call, emit)
+	})
+}

@@ -1,0 +1,458 @@
+package auth_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/auth"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	resource = "https://mcp.example.com/mcp"
+	issuer   = "https://issuer.example.com/tenant"
+)
+
+var rsaKey, otherKey, ecKey = must(rsa.GenerateKey(rand.Reader, 2048)), must(rsa.GenerateKey(rand.Reader, 2048)), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// An as is an authorization server, as far as resource servers know it. It is an http.RoundTripper: the tests of time have no
+// sockets.
+type as struct {
+	mu    sync.Mutex
+	keys  []jose.JSONWebKey
+	down  bool
+	body  string // instead of the keys
+	asked map[string]any
+	got   atomic.Int32
+}
+
+func newAS() *as {
+	return &as{keys: []jose.JSONWebKey{
+		{Key: &rsaKey.PublicKey, KeyID: "rsa", Use: "sig"},
+		{Key: &ecKey.PublicKey, KeyID: "ec", Algorithm: "ES256"},
+		{Key: &otherKey.PublicKey, KeyID: "enc", Use: "enc"},
+	}}
+}
+
+func (a *as) set(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+}
+
+func (a *as) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.got.Add(1)
+	w := httptest.NewRecorder()
+	switch {
+	case a.down:
+		w.WriteHeader(http.StatusInternalServerError)
+	case r.URL.String() == "https://issuer.example.com/.well-known/openid-configuration/tenant":
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"https://issuer.example.com/keys"}`, issuer)
+	case r.URL.Path == "/keys" && a.body != "":
+		io.WriteString(w, a.body)
+	case r.URL.Path == "/keys":
+		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: a.keys})
+	case r.URL.Path == "/introspect":
+		id, secret, _ := r.BasicAuth()
+		if r.ParseForm() != nil || id != "bridge" || secret != "s" {
+			w.WriteHeader(http.StatusUnauthorized)
+			break
+		}
+		json.NewEncoder(w).Encode(a.asked)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+	return w.Result(), nil
+}
+
+// A change makes a token another one than a good one.
+type change func(claims map[string]any, header *jose.SignerOptions) (key any, alg jose.SignatureAlgorithm)
+
+func token(changes ...change) string {
+	now := time.Now()
+	claims := map[string]any{
+		"iss": issuer, "aud": resource, "sub": "ada", "scope": "mcp read", "exp": now.Add(time.Hour).Unix(), "nbf": now.Unix(),
+	}
+	opts := (&jose.SignerOptions{}).WithHeader("kid", "rsa")
+	var key any = rsaKey
+	alg := jose.RS256
+	for _, c := range changes {
+		if k, a := c(claims, opts); k != nil {
+			key, alg = k, a
+		}
+	}
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, opts))
+	return must(jwt.Signed(signer).Claims(claims).Serialize())
+}
+
+func claim(name string, value any) change {
+	return func(c map[string]any, _ *jose.SignerOptions) (any, jose.SignatureAlgorithm) {
+		if c[name] = value; value == nil {
+			delete(c, name)
+		}
+		return nil, ""
+	}
+}
+
+func signed(key any, alg jose.SignatureAlgorithm, kid string) change {
+	return func(_ map[string]any, o *jose.SignerOptions) (any, jose.SignatureAlgorithm) {
+		o.WithHeader("kid", kid)
+		return key, alg
+	}
+}
+
+func after(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+
+// forged returns a token with parts that no library would make.
+func forged(header, claims string, sign func(what string) []byte) string {
+	enc := base64.RawURLEncoding.EncodeToString
+	what := enc([]byte(header)) + "." + enc([]byte(claims))
+	return what + "." + enc(sign(what))
+}
+
+func newAuth(t *testing.T, a *as, f func(*auth.Options)) *auth.Auth {
+	t.Helper()
+	o := auth.Options{
+		Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Scopes: []string{"mcp"},
+		Client: &http.Client{Transport: a}, Log: zerolog.New(zerolog.NewTestWriter(t)),
+	}
+	if f != nil {
+		f(&o)
+	}
+	out, err := auth.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// try sends a request through the Auth and returns the answer, and who was let in.
+func try(au *auth.Auth, edit func(*http.Request)) (*http.Response, *pb.Principal, http.Header) {
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("{}"))
+	edit(r)
+	w := httptest.NewRecorder()
+	var who *pb.Principal
+	var header http.Header
+	au.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, header = auth.Principal(r), r.Header })).ServeHTTP(w, r)
+	return w.Result(), who, header
+}
+
+func bearer(token string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+}
+
+func TestWhoIsLetIn(t *testing.T) {
+	pub := must(x509.MarshalPKIXPublicKey(&rsaKey.PublicKey))
+	hmacKey := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub})
+	good := fmt.Sprintf(`{"iss":%q,"aud":%q,"sub":"ada","scope":"mcp","exp":%d}`, issuer, resource, after(time.Hour))
+	for _, c := range []struct {
+		name   string
+		edit   func(*http.Request)
+		status int
+	}{
+		{"a good token", bearer(token()), 200},
+		{"of another algorithm", bearer(token(signed(ecKey, jose.ES256, "ec"))), 200},
+		{"that does not name its key", bearer(token(signed(rsaKey, jose.RS256, ""))), 200},
+		{"for several audiences", bearer(token(claim("aud", []string{"x", resource}))), 200},
+		{"of a program", bearer(token(claim("sub", nil), claim("client_id", "p"))), 200},
+		{"with a list of scopes", bearer(token(claim("scope", nil), claim("scp", []string{"mcp"}))), 200},
+		{"in other letters", func(r *http.Request) { r.Header.Set("Authorization", "bearer "+token()) }, 200},
+		{"ended 59 s ago", bearer(token(claim("exp", after(-59*time.Second)))), 200},
+		{"ended 61 s ago", bearer(token(claim("exp", after(-61*time.Second)))), 401},
+		{"begins in 59 s", bearer(token(claim("nbf", after(59*time.Second)))), 200},
+		{"begins in 61 s", bearer(token(claim("nbf", after(62*time.Second)))), 401},
+		{"without an end", bearer(token(claim("exp", nil))), 401},
+		{"about nobody", bearer(token(claim("sub", nil))), 401},
+		{"of another issuer", bearer(token(claim("iss", "https://evil.example.com"))), 401},
+		{"of another tenant", bearer(token(claim("iss", "https://issuer.example.com/other"))), 401},
+		{"for somebody else", bearer(token(claim("aud", "https://other.example.com/mcp"))), 401},
+		{"for nobody", bearer(token(claim("aud", nil))), 401},
+		{"by a key that the issuer does not have", bearer(token(signed(otherKey, jose.RS256, "rsa"))), 401},
+		{"by a key that is for something else", bearer(token(signed(otherKey, jose.RS256, "enc"))), 401},
+		{"by a key of another name", bearer(token(signed(rsaKey, jose.RS256, "../../etc/passwd"))), 401},
+		{"by a key with a long name", bearer(token(signed(rsaKey, jose.RS256, strings.Repeat("k", 257)))), 401},
+		{"not signed", bearer(forged(`{"alg":"none"}`, good, func(string) []byte { return nil })), 401},
+		{"signed with the public key as a secret", bearer(forged(`{"alg":"HS256","kid":"rsa"}`, good, func(what string) []byte {
+			return must(hmacSum(hmacKey, what))
+		})), 401},
+		{"an EC key said to be RSA", bearer(token(signed(ecKey, jose.ES256, "rsa"))), 401},
+		{"with something critical that is unknown", bearer(forged(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, good, func(what string) []byte {
+			sum := sha256.Sum256([]byte(what))
+			return must(rsa.SignPKCS1v15(rand.Reader, rsaKey, 5, sum[:]))
+		})), 401},
+		{"without the scope that all need", bearer(token(claim("scope", "read"))), 403},
+		{"many dots", bearer(strings.Repeat(".", 16<<10)), 401},
+		{"deep claims", bearer(token(claim("x", json.RawMessage(strings.Repeat("[", 3000)+strings.Repeat("]", 3000))))), 200},
+		{"too long", bearer(strings.Repeat("x", 16<<10+1)), 401},
+		{"no token", func(*http.Request) {}, 401},
+		{"an empty one", bearer(""), 401},
+		{"another scheme", func(r *http.Request) { r.SetBasicAuth("a", "b") }, 401},
+		{"two", func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + token(), "Bearer x"} }, 400},
+		{"in the URL", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token(); bearer(token())(r) }, 401},
+		{"one that is written down", bearer("secret"), 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			au := newAuth(t, newAS(), func(o *auth.Options) {
+				o.Tokens = []auth.Token{{Token: "secret", Subject: "bob", Scopes: []string{"mcp"}}}
+			})
+			res, who, header := try(au, c.edit)
+			if res.StatusCode != c.status || (who != nil) != (c.status == 200) {
+				t.Fatalf("%s, and let in %v", res.Status, who)
+			}
+			if header.Get("Authorization") != "" {
+				t.Error("the token goes on")
+			}
+			challenge := res.Header.Get("WWW-Authenticate")
+			if (challenge != "") != (c.status == 401 || c.status == 403) || challenge != "" && !strings.Contains(challenge, `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`) {
+				t.Errorf("the challenge is %s", challenge)
+			}
+			if strings.Contains(challenge, "secret") {
+				t.Error("the challenge repeats the token")
+			}
+		})
+	}
+}
+
+func hmacSum(key []byte, what string) ([]byte, error) {
+	sum := sha256.Sum256(append(key, what...)) // any bytes do: the algorithm is refused
+	return sum[:], nil
+}
+
+func TestWhatIsKnownOfACallerGoesOn(t *testing.T) {
+	_, who, _ := try(newAuth(t, newAS(), nil), bearer(token(claim("n", json.RawMessage("9007199254740993")))))
+	var claims map[string]json.RawMessage
+	if err := json.Unmarshal(who.GetClaims(), &claims); err != nil || string(claims["n"]) != "9007199254740993" {
+		t.Errorf("%s, %v", who.GetClaims(), err)
+	}
+	if diff := cmp.Diff([]string{issuer, "ada", "mcp read"}, []string{who.GetIssuer(), who.GetSubject(), strings.Join(who.GetScopes(), " ")}); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Keys are fetched once, again when a token names one that is not known, but not faster than every 10 s, and are good for an
+// hour after that. Then nobody can be checked, which is not the fault of callers.
+func TestKeysThatChangeAndIssuersThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAS()
+		au := newAuth(t, a, nil)
+		expect := func(what string, status int, fetches int, tok string) {
+			t.Helper()
+			before := a.got.Load()
+			res, _, _ := try(au, bearer(tok))
+			if got := int(a.got.Load() - before); res.StatusCode != status || got != fetches {
+				t.Errorf("%s: %s with %d fetches", what, res.Status, got)
+			}
+			if status == 503 && res.Header.Get("Retry-After") == "" {
+				t.Errorf("%s: no Retry-After", what)
+			}
+		}
+		const whole = 3 // of the metadata at two places, then the keys
+		expect("first", 200, whole, token())
+		expect("second", 200, 0, token())
+		newKey := must(rsa.GenerateKey(rand.Reader, 2048))
+		rotated := func() string { return token(signed(newKey, jose.RS256, "new")) }
+		expect("unknown, at once", 401, 0, rotated())
+		a.set(func() { a.keys = append(a.keys, jose.JSONWebKey{Key: &newKey.PublicKey, KeyID: "new"}) })
+		time.Sleep(10 * time.Second)
+		expect("a new key", 200, whole, rotated())
+		for range 100 {
+			expect("a storm", 401, 0, token(signed(otherKey, jose.RS256, "nosuch")))
+		}
+		a.set(func() { a.down = true })
+		time.Sleep(30 * time.Minute)
+		expect("down, and known", 200, 0, token())
+		expect("down, and unknown", 503, whole, token(signed(otherKey, jose.RS256, "nosuch")))
+		expect("down, and unknown, again", 503, 0, token(signed(otherKey, jose.RS256, "nosuch")))
+		time.Sleep(30 * time.Minute)
+		expect("down for too long", 503, whole, token())
+		expect("down for too long, again", 503, 0, token())
+		a.set(func() { a.down, a.body = false, strings.Repeat(" ", 1<<20)+"{}" })
+		time.Sleep(10 * time.Second)
+		expect("too much", 503, whole, token())
+		a.set(func() { a.body = "<html>" })
+		time.Sleep(10 * time.Second)
+		expect("no JSON", 503, whole, token())
+		a.set(func() { a.body = "" })
+		time.Sleep(10 * time.Second)
+		expect("well again", 200, whole, token())
+	})
+}
+
+// However many callers come at once, keys are fetched once.
+func TestCallersTogetherFetchKeysOnce(t *testing.T) {
+	a := newAS()
+	au := newAuth(t, a, nil)
+	tok := token()
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			if res, _, _ := try(au, bearer(tok)); res.StatusCode != 200 {
+				t.Error(res.Status)
+			}
+		})
+	}
+	wg.Wait()
+	if got := a.got.Load(); got != 3 {
+		t.Errorf("%d requests", got)
+	}
+}
+
+func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAS()
+		au := newAuth(t, a, func(o *auth.Options) {
+			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+		})
+		expect := func(what string, status, asked int, answer map[string]any) {
+			t.Helper()
+			a.set(func() { a.asked = answer })
+			before := a.got.Load()
+			res, _, _ := try(au, bearer("opaque "+what))
+			if got := int(a.got.Load() - before); res.StatusCode != status || got != asked {
+				t.Errorf("%s: %s, asked %d times", what, res.Status, got)
+			}
+		}
+		active := map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
+		with := func(name string, value any) map[string]any {
+			m := maps.Clone(active)
+			m[name] = value
+			return m
+		}
+		expect("good", 200, 1, active)
+		expect("good", 200, 0, map[string]any{"active": false})
+		time.Sleep(time.Minute)
+		expect("good", 401, 1, map[string]any{"active": false})
+		expect("good", 401, 0, active)
+		expect("of another", 401, 1, with("iss", "https://evil.example.com"))
+		expect("for another", 401, 1, with("aud", "https://evil.example.com"))
+		expect("ended", 401, 1, with("exp", after(-2*time.Minute)))
+		expect("lesser", 403, 1, with("scope", "read"))
+		expect("short", 200, 1, with("exp", after(-50*time.Second)))
+		time.Sleep(11 * time.Second)
+		expect("short", 401, 1, with("exp", after(-61*time.Second)))
+		a.set(func() { a.down = true })
+		expect("not to be asked", 503, 1, active)
+	})
+}
+
+func TestMetadata(t *testing.T) {
+	au := newAuth(t, newAS(), func(o *auth.Options) { o.ToolScopes = map[string][]string{"rm": {"admin"}} })
+	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"} {
+		res, _, _ := try(au, func(r *http.Request) { r.Method, r.URL.Path = http.MethodGet, path })
+		body := must(io.ReadAll(res.Body))
+		want := `{"authorization_servers":["` + issuer + `"],"bearer_methods_supported":["header"],"resource":"` + resource + `","scopes_supported":["admin","mcp"]}`
+		if res.StatusCode != 200 || string(body) != want {
+			t.Errorf("%s: %s %s", path, res.Status, body)
+		}
+		if res, _, _ := try(au, func(r *http.Request) { r.URL.Path = path }); res.StatusCode != 405 || res.Header.Get("Allow") == "" {
+			t.Errorf("POST %s: %s", path, res.Status)
+		}
+	}
+}
+
+func TestScopesOfTools(t *testing.T) {
+	au := newAuth(t, newAS(), func(o *auth.Options) { o.ToolScopes = map[string][]string{"rm": {"admin", "write"}} })
+	called := 0
+	h := au.Handler(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+		called++
+		return &bridge.Result{}, nil
+	}))
+	call := func(tool string, scopes ...string) error {
+		_, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
+			Name: tool, Context: &pb.CallContext{Principal: &pb.Principal{Subject: "ada", Scopes: scopes}},
+		}}, nil)
+		return err
+	}
+	if err := call("ls"); err != nil {
+		t.Error(err)
+	}
+	if err := call("rm", "write", "admin"); err != nil {
+		t.Error(err)
+	}
+	err := call("rm", "write")
+	if err == nil || called != 2 {
+		t.Fatalf("%v, called %d times", err, called)
+	}
+	e := bridge.AsError(err)
+	if diff := cmp.Diff([]string{"mcp", "admin", "write"}, e.Scopes); diff != "" {
+		t.Error(diff)
+	}
+	want := `Bearer error="insufficient_scope", error_description="the call needs more scopes", scope="mcp admin write", ` +
+		`resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
+	if got := au.Challenge(e.Scopes); got != want {
+		t.Error(got)
+	}
+}
+
+func TestOptionsThatLetNobodyInAreAMistake(t *testing.T) {
+	for name, o := range map[string]auth.Options{
+		"nothing":             {},
+		"no resource":         {Issuers: []auth.Issuer{{URL: issuer}}},
+		"a resource, no URL":  {Resource: "mcp", Issuers: []auth.Issuer{{URL: issuer}}},
+		"an issuer, no URL":   {Resource: resource, Issuers: []auth.Issuer{{URL: "x"}}},
+		"an empty token":      {Tokens: []auth.Token{{Subject: "a"}}},
+		"a token of nobody's": {Tokens: []auth.Token{{Token: "a"}}},
+	} {
+		if _, err := auth.New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// What callers present is nowhere in what is logged.
+func TestTokensAreNotLogged(t *testing.T) {
+	var log strings.Builder
+	au := newAuth(t, newAS(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
+	canary := hex.EncodeToString([]byte("canary canary canary"))
+	for _, edit := range []func(*http.Request){
+		bearer(canary), bearer(canary + "." + canary + "." + canary), bearer(token(claim("aud", "x"))),
+		func(r *http.Request) { r.URL.RawQuery = "access_token=" + canary },
+		func(r *http.Request) { r.Header.Set("Authorization", canary) },
+	} {
+		res, _, _ := try(au, edit)
+		if res.StatusCode != 401 || strings.Contains(res.Header.Get("WWW-Authenticate")+string(must(io.ReadAll(res.Body))), canary) {
+			t.Errorf("%s %v", res.Status, res.Header)
+		}
+	}
+	if log.Len() == 0 || strings.Contains(log.String(), canary) {
+		t.Errorf("the log is %s", log.String())
+	}
+}

@@ -1,0 +1,164 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// wellKnown is where a protected resource has its metadata (RFC 9728, 3).
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// principalKey is the key of a request's context by which Principal finds who makes it.
+type principalKey struct{}
+
+// Principal returns who makes a request that Wrap has let in.
+func Principal(r *http.Request) *pb.Principal {
+	p, _ := r.Context().Value(principalKey{}).(*pb.Principal)
+	return p
+}
+
+// Wrap returns a http.Handler that lets only those reach next who prove who they are, on every request (2025-06-18 to
+// 2026-07-28: basic/authorization, access token usage), and tells everybody else how to. What they prove it with is taken away
+// from the request. A browser's question whether a page may call (OPTIONS) goes through: it carries no token.
+func (a *Auth) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(a.metadataPaths, r.URL.Path) {
+			a.serveMetadata(w, r)
+			return
+		}
+		if r.Method == http.MethodOptions {
+			next.ServeHTTP(w, r)
+			return
+		}
+		p, err := a.authenticate(r)
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		in := r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
+		in.Header = maps.Clone(r.Header)
+		in.Header.Del("Authorization")
+		next.ServeHTTP(w, in)
+	})
+}
+
+// authenticate returns who makes a request.
+func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
+	values := r.Header["Authorization"]
+	switch {
+	case len(values) > 1:
+		return nil, &refusal{http.StatusBadRequest, "invalid_request", "there are several Authorization headers: send one"}
+	case r.URL.RawQuery != "" && r.URL.Query().Has("access_token"):
+		return nil, &refusal{http.StatusUnauthorized, "invalid_request", "a token in the URL is not taken: send it in the Authorization header"}
+	case len(values) == 0:
+		if p := bridge.PeerPrincipal(r.TLS); p != nil && a.o.Certificates {
+			return p, nil
+		}
+		return nil, &refusal{status: http.StatusUnauthorized, why: "send a token: Authorization: Bearer TOKEN"}
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, &refusal{status: http.StatusUnauthorized, why: "the Authorization header must be: Bearer TOKEN"}
+	}
+	return a.Verify(r.Context(), strings.TrimSpace(token))
+}
+
+// refuse answers a request that is not let in.
+func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	no := &refusal{status: http.StatusInternalServerError, why: "who calls cannot be checked"}
+	errors.As(err, &no)
+	a.o.Log.Warn().Str("remote", r.RemoteAddr).Int("status", no.status).Str("why", err.Error()).Msg("refused a caller")
+	h := w.Header()
+	switch no.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		h.Set("WWW-Authenticate", a.challenge(no.code, no.why, a.o.Scopes))
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))
+		no = &refusal{status: no.status, why: "tokens cannot be checked at the moment: the keys of their issuer cannot be had"}
+	}
+	body, _ := json.Marshal(map[string]any{ // strings and numbers can always be written
+		"jsonrpc": "2.0", "error": map[string]any{"code": -32600, "message": no.why},
+	})
+	h.Set("Content-Type", "application/json")
+	h.Set("Connection", "close") // the body is not read
+	w.WriteHeader(no.status)
+	_, _ = w.Write(body) // whether the client reads it is its own business
+}
+
+// Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs.
+func (a *Auth) Challenge(scopes []string) string {
+	return a.challenge("insufficient_scope", "the call needs more scopes", scopes)
+}
+
+// challenge returns the value of WWW-Authenticate (RFC 6750, 3; RFC 9728, 5.1).
+func (a *Auth) challenge(code, why string, scopes []string) string {
+	var params []string
+	add := func(name, value string) {
+		if value != "" {
+			params = append(params, name+`="`+quotable(value)+`"`)
+		}
+	}
+	add("error", code)
+	if code != "" {
+		add("error_description", why)
+	}
+	add("scope", strings.Join(scopes, " "))
+	add("resource_metadata", a.metadataURL)
+	return strings.TrimSpace("Bearer " + strings.Join(params, ", "))
+}
+
+// quotable leaves out of a text what a quoted string in a header must not have (RFC 6750, 3).
+func quotable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '"' || r == '\\':
+			return '\''
+		case r < ' ' || r > '~':
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// serveMetadata tells whom to ask for a token (RFC 9728, 3.2). Everybody may read it, pages too.
+func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	metadata := map[string]any{"resource": a.o.Resource, "bearer_methods_supported": []string{"header"}}
+	var servers []string
+	for _, i := range a.issuers {
+		servers = append(servers, i.URL)
+	}
+	metadata["authorization_servers"] = servers
+	if scopes := a.allScopes(); len(scopes) > 0 {
+		metadata["scopes_supported"] = scopes
+	}
+	body, _ := json.Marshal(metadata) // strings can always be written
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "public, max-age=3600")
+	_, _ = w.Write(body) // as above
+}
+
+// allScopes returns every scope that matters here.
+func (a *Auth) allScopes() []string {
+	all := slices.Clone(a.o.Scopes)
+	for _, s := range a.o.ToolScopes {
+		all = append(all, s...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

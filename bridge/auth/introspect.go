@@ -1,0 +1,86 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	// goodFor and badFor are how long it is not asked again whether a token is good.
+	goodFor = time.Minute
+	badFor  = 10 * time.Second
+	// maxAsked bounds how many tokens are remembered.
+	maxAsked = 10_000
+)
+
+// An introspections is what an issuer has said about tokens. The zero value knows nothing.
+type introspections struct {
+	mu   sync.Mutex
+	said map[[sha256.Size]byte]introspection
+}
+
+type introspection struct {
+	principal *pb.Principal
+	err       error
+	until     time.Time
+}
+
+// introspect returns whose token it is, by asking the issuer (RFC 7662).
+func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, error) {
+	sum := sha256.Sum256([]byte(token))
+	i.asked.mu.Lock()
+	in, ok := i.asked.said[sum]
+	i.asked.mu.Unlock()
+	now := time.Now()
+	if ok && now.Before(in.until) {
+		return in.principal, in.err
+	}
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.Introspection.URL, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, unavailable("%v", err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.SetBasicAuth(url.QueryEscape(i.Introspection.ClientID), url.QueryEscape(i.Introspection.ClientSecret)) // RFC 6749, 2.3.1
+	var answer json.RawMessage
+	if err := i.exchange(req, &answer); err != nil {
+		return nil, unavailable("%s cannot be asked about a token: %v", i.URL, err)
+	}
+	in = i.judge(answer, now)
+	i.asked.mu.Lock()
+	defer i.asked.mu.Unlock()
+	if len(i.asked.said) >= maxAsked || i.asked.said == nil {
+		i.asked.said = map[[sha256.Size]byte]introspection{} // it costs asking again, and no bookkeeping
+	}
+	i.asked.said[sum] = in
+	return in.principal, in.err
+}
+
+// judge returns what an issuer's answer says of a token.
+func (i *issuer) judge(answer json.RawMessage, now time.Time) introspection {
+	var c struct {
+		Active bool  `json:"active"`
+		Expiry int64 `json:"exp"`
+	}
+	bad := now.Add(badFor)
+	if err := json.Unmarshal(answer, &c); err != nil || !c.Active {
+		return introspection{err: invalidToken("%s says that the token is not good", i.URL), until: bad}
+	}
+	p, err := i.accept(answer, true)
+	if err != nil {
+		return introspection{err: err, until: bad}
+	}
+	in := introspection{principal: p, until: now.Add(goodFor)}
+	if end := time.Unix(c.Expiry, 0).Add(skew); c.Expiry != 0 && end.Before(in.until) {
+		in.until = end
+	}
+	return in
+}

@@ -1,0 +1,276 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	// keysFor is how long keys are good without having been fetched again.
+	keysFor = time.Hour
+	// keysAgain is how long it takes at least until keys are fetched again, whatever tokens name.
+	keysAgain = 10 * time.Second
+	// maxDocument bounds what an issuer may answer, in bytes, and maxKeys how many keys it may have.
+	maxDocument = 1 << 20
+	maxKeys     = 100
+	// maxKeyID bounds the name of a key, in bytes.
+	maxKeyID = 256
+)
+
+// algorithms are those by which a token may be signed: none that needs a shared secret, and not none at all.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+// An issuer is an Issuer and what is known of it.
+type issuer struct {
+	Issuer
+
+	client *http.Client
+	asked  introspections
+
+	fetching chan struct{} // holds a token while somebody fetches keys
+
+	mu      sync.Mutex // guards what follows
+	keys    []jose.JSONWebKey
+	fetched time.Time // when the keys were
+	tried   time.Time // when somebody last began to fetch them
+	failed  error     // why they could not be fetched then
+}
+
+func newIssuer(i Issuer, c *http.Client) *issuer {
+	return &issuer{Issuer: i, client: c, fetching: make(chan struct{}, 1)}
+}
+
+// peekIssuer returns what a token says its issuer is, if it is a JWT. Nothing of that is verified.
+func peekIssuer(token string) (string, bool) {
+	if strings.Count(token, ".") != 2 {
+		return "", false
+	}
+	t, err := jwt.ParseSigned(token, algorithms)
+	if err != nil {
+		return "", false
+	}
+	var c struct {
+		Issuer string `json:"iss"`
+	}
+	return c.Issuer, t.UnsafeClaimsWithoutVerification(&c) == nil && c.Issuer != ""
+}
+
+// read returns whose token it is, a JWT that says it is of this issuer.
+func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) {
+	t, err := jwt.ParseSigned(token, algorithms)
+	if err != nil {
+		return nil, invalidToken("the token cannot be read: %v", err)
+	}
+	head := t.Headers[0]
+	if len(head.KeyID) > maxKeyID {
+		return nil, invalidToken("the name of the token's key has %d bytes, and at most %d are allowed", len(head.KeyID), maxKeyID)
+	}
+	keys, err := i.keysOf(ctx, head.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	var claims json.RawMessage
+	if !slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {
+		fits := (k.Algorithm == "" || k.Algorithm == head.Algorithm) && (k.Use == "" || k.Use == "sig")
+		return fits && t.Claims(k.Key, &claims) == nil
+	}) {
+		return nil, invalidToken("the token is signed by none of the keys of %s", i.URL)
+	}
+	return i.accept(claims, false)
+}
+
+// accept returns whom claims are about, if they are for this server, and now. When the issuer was asked about the token, it
+// need not say who it is, nor when the token ends.
+func (i *issuer) accept(claims json.RawMessage, asked bool) (*pb.Principal, error) {
+	var c struct {
+		jwt.Claims
+
+		Scope    string          `json:"scope"`
+		Scp      json.RawMessage `json:"scp"`
+		ClientID string          `json:"client_id"`
+	}
+	if err := json.Unmarshal(claims, &c); err != nil {
+		return nil, invalidToken("the claims of the token cannot be read: %v", err)
+	}
+	switch {
+	case c.Issuer != i.URL && (c.Issuer != "" || !asked):
+		return nil, invalidToken("the token is of issuer %q, which is not %q", rawjson.Shorten(c.Issuer), i.URL)
+	case c.Expiry == nil && !asked:
+		return nil, invalidToken("the token does not say when it ends")
+	case !slices.ContainsFunc(i.Audiences, c.Audience.Contains):
+		return nil, invalidToken("the token is for %q, and not for %q", rawjson.Shorten(strings.Join(c.Audience, " ")), i.Audiences)
+	}
+	if err := c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, skew); err != nil {
+		return nil, invalidToken("the token is not good now: %v", err)
+	}
+	p := &pb.Principal{Issuer: i.URL, Subject: c.Subject, Scopes: scopes(c.Scope, c.Scp), Claims: claims}
+	if p.GetSubject() == "" {
+		p.Subject = c.ClientID // of a token that is a program's own
+	}
+	if p.GetSubject() == "" {
+		return nil, invalidToken("the token does not say whom it is about")
+	}
+	return p, nil
+}
+
+// scopes returns what a token allows: `scope` is a string with spaces (RFC 8693), and some issuers have a list, `scp`.
+func scopes(scope string, scp json.RawMessage) []string {
+	out := strings.Fields(scope)
+	var list []string
+	var text string
+	switch {
+	case json.Unmarshal(scp, &list) == nil:
+		out = append(out, list...)
+	case json.Unmarshal(scp, &text) == nil:
+		out = append(out, strings.Fields(text)...)
+	}
+	return out
+}
+
+// keysOf returns the keys that a token may be signed by: those of the name, or all if it names none.
+func (i *issuer) keysOf(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
+	for {
+		keys, fetch, err := i.known(id)
+		if !fetch {
+			return keys, err
+		}
+		select {
+		case i.fetching <- struct{}{}:
+		case <-ctx.Done():
+			return nil, unavailable("waiting for the keys of %s: %v", i.URL, ctx.Err())
+		}
+		if _, still, _ := i.known(id); still { // nobody has fetched them meanwhile
+			i.refresh(ctx)
+		}
+		<-i.fetching
+	}
+}
+
+// known returns the keys of a name as far as they are known, or that they must be fetched first.
+func (i *issuer) known(id string) (keys []jose.JSONWebKey, fetch bool, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, k := range i.keys {
+		if id == "" || k.KeyID == id {
+			keys = append(keys, k)
+		}
+	}
+	now := time.Now()
+	switch good := !i.fetched.IsZero() && now.Sub(i.fetched) < keysFor; {
+	case good && len(keys) > 0:
+		return keys, false, nil
+	case i.tried.IsZero() || now.Sub(i.tried) >= keysAgain:
+		return nil, true, nil
+	case i.failed != nil || !good:
+		return nil, false, unavailable("the keys of %s cannot be had: %v", i.URL, i.failed)
+	}
+	return nil, false, invalidToken("the token is signed by a key that %s does not have", i.URL)
+}
+
+// refresh fetches the keys. One that cannot be fetched any more is good no longer.
+func (i *issuer) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // others wait for them, too
+	defer cancel()
+	keys, err := i.fetch(ctx)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.tried, i.failed = time.Now(), err
+	if err == nil {
+		i.keys, i.fetched = keys, i.tried
+	}
+}
+
+func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+	at := i.JWKS
+	if at == "" {
+		var err error
+		if at, err = i.discover(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var set jose.JSONWebKeySet
+	if err := i.get(ctx, at, &set); err != nil {
+		return nil, err
+	}
+	if len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("%s: %d keys, and at most %d are allowed", at, len(set.Keys), maxKeys)
+	}
+	return slices.DeleteFunc(set.Keys, func(k jose.JSONWebKey) bool { return !k.IsPublic() || !k.Valid() }), nil
+}
+
+// discover returns where the issuer's metadata says that its keys are (RFC 8414, 3.1; OpenID Connect Discovery, 4).
+func (i *issuer) discover(ctx context.Context) (string, error) {
+	base, err := url.Parse(i.URL)
+	if err != nil {
+		return "", err
+	}
+	path := strings.TrimSuffix(base.Path, "/")
+	var errs []error
+	for _, p := range []string{"/.well-known/oauth-authorization-server" + path, "/.well-known/openid-configuration" + path, path + "/.well-known/openid-configuration"} {
+		at := *base
+		at.Path = p
+		var m struct {
+			Issuer string `json:"issuer"`
+			JWKS   string `json:"jwks_uri"`
+		}
+		err := i.get(ctx, at.String(), &m)
+		switch {
+		case err == nil && m.Issuer != i.URL:
+			err = fmt.Errorf("%s: the metadata is of %q", at.String(), m.Issuer)
+		case err == nil && m.JWKS == "":
+			err = fmt.Errorf("%s: the metadata does not say where the keys are", at.String())
+		case err == nil:
+			return m.JWKS, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+func (i *issuer) get(ctx context.Context, at string, to any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return err
+	}
+	return i.exchange(req, to)
+}
+
+// exchange makes a request of the issuer, which answers with a JSON object.
+func (i *issuer) exchange(req *http.Request, to any) error {
+	req.Header.Set("Accept", "application/json")
+	res, err := i.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", req.URL.Redacted(), err)
+	case res.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s: %s", req.URL.Redacted(), res.Status)
+	case len(body) > maxDocument:
+		return fmt.Errorf("%s: more than %d bytes", req.URL.Redacted(), maxDocument)
+	}
+	if err := json.Unmarshal(body, to); err != nil {
+		return fmt.Errorf("%s: %w", req.URL.Redacted(), err)
+	}
+	return nil
+}
