@@ -29,7 +29,7 @@ func start(t *testing.T, merged bridge.Handler, backends []grpcserver.Backend, o
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(context.Background(), ln) }()
+	go func() { served <- s.Serve(context.WithoutCancel(t.Context()), ln) }()
 	t.Cleanup(func() {
 		s.Close()
 		if err := <-served; err != nil {

@@ -173,12 +173,12 @@ func (s *Server) SetServing(name string, serving bool) {
 		return
 	}
 	s.health.SetServingStatus(name, servingStatus(serving))
-	any := false
+	some := false
 	for other := range s.byName {
 		r, err := s.health.Check(context.Background(), &grpc_health_v1.HealthCheckRequest{Service: other})
-		any = any || err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+		some = some || err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 	}
-	s.setOverall(any)
+	s.setOverall(some)
 }
 
 func (s *Server) setOverall(serving bool) {
@@ -232,7 +232,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // why returns why serving has ended, if that was nobody's wish.
 func (s *Server) why(err error) error {
 	if err == nil || errors.Is(err, grpc.ErrServerStopped) || s.draining.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the listener was closed because the server was to end
 	}
 	return fmt.Errorf("gRPC server: %w", err)
 }

@@ -58,12 +58,12 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	}
 	path = strings.TrimPrefix(path, "//")
 	if path == "" {
-		return nil, fmt.Errorf("listen on %q: there is no path after unix:", address)
+		return nil, fmt.Errorf("listen on %q: there is no path after %s", address, "unix:")
 	}
 	if mode == 0 {
 		mode = usualMode
 	}
-	if err := clear(ctx, path); err != nil {
+	if err := makeRoom(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
@@ -85,8 +85,8 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 // ErrInUse is the error of an address that somebody listens on.
 var ErrInUse = errors.New("another process listens there; end it, or choose another path")
 
-// clear removes a socket that nobody listens on.
-func clear(ctx context.Context, path string) error {
+// makeRoom removes a socket that nobody listens on.
+func makeRoom(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

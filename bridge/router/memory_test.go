@@ -1,0 +1,38 @@
+package router
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestMemoryForgetsWhatWasNotUsed(t *testing.T) {
+	for _, pad := range []string{"", strings.Repeat("x", 1_000)} { // the one runs into the limit of entries, the other into that of bytes
+		var m memory[int]
+		put, most := 0, 0
+		for i := range 4 * maxEntries {
+			m.put(strconv.Itoa(i)+pad, i)
+			put++
+			if _, ok := m.get("0" + pad); !ok {
+				t.Fatalf("what is always used is forgotten after %d", i)
+			}
+			if most = max(most, len(m.young)); most > maxEntries || m.bytes > maxBytes || len(m.old) > maxEntries {
+				t.Fatalf("%d + %d entries, %d bytes", len(m.young), len(m.old), m.bytes)
+			}
+		}
+		if _, ok := m.get("1" + pad); ok {
+			t.Errorf("the second is remembered after %d", put)
+		}
+		if most < maxEntries && m.bytes < maxBytes/2 && pad == "" {
+			t.Errorf("at most %d were remembered", most)
+		}
+	}
+	var m memory[int]
+	for n := maxKey - 1; n <= maxKey+1; n++ {
+		key := strings.Repeat("k", n)
+		m.put(key, n)
+		if _, ok := m.get(key); ok != (n <= maxKey) {
+			t.Errorf("a key of %d bytes: %v", n, ok)
+		}
+	}
+}
