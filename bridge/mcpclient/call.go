@@ -403,11 +403,25 @@ func (c *Client) misbehaved(format string, args ...any) error {
 
 // crashed is the error of a call whose server was lost after it had been sent.
 func (c *Client) crashed(cause error) error {
+	if errors.Is(cause, errTooLarge) {
+		return c.tooLarge(cause)
+	}
 	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
 		"server %q was lost during the call; whether the call was executed is not known", c.o.Name)
 	e.Cause = cause
 	return e
 }
+
+// tooLarge is the error of a call whose answer is too large.
+func (c *Client) tooLarge(cause error) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
+		"server %q: %v (max message); the call may have been executed, and its answer is lost", c.o.Name, cause)
+	e.Cause = cause
+	return e
+}
+
+// errTooLarge is that the server sent more than we take.
+var errTooLarge = errors.New("what the server sent is too large")
 
 // refusedTwice is the error of a call that a server does not take, although it has been asked anew what it is.
 func (c *Client) refusedTwice(cause error) error {
@@ -455,7 +469,7 @@ func (w *wait) pause(ctx context.Context, gone <-chan struct{}) {
 // await returns the server to send a call to. It waits for one, unless that is hopeless.
 func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
 	l := c.live.Load()
-	if l != nil && w.step == 0 {
+	if l != nil && w.step == 0 && !l.over() {
 		return l, nil
 	}
 	now := time.Now()
@@ -471,7 +485,7 @@ func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
 			return nil, interrupted(ctx, false)
 		case s.ended:
 			return nil, c.unavailable("has been stopped", 0, s.err)
-		case s.life != nil && time.Now().Before(w.until):
+		case s.life != nil && !s.life.over() && time.Now().Before(w.until):
 			return s.life, nil
 		case time.Until(s.retryAt) > c.pace.hopeless:
 			return nil, c.unavailable("keeps failing", time.Until(s.retryAt), s.err)

@@ -64,7 +64,7 @@ type Options struct {
 	Log zerolog.Logger
 
 	// ProbeTimeout is how long a server may take to answer server/discover before it is taken for one that does not know it.
-	// 0: 3 s.
+	// With a Transport, which may have to get credentials first, there is no such limit but StartTimeout. 0: 3 s.
 	ProbeTimeout time.Duration
 	// CallTimeout is the most that a call may take, whatever its progress. Its time with the caller, while the caller answers
 	// what the server asks, does not count. 0: 15 minutes.
@@ -164,6 +164,16 @@ type life struct {
 	discover *pb.DiscoverResponse
 	once     sync.Once
 	gone     chan struct{} // closed at its loss
+}
+
+// over reports whether the server has to be found again.
+func (l *life) over() bool {
+	select {
+	case <-l.gone:
+		return true
+	default:
+		return l.peer.isGone()
+	}
 }
 
 // end makes it known that the life is over: the server is to be found again.

@@ -24,7 +24,7 @@ const serveEnv = "MCPCLIENT_TEST_SERVER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(serveEnv) != "" {
-		s := mcpserver.New(bridgetest.Kit(), mcpserver.Options{})
+		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
 		err := s.ServeStdio(context.Background(), os.Stdin, os.Stdout)
 		s.Close()
 		if err != nil {

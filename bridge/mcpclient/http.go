@@ -195,11 +195,20 @@ func (w *streamable) post(x *exchange) {
 	}
 	res, err := w.p.c.http.Do(req)
 	if err != nil {
-		x.fail(&lost{err: withoutURL(err)})
+		x.fail(unsent(err))
 		return
 	}
 	defer res.Body.Close()
 	w.answer(x, res)
+}
+
+// unsent returns the error of a request that has no response. A Transport may know better than we that it was not executed:
+// that the server wants credentials that there are not, for instance.
+func unsent(err error) error {
+	if e, ok := errors.AsType[*bridge.Error](err); ok {
+		return e
+	}
+	return &lost{err: withoutURL(err)}
 }
 
 // withoutURL returns err without the URL, whose query may be a secret.
@@ -314,7 +323,7 @@ func (w *streamable) events(x *exchange, body io.Reader, last string) (string, r
 		e, err := r.next()
 		how.retry = r.retry
 		if err != nil {
-			how.fatal = errors.Is(err, errEventTooLong)
+			how.fatal = errors.Is(err, errTooLarge)
 			return last, how, err
 		}
 		how.progress = true
@@ -380,10 +389,10 @@ func (w *streamable) open() {
 // unrelated reads the stream of what is no answer to anything, for as long as the server has one (2025-03-26 to 2025-11-25:
 // basic/transports, listening for messages).
 func (w *streamable) unrelated() {
-	last, delay := "", 100*time.Millisecond
+	last, delay, opened := "", 100*time.Millisecond, false
 	for w.ctx.Err() == nil {
 		began := time.Now()
-		r, err := w.listen(last)
+		r, err := w.listen(last, opened)
 		if err != nil {
 			if w.ctx.Err() == nil {
 				w.p.c.log.Debug().Err(err).Msg("the server has no stream for what is no answer")
@@ -391,6 +400,7 @@ func (w *streamable) unrelated() {
 			return
 		}
 		if r != nil {
+			opened = true
 			if r.last != "" {
 				last = r.last
 			}
@@ -415,7 +425,8 @@ type heard struct {
 }
 
 // listen reads one response to a GET. The error says that there is no such stream; nil and nil that it could not be reached.
-func (w *streamable) listen(last string) (*heard, error) {
+// Again says that there was one before.
+func (w *streamable) listen(last string, again bool) (*heard, error) {
 	req, err := w.request(w.ctx, http.MethodGet, nil)
 	if err != nil {
 		return nil, err
@@ -431,13 +442,16 @@ func (w *streamable) listen(last string) (*heard, error) {
 	defer res.Body.Close()
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
-	case res.StatusCode == http.StatusNotFound && w.session != "":
+	case w.session != "" && (res.StatusCode == http.StatusNotFound || again && res.StatusCode == http.StatusBadRequest):
 		w.p.lose(errSessionEnded)
 		return nil, errSessionEnded
 	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
 		return nil, nil //nolint:nilnil // the caller tries again
 	case res.StatusCode != http.StatusOK || media != mcphttp.EventStream:
 		return nil, fmt.Errorf("GET: %s", res.Status)
+	}
+	if again && last == "" {
+		w.p.hub.missed() // nothing is replayed
 	}
 	h := &heard{retry: -1}
 	events := newEventReader(res.Body, w.p.c.o.MaxMessage)
@@ -492,13 +506,10 @@ func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-var errTooLarge = errors.New("the answer is too large")
-
 // unread is why an answer could not be read.
 func (w *streamable) unread(err error) error {
-	if errors.Is(err, errTooLarge) || errors.Is(err, errEventTooLong) {
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
-			"server %q: %w; the call was executed, and its answer is lost", w.p.c.o.Name, err)
+	if errors.Is(err, errTooLarge) {
+		return w.p.c.tooLarge(err)
 	}
 	return &lost{err: err}
 }

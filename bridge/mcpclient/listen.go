@@ -85,7 +85,16 @@ func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
 		s.begun = true
 		return s.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
 	}
-	f := ack.GetNotifications()
+	for _, change := range everything(ack.GetNotifications()) {
+		if err := s.tell(change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// everything returns all the changes that a filter is for.
+func everything(f *pb.SubscriptionFilter) []*pb.ListenResponse {
 	var all []*pb.ListenResponse
 	if f.GetToolsListChanged() {
 		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
@@ -99,12 +108,7 @@ func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
 	for _, uri := range f.GetResourceSubscriptions() {
 		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
 	}
-	for _, change := range all {
-		if err := s.tell(change); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all
 }
 
 // modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
@@ -205,7 +209,7 @@ func changeOf(m *jsonrpc.Message, rev bridge.Revision) *pb.ListenResponse {
 func (s *subscription) legacy(ctx context.Context, l *life) error {
 	h := &l.peer.hub
 	honoured := honoured(s.asked, l.discover.GetCapabilities(), l.peer.rev())
-	in := &listener{filter: honoured, wake: make(chan struct{}, 1)}
+	in := &listener{filter: proto.CloneOf(honoured), wake: make(chan struct{}, 1)}
 	h.add(in)
 	defer h.remove(in)
 	uris := honoured.GetResourceSubscriptions()
@@ -377,6 +381,19 @@ func (h *hub) noticed(m *jsonrpc.Message, rev bridge.Revision) {
 	defer h.mu.Unlock()
 	for l := range h.listeners {
 		l.add(change)
+	}
+}
+
+// missed tells the listeners that everything may have changed.
+func (h *hub) missed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		f := proto.CloneOf(l.filter)
+		f.ResourceSubscriptions = l.uris
+		for _, change := range everything(f) {
+			l.add(change)
+		}
 	}
 }
 

@@ -94,7 +94,8 @@ type peer struct {
 
 	mu       sync.Mutex // guards the rest
 	running  map[string]*exchange
-	level    pb.LogLevel // what the server was told last
+	level    pb.LogLevel // what the server was told
+	wanted   pb.LogLevel // what it is to be told, if that is less severe
 	refused  int         // how many of its requests were refused in this second
 	second   int64
 	listLogs time.Time // when it was last logged that something was ignored
@@ -232,6 +233,19 @@ func (p *peer) receive(data []byte, via *exchange) error {
 	}
 	p.incoming(&msg, via)
 	return nil
+}
+
+// malformed takes a text that is no message. If it was to be a response, nobody shall wait for another one. It reports whether
+// it was.
+func (p *peer) malformed(text []byte, err error) bool {
+	if rawjson.Get(text, "method") != nil {
+		return false
+	}
+	x := p.whose(rawjson.Get(text, "id"), nil)
+	if x != nil {
+		x.fail(p.c.misbehaved("answered with what is not MCP: %v", err))
+	}
+	return x != nil
 }
 
 // incoming passes a message on to those it is for.
@@ -451,6 +465,10 @@ func shorten(b []byte, n int) string {
 func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 	p.mu.Lock()
 	enough := level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || p.level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && p.level <= level
+	if !enough && (p.wanted == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || level < p.wanted) {
+		p.wanted = level
+	}
+	level = p.wanted // which somebody else may be telling the server just now
 	p.mu.Unlock()
 	if enough {
 		return nil

@@ -396,7 +396,11 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *life, modern bool, 
 		if err != nil {
 			return nil, false, err
 		}
-		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+		limit := c.o.ProbeTimeout
+		if c.o.Transport != nil {
+			limit = c.o.StartTimeout
+		}
+		limited, cancel := context.WithTimeout(ctx, limit)
 		msg, err := x.await(limited, nil)
 		cancel()
 		p.end(x)

@@ -31,8 +31,6 @@ func newEventReader(r io.Reader, most int) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(r, 4<<10), most: most, retry: -1}
 }
 
-var errEventTooLong = errors.New("the server sent an event that is too long")
-
 // maxRetry is the longest that a server can have us wait before we come back.
 const maxRetry = time.Minute
 
@@ -44,7 +42,7 @@ func (r *eventReader) next() (event, error) {
 	for {
 		part, err := r.r.ReadSlice('\n')
 		if size += len(part); size > r.most+256 {
-			return event{}, fmt.Errorf("%w: the limit is %d bytes", errEventTooLong, r.most)
+			return event{}, fmt.Errorf("%w: an event has more than %d bytes", errTooLarge, r.most)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			long = append(long, part...)

@@ -110,7 +110,7 @@ func (w *sse2024) read(events *eventReader) error {
 		if len(e.data) == 0 || e.name != "" && e.name != "message" {
 			continue
 		}
-		if err := w.p.receive(e.data, nil); err != nil {
+		if err := w.p.receive(e.data, nil); err != nil && !w.p.malformed(e.data, err) {
 			w.p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
 		}
 	}
@@ -169,6 +169,8 @@ func (w *sse2024) start(x *exchange) {
 		case status == http.StatusNotFound || status == http.StatusGone:
 			x.fail(&lost{err: err, refused: true})
 			w.p.lose(errSessionEnded)
+		case status == 0:
+			x.fail(unsent(err))
 		default:
 			x.fail(&lost{err: err, refused: status >= 400 && status < 500})
 		}

@@ -131,13 +131,13 @@ func lastWords(proc *child.Process, stderr *child.Tail) string {
 
 // line takes a line that the program printed.
 func (s *stdio) line(line []byte) {
-	if err := s.p.receive(line, nil); err != nil {
+	if err := s.p.receive(line, nil); err != nil && !s.p.malformed(line, err) {
 		s.garbage(line, err)
 	}
 }
 
 func (s *stdio) tooLong(n int) {
-	s.p.lose(fmt.Errorf("the program sent a message of more than %d bytes", n))
+	s.p.lose(fmt.Errorf("%w: a line has more than %d bytes", errTooLarge, n))
 }
 
 // garbage counts a line that is no message: some programs print to their standard output what belongs on standard error.

@@ -1,0 +1,433 @@
+package mcpclient_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A fake is an MCP server over HTTP that does what its test says.
+type fake struct {
+	*httptest.Server
+	// modern says of which era it is.
+	modern bool
+	// answer answers a request that is not about the connection itself.
+	answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
+	// get answers GET. Nil: 405.
+	get http.HandlerFunc
+
+	mu   sync.Mutex
+	seen []string // the methods of all messages
+	n    atomic.Int64
+}
+
+func newFake(t *testing.T, modern bool, answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)) *fake {
+	f := &fake{modern: modern, answer: answer}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet && f.get != nil:
+		f.get(w, r)
+		return
+	case r.Method != http.MethodPost:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, err := jsonrpc.Parse(body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	f.seen = append(f.seen, m.Method)
+	f.mu.Unlock()
+	switch {
+	case m.Method == "server/discover" && f.modern:
+		result(w, &m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
+	case m.Method == "server/discover":
+		w.WriteHeader(http.StatusBadRequest)
+	case m.Method == "initialize":
+		w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", f.n.Add(1)))
+		result(w, &m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}`)
+	case !m.IsRequest():
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		f.answer(w, r, &m)
+	}
+}
+
+// count returns how many messages had the method.
+func (f *fake) count(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, m := range f.seen {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+func result(w http.ResponseWriter, m *jsonrpc.Message, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(jsonrpc.AppendResult(nil, m.ID, []byte(text)))
+}
+
+func stream(w http.ResponseWriter, events ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		_, _ = io.WriteString(w, e)
+	}
+	_ = http.NewResponseController(w).Flush()
+}
+
+const hello = `{"content":[{"type":"text","text":"hello"}]}`
+
+// quick makes a client hurry.
+func quick(c *mcpclient.Client) { c.Hasten() }
+
+// A server that answers as no server may does not get further than one call.
+func TestWhatServersMustNotAnswer(t *testing.T) {
+	long := strings.Repeat("x", 2<<20)
+	for name, tt := range map[string]struct {
+		modern  bool
+		answer  func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
+		code    codes.Code
+		outcome pb.CallFailure_Outcome
+		reason  string
+		text    string
+	}{
+		"an event without an end": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				stream(w, "data: ")
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, long); err != nil {
+						return
+					}
+				}
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
+		},
+		"an event of many lines": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				stream(w)
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, "data: x\n"); err != nil {
+						return
+					}
+				}
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
+		},
+		"a body without an end": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, long); err != nil {
+						return
+					}
+				}
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "the limit is",
+		},
+		"a body that is announced too large": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Content-Length", "99999999999")
+				_ = http.NewResponseController(w).Flush()
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "99999999999 bytes",
+		},
+		"what is compressed": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				w.Header().Set("Content-Encoding", "gzip")
+				result(w, m, hello)
+			}, codes.Internal, 0, "", `the encoding "gzip"`,
+		},
+		"another type": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "text/html")
+				_, _ = io.WriteString(w, "<p>hello")
+			}, codes.Internal, 0, "", `"text/html": it must be JSON or an event stream`,
+		},
+		"another id": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				m.ID = []byte(`"another"`)
+				result(w, m, hello)
+			}, codes.Internal, 0, "", "with another message",
+		},
+		"the id as a string": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				m.ID = []byte(`"` + string(m.ID) + `"`)
+				result(w, m, hello)
+			}, codes.Internal, 0, "", "with another message",
+		},
+		"two names that are the same": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"content":[],"content":[]}`)
+			}, codes.Internal, 0, "", `duplicate name "content"`,
+		},
+		"a result that is not one": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"content":"hello"}`)
+			}, codes.Internal, 0, "", "content: must be an array",
+		},
+		"a kind of result that nobody knows": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"resultType":"later","content":[]}`)
+			}, codes.Internal, 0, "", `resultType "later"`,
+		},
+		"a question about nothing": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"resultType":"input_required"}`)
+			}, codes.Internal, 0, "", "asks for nothing",
+		},
+		"half an answer": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Content-Length", "1000")
+				_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+		},
+		"a stream that ends": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+		},
+		"a stream of the legacy era that ends": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+		},
+		"an error of the server": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusBadGateway)
+			},
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+		},
+		"too many requests": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusTooManyRequests)
+			},
+			codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED", "429",
+		},
+		"who are you": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusUnauthorized)
+			},
+			codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED", "Give it credentials",
+		},
+		"not you": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusForbidden)
+			},
+			codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN", "403",
+		},
+		"a session that is never known": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "", http.StatusNotFound)
+			},
+			codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "does not know the session",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, tt.modern, tt.answer)
+			c := run(t, mcpclient.Options{URL: f.URL, MaxMessage: 1 << 20}, quick)
+			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
+			e := bridge.AsError(err)
+			if e.Code != tt.code || e.Failure.GetOutcome() != tt.outcome || e.Failure.GetReason() != tt.reason || !strings.Contains(e.Message, tt.text) {
+				t.Errorf("got %v %v: %v", e.Code, e.Failure, e)
+			}
+			f.answer = func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) }
+			if got := call(t, c, "t", "{}"); got != "hello" {
+				t.Errorf("the next call says %q", got)
+			}
+		})
+	}
+}
+
+// Credentials go nowhere but to the server that they are for.
+func TestNobodyElseIsSpokenTo(t *testing.T) {
+	var others atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { others.Add(1) }))
+	defer other.Close()
+	header := http.Header{"Authorization": {"Bearer secret"}}
+	t.Run("by a redirection", func(t *testing.T) {
+		for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusFound} {
+			f := newFake(t, true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, other.URL+"/mcp?secret", status)
+			})
+			c := run(t, mcpclient.Options{URL: f.URL, Header: header}, quick)
+			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
+			if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REDIRECTS" || strings.Contains(e.Message, "secret") {
+				t.Errorf("%d: got %v", status, err)
+			}
+		}
+	})
+	t.Run("by an endpoint", func(t *testing.T) {
+		for _, endpoint := range []string{
+			other.URL + "/post", "//" + strings.TrimPrefix(other.URL, "http://") + "/post", "javascript:alert(1)", "file:///etc/passwd",
+			"http://me:you@" + strings.TrimPrefix(other.URL, "http://"), strings.Repeat("x", 1<<20),
+		} {
+			f := newFake(t, false, nil)
+			f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet {
+					w.WriteHeader(http.StatusMethodNotAllowed)
+					return
+				}
+				stream(w, "event: endpoint\ndata: "+endpoint+"\n\n")
+				<-r.Context().Done()
+			})
+			c, err := mcpclient.New(mcpclient.Options{URL: f.URL, Header: header})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- c.Run(ctx) }()
+			limited, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+			if err := c.Ready(limited); err == nil || !strings.Contains(err.Error(), "the endpoint is") {
+				t.Errorf("%.40s: got %v", endpoint, err)
+			}
+			stop()
+			cancel()
+			<-done
+		}
+	})
+	if n := others.Load(); n > 0 {
+		t.Errorf("somebody else was spoken to %d times", n)
+	}
+}
+
+// However busy a server seems, a call ends when its time is over, and the server is told.
+func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		ended := make(chan struct{})
+		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			defer close(ended)
+			stream(w)
+			token := rawjson.Get(m.Meta, "progressToken")
+			for i := 0; r.Context().Err() == nil; i++ {
+				if _, err := fmt.Fprintf(w, ": still there\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i); err != nil {
+					return
+				}
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		tool := toolCall("t", "{}")
+		tool.Context().ProgressWanted = true
+		last, steps := -1.0, 0
+		_, err := c.Handle(ctx, tool, func(e bridge.Event) error {
+			if e.Progress.GetProgress() <= last {
+				t.Errorf("progress went from %v to %v", last, e.Progress.GetProgress())
+			}
+			last = e.Progress.GetProgress()
+			steps++
+			return nil
+		})
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || steps == 0 {
+			t.Errorf("after %d steps: %v", steps, err)
+		}
+		<-ended
+		for deadline := time.Now().Add(5 * time.Second); !modern && f.count("notifications/cancelled") == 0; {
+			if time.Now().After(deadline) {
+				t.Fatal("the server was not told")
+			}
+			time.Sleep(time.Millisecond) // there is no signal in what a fake has counted
+		}
+	}
+}
+
+// What can be made again is, once; what cannot is not.
+func TestOnlyReadingIsRepeated(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		var n atomic.Int64
+		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			if n.Add(1); n.Load() == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			result(w, m, `{"content":[{"type":"text","text":"again"}],"tools":[]}`)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil); err != nil || n.Load() != 2 {
+			t.Errorf("after %d attempts: %v", n.Load(), err)
+		}
+		n.Store(0)
+		_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
+			t.Errorf("after %d attempts: %v", n.Load(), err)
+		}
+	}
+}
+
+// A session that the server has forgotten begins again, once, and the call is made in the new one.
+func TestSessionBeginsAgain(t *testing.T) {
+	var f *fake
+	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+		if r.Header.Get("Mcp-Session-Id") != fmt.Sprint("s", f.n.Load()) || f.n.Load() < 2 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if v := r.Header.Get("Mcp-Protocol-Version"); v != "2025-11-25" {
+			t.Errorf("the version is %q", v)
+		}
+		result(w, m, hello)
+	})
+	c := run(t, mcpclient.Options{URL: f.URL}, quick)
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	if n := f.count("initialize"); n != 2 {
+		t.Errorf("initialized %d times", n)
+	}
+}
+
+// A stream that was cut is gone on with where it ended, after as long as the server says.
+func TestStreamIsResumed(t *testing.T) {
+	const wait = 60 * time.Millisecond
+	var cut time.Time
+	var id []byte
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		id = m.ID
+		stream(w, "id: e1\nretry: 60\ndata:\n\n")
+		cut = time.Now()
+	})
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Last-Event-Id") {
+		case "":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case "e1":
+			if took := time.Since(cut); took < wait {
+				t.Errorf("came back after %v", took)
+			}
+			stream(w, "id: e2\ndata: \n\n")
+		case "e2":
+			stream(w, "event: message\nid: e3\ndata: "+string(jsonrpc.AppendResult(nil, id, []byte(hello)))+"\n\n")
+		}
+	}
+	c := run(t, mcpclient.Options{URL: f.URL}, quick)
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	if n := f.count("tools/call"); n != 1 {
+		t.Errorf("the call was made %d times", n)
+	}
+}

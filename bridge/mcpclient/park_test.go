@@ -1,0 +1,268 @@
+package mcpclient_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// asking is a caller who can be asked.
+func asking(name, args, subject string) *bridge.Call {
+	c := toolCall(name, args)
+	c.Context().ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Roots: &pb.RootsCapability{}}
+	c.Context().Principal = &pb.Principal{Subject: subject, Issuer: "i"}
+	return c
+}
+
+// answers answers everything that is asked with the same text.
+func answers(needs *pb.InputRequired, content string) map[string]*pb.InputResponse {
+	out := map[string]*pb.InputResponse{}
+	for key := range needs.GetRequests() {
+		out[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+			Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(content),
+		}}}
+	}
+	return out
+}
+
+func ignore(bridge.Event) error { return nil }
+
+// needs makes a call that must need something.
+func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
+	t.Helper()
+	res, err := h.Handle(t.Context(), c, ignore)
+	if err != nil || res.Needs == nil {
+		t.Fatalf("%v %v", res, err)
+	}
+	return res.Needs
+}
+
+// said returns what a call says that is made again with answers.
+func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
+	t.Helper()
+	res, err := h.Handle(t.Context(), c, ignore)
+	if err != nil {
+		return bridge.AsError(err).Message
+	}
+	if res.Needs != nil {
+		return fmt.Sprint(slices.Sorted(maps.Keys(res.Needs.GetRequests())))
+	}
+	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
+}
+
+// legacyServers are ways to a legacy server that asks.
+func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
+	t.Run("program", func(t *testing.T) {
+		each(t, run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}, Revision: bridge.Rev20251125, MaxSessions: 4}))
+	})
+	t.Run("http", func(t *testing.T) {
+		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
+		srv := httptest.NewServer(s)
+		t.Cleanup(func() { s.Close(); srv.Close() })
+		each(t, run(t, mcpclient.Options{URL: srv.URL + "/mcp", Revision: bridge.Rev20250618, MaxSessions: 4}))
+	})
+}
+
+// What one caller answers reaches that caller's call, whatever order the answers come in.
+func TestAnswersReachTheirCall(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		const callers = 4
+		calls := make([]*bridge.Call, callers)
+		states := make([]*pb.InputRequired, callers)
+		var wg sync.WaitGroup
+		for i := range callers {
+			calls[i] = asking("ask", `{"x":1}`, fmt.Sprint("caller", i))
+			wg.Go(func() { states[i] = needs(t, c, calls[i]) })
+		}
+		wg.Wait()
+		for i := callers - 1; i >= 0; i-- {
+			states[i] = needs(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)), states[i].State))
+		}
+		for i := range callers {
+			want := fmt.Sprintf(`name={"name":"n%d"} {"yes":"%d"}`, i, i)
+			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)), states[i].State)); got != want {
+				t.Errorf("caller %d is told %q, want %q", i, got, want)
+			}
+		}
+	})
+}
+
+// A state is good for one use by the same caller for the same call.
+func TestStateIsGoodForOneCall(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		ask := asking("ask", `{"x":1}`, "a")
+		n := needs(t, c, ask)
+		reply := answers(n, `{"name":"A"}`)
+		for what, other := range map[string]*bridge.Call{
+			"another caller":   asking("ask", `{"x":1}`, "b").Retry(reply, n.State),
+			"other arguments":  asking("ask", `{"x":2}`, "a").Retry(reply, n.State),
+			"another tool":     asking("why", `{"x":1}`, "a").Retry(reply, n.State),
+			"another state":    ask.Retry(reply, append([]byte("A"), n.State...)),
+			"the empty state":  ask.Retry(reply, []byte{}),
+			"a state too long": ask.Retry(reply, make([]byte, 1<<20)),
+		} {
+			_, err := c.Handle(t.Context(), other, ignore)
+			if e := bridge.AsError(err); e.Code != codes.InvalidArgument || !strings.Contains(e.Message, "Make the call again without it") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		// Another spelling of the same arguments is the same call.
+		again := asking("ask", ` { "x" : 1 } `, "a").Retry(reply, n.State)
+		next := needs(t, c, again)
+		_, err := c.Handle(t.Context(), again, ignore)
+		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
+			t.Errorf("used twice: %v", err)
+		}
+		if got := said(t, c, ask.Retry(answers(next, `{"yes":"y"}`), next.State)); !strings.Contains(got, `{"name":"A"}`) {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+// Of two who bring the same state at the same time one goes on.
+func TestStateIsUsedOnce(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		ask := asking("ask", `{}`, "a")
+		n := needs(t, c, ask)
+		won := make(chan bool)
+		for range 8 {
+			go func() {
+				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+				won <- err == nil
+			}()
+		}
+		winners := 0
+		for range 8 {
+			if <-won {
+				winners++
+			}
+		}
+		if winners != 1 {
+			t.Errorf("%d went on", winners)
+		}
+	})
+}
+
+// What is not answered is asked for again; what was answered is not lost.
+func TestHalfTheAnswers(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		many := asking("many", `{}`, "a")
+		many.Context().ClientCapabilities.Sampling = &pb.SamplingCapability{}
+		n := needs(t, c, many)
+		if len(n.GetRequests()) != 3 {
+			t.Fatalf("asked for %v", n)
+		}
+		all := map[string]*pb.InputResponse{}
+		for key, r := range n.GetRequests() {
+			switch r.GetRequest().(type) {
+			case *pb.InputRequest_Elicit:
+				all[key] = answers(n, `{"a":"b"}`)[key]
+			case *pb.InputRequest_CreateMessage:
+				all[key] = &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
+					Role: pb.Role_ROLE_ASSISTANT, Model: "m", Content: bridgetest.Text("4").GetContent(),
+				}}}
+			case *pb.InputRequest_ListRoots:
+				all[key] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}}}}
+			}
+		}
+		one := slices.Sorted(maps.Keys(all))[1]
+		wrong := maps.Clone(all)
+		wrong[one] = &pb.InputResponse{} // no answer at all
+		rest := needs(t, c, many.Retry(wrong, n.State))
+		if got := slices.Collect(maps.Keys(rest.GetRequests())); len(got) != 1 || got[0] != one || !proto.Equal(rest.GetRequests()[one], n.GetRequests()[one]) {
+			t.Fatalf("asked for %v", got)
+		}
+		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]}, rest.State)); got != `form={"a":"b"} model=4 roots=1` {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+// A caller that has an error instead of an answer is understood.
+func TestNoAnswerIsAnAnswer(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		why := asking("why", `{}`, "a")
+		n := needs(t, c, why)
+		reply := map[string]*pb.InputResponse{}
+		for key := range n.GetRequests() {
+			reply[key] = &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "no"}}}
+		}
+		if got := said(t, c, why.Retry(reply, n.State)); got != "REASON_REFUSED -1 no" {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+// A caller who does not come back keeps nothing but its time.
+func TestParkedCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		var gone sync.WaitGroup
+		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125, MaxSessions: 1, Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
+			gone.Add(1)
+			defer gone.Done()
+			s := mcpserver.New(h, mcpserver.Options{AskTimeout: time.Hour})
+			defer s.Close()
+			_ = s.ServeStdio(ctx, in, out)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		if err := c.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		ask := asking("ask", `{}`, "a")
+		n := needs(t, c, ask)
+		// The only session is taken.
+		_, err = c.Handle(t.Context(), asking("echo", `{}`, "b"), ignore)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "OVERLOADED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			t.Errorf("got %v", err)
+		}
+		// Who cannot be asked does not need one.
+		if got := said(t, c, toolCall("echo", `{}`)); got != "{}" {
+			t.Errorf("got %s", got)
+		}
+		time.Sleep(5*time.Minute + 2*time.Second)
+		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
+			t.Errorf("too late: %v", err)
+		}
+		// The session that the call had may still say something on its behalf, so there is a new one.
+		if got := said(t, c, asking("echo", `{}`, "b")); got != "{}" {
+			t.Errorf("got %s", got)
+		}
+		n = needs(t, c, ask)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		gone.Wait()
+		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+		if e := bridge.AsError(err); e.Code != codes.Unavailable {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}

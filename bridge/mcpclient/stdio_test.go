@@ -1,0 +1,285 @@
+package mcpclient_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A script is a program on stdio that does what its test says.
+type script struct {
+	// on says what is printed on a request or notification, by its method, or its default by "". ID stands for the id. It
+	// returns false to end the program.
+	on func(m *jsonrpc.Message, print func(lines ...string)) bool
+	// starts is how often it was started.
+	starts atomic.Int64
+}
+
+func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
+	s.starts.Add(1)
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m, err := jsonrpc.Parse(bytes.Clone(lines.Bytes()))
+		if err != nil {
+			continue
+		}
+		if !s.on(&m, func(lines ...string) {
+			for _, l := range lines {
+				_, _ = io.WriteString(out, strings.ReplaceAll(l, "ID", string(m.ID))+"\n")
+			}
+		}) {
+			return
+		}
+	}
+}
+
+const (
+	initialized = `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`
+	discovered  = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
+	said1       = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello"}]}}`
+	unknown     = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
+)
+
+// How an old program takes server/discover differs; what it is, is found out all the same.
+func TestProbeOfPrograms(t *testing.T) {
+	for name, tt := range map[string]struct {
+		discover func(print func(...string)) bool
+		starts   int64
+		legacy   bool
+	}{
+		"answers":          {func(print func(...string)) bool { print(discovered); return true }, 1, false},
+		"does not know it": {func(print func(...string)) bool { print(unknown); return true }, 1, true},
+		"wants initialize first": {func(print func(...string)) bool {
+			print(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
+			return true
+		}, 1, true},
+		"has an error of its own": {func(print func(...string)) bool {
+			print(`{"jsonrpc":"2.0","id":ID,"error":{"code":0,"message":""}}`)
+			return true
+		}, 1, true},
+		"says nothing":   {func(func(...string)) bool { return true }, 1, true},
+		"dies of it":     {func(func(...string)) bool { return false }, 2, true},
+		"prints a stack": {func(print func(...string)) bool { print("Traceback", "  File"); return false }, 2, true},
+		"echoes":         {func(print func(...string)) bool { print(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true }, 1, true},
+		"speaks older revisions only": {func(print func(...string)) bool {
+			print(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
+			return true
+		}, 1, true},
+		"discovers what is older": {func(print func(...string)) bool {
+			print(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
+			return true
+		}, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var initialize atomic.Int64
+			s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+				switch m.Method {
+				case "server/discover":
+					return tt.discover(print)
+				case "initialize":
+					initialize.Add(1)
+					print(initialized)
+				case "tools/call":
+					print(said1)
+				}
+				return true
+			}}
+			c := run(t, mcpclient.Options{Command: []string{"pipe"}, ProbeTimeout: 100 * time.Millisecond}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+			if got := call(t, c, "t", "{}"); got != "hello" {
+				t.Errorf("got %q", got)
+			}
+			if s.starts.Load() != tt.starts || initialize.Load() != 1 == tt.legacy {
+				t.Errorf("started %d times, initialized %d times", s.starts.Load(), initialize.Load())
+			}
+		})
+	}
+}
+
+// What is not MCP on a program's standard output does no harm; what was to be an answer and is not ends its call.
+func TestGarbageOfPrograms(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			print("Welcome!", "", "\x1b[31mred\x1b[0m", initialized)
+		case "tools/call":
+			switch name := string(m.Params); {
+			case strings.Contains(name, "noisy"):
+				print("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000), `{"jsonrpc":"2.0","id":99,"result":{}}`, said1, said1)
+			case strings.Contains(name, "twice"):
+				print(`{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`)
+			case strings.Contains(name, "list"):
+				print(`{"jsonrpc":"2.0","id":ID,"result":[]}`)
+			case strings.Contains(name, "bytes"):
+				print("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"\xe9\"}]}}")
+			}
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	if got := call(t, c, "noisy", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	for _, name := range []string{"twice", "list", "bytes"} {
+		_, err := c.Handle(t.Context(), toolCall(name, "{}"), ignore)
+		if e := bridge.AsError(err); e.Code != codes.Internal || !strings.Contains(e.Message, "answered with what is not MCP") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s.starts.Load() != 1 {
+		t.Errorf("started %d times", s.starts.Load())
+	}
+}
+
+// A line that is too long costs no more memory than the limit, and one life of the program.
+func TestLongLine(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+		switch {
+		case m.Method == "initialize":
+			print(initialized)
+		case m.Method == "tools/call" && strings.Contains(string(m.Params), "long"):
+			print(strings.Repeat("x", 2<<20))
+		case m.Method == "tools/call":
+			print(said1)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, MaxMessage: 1 << 20}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+	_, err := c.Handle(t.Context(), toolCall("long", "{}"), ignore)
+	if e := bridge.AsError(err); e.Code != codes.ResourceExhausted || e.Failure.GetReason() != "RESPONSE_TOO_LARGE" {
+		t.Errorf("got %v", err)
+	}
+	if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != 2 {
+		t.Errorf("got %q after %d starts", got, s.starts.Load())
+	}
+}
+
+// What a server asks that nobody can be asked is answered by an error, and a flood of it not at all.
+func TestAskingNobody(t *testing.T) {
+	answered := make(chan string, 100)
+	s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+		switch {
+		case m.Method == "initialize":
+			print(initialized)
+		case m.Method == "tools/call":
+			print(`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
+				`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
+				`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`,
+				`{"jsonrpc":"2.0","id":"x","method":"something/else","params":{}}`)
+			for i := range 1000 {
+				print(fmt.Sprintf(`{"jsonrpc":"2.0","id":"f%d","method":"sampling/createMessage","params":{"maxTokens":1,"messages":[]}}`, i))
+			}
+			print(said1)
+		case m.IsResponse():
+			answered <- string(m.ID) + " " + fmt.Sprint(m.Error.GetCode())
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	for _, want := range []string{`"p" 0`, `"r" -32601`, `"e" -32601`, `"x" -32601`} {
+		if got := <-answered; got != want {
+			t.Errorf("answered %s, want %s", got, want)
+		}
+	}
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	if n := len(answered); n > 30 { // 10 a second, over a boundary of seconds or two
+		t.Errorf("%d answers to a flood", n)
+	}
+}
+
+// A program that ends is started again. What it was doing is unknown, and what waited for its caller is lost.
+func TestProgramIsStartedAgain(t *testing.T) {
+	c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}, Revision: bridge.Rev20251125}, quick)
+	ask := asking("ask", `{}`, "a")
+	n := needs(t, c, ask)
+	failed := make(chan error)
+	go func() {
+		_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)
+		failed <- err
+	}()
+	if got := call(t, c, "started", `{}`); got != "started" {
+		t.Errorf("got %q", got)
+	}
+	killChildren(t)
+	if e := bridge.AsError(<-failed); e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+		t.Errorf("got %v", e)
+	}
+	_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+	if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" {
+		t.Errorf("got %v", err)
+	}
+	if got := call(t, c, "echo", `{}`); got != "{}" {
+		t.Errorf("got %q", got)
+	}
+	needs(t, c, ask)
+}
+
+// killChildren kills the processes whose parent is this one.
+func killChildren(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", os.Getpid(), os.Getpid()))
+	pids := strings.Fields(string(text))
+	if tasks, _ := os.ReadDir("/proc/self/task"); err == nil {
+		for _, task := range tasks {
+			text, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
+			pids = append(pids, strings.Fields(string(text))...)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("there are no children")
+	}
+	for _, p := range pids {
+		var pid int
+		_, _ = fmt.Sscan(p, &pid)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// What is wrong with a command is said at once, with what was run and what to do.
+func TestProgramsThatDoNotStart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		command []string
+		want    []string
+	}{
+		"is not there": {[]string{"no-such-program"}, []string{`there is no program "no-such-program" in PATH`, "what to do: install it"}},
+		"ends":         {[]string{"sh", "-c", "echo cannot find it >&2; exit 3"}, []string{"exit status 3", "cannot find it", "command: sh -c"}},
+		"is no server": {[]string{"cat"}, []string{"initialize"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := mcpclient.New(mcpclient.Options{Command: tt.command, StartTimeout: 2 * time.Second, ProbeTimeout: 100 * time.Millisecond, StopTimeout: time.Second, Log: zerolog.Nop()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Run(t.Context())
+			for _, want := range tt.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q in it", err, want)
+				}
+			}
+			if e := c.Ready(t.Context()); e == nil || e.Error() != err.Error() {
+				t.Errorf("Ready: %v", e)
+			}
+		})
+	}
+}
