@@ -113,7 +113,7 @@ type batchSink struct{ b *batch }
 
 func (o batchSink) send(msg []byte) error { return o.b.out.send(msg) }
 
-func (o batchSink) finish(_ int, msg []byte) {
+func (o batchSink) finish(_ head, msg []byte) {
 	if msg == nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (r *reply) finishBatch(answers [][]byte) {
 	stream := r.stream
 	r.mu.Unlock()
 	if !stream && len(answers) > 0 {
-		r.finish(http.StatusOK, array(answers))
+		r.finish(head{}, array(answers))
 		return
 	}
 	for len(answers) > 1 {
@@ -136,10 +136,10 @@ func (r *reply) finishBatch(answers [][]byte) {
 		answers = answers[1:]
 	}
 	if len(answers) == 1 {
-		r.finish(http.StatusOK, answers[0])
+		r.finish(head{}, answers[0])
 		return
 	}
-	r.finish(http.StatusOK, nil)
+	r.finish(head{}, nil)
 }
 
 // array returns messages as one JSON array.

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -114,7 +113,7 @@ type connBatch struct {
 
 func (b *connBatch) send(msg []byte) error { return b.c.write(msg) }
 
-func (b *connBatch) finish(_ int, msg []byte) {
+func (b *connBatch) finish(_ head, msg []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if msg != nil {
@@ -279,7 +278,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		c.refuse(msg, out, "initialize: this connection has begun already")
 		return
 	}
-	out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, result))
+	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
 	c.teller.Go(func() {
 		for {
 			select {
@@ -301,7 +300,7 @@ func (c *conn) early(msg *jsonrpc.Message, out sink) {
 	case !msg.IsRequest():
 		c.s.log.Debug().Str("method", msg.Method).Msg("ignored a message that came before initialize")
 	case msg.Method == "ping":
-		out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, []byte("{}")))
+		out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, []byte("{}")))
 	case bridge.MethodByName(msg.Method) == bridge.Discover:
 		x := &exchange{s: c.s, rev: bridge.Rev20260728, id: msg.ID, out: out}
 		x.refuse(bridge.Discover, invalidMeta("params._meta has no %q: every request says the revision it is of", metaVersion))
@@ -323,7 +322,7 @@ type connSink struct{ c *conn }
 
 func (o connSink) send(msg []byte) error { return o.c.write(msg) }
 
-func (o connSink) finish(_ int, msg []byte) {
+func (o connSink) finish(_ head, msg []byte) {
 	if msg != nil {
 		o.c.said(o.c.write(msg))
 	}

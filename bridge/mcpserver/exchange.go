@@ -114,7 +114,7 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 	if err == nil {
 		var msg []byte
 		if msg, err = x.result(res, meta...); err == nil {
-			x.end(http.StatusOK, msg)
+			x.end(head{}, msg)
 			return
 		}
 		err = bridge.Errorf(codes.Internal, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
@@ -132,7 +132,7 @@ func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, er
 
 // finishRaw answers the request with a result that is JSON text.
 func (x *exchange) finishRaw(result []byte) {
-	x.end(http.StatusOK, jsonrpc.AppendResult(nil, x.id, result))
+	x.end(head{}, jsonrpc.AppendResult(nil, x.id, result))
 }
 
 // about returns the error that a call ended with, with what it is about where MCP says that: the URI of a resource that does
@@ -170,17 +170,20 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	}
 	log.Str("method", name).Stringer("revision", x.rev).RawJSON("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
 	rpc := e.JSONRPC(x.rev, m)
-	status = httpStatus(x.rev, rpc.GetCode(), status)
-	if e.Failure.GetReason() == bridge.ReasonOverloaded {
-		status = http.StatusServiceUnavailable // balancers and clients know what to do about that
+	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
+	switch {
+	case e.Failure.GetReason() == bridge.ReasonOverloaded:
+		h.status = http.StatusServiceUnavailable // balancers and clients know what to do about that
+	case e.Scopes != nil && x.s.opts.Challenge != nil:
+		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // so do OAuth clients
 	}
-	x.end(status, jsonrpc.AppendError(nil, x.id, rpc, false))
+	x.end(h, jsonrpc.AppendError(nil, x.id, rpc, false))
 }
 
 // end is the end of the request: by the response, or by none because nobody wants it.
-func (x *exchange) end(status int, msg []byte) {
+func (x *exchange) end(h head, msg []byte) {
 	x.pace.end(msg != nil)
-	x.out.finish(status, msg)
+	x.out.finish(h, msg)
 }
 
 // JSON-RPC codes that decide about more than the error itself.

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
@@ -32,9 +33,15 @@ type front struct {
 
 func newFront(t *testing.T, o mcpserver.Options) *front {
 	t.Helper()
+	return newFrontOf(t, o, func(h bridge.Handler) bridge.Handler { return h })
+}
+
+// newFrontOf returns a server in front of what wrap makes of a scripted handler.
+func newFrontOf(t *testing.T, o mcpserver.Options, wrap func(bridge.Handler) bridge.Handler) *front {
+	t.Helper()
 	o.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 	f := &front{T: t, h: bridgetest.New(), c: &http.Client{Transport: &http.Transport{}}}
-	f.s = mcpserver.New(f.h, o)
+	f.s = mcpserver.New(wrap(f.h), o)
 	srv := httptest.NewServer(f.s)
 	f.url = srv.URL + "/mcp"
 	t.Cleanup(func() {

@@ -258,7 +258,7 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	default:
 		ss.listen() // what changes from now on is kept until the client opens a stream
 		w.Header().Set(mcphttp.HeaderSession, ss.id)
-		out.finish(http.StatusOK, jsonrpc.AppendResult(nil, msg.ID, result))
+		out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
 	}
 }
 

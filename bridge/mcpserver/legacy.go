@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -62,7 +61,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	res, err := ss.roundTrip(ctx, x, call)
 	switch {
 	case ended(ctx):
-		x.end(http.StatusOK, nil)
+		x.end(head{}, nil)
 	case err != nil && ctx.Err() != nil:
 		x.fail(m, cutOff(context.Cause(ctx)))
 	case err != nil:

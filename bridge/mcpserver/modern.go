@@ -238,7 +238,7 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
 	switch {
 	case ctx.Err() != nil:
-		x.end(http.StatusOK, nil) // nobody wants an answer
+		x.end(head{}, nil) // nobody wants an answer
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.Needs != nil:

@@ -1,10 +1,16 @@
 package mcpserver_test
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -83,5 +89,32 @@ func TestSessionsOfOneCallerAreBounded(t *testing.T) {
 	f.do(t.Context(), http.MethodDelete, f.url, "", header{"Mcp-Session-Id", first, "X-Test-Who", "ada"})
 	if res := begin("ada"); res.StatusCode != 200 {
 		t.Errorf("after one has ended: %s", res.Status)
+	}
+}
+
+// A caller who may not call a tool is told over HTTP what it lacks, in both eras, and the tool is not called.
+func TestCallersAreToldWhatTheyLack(t *testing.T) {
+	o := mcpserver.Options{Principal: byHeader, Challenge: func(scopes []string) string { return "Bearer scope=" + strings.Join(scopes, "+") }}
+	f := newFrontOf(t, o, func(h bridge.Handler) bridge.Handler {
+		return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if c.Method == bridge.CallTool && !slices.Contains(c.Context().GetPrincipal().GetScopes(), "admin") {
+				return nil, &bridge.Error{Code: codes.PermissionDenied, Message: "no", Scopes: []string{"mcp", "admin"}}
+			}
+			return h.Handle(ctx, c, emit)
+		})
+	})
+	c := f.initialize("2025-11-25", clientCaps)
+	body, h := modern(1, "tools/call", `"name":"echo","arguments":{}`, noCaps, "Mcp-Name", "echo")
+	for name, res := range map[string]*http.Response{"modern": f.post(body, h), "legacy": c.send(call("1", "echo", "{}", ""))} {
+		if got := res.Header.Get("WWW-Authenticate"); res.StatusCode != 403 || got != "Bearer scope=mcp+admin" {
+			t.Errorf("%s: %s, %s", name, res.Status, got)
+		}
+		want(t, read(t, res).next(), "error.code", "-32603", "id", "1")
+	}
+	if n := f.h.Calls.Of("echo"); n != 0 {
+		t.Errorf("called %d times", n)
+	}
+	if res := f.post(body, append(h, "X-Test-Who", "ada", "X-Test-Scope", "admin")); res.StatusCode != 200 {
+		t.Errorf("one who may: %s", res.Status)
 	}
 }

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -19,9 +20,17 @@ type sink interface {
 	// send passes on a notification, or a request of ours, that comes before the response. It fails when nobody will ever
 	// read it.
 	send(msg []byte) error
-	// finish passes on the response. The status is what HTTP answers with, if it has not answered yet. No message means that
-	// the client wants no response any more.
-	finish(status int, msg []byte)
+	// finish passes on the response. The head is what HTTP answers with, if it has not answered yet. No message means that the
+	// client wants no response any more.
+	finish(h head, msg []byte)
+}
+
+// A head is how HTTP answers, besides the message. The zero value is the usual way.
+type head struct {
+	// status is the response's. Zero: 200.
+	status int
+	// challenge tells a caller what it lacks, if the status says so: the value of WWW-Authenticate.
+	challenge string
 }
 
 // A lastSink forgets a request before its response is sent: as soon as the client has it, the id is free again.
@@ -30,9 +39,9 @@ type lastSink struct {
 	forget func()
 }
 
-func (l *lastSink) finish(status int, msg []byte) {
+func (l *lastSink) finish(h head, msg []byte) {
 	l.forget()
-	l.sink.finish(status, msg)
+	l.sink.finish(h, msg)
 }
 
 const (
@@ -211,7 +220,7 @@ func (r *reply) event(msg []byte, last bool) {
 }
 
 // finish implements sink.
-func (r *reply) finish(status int, msg []byte) {
+func (r *reply) finish(h head, msg []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer func() { r.done = true }()
@@ -219,13 +228,16 @@ func (r *reply) finish(status int, msg []byte) {
 	case r.stream && msg != nil:
 		r.event(msg, true)
 	case msg != nil:
-		h := r.w.Header()
-		h["Content-Type"] = contentTypeJSON
-		h["Content-Length"] = []string{strconv.Itoa(len(msg))}
-		if status == http.StatusServiceUnavailable {
-			h["Retry-After"] = []string{"1"}
+		header := r.w.Header()
+		header["Content-Type"] = contentTypeJSON
+		header["Content-Length"] = []string{strconv.Itoa(len(msg))}
+		if h.status == http.StatusServiceUnavailable {
+			header["Retry-After"] = []string{"1"}
 		}
-		r.w.WriteHeader(status)
+		if h.challenge != "" {
+			header["Www-Authenticate"] = []string{h.challenge}
+		}
+		r.w.WriteHeader(cmp.Or(h.status, http.StatusOK))
 		if r.broken = writeBody(r.w, msg, r.patience); r.broken == nil {
 			reuse(msg)
 		}

@@ -40,6 +40,8 @@ type Options struct {
 	// Principal returns who makes a request, as checked by what the request has passed before it came here, or nil if nobody
 	// was asked to say. Nil: nobody ever is.
 	Principal func(*http.Request) *pb.Principal
+	// Challenge returns the value of WWW-Authenticate for a caller who lacks scopes. Nil: callers are not told that way.
+	Challenge func(scopes []string) string
 	// PassHeaders names the HTTP headers that backends are told.
 	PassHeaders []string
 	// StateKeys are the keys that protect a backend's state on its way through the client: the first seals, all of them open.

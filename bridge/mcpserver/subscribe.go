@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -423,7 +422,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		}
 	}
 	s.log.Debug().Err(err).Msg("a subscription ended")
-	x.end(http.StatusOK, nil)
+	x.end(head{}, nil)
 }
 
 // honour returns what of want a server with such capabilities tells. The rest is left out of the acknowledgement.
