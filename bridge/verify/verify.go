@@ -25,6 +25,8 @@ type Options struct {
 	Address string
 	// StartTimeout is how long it may take until its handshake. 0: 30 s.
 	StartTimeout time.Duration
+	// Only names the checks to make. Empty: all of them.
+	Only []string
 	// Told is called with each check when it has ended. It may be nil.
 	Told func(Check)
 }
@@ -98,6 +100,9 @@ func Run(ctx context.Context, o Options) ([]Check, error) {
 	}
 	var all []Check
 	for _, r := range rows() {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, r.name) {
+			continue
+		}
 		c := Check{Name: r.name, Does: r.does, Clause: r.clause}
 		switch {
 		case r.needs == needsKit && !d.kit:
@@ -116,6 +121,15 @@ func Run(ctx context.Context, o Options) ([]Check, error) {
 		}
 	}
 	return all, nil
+}
+
+// Names returns the names of the checks, in their order.
+func Names() []string {
+	var all []string
+	for _, r := range rows() {
+		all = append(all, r.name)
+	}
+	return all
 }
 
 // A row is a check: what it is about, and how it is made. Why and fix are those of its defects, unless they say otherwise.

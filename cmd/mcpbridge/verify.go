@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/verify"
+)
+
+const exitFindings = 2 // what was looked at is not as it should be
+
+const verifyLong = `Drives a backend through every behaviour of the contract, and says what is wrong with it: what, where, why, how to mend
+it, and where it is written. A command is launched several times, as the bridge does; an address is dialled.
+
+No tool of the backend is called. Checks that need one are made if the backend has the tools of the contract kit,
+as those in examples/kit-*: see docs/verify.md.
+
+It exits with 0 if every check passed, 2 if one failed, 7 if the backend did not start.`
+
+// verifyCommand returns the command `verify`.
+func (p *Program) verifyCommand() *cobra.Command {
+	var o verify.Options
+	var env, pass []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "verify {-- COMMAND [ARGS] | ADDRESS}",
+		Short: "Say what of the contract a backend does not do",
+		Long:  verifyLong,
+		Example: `  mcpbridge verify -- python3 tools.py
+  mcpbridge verify unix:/run/tools.sock`,
+		RunE: func(c *cobra.Command, args []string) error {
+			switch dash := c.ArgsLenAtDash(); {
+			case dash == 0 && len(args) > 0:
+				o.Command = args
+			case dash < 0 && len(args) == 1 && validateDial(args[0], "") == nil && !strings.HasPrefix(args[0], "dns:"):
+				o.Address = args[0]
+			case dash < 0 && len(args) > 0:
+				return usage("the arguments", p.withDashes(args), "%q is neither unix:PATH nor tcp:HOST:PORT", args[0])
+			default:
+				return usage("the arguments", "write mcpbridge verify -- python3 tools.py, or mcpbridge verify unix:/run/tools.sock",
+					"there is no backend to verify, or more than one")
+			}
+			for _, kv := range env {
+				if !child.ValidEnv(kv) {
+					return usage("--env", "write --env NAME=VALUE", "%q is not NAME=VALUE", kv)
+				}
+			}
+			for _, name := range o.Only {
+				if !slices.Contains(verify.Names(), name) {
+					return usage("--only", didYouMean(name, verify.Names()),
+						"there is no check %q", name)
+				}
+			}
+			o.Env = child.Env(p.Environ, pass, env)
+			return p.verify(c.Context(), o, asJSON)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&o.Dir, "dir", "", "start the backend in `DIR`")
+	flags.StringArrayVar(&env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
+	flags.StringArrayVar(&pass, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
+	flags.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.StringSliceVar(&o.Only, "only", nil, "make only these checks: `NAMES` with commas between them")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object, for programs")
+	return c
+}
+
+// verify makes the checks and prints what becomes of them.
+func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) error {
+	if !asJSON {
+		o.Told = func(c verify.Check) { printCheck(p.Stdout, c) }
+	}
+	checks, err := verify.Run(ctx, o)
+	if start, ok := errors.AsType[*verify.StartError](err); ok {
+		return &problem{Exit: exitPlugin, Code: "plugin_start", What: start.What, Why: start.Why, Fix: start.Fix, Cause: err}
+	}
+	if err != nil {
+		return &problem{Exit: exitInterrupted, Code: "interrupted", What: err.Error(), Cause: err}
+	}
+	var failed []string
+	left := map[string][]string{}
+	var of []string // the keys of left, in order
+	for _, c := range checks {
+		switch c.Outcome {
+		case verify.Failed:
+			failed = append(failed, c.Name)
+		case verify.LeftOut:
+			if left[c.Needs] == nil {
+				of = append(of, c.Needs)
+			}
+			left[c.Needs] = append(left[c.Needs], c.Name)
+		}
+	}
+	if asJSON {
+		e := json.NewEncoder(p.Stdout)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(map[string]any{"checks": checks}); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	} else {
+		missing := 0
+		for _, needs := range of {
+			missing += len(left[needs])
+			fmt.Fprintf(p.Stdout, "left out, because they need %s: %s (docs/verify.md says how to have them)\n", needs, strings.Join(left[needs], ", "))
+		}
+		fmt.Fprintf(p.Stdout, "%d checks: %d passed, %d failed, %d left out\n", len(checks), len(checks)-len(failed)-missing, len(failed), missing)
+	}
+	if len(failed) > 0 {
+		return &problem{
+			Exit: exitFindings, Code: "findings", What: "the backend does not keep the contract: " + strings.Join(failed, ", "),
+			Fix: "what was printed for each of them says how to mend it",
+		}
+	}
+	return nil
+}
+
+// printCheck prints a check in one line, and what is wrong in some more.
+func printCheck(w io.Writer, c verify.Check) {
+	if c.Outcome == verify.LeftOut {
+		return // which is said at the end, in one line
+	}
+	mark := map[verify.Outcome]string{verify.Passed: "ok    ", verify.Failed: "FAILED"}[c.Outcome]
+	fmt.Fprintf(w, "%s  %-15s  %s\n", mark, c.Name, c.Does)
+	for _, d := range c.Defects {
+		for _, m := range []struct{ name, text string }{{"what: ", d.What}, {"where:", d.Where}, {"why:  ", d.Why}, {"fix:  ", d.Fix}, {"see:  ", c.Clause}} {
+			if m.text != "" {
+				fmt.Fprintf(w, "        %s %s\n", m.name, strings.ReplaceAll(m.text, "\n", "\n               "))
+			}
+		}
+	}
+}
