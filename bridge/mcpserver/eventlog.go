@@ -8,9 +8,12 @@ import (
 // An eventLog is what a legacy stream has said so far. Whoever answers the request appends to it; HTTP responses copy from
 // it. A response may be cut off and another one may take over where it stopped, so neither side knows about the other.
 //
-// The log holds at most maxReplay bytes; beyond that it forgets its oldest events, and whoever would need them is told so.
+// What it keeps is bounded by those that it shares the bounds with, and forgotten when it is too much: of logs that have ended
+// all, of this one its oldest events. Whoever would need them is told so.
 type eventLog struct {
 	id string
+	// within are the bounds.
+	within []*replay
 
 	mu     sync.Mutex
 	first  int      // the number of events[0]
@@ -19,26 +22,64 @@ type eventLog struct {
 	closed bool
 	told   int           // the number of the first event that no response has given out
 	reader int           // counts the responses that took over
+	remove []func()      // takes the log away from those that have ended
 	grown  chan struct{} // closed and replaced whenever something above changes; nil while nobody waits
 }
 
-// maxReplay bounds what one log keeps for responses that take over, in bytes.
-const maxReplay = 4 << 20
-
-func newEventLog(id string) *eventLog { return &eventLog{id: id} }
+func newEventLog(id string, within ...*replay) *eventLog { return &eventLog{id: id, within: within} }
 
 // append adds a message, which the log then owns, and returns its number.
 func (l *eventLog) append(msg []byte, last bool) int {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.events = append(l.events, msg)
-	l.closed = l.closed || last
-	for l.size += len(msg); l.size > maxReplay && len(l.events) > 1; l.first++ {
-		l.size -= len(l.events[0])
+	l.size += len(msg)
+	n := l.first + len(l.events) - 1
+	l.wake()
+	l.mu.Unlock()
+	for _, r := range l.within {
+		if r.add(len(msg)) {
+			l.forget(1) // the newest can still be told to whoever listens
+		}
+		if r.add(0) {
+			l.forget(0)
+		}
+	}
+	if last {
+		l.close()
+	}
+	return n
+}
+
+// forget drops all events but the newest so many.
+func (l *eventLog) forget(but int) {
+	l.mu.Lock()
+	freed := 0
+	for ; len(l.events) > but; l.first++ {
+		freed += len(l.events[0])
 		l.events = l.events[1:]
 	}
-	l.wake()
-	return l.first + len(l.events) - 1
+	l.size -= freed
+	l.wake() // a response that needed them is cut
+	l.mu.Unlock()
+	if freed == 0 {
+		return
+	}
+	for _, r := range l.within {
+		r.add(-freed)
+	}
+}
+
+// drop forgets the log altogether.
+func (l *eventLog) drop() {
+	l.close()
+	l.forget(0)
+	l.mu.Lock()
+	remove := l.remove
+	l.remove = nil
+	l.mu.Unlock()
+	for _, f := range remove {
+		f()
+	}
 }
 
 // push adds a message that is not the last.
@@ -47,9 +88,20 @@ func (l *eventLog) push(msg []byte) { l.append(msg, false) }
 // close says that nothing more will be appended.
 func (l *eventLog) close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	again := l.closed
 	l.closed = true
 	l.wake()
+	l.mu.Unlock()
+	if again {
+		return
+	}
+	var remove []func()
+	for _, r := range l.within {
+		remove = append(remove, r.end(l))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove = remove
 }
 
 // wake tells whoever waits that something changed. The caller holds mu.

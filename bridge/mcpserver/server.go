@@ -118,6 +118,7 @@ type Server struct {
 	drain    context.CancelFunc
 	params   paramTable
 	streams  streams
+	replay   replay // of all sessions
 
 	// known is what the handler last was.
 	known atomic.Pointer[known]
@@ -158,6 +159,7 @@ func New(h bridge.Handler, o Options) *Server {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
 	s.streams = streams{most: o.MaxStreams, reason: bridge.ReasonOverloaded, owners: shares{most: o.MaxStreamsPerPrincipal}}
+	s.replay.most = maxReplayOfAll
 	s.owners.most = o.MaxSessionsPerPrincipal
 	return s
 }

@@ -44,6 +44,8 @@ type session struct {
 	there   context.Context
 	silence context.CancelFunc
 
+	// replay bounds what its logs keep.
+	replay replay
 	// streams bounds how many GETs are open.
 	streams streams
 
@@ -113,7 +115,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		unheard: newPending(), ready: make(chan struct{}), streams: streams{most: maxSessionStreams, reason: reasonYours},
+		unheard: newPending(), ready: make(chan struct{}), streams: streams{most: maxSessionStreams, reason: reasonYours}, replay: replay{most: maxReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
@@ -152,7 +154,7 @@ func (ss *session) end(cause error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for _, l := range ss.logs {
-		l.close()
+		l.drop()
 	}
 }
 
@@ -295,21 +297,14 @@ func (ss *session) newLog() *eventLog {
 
 // addLog begins a stream with the given id. The caller holds mu.
 func (ss *session) addLog(id string) *eventLog {
-	l := newEventLog(id)
+	l := newEventLog(id, &ss.replay, &ss.s.replay)
 	ss.logs[id] = l
 	ss.order = append(ss.order, id)
-	size := 0
-	for _, old := range ss.logs {
-		size += old.held()
-	}
-	for len(ss.order) > maxLogs || size > maxReplay {
+	for len(ss.order) > maxLogs {
 		// Streams that have ended go first: those still open have somebody to tell.
 		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
-		if i < 0 && len(ss.order) <= maxLogs {
-			break
-		}
 		i = max(i, 0)
-		size -= ss.logs[ss.order[i]].held()
+		ss.logs[ss.order[i]].drop()
 		delete(ss.logs, ss.order[i])
 		ss.order = slices.Delete(ss.order, i, i+1)
 	}

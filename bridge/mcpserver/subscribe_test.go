@@ -47,20 +47,3 @@ func TestPartsOfAResource(t *testing.T) {
 		}
 	}
 }
-
-// What a log has forgotten it does not give out, and a reader that needs it is cut off.
-func TestLogForgetsItsOldestEvents(t *testing.T) {
-	l := newEventLog("1")
-	for range 5 {
-		l.push(make([]byte, maxReplay/4))
-	}
-	if l.has(-1) || l.has(5) || !l.has(0) || !l.has(4) {
-		t.Errorf("has -1: %v, 0: %v, 4: %v, 5: %v", l.has(-1), l.has(0), l.has(4), l.has(5))
-	}
-	if events, more := l.wait(t.Context(), l.take(), 0); more {
-		t.Errorf("got %d events", len(events))
-	}
-	if events, _ := l.wait(t.Context(), l.take(), 1); len(events) != 4 {
-		t.Errorf("got %d events", len(events))
-	}
-}

@@ -1,0 +1,53 @@
+package mcpserver
+
+import (
+	"container/list"
+	"sync"
+)
+
+const (
+	// maxReplay bounds what the logs of one session keep for responses that take over, in bytes.
+	maxReplay = 4 << 20
+	// maxReplayOfAll bounds what all logs keep.
+	maxReplayOfAll = 256 << 20
+)
+
+// A replay bounds what several logs keep together. When it is too much, logs that have ended are forgotten, in the order in
+// which they did. It may be used concurrently. A log's lock may be taken while mu is held, and not the other way round.
+type replay struct {
+	most int
+
+	mu    sync.Mutex
+	size  int
+	ended list.List // of *eventLog
+}
+
+// add takes note that a log keeps so much more. It reports whether it is too much even so.
+func (r *replay) add(n int) (tooMuch bool) {
+	r.mu.Lock()
+	r.size += n
+	over := r.size - r.most
+	var forgotten []*eventLog
+	for over > 0 && r.ended.Len() > 0 {
+		l, _ := r.ended.Remove(r.ended.Front()).(*eventLog)
+		forgotten = append(forgotten, l)
+		over -= l.held()
+	}
+	r.mu.Unlock()
+	for _, l := range forgotten {
+		l.forget(0)
+	}
+	return over > 0
+}
+
+// end takes note that a log has ended. What it returns takes that back.
+func (r *replay) end(l *eventLog) (remove func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.ended.PushBack(l)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ended.Remove(at)
+	}
+}

@@ -1,0 +1,71 @@
+package mcpserver
+
+import (
+	"strconv"
+	"testing"
+)
+
+// What a log has forgotten it does not give out, and a reader that needs it is cut off.
+func TestLogsForgetWhatIsTooMuch(t *testing.T) {
+	session, process := &replay{most: 100}, &replay{most: 1000}
+	l := newEventLog("1", session, process)
+	for range 4 {
+		l.push(make([]byte, 25))
+	}
+	if !l.has(-1) || !l.has(3) {
+		t.Error("something is forgotten although it is not too much")
+	}
+	l.push(make([]byte, 1))
+	if l.has(2) || !l.has(3) || !l.has(4) || l.has(5) {
+		t.Errorf("has 2: %v, 3: %v, 4: %v, 5: %v", l.has(2), l.has(3), l.has(4), l.has(5))
+	}
+	if events, more := l.wait(t.Context(), l.take(), 0); more {
+		t.Errorf("got %d events", len(events))
+	}
+	if events, _ := l.wait(t.Context(), l.take(), 4); len(events) != 1 {
+		t.Errorf("got %d events", len(events))
+	}
+	if session.size != 1 || process.size != 1 {
+		t.Errorf("%d and %d bytes are counted", session.size, process.size)
+	}
+}
+
+// Logs that have ended go before one that somebody may still read, the first that ended first, whichever session they are of.
+func TestLogsThatHaveEndedAreForgottenFirst(t *testing.T) {
+	process := &replay{most: 300}
+	sessions := []*replay{{most: 200}, {most: 200}, {most: 200}}
+	var logs []*eventLog
+	for i, s := range sessions {
+		l := newEventLog(strconv.Itoa(i), s, process)
+		l.append(make([]byte, 100), i < 2)
+		logs = append(logs, l)
+	}
+	logs[2].push(make([]byte, 100))
+	if logs[0].has(-1) || !logs[1].has(-1) || !logs[2].has(-1) || process.size != 300 || sessions[0].size != 0 {
+		t.Errorf("kept: %v %v %v, %d bytes", logs[0].has(-1), logs[1].has(-1), logs[2].has(-1), process.size)
+	}
+	for _, l := range logs {
+		l.drop()
+		l.drop()
+	}
+	if process.size != 0 || process.ended.Len() != 0 || sessions[1].ended.Len() != 0 {
+		t.Errorf("%d bytes and %d logs are counted when there are none", process.size, process.ended.Len())
+	}
+}
+
+// Whatever sessions keep, it is not more than may be.
+func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
+	process := &replay{most: 1 << 20}
+	for range 100 {
+		session := &replay{most: 64 << 10}
+		for j := range 10 {
+			l := newEventLog("", session, process)
+			for k := range 20 {
+				l.append(make([]byte, 1<<10), j%2 == 0 && k == 19)
+			}
+			if session.size > session.most || process.size > process.most {
+				t.Fatalf("%d of %d, %d of %d", session.size, session.most, process.size, process.most)
+			}
+		}
+	}
+}
