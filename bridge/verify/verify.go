@@ -234,10 +234,11 @@ func (d *driver) try(ctx context.Context, r row, c *Check) {
 	if p := d.b.proc; p != nil && p.Context().Err() != nil && ctx.Err() == nil {
 		if !r.launch {
 			p.Finish()
-			t.defect(Defect{
+			ended := Defect{
 				What: "the process has ended: " + p.How(), Why: "its other calls end with it\n" + p.said(),
 				Fix: "an error of one call must not end the program: catch it where the call is answered",
-			})
+			}
+			t.found = slices.Insert(t.found, 0, ended) // the others follow from it
 		}
 		d.b.close()
 		if err := d.begin(ctx); err != nil {
