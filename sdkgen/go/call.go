@@ -173,6 +173,10 @@ func protect(f func() error) (err error) {
 					stack = parts[2]
 				}
 			}
+			// What called the handler is of no use to its author.
+			if i := strings.Index(stack, "\ngithub.com/mcpbridge/mcpbridge/sdkgen/go."); i > 0 {
+				stack = stack[:i]
+			}
 			err = &panicked{v, stack}
 		}
 	}()

@@ -1,11 +1,16 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -86,19 +91,47 @@ type panicked struct {
 
 func (e *panicked) Error() string { return fmt.Sprint(e.value) }
 
+// inRuntime matches the files of Go's runtime, as they are named with and without -trimpath.
+var inRuntime = regexp.MustCompile(`^(.*/src/)?(internal/)?runtime/`)
+
+// place returns the line where it panicked, as main.go:12, or nothing if that is not to be seen.
+func (e *panicked) place() string {
+	for line := range strings.Lines(e.stack) {
+		frame, ok := strings.CutPrefix(line, "\t")
+		if ok && !inRuntime.MatchString(frame) {
+			at, _, _ := strings.Cut(strings.TrimSpace(frame), " +0x")
+			return filepath.Base(at)
+		}
+	}
+	return ""
+}
+
+// ownLog is the log of a program that has set none.
+var ownLog = slog.Default()
+
+// toBridge writes what the bridge reads: a line of JSON for each record, however many lines that has.
+var toBridge = sync.OnceValue(func() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) })
+
 // logger is where the SDK logs, and never to the caller of a tool.
-func logger() *slog.Logger { return slog.Default() }
+func logger() *slog.Logger {
+	if l := slog.Default(); l != ownLog || !managed() {
+		return l
+	}
+	return toBridge()
+}
 
 // logFailure logs why a handler failed, unless it meant to.
 func logFailure(d definition, err error) {
 	if meant(err) {
 		return
 	}
-	stack := ""
+	at := d.at
+	var more []any
 	if p, ok := errors.AsType[*panicked](err); ok {
-		stack = "\n" + p.stack
+		at = cmp.Or(p.place(), at)
+		more = []any{"stack", p.stack}
 	}
-	logger().Error(fmt.Sprintf("%s: %s %q failed: %v%s", d.at, d.kind, d.name, err, stack))
+	logger().Error(fmt.Sprintf("%s: %s %q failed: %v", at, d.kind, d.name, err), more...)
 }
 
 // exactly returns the gRPC status of an exact error, or nil if err is none.

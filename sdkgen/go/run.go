@@ -69,9 +69,14 @@ func managed() bool { return os.Getenv(cookieKey) == cookieValue }
 // It takes SIGTERM and SIGINT, so that whoever stops the program need not know of this. The first one stops as the bridge does:
 // calls get 5 seconds to finish. A second one ends the program at once. A program that has signals of its own uses RunContext.
 func (a *App) Run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	context.AfterFunc(signalled, func() {
+		stop() // First: nobody is to be told that we stop while a second signal would be lost.
+		cancel()
+	})
 	return a.RunContext(ctx)
 }
 

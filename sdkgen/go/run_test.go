@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,11 @@ func backend() *mcpbridge.App {
 			mcpbridge.Progress(ctx, float64(i+1), 10_000)
 		}
 		return "many", nil
+	})
+	does(app, "panics", func(context.Context) (string, error) {
+		var m map[string]int
+		m["a"] = 1
+		return "", nil
 	})
 	does(app, "greet", func(ctx context.Context) (string, error) {
 		name, err := mcpbridge.Elicit[string](ctx, "Who are you?")
@@ -362,6 +368,32 @@ func TestSignalsLetCallsFinish(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A record is one line, with the author's frames only, so that the bridge's log has it in one piece and as an error.
+func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
+	p, conn := handshake(t)
+	stream, _ := callTool(t, conn, "panics", "")
+	if got, _, err := result(stream); got != "assignment to entry in nil map" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for line := range p.lines {
+		if !strings.HasPrefix(line, "{") {
+			continue // printed
+		}
+		var record struct{ Level, Msg, Stack string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level != "ERROR" {
+			t.Fatalf("got %s, %v", line, err)
+		}
+		if !regexp.MustCompile(`^run_test\.go:\d+: tool "panics" failed: assignment to entry in nil map$`).MatchString(record.Msg) {
+			t.Errorf("it says %s", record.Msg)
+		}
+		if !strings.Contains(record.Stack, "run_test.go:") || strings.Contains(record.Stack, "google.golang.org/grpc") {
+			t.Errorf("the stack is\n%s", record.Stack)
+		}
+		return
+	}
+	t.Error("nothing was logged")
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {

@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"encoding"
 	stdjson "encoding/json"
 	"errors"
@@ -56,12 +57,38 @@ var typeSchemas = map[reflect.Type]*jsonschema.Schema{
 func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: typeSchemas})
 	if err != nil {
+		if field, of := notJSON(t, nil); of != nil {
+			return nil, fmt.Errorf("%s has a type that JSON cannot hold, %s; leave it out with `json:\"-\"`, or use another", cmp.Or(field, "the value"), of)
+		}
 		return nil, err
 	}
 	if err := refine(t, s, v, v == nil); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// notJSON returns the first field in t, as "field A.B", whose type JSON has nothing for, and that type. It is nil if there is none.
+func notJSON(t reflect.Type, above []reflect.Type) (string, reflect.Type) {
+	switch t.Kind() {
+	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		return "", t
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return notJSON(t.Elem(), above)
+	case reflect.Struct:
+		if typeSchemas[t] != nil || slices.Contains(above, t) {
+			return "", nil
+		}
+		for f := range t.Fields() {
+			if !f.IsExported() || f.Tag.Get("json") == "-" {
+				continue
+			}
+			if field, of := notJSON(f.Type, append(above, t)); of != nil {
+				return strings.TrimSuffix("field "+f.Name+"."+strings.TrimPrefix(field, "field "), "."), of
+			}
+		}
+	}
+	return "", nil
 }
 
 var textual = reflect.TypeFor[encoding.TextMarshaler]()

@@ -191,7 +191,7 @@ func run[T any](ctx context.Context, c *call, handle func(context.Context) (T, e
 		return result, nil, tooMuch
 	}
 	if p, ok := errors.AsType[*panicked](err); ok && needs != nil {
-		logger().Error(fmt.Sprintf("a handler panicked after it had asked; the error of a question is to be returned: %v\n%s", p, p.stack))
+		logger().Error(fmt.Sprintf("%s: a handler panicked after it had asked; the error of a question is to be returned: %v", p.place(), p), "stack", p.stack)
 	}
 	return result, needs, err
 }

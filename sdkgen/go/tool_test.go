@@ -252,6 +252,10 @@ func TestMistakesInDefinitionsNameTheLine(t *testing.T) {
 	with[struct {
 		City string `jsonschema:"minLength=1"`
 	}](app)
+	with[struct {
+		Skipped chan int `json:"-"`
+		In      []struct{ Done *chan int }
+	}](app)
 	mcpbridge.ResourceTemplate(app, "x://{ctiy}", "x", "", func(context.Context, struct{ City string }) (string, error) { return "", nil })
 	mcpbridge.Prompt(app, "p", "", func(context.Context, struct{}) (int, error) { return 0, nil })
 	lines := strings.Split(app.Err().Error(), "\n")
@@ -266,6 +270,7 @@ func TestMistakesInDefinitionsNameTheLine(t *testing.T) {
 		`field Days, schema:"default=three": "three" is not of type integer`,
 		`field N, schema:"default=1": a default works in a struct and the structs in it`,
 		`tag must not begin with 'WORD='`,
+		`field In.Done has a type that JSON cannot hold, chan int; leave it out`,
 		`there is no field for {ctiy}; did you mean City?`,
 		`prompt "p": it returns int, and a prompt says string, *Message or []*Message`,
 	} {
