@@ -89,7 +89,7 @@ func TestStartErrorsSayWhatWhereWhyAndWhatToDo(t *testing.T) {
 	}{
 		"exits":      {[]string{rogue, "exit"}, 0, []string{`backend "b" did not start: it ended with exit status 7` + "\n  command:", rogue + " exit", "directory: " + dir, "what to do: mend what it said last: ", "config.yaml: no such file"}},
 		"mute":       {[]string{"sh", "-c", "exit 3"}, 0, []string{"it ended with exit status 3\n", "it said nothing on standard error"}},
-		"no serve":   {[]string{"true"}, 0, []string{"it ended with exit status 0, and it printed nothing on standard output, and so no handshake", "what to do: it ended without serving; a Python script must end with app.run()"}},
+		"no serve":   {[]string{"true"}, 0, []string{"it ended with exit status 0, and it printed nothing on standard output, and so no handshake", "what to do: it ended without serving; a Python script must end with app.run(), one for Node with await a.run()"}},
 		"not found":  {[]string{"no-such-program", "a b"}, 0, []string{`there is no program "no-such-program" in PATH=`, `command: no-such-program "a b"`, "install it"}},
 		"no file":    {[]string{"./server.py"}, 0, []string{"there is no program " + filepath.Join(dir, "server.py"), "no such file"}},
 		"not a prog": {[]string{plain}, 0, []string{"cannot be run: permission denied", "may be executed"}},

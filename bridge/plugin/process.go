@@ -77,7 +77,7 @@ func (r *process) readStdout(line []byte, length int) {
 		r.shaken = true
 		if err := checkHandshake(string(line), r.dir); err != nil {
 			r.mu.Lock()
-			r.bad = fmt.Errorf("it printed a handshake that the bridge cannot accept: %w\n  printed: %s", err, shorten(strconv.Quote(string(line)), 300))
+			r.bad = fmt.Errorf("it printed a handshake that the bridge cannot accept: %w\n  printed: %s", err, shorten(strconv.Quote(string(line))))
 			r.mu.Unlock()
 			_ = r.shaking.Close()
 			return

@@ -371,7 +371,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		fix = "if it only needs longer, raise the start timeout; else it must call the SDK's serve function, and flush its output if it prints the handshake itself"
 	case how == "exit status 0":
 		why = fmt.Errorf("it ended with exit status 0, and it printed %s", noHandshake(count))
-		fix = "it ended without serving; a Python script must end with app.run()"
+		fix = "it ended without serving; a Python script must end with app.run(), one for Node with await a.run()"
 	default:
 		why, fix = fmt.Errorf("it ended with %s", how), r.mend()
 	}
@@ -385,12 +385,14 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 // mend says what to do about a process that has ended by itself with an error.
 func (r *process) mend() string {
 	words := r.lastWords()
-	if said := javaTrace(words); said != "" {
-		return "mend what it said last: " + shorten(said, 300)
+	for _, trace := range []func([]string) string{javaTrace, nodeTrace, goTrace, pythonTrace} {
+		if said := trace(words); said != "" {
+			return "mend what it said last: " + shorten(said)
+		}
 	}
 	for i := len(words) - 1; i >= 0; i-- {
 		if last := strings.TrimSpace(words[i]); last != "" {
-			return "mend what it said last: " + shorten(last, 300)
+			return "mend what it said last: " + shorten(last)
 		}
 	}
 	return "it said nothing on standard error; run it by itself in that directory, with " + CookieKey + "=" + CookieValue + " set"
@@ -431,15 +433,16 @@ func section(b *strings.Builder, name string, text []string) {
 	}
 	fmt.Fprintf(b, "\n  %s:", name)
 	for _, line := range text {
-		fmt.Fprintf(b, "\n    %s", shorten(line, 300))
+		fmt.Fprintf(b, "\n    %s", shorten(line))
 	}
 }
 
-func shorten(s string, n int) string {
-	if len(s) <= n {
+func shorten(s string) string {
+	const most = 300
+	if len(s) <= most {
 		return s
 	}
-	return s[:n] + "…"
+	return s[:most] + "…"
 }
 
 // where returns the directory it runs in.
