@@ -43,6 +43,7 @@ import {
   type Schema,
   type Shape,
 } from "./schema.js";
+import { MANAGED } from "./stdout.js";
 import { Template, type Variables } from "./template.js";
 
 type Promised<T> = T | Promise<T>;
@@ -184,6 +185,7 @@ export class App {
   readonly #prompts = new Map<string, PromptEntry>();
   readonly #has: Set<List>; // What there is or was: clients have been told that there is.
   #discovered = false;
+  #ran = false;
   #current: AsyncLocalStorage<Context> | undefined; // The call that is under way, where somebody wants to know.
   #toolList: ListToolsResponse | undefined;
 
@@ -193,6 +195,12 @@ export class App {
     readonly options: AppOptions = {},
   ) {
     this.#has = new Set(options.declares);
+    const at = place();
+    if (MANAGED) {
+      process.once("exit", (code) => {
+        if (code === 0 && !this.#ran) console.error(`mcpbridge: ${at}: the app "${name}" was never run; end the file with: await a.run()`);
+      });
+    }
   }
 
   // Tools.
@@ -238,7 +246,9 @@ export class App {
       outputSchema: output ? toBytes(wrap ? wrapped(output.json) : output.json) : NOTHING,
       ...(hinted ? { annotations } : {}),
     });
-    this.#tools.set(name, { message, input, output, usage: usageOf(name, input.json), handler, at });
+    const entry = { message, input, output, usage: usageOf(name, input.json), handler, at };
+    this.#tools.set(name, entry);
+    if (this.#ran) lint(entry);
     this.#changed("tools");
     return this;
   }
@@ -606,9 +616,17 @@ export class App {
    * there, so keep it on this machine.
    */
   async run(options: { listen?: string } = {}): Promise<void> {
+    this.#ran = true;
+    for (const tool of this.#tools.values()) lint(tool);
     const { run } = await import("./serve.js");
     await run(this, options.listen);
   }
+}
+
+/** Says what clients would not, and nobody would see. */
+function lint({ message, at }: ToolEntry): void {
+  if (message.description) return;
+  console.error(`mcpbridge: ${at}: tool "${message.name}" has no description, by which models choose; write { description: "..." }`);
 }
 
 function about(o: About): { title?: string; description?: string; icons: Icon[]; meta: Uint8Array } {

@@ -1,0 +1,70 @@
+/** What newcomers do wrong, behind the real bridge: what it says names the file, the line and what to write. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { start } from "../src/testing.js";
+
+const bridge = process.env.MCPBRIDGE_BIN ?? fileURLToPath(new URL("../../../bin/mcpbridge", import.meta.url));
+let folder = ""; // In the package, so that it may be imported by its name.
+
+beforeAll(() => {
+  folder = mkdtempSync(fileURLToPath(new URL("mistakes-", import.meta.url)));
+});
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
+
+const BEGIN = 'import { app } from "mcpbridge";\nimport { z } from "zod";\nconst a = app("tools", "1");\n'; // three lines
+
+function write(name: string, text: string): string[] {
+  writeFileSync(join(folder, name), text);
+  return [process.execPath, join(folder, name)];
+}
+
+/** What the bridge says that cannot start it. */
+async function refused(command: string[]): Promise<string> {
+  const run = spawn(bridge, ["run", "--log-format", "text", "--stdio", "--", ...command], { stdio: ["ignore", "ignore", "pipe"] });
+  let said = "";
+  run.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  const [code] = (await once(run, "close")) as [number];
+  expect(code).toBe(7);
+  return said;
+}
+
+describe("it does not start", () => {
+  test.each<[string, string, string, string]>([
+    ["a wrong schema", "a.mjs", `${BEGIN}a.tool("t", { description: "d", input: { n: "number" } }, () => 1);`, 'DefinitionError: a.mjs:4: tool "t": input: "n" is no schema; write z.string()'],
+    ["no handler", "b.mjs", `${BEGIN}a.tool("t", ({ n }) => n);`, 'DefinitionError: b.mjs:4: tool "t": has no handler; write tool(name, options, (args, ctx) => ...)'],
+    ["a crash at import", "c.mjs", `${BEGIN}JSON.parse("{");`, "SyntaxError: Expected property name or '}' in JSON at position 1"],
+    ["a typing error", "d.mjs", `${BEGIN}a.tool("t", { description "d" }, () => 1);`, "SyntaxError: Unexpected string at FOLDER/d.mjs:4"],
+    ["a file that is not there", "e.mjs", 'import "./none.mjs";', "Cannot find module 'FOLDER/none.mjs' imported from FOLDER/e.mjs"],
+    ["a module in a .cjs", "f.cjs", BEGIN, 'name the file .mjs or .mts, or have "type": "module" in package.json at FOLDER/f.cjs:1'],
+  ])("with %s", async (_, name, text, fix) => {
+    const said = await refused(write(name, text));
+    const [, hint = said] = /^ {2}fix: {3}(.*)$/m.exec(said) ?? [];
+    expect(hint).toMatch(/^mend what it said last: /);
+    expect(hint).toContain(fix.replaceAll("FOLDER", folder));
+    if (name !== "e.mjs") expect(hint).toMatch(new RegExp(`at .*${basename(name)}:\\d+$`)); // Node names no line there.
+  });
+
+  test("with an app that is not run", async () => {
+    const said = await refused(write("g.mjs", `${BEGIN}a.tool("t", { description: "d" }, () => 1);`));
+    expect(said).toContain('mcpbridge: g.mjs:3: the app "tools" was never run; end the file with: await a.run()');
+    expect(said).toContain("fix:   it ended without serving;");
+  });
+});
+
+test("it starts with a noisy import and without a description, and says where an exception was", async () => {
+  const text = `console.log("noise");\n${BEGIN}a.tool("t", {}, () => {\n  const o = undefined;\n  return o.x;\n});\nawait a.run();`;
+  await using client = await start(write("h.mjs", text), { bridge });
+  expect(await client.call("t")).toBe("Cannot read properties of undefined (reading 'x')");
+  await client.close();
+  expect(client.log).toContain('"message":"noise"');
+  expect(client.log).toContain('mcpbridge: h.mjs:5: tool \\"t\\" has no description, by which models choose; write { description: \\"...\\" }');
+  expect(client.log).toContain('tool \\"t\\" failed at h.mjs:7: TypeError: Cannot read properties of undefined');
+});
