@@ -257,7 +257,7 @@ def _list(error: ValidationError, names: tuple[str, ...] = ()) -> str:
     """Every violation on a line that names the field, what was expected, and what came."""
     lines = []
     for e in error.errors(include_url=False, include_context=False):
-        field = ".".join(map(str, e["loc"])) or "(all)"
+        field = ".".join(map(str, e["loc"]))
         if e["type"] == "missing":
             what = "is required"
         elif e["type"] == "extra_forbidden":
@@ -269,7 +269,7 @@ def _list(error: ValidationError, names: tuple[str, ...] = ()) -> str:
                 came = came.decode(errors="replace")
             got = pydantic_core.to_json(came, inf_nan_mode="constants", serialize_unknown=True).decode()
             what = f"{e['msg']}, got {got if len(got) <= 80 else got[:80] + ' ...'}"
-        lines.append(f"- {field}: {what}")
+        lines.append(f"- {field}: {what}" if field else what)
     return "\n".join(lines)
 
 
