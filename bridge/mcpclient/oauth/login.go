@@ -28,12 +28,14 @@ func (t *Transport) login(ctx context.Context, s *site, g *grant) (*grant, error
 	if t.o.Browser == nil {
 		return nil, errNoBrowser
 	}
-	back, err := t.listen(ctx, s)
+	patient, stop := context.WithTimeout(ctx, t.o.LoginTimeout)
+	defer stop()
+	back, err := t.listen(patient, s)
 	if err != nil {
 		return nil, err
 	}
 	defer back.close()
-	c, err := t.client(ctx, s, back.redirect)
+	c, err := t.client(patient, s, back.redirect)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +53,7 @@ func (t *Transport) login(ctx context.Context, s *site, g *grant) (*grant, error
 	}
 	address := config.AuthCodeURL(back.state, append(options, oauth2.S256ChallengeOption(verifier))...)
 	t.log.Info().Str("issuer", s.as.Issuer).Strs("scopes", scopes).Msg("waiting for a login in the browser")
-	code, err := back.wait(ctx, func(ctx context.Context) error { return t.o.Browser(ctx, address) })
+	code, err := back.wait(patient, func(ctx context.Context) error { return t.o.Browser(ctx, address) })
 	if err != nil {
 		return nil, fmt.Errorf("login at %s: %w", s.as.Issuer, err)
 	}

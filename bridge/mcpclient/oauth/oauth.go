@@ -479,9 +479,7 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 		return nil, nil, err
 	}
 	if t.o.Grant == AuthorizationCode {
-		patient, stop := context.WithTimeout(ctx, t.o.LoginTimeout)
-		defer stop()
-		g, err = t.login(patient, s, g)
+		g, err = t.login(ctx, s, g)
 	} else {
 		g, err = t.obtain(quiet, s, g)
 	}
@@ -554,7 +552,8 @@ func (t *Transport) again(ctx context.Context, s *site, c *credentials, k *grant
 	g, err := t.refresh(ctx, s, who, k)
 	if no, ok := errors.AsType[*tokenError](err); ok {
 		t.log.Info().Str("issuer", s.as.Issuer).Str("why", no.Error()).Msg("the refresh token is not good any more")
-		k.Refresh = ""
+		// k itself may be in use.
+		c.Grants[t.o.Server] = &grant{Resource: k.Resource, Client: k.Client, Scopes: k.Scopes, Access: k.Access, Expiry: k.Expiry, Key: k.Key, proof: k.proof}
 		return nil, nil //nolint:nilnil // then from the beginning
 	}
 	if err == nil {
@@ -590,7 +589,11 @@ func (t *Transport) forget(ctx context.Context, s *site, err error) error {
 
 // refused returns the error of a request that was not executed, because it was not authorized.
 func refused(code codes.Code, format string, args ...any) *bridge.Error {
-	return bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, "NOT_AUTHORIZED", format, args...)
+	reason := "UPSTREAM_UNAUTHENTICATED"
+	if code == codes.PermissionDenied {
+		reason = "UPSTREAM_FORBIDDEN"
+	}
+	return bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, format, args...)
 }
 
 // asError returns err as the error of a request.

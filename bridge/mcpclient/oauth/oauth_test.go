@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -571,6 +573,21 @@ func TestMoreIsAskedForAndNothingLost(t *testing.T) {
 	}
 }
 
+// Not every challenge says where the metadata are; those that do are remembered.
+func TestMetadataOfAnEarlierChallenge(t *testing.T) {
+	w := newWorld(t)
+	w.prm["/here"] = w.prm[metadataPath]
+	delete(w.prm, metadataPath)
+	w.challenge = func() string { return `Bearer resource_metadata="` + w.mcp.URL + `/here"` }
+	w.needs = func(r *http.Request) []string { return strings.Fields(r.Header.Get("Needs")) }
+	tr := w.transport(nil)
+	w.works(tr)
+	w.works(tr, "Needs", "write")
+	if w.count("GET mcp "+metadataPath) > 0 || w.count("GET mcp /here") != 2 {
+		t.Errorf("%v", w.requests())
+	}
+}
+
 func TestAskingForMoreEnds(t *testing.T) {
 	w := newWorld(t)
 	w.needs = func(r *http.Request) []string { return strings.Fields(r.Header.Get("Needs")) }
@@ -680,6 +697,25 @@ func TestRefresh(t *testing.T) {
 		w.works(tr)
 		w.do(func() { clear(w.tokens); clear(w.refresh) })
 		w.works(tr)
+		if len(w.asked) != 2 {
+			t.Errorf("%d logins", len(w.asked))
+		}
+	})
+	t.Run("that is refused while many use the token", func(t *testing.T) {
+		w := newWorld(t)
+		w.lifetime = 1 // so that everybody looks whether it can be refreshed
+		tr := w.transport(nil)
+		w.works(tr)
+		w.do(func() { clear(w.refresh); clear(w.tokens) })
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				if status, err := w.call(tr); err != nil || status != http.StatusOK {
+					t.Error(status, err)
+				}
+			})
+		}
+		wg.Wait()
 		if len(w.asked) != 2 {
 			t.Errorf("%d logins", len(w.asked))
 		}
@@ -887,7 +923,16 @@ func TestCloseEndsALogin(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w := newWorld(t)
 	begun := make(chan struct{}, 1)
-	tr := w.transport(func(o *Options) { o.Browser = browseLater(begun, nil) })
+	var returned atomic.Bool
+	tr := w.transport(func(o *Options) {
+		o.Browser = func(ctx context.Context, address string) error {
+			begun <- struct{}{}
+			<-ctx.Done()
+			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // a browser that takes its time
+			returned.Store(true)
+			return nil
+		}
+	})
 	done := make(chan error)
 	go func() {
 		_, err := w.call(tr)
@@ -895,6 +940,9 @@ func TestCloseEndsALogin(t *testing.T) {
 	}()
 	<-begun
 	tr.Close()
+	if !returned.Load() {
+		t.Error("Close has not waited")
+	}
 	if err := <-done; err == nil {
 		t.Error("the call has an answer")
 	}
@@ -1015,4 +1063,115 @@ func TestTokenEndpointDoesNotRedirect(t *testing.T) {
 	if moved {
 		t.Error("a code was sent to where a redirect led")
 	}
+}
+
+// The page says what users can do about errors: it must be about errors that there are.
+func TestPageIsAboutErrorsThatThereAre(t *testing.T) {
+	page := string(must(os.ReadFile("../../../docs/upstreams-auth.md")))
+	_, table, found := strings.Cut(page, "|---|---|---|\n")
+	if !found {
+		t.Fatal("there is no table")
+	}
+	var source strings.Builder
+	for _, name := range must(filepath.Glob("*.go")) {
+		if !strings.HasSuffix(name, "_test.go") {
+			source.Write(must(os.ReadFile(name)))
+		}
+	}
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "| ") {
+			break
+		}
+		for part := range strings.SplitSeq(strings.Split(line, "|")[1], "…") {
+			if part = strings.TrimSpace(part); !strings.Contains(source.String(), part) {
+				t.Errorf("no error says %q", part)
+			}
+		}
+	}
+}
+
+// Who comes late with a token that has been replaced meanwhile gets the new one, and nobody is asked anything.
+func TestReplacedTokenIsNotReplacedAgain(t *testing.T) {
+	w := newWorld(t)
+	tr := w.transport(nil)
+	w.works(tr)
+	before := len(w.requests())
+	g, err := tr.get(t.Context(), need{had: &grant{Access: "old"}})
+	if err != nil || g.Access != w.bearers[len(w.bearers)-1] || len(w.requests()) != before {
+		t.Errorf("%v, %v, after %v", g, err, w.requests()[before:])
+	}
+}
+
+// A token is for what it was asked for.
+func TestTokenForAnotherResourceIsNotUsed(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "c")
+	w.prm[metadataPath].(map[string]any)["resource"] = w.mcp.URL
+	w.works(w.transport(func(o *Options) { o.Dir = dir }))
+	w.do(func() { w.prm[metadataPath].(map[string]any)["resource"] = w.mcp.URL + "/mcp" })
+	w.works(w.transport(func(o *Options) { o.Dir = dir }))
+	if len(w.asked) != 2 || w.question().Get("resource") != w.mcp.URL+"/mcp" {
+		t.Errorf("%d logins, the last for %q", len(w.asked), w.question().Get("resource"))
+	}
+}
+
+// A request that the server has refused does not make do with a renewal that was only tried in good time.
+func TestRefusedRequestWaitsForMoreThanARenewal(t *testing.T) {
+	w := newWorld(t)
+	w.lifetime = 1
+	tr := w.transport(nil)
+	w.works(tr)
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	inner := w.as.Config.Handler
+	w.as.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" && arrived != nil {
+			close(arrived)
+			arrived = nil
+			<-goOn
+		}
+		inner.ServeHTTP(rw, r)
+	})
+	w.do(func() { clear(w.refresh) })
+	had, began := tr.grant, arrived
+	soon, refused := make(chan error), make(chan error)
+	go func() {
+		_, err := tr.get(t.Context(), need{had: had, soon: true})
+		soon <- err
+	}()
+	<-began
+	go func() {
+		_, err := tr.get(t.Context(), need{had: had})
+		refused <- err
+	}()
+	close(goOn)
+	if err := <-soon; err == nil {
+		t.Error("it was renewed")
+	}
+	if err := <-refused; err != nil || len(w.asked) != 2 {
+		t.Errorf("%v, after %d logins", err, len(w.asked))
+	}
+}
+
+// What the authorization server does not know any more is not asked for again and again.
+func TestScopesThatAreGone(t *testing.T) {
+	w := newWorld(t)
+	scopes := "a gone"
+	w.challenge = func() string {
+		return `Bearer scope="` + scopes + `", resource_metadata="` + w.mcp.URL + metadataPath + `"`
+	}
+	w.noRefresh = true
+	tr := w.transport(nil)
+	w.works(tr)
+	w.revoke()
+	w.do(func() {
+		scopes = "a"
+		w.token = func(url.Values, string) (int, map[string]any) {
+			if strings.Contains(w.asked[len(w.asked)-1].Get("scope"), "gone") {
+				return 400, map[string]any{"error": "invalid_scope"}
+			}
+			return 0, nil
+		}
+	})
+	w.fails(tr, "invalid_scope")
+	w.works(tr)
 }
