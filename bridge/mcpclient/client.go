@@ -58,6 +58,10 @@ type Options struct {
 
 	// Revision is the only revision to speak. NoRevision: the server is asked which era it is of, and the newest is agreed on.
 	Revision bridge.Revision
+	// Stray is told every line that the program prints and that is no MCP, which is otherwise ignored: perhaps the program is
+	// something else than a server. It must not block, nor keep the line. Nil: nobody is told.
+	Stray func(line []byte)
+
 	// ClientInfo is what the server is told we are, where a caller does not say what it is. Nil: mcpbridge.
 	ClientInfo *pb.Implementation
 	// Log is where the server's own output and what happens to it goes. The zero value logs nothing.
@@ -314,7 +318,7 @@ func (c *Client) keep() error {
 		l, err := c.connect(c.ctx)
 		switch {
 		case err != nil && c.ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		case err != nil && first && c.url == nil:
 			return err
 		case err != nil:

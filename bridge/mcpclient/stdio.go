@@ -142,6 +142,9 @@ func (s *stdio) tooLong(n int) {
 
 // garbage counts a line that is no message: some programs print to their standard output what belongs on standard error.
 func (s *stdio) garbage(line []byte, err error) {
+	if stray := s.p.c.o.Stray; stray != nil {
+		stray(line)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trash.add(line, err)

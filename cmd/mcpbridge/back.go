@@ -95,6 +95,14 @@ func (b *BackendConfig) kind() *kind {
 // command returns how the backend is started, or nil.
 func (b *BackendConfig) command() *LaunchConfig { return b.kind().command(b) }
 
+// place returns the key of the backend's address, below the backend itself.
+func (b *BackendConfig) place() string {
+	if b.MCP != nil {
+		return "mcp.url"
+	}
+	return b.kind().key
+}
+
 // text says what the backend is, for people.
 func (b *BackendConfig) text() string {
 	if c := b.command(); c != nil {
@@ -141,7 +149,11 @@ func (b *backend) open() error {
 			return err
 		}
 	}
-	opened, err := b.kind().open(b.cfg, b.BackendConfig, b.at, b.log)
+	open := b.kind().open
+	if b.cfg.auto && b.Launch != nil {
+		open = openAuto
+	}
+	opened, err := open(b.cfg, b.BackendConfig, b.at, b.log)
 	if err != nil {
 		if p, ok := errors.AsType[*problem](err); ok {
 			return p

@@ -59,7 +59,7 @@ A tool that asks its user asks on the terminal; --answer answers for scripts.`,
 	{
 		use: "read [flags] TARGET URI", short: "Read a resource",
 		long:     "Writes text as it is, and other content as its bytes, which a terminal is not shown.",
-		examples: "  mcpbridge read -- npx -y @modelcontextprotocol/server-everything  # the URI comes before --\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
+		examples: "  mcpbridge read file:///notes.txt --mcp -- npx -y @modelcontextprotocol/server-filesystem .\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
 		atLeast:  1, atMost: 1,
 		flags: func(c *client, cmd *cobra.Command) {
 			cmd.Flags().StringVarP(&c.output, "output", "o", "", "write to `FILE`")
@@ -81,6 +81,8 @@ A tool that asks its user asks on the terminal; --answer answers for scripts.`,
 }
 
 const clientExits = `
+
+Without --log-level, only warnings and errors are logged.
 
 Exit codes: 0 all is well, 1 unexpected error, 3 the server wants to know who calls, 4 nothing answers there, 5 the
 tool failed or there is none, 6 wrong flags, arguments or configuration, 7 the backend did not start, 130 cancelled.`
@@ -183,6 +185,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row clientCommand, args []s
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("--timeout %s is over", c.timeout))
 		defer cancel()
 	}
+	cfg.auto = t.backend != nil && !c.target.plugin
 	err = c.with(ctx, cfg, func(ctx context.Context) error { return row.run(ctx, c, rest) })
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
@@ -201,7 +204,7 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 	revisions := bridge.Revisions()
 	cc := &pb.CallContext{
 		ProtocolVersion:    revisions[len(revisions)-1].String(),
-		ClientInfo:         &pb.Implementation{Name: "mcpbridge", Version: version},
+		ClientInfo:         clientInfo(),
 		ClientCapabilities: &pb.ClientCapabilities{Elicitation: c.asker.capability()},
 		LogLevel:           logLevels[strings.ToLower(logLevel)],
 		ProgressWanted:     true,
@@ -285,7 +288,7 @@ func (b *backend) reach(ctx context.Context) error {
 	unreachable := func(why string, err error) error {
 		return &problem{
 			Exit: exitUnreachable, Code: "unreachable", What: fmt.Sprintf("nothing that can be talked to answers at %s", b.text()),
-			Where: b.cfg.where(b.at), Why: why, Fix: "start the server, or correct its address", Cause: err,
+			Where: b.cfg.where(b.at + "." + b.place()), Why: why, Fix: "start the server, or correct its address", Cause: err,
 		}
 	}
 	if b.Dial != "" {

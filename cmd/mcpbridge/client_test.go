@@ -618,3 +618,27 @@ func TestSecondCtrlCEndsNow(t *testing.T) {
 		t.Errorf("it ended with %d, %v:\n%s", code, err, stderr)
 	}
 }
+
+// A command is taken for what it is by what it prints: an MCP server is started once for that, and a backend twice.
+func TestCommandIsTakenForWhatItIs(t *testing.T) {
+	for _, c := range []struct {
+		flag, command, starts string
+		code                  int
+	}{
+		{"", "exec " + echoGo(t), "..", exitOK},
+		{"--plugin", "exec " + echoGo(t), ".", exitOK},
+		{"", "echo noise; exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", exitOK},
+		{"--mcp", "exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", exitOK},
+		{"", "exit 3", ".", exitPlugin},
+	} {
+		count := filepath.Join(t.TempDir(), "count")
+		args := strings.Fields("call " + c.flag + " echo n=1 --")
+		got := runCommand(t, "", append(args, "sh", "-c", "printf . >>"+count+"; "+c.command)...)
+		if got.code != c.code || c.code == exitOK && got.stdout != `{"n":1}`+"\n" {
+			t.Errorf("%s %s: it said %+v", c.flag, c.command, got)
+		}
+		if starts, err := os.ReadFile(count); err != nil || string(starts) != c.starts {
+			t.Errorf("%s %s: it was started %q times, %v", c.flag, c.command, starts, err)
+		}
+	}
+}

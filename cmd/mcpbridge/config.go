@@ -202,6 +202,8 @@ type loaded struct {
 	environ []string
 	flags   map[string]string // flags by the key they set
 	secrets secrets
+	// auto says that what is launched may be an MCP server: see auto.
+	auto bool
 	// login shows a page to the user. Nil: there is nobody.
 	login func(ctx context.Context, address string) error
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -238,5 +241,85 @@ func TestReadme(t *testing.T) {
 		if err != nil || !strings.Contains(string(out), `"name":"greeter"`) {
 			t.Errorf("%s: %v\n%s\n%s\n%s", name, err, script, out, stderr.String())
 		}
+	}
+}
+
+// TestCommandsPage compares what docs/commands.md says of the commands with what they are.
+func TestCommandsPage(t *testing.T) {
+	root, _ := (&Program{}).command()
+	var b strings.Builder
+	table := func(flags *pflag.FlagSet, leaveOut func(name string) bool) {
+		b.WriteString("| flag | |\n|---|---|\n")
+		flags.VisitAll(func(f *pflag.Flag) {
+			if leaveOut(f.Name) {
+				return
+			}
+			value, usage := pflag.UnquoteUsage(f)
+			flag := "--" + f.Name
+			if f.Shorthand != "" {
+				flag = "-" + f.Shorthand + ", " + flag
+			}
+			if def := f.DefValue; def != "" && def != "false" && def != "[]" && def != "0s" {
+				usage += " (default " + def + ")"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSpace(flag+" "+value), usage)
+		})
+		b.WriteByte('\n')
+	}
+	shared := pflag.NewFlagSet("", pflag.ContinueOnError)
+	shared.SortFlags = false
+	new(targetFlags).add(shared)
+	b.WriteString("Every one of them takes these flags, which say more about its target:\n\n")
+	table(shared, func(string) bool { return false })
+	names := []string{"run"}
+	for _, row := range clientCommands {
+		name, _, _ := strings.Cut(row.use, " ")
+		names = append(names, name)
+	}
+	for _, name := range names {
+		c, _, err := root.Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "### mcpbridge %s\n\n%s.\n\n    mcpbridge %s\n\n", name, c.Short, c.Use)
+		table(c.LocalFlags(), func(name string) bool { return name == "help" || shared.Lookup(name) != nil })
+	}
+	comparePart(t, "../../docs/commands.md", "commands", b.String())
+}
+
+// TestCommandsPageSession types what docs/commands.md shows, and compares what is answered.
+func TestCommandsPageSession(t *testing.T) {
+	session, ok := fenced(t, "../../docs/commands.md")["session"]
+	if !ok {
+		t.Fatal("docs/commands.md does not have it")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(fenced(t, "../../README.md")["tools.py"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	venv, err := filepath.Abs("../../.venv/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for line := range strings.Lines(session) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		if !ok {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
+		cmd.Dir = dir
+		// TestMain has put mcpbridge into PATH.
+		cmd.Env = append(os.Environ(), "PATH="+venv+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		fmt.Fprintf(&got, "$ %s\n%s", command, out)
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			fmt.Fprintf(&got, "[exit code %d]\n", exit.ExitCode())
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(session, got.String()); diff != "" {
+		t.Errorf("docs/commands.md shows something else (-), than what is answered (+):\n%s", diff)
 	}
 }

@@ -84,11 +84,9 @@ func (b *backend) startProblem(err error) error {
 		p.Fix = "start the backend, or correct its address"
 		return p
 	}
-	start, ok := errors.AsType[*plugin.StartError](err)
-	if !ok {
-		return p
+	if start, ok := errors.AsType[*plugin.StartError](err); ok {
+		p.Why, p.Fix = start.Why, start.Fix
 	}
-	p.Why, p.Fix = start.Why, start.Fix
 	if strings.Contains(p.Why, "ModuleNotFoundError") {
 		p.Fix = missingModuleFix(launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
 	}

@@ -25,7 +25,7 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 	m := b.MCP
 	o := mcpclient.Options{
 		Name: b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
-		URL: m.URL, ClientInfo: &pb.Implementation{Name: "mcpbridge", Version: version}, Log: log,
+		URL: m.URL, ClientInfo: clientInfo(), Log: log,
 	}
 	if m.URL == "" {
 		return mcpclient.New(o)
@@ -53,6 +53,9 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 	}
 	return &authorized{c, transport}, nil
 }
+
+// clientInfo says what we are.
+func clientInfo() *pb.Implementation { return &pb.Implementation{Name: "mcpbridge", Version: version} }
 
 // An authorized back is an MCP server that wants tokens.
 type authorized struct {

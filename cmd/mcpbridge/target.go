@@ -41,7 +41,7 @@ tcp:host:port or dns:host:port; the URL of an MCP server; a configuration file, 
 
 func (f *targetFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.config, "config", "c", "", "read `FILE` first; flags win over it")
-	flags.BoolVar(&f.plugin, "plugin", false, "the command is a backend of mcpbridge")
+	flags.BoolVar(&f.plugin, "plugin", false, "the command is a backend of mcpbridge, as it is for run")
 	flags.BoolVar(&f.mcp, "mcp", false, "the command is an MCP server that speaks on stdin and stdout")
 	flags.StringArrayVar(&f.env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
 	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/bridge/plugin"
+)
+
+// An auto back is a command that may be a backend of mcpbridge or an MCP server, and shows which by what it prints: a backend
+// that is told that mcpbridge starts it prints a handshake, and an MCP server answers what it is asked. So it is told and
+// asked at once. Waiting for silence instead would take a backend that starts slowly for a server, and a server for a backend
+// that is broken. A server is started once this way; a backend is started again, with the keys that it needs.
+type auto struct {
+	plugin, mcp back
+	stop        context.CancelFunc // of the server
+	dir         string             // for the socket that a backend makes
+
+	once     sync.Once
+	isPlugin chan struct{} // closed when it is known
+}
+
+var _ bridge.Handler = (*auto)(nil)
+
+// handshakeLine is what a plugin prints first: versions, network, address, protocol.
+var handshakeLine = regexp.MustCompile(`^\d+\|\d+\|(tcp|unix)\|.*\|grpc\b`)
+
+// autoStop is how long the program may take to end. A backend that does not notice that its stdin ends takes half of it.
+const autoStop = 2 * time.Second
+
+func openAuto(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, error) {
+	a := &auto{isPlugin: make(chan struct{})}
+	var err error
+	if a.plugin, err = b.kind().open(l, b, at, log); err != nil {
+		return nil, err
+	}
+	if a.dir, err = os.MkdirTemp("", "mcpbridge-"); err != nil {
+		return nil, err
+	}
+	c := b.Launch
+	env := append(environment(c.Env), plugin.CookieKey+"="+plugin.CookieValue, plugin.EnvLifeline+"=stdin", "PLUGIN_PROTOCOL_VERSIONS=1",
+		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
+	a.mcp, err = mcpclient.New(mcpclient.Options{
+		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
+		ClientInfo: clientInfo(), Log: log, Stray: a.stray,
+	})
+	if err != nil {
+		os.RemoveAll(a.dir)
+		return nil, err
+	}
+	return a, nil
+}
+
+// stray sees what the program prints that is no MCP.
+func (a *auto) stray(line []byte) {
+	if handshakeLine.Match(line) {
+		a.once.Do(func() {
+			close(a.isPlugin)
+			a.stop()
+		})
+	}
+}
+
+// known returns the back that the program is, as far as that is known.
+func (a *auto) known() back {
+	select {
+	case <-a.isPlugin:
+		return a.plugin
+	default:
+		return a.mcp
+	}
+}
+
+// Run implements back.
+func (a *auto) Run(ctx context.Context) error {
+	defer os.RemoveAll(a.dir)
+	var server context.Context
+	server, a.stop = context.WithCancel(ctx)
+	defer a.stop()
+	err := a.mcp.Run(server)
+	if a.known() == a.mcp || ctx.Err() != nil {
+		return err
+	}
+	return a.plugin.Run(ctx)
+}
+
+// Ready implements back.
+func (a *auto) Ready(ctx context.Context) error {
+	if err := a.mcp.Ready(ctx); err == nil || a.known() == a.mcp {
+		return err
+	}
+	return a.plugin.Ready(ctx)
+}
+
+// Handle implements bridge.Handler.
+func (a *auto) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	return a.known().Handle(ctx, call, emit)
+}
