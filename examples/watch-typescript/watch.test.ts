@@ -35,7 +35,7 @@ test("files are resources", async () => {
 test("a file that is read is watched", async () => {
   await client.request("resources/subscribe", { uri: uri("a.txt") });
   const waiting = client.call("wait_for_change", { seconds: 20 });
-  await new Promise((go) => setTimeout(go, 300));
+  await client.notification("notifications/progress");
   writeFileSync(join(folder, "a.txt"), "three\n");
   expect((await client.notification("notifications/resources/updated")).params).toMatchObject({ uri: uri("a.txt") });
   expect(await waiting).toBe("a.txt was changed");

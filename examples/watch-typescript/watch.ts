@@ -81,9 +81,11 @@ a.tool(
   { description: "Wait until a file changes.", readOnly: true, input: { seconds: z.number().positive().max(600).default(60) } },
   async ({ seconds }, ctx) => {
     const signal = AbortSignal.any([ctx.signal, AbortSignal.timeout(seconds * 1000)]);
-    await once(happened, "change", { signal }).catch(() => {
+    const change = once(happened, "change", { signal }).catch(() => {
       throw new ToolError(`nothing has changed for ${seconds} s`);
     });
+    await ctx.progress(0, 1, "watching");
+    await change;
     const { file, what } = changes.at(-1)!;
     return `${file} was ${what}`;
   },
