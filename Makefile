@@ -35,7 +35,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
-setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPESCRIPT) ## install what Python and Node need
+setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPESCRIPT) $(JAVA) ## install what Python and Node need, and build what is not Go
 
 .venv/.done: $(wildcard sdkgen/python/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -166,7 +166,7 @@ bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done 
 	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
-conformance: setup build $(JAVA) ## run the official conformance suite
+conformance: setup build ## run the official conformance suite
 	conformance/run
 
 .PHONY: clean

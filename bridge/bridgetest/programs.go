@@ -28,6 +28,10 @@ func Programs() []Program {
 			Language: "typescript", command: []string{"node", "ROOT/examples/kit-typescript/dist/kit.js"},
 			needs: "examples/kit-typescript/dist/kit.js", made: "make setup",
 		},
+		{
+			Language: "java", command: []string{"java", "-jar", "ROOT/examples/kit-java/target/kit-java.jar"},
+			needs: "examples/kit-java/target/kit-java.jar", made: "make setup",
+		},
 	}
 }
 

@@ -1,6 +1,7 @@
 package dev.mcpbridge;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.Message;
 import dev.mcpbridge.v1.CallContext;
 import dev.mcpbridge.v1.ClientCapabilities;
 import dev.mcpbridge.v1.CreateMessageRequest;
@@ -55,6 +56,7 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   private final App app;
+  private final Message request;
   private final CallContext call;
   private final Map<String, InputResponse> responses;
   private final ByteString state; // Null in the first round.
@@ -75,8 +77,9 @@ public final class Context implements Asks, Progress, Cancellation {
   private final Map<String, InputRequest> questions = new LinkedHashMap<>();
   private final Map<String, Integer> counts = new HashMap<>();
 
-  Context(App app, CallContext call, Map<String, InputResponse> responses, ByteString state, Events events) {
+  Context(App app, Message request, CallContext call, Map<String, InputResponse> responses, ByteString state, Events events) {
     this.app = app;
+    this.request = request;
     this.call = call;
     this.responses = responses;
     this.state = state;
@@ -113,6 +116,14 @@ public final class Context implements Asks, Progress, Cancellation {
   /** MCP {@code _meta} of the request. */
   public ObjectNode meta() {
     return Json.object(call.getMeta());
+  }
+
+  /**
+   * The request as it came: a {@code CallToolRequest}, {@code ReadResourceRequest} or {@code GetPromptRequest}. {@link
+   * ClassCastException} if it is another.
+   */
+  public <M extends Message> M request(Class<M> type) {
+    return type.cast(request);
   }
 
   /**

@@ -1,8 +1,10 @@
 package dev.mcpbridge;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.Message;
 import com.google.protobuf.MessageLite;
 import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.CallToolRequest;
 import dev.mcpbridge.v1.CompleteRequest;
 import dev.mcpbridge.v1.CompleteResponse;
 import dev.mcpbridge.v1.GetPromptRequest;
@@ -34,9 +36,11 @@ public final class InProcess {
       ByteString state,
       List<dev.mcpbridge.v1.Progress> progress,
       List<LogMessage> logs) {
+    Message request = request(kind, name, arguments, call, responses, state);
     Context ctx =
         new Context(
             app,
+            request,
             call,
             responses,
             state,
@@ -53,11 +57,26 @@ public final class InProcess {
             });
     return switch (kind) {
       case TOOL -> app.callTool(name, arguments, ctx);
-      case RESOURCE -> app.readResource(ReadResourceRequest.newBuilder().setUri(name).build(), ctx);
+      case RESOURCE -> app.readResource((ReadResourceRequest) request, ctx);
+      case PROMPT -> app.getPrompt((GetPromptRequest) request, ctx);
+    };
+  }
+
+  private static Message request(
+      Kind kind, String name, ByteString arguments, CallContext call, Map<String, InputResponse> responses, ByteString state) {
+    return switch (kind) {
+      case TOOL -> {
+        var request = CallToolRequest.newBuilder().setContext(call).setName(name).setArguments(arguments).putAllInputResponses(responses);
+        yield (state == null ? request : request.setState(state)).build();
+      }
+      case RESOURCE -> {
+        var request = ReadResourceRequest.newBuilder().setContext(call).setUri(name).putAllInputResponses(responses);
+        yield (state == null ? request : request.setState(state)).build();
+      }
       case PROMPT -> {
-        var request = GetPromptRequest.newBuilder().setName(name);
+        var request = GetPromptRequest.newBuilder().setContext(call).setName(name).putAllInputResponses(responses);
         Json.object(arguments).forEachEntry((key, value) -> request.putArguments(key, value.asString()));
-        yield app.getPrompt(request.build(), ctx);
+        yield (state == null ? request : request.setState(state)).build();
       }
     };
   }

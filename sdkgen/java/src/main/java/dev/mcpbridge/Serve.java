@@ -163,7 +163,8 @@ final class Serve {
     String network;
     String address;
     Runnable tidy = () -> {};
-    if (File.separatorChar == '\\' || (dir != null && dir.getBytes(StandardCharsets.UTF_8).length > MAX_PATH - 20)) {
+    boolean noUnix = !List.of(Optional.ofNullable(System.getenv("PLUGIN_TRANSPORTS")).orElse("unix").split(",")).contains("unix");
+    if (noUnix || File.separatorChar == '\\' || (dir != null && dir.getBytes(StandardCharsets.UTF_8).length > MAX_PATH - 20)) {
       Server server = service.start(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), pair);
       network = "tcp";
       address = text(server.getListenSockets().get(0));

@@ -3,6 +3,7 @@ package dev.mcpbridge;
 import com.google.protobuf.Any;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.Empty;
+import com.google.protobuf.Message;
 import com.google.protobuf.MessageLite;
 import dev.mcpbridge.v1.CallContext;
 import dev.mcpbridge.v1.CallToolRequest;
@@ -307,6 +308,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   @Override
   public void callTool(CallToolRequest request, StreamObserver<CallToolResponse> out) {
     stream(
+        request,
         request.getContext(),
         request.getInputResponsesMap(),
         request.hasState() ? request.getState() : null,
@@ -323,6 +325,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   @Override
   public void readResource(ReadResourceRequest request, StreamObserver<ReadResourceResponse> out) {
     stream(
+        request,
         request.getContext(),
         request.getInputResponsesMap(),
         request.hasState() ? request.getState() : null,
@@ -339,6 +342,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   @Override
   public void getPrompt(GetPromptRequest request, StreamObserver<GetPromptResponse> out) {
     stream(
+        request,
         request.getContext(),
         request.getInputResponsesMap(),
         request.hasState() ? request.getState() : null,
@@ -361,6 +365,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   }
 
   private <R> void stream(
+      Message request,
       CallContext call,
       Map<String, InputResponse> responses,
       ByteString state,
@@ -370,7 +375,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       Function<Context, MessageLite> handler) {
     var out = (ServerCallStreamObserver<R>) observer;
     var writer = new Writer<>(out, wrap);
-    Context ctx = new Context(app, call, responses, state, writer);
+    Context ctx = new Context(app, request, call, responses, state, writer);
     out.setOnReadyHandler(writer::wake);
     out.setOnCancelHandler(
         () -> {

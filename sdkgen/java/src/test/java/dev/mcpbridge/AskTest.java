@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.protobuf.ByteString;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.CallToolRequest;
 import dev.mcpbridge.v1.ContentBlock;
 import dev.mcpbridge.v1.CreateMessageResult;
 import dev.mcpbridge.v1.ElicitAction;
@@ -276,14 +277,14 @@ class AskTest {
   @Test
   void aStateThatIsNotOursIsRefused() {
     tool("form", (in, ctx) -> ctx.elicit("Name?", String.class).data());
-    Context ctx = new Context(app, Caller.EVERYTHING, Map.of(), ByteString.copyFromUtf8("nonsense"), null);
+    Context ctx = new Context(app, null, Caller.EVERYTHING, Map.of(), ByteString.copyFromUtf8("nonsense"), null);
     assertEquals(-32602, assertThrows(McpException.class, () -> app.callTool("form", ByteString.EMPTY, ctx)).code());
   }
 
   @Test
   void aHandlerMayAskByItself() {
     var asked = InputRequired.newBuilder().setState(ByteString.copyFromUtf8("mine")).build();
-    tool("mine", (in, ctx) -> ctx.state().isPresent() ? ctx.state().get().toStringUtf8() : asked);
-    assertEquals("mine", caller().tool("mine").text());
+    tool("mine", (in, ctx) -> ctx.state().isPresent() ? ctx.state().get().toStringUtf8() + ctx.request(CallToolRequest.class).getArguments().toStringUtf8() : asked);
+    assertEquals("mine{}", caller().tool("mine").text());
   }
 }

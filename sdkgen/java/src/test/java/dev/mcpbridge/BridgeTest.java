@@ -58,7 +58,7 @@ class BridgeTest {
   @Test
   void aMistakeIsToldWithItsLine() throws IOException, InterruptedException {
     Path said = Files.createTempFile(Path.of("target"), "said", "");
-    List<String> command = new ArrayList<>(List.of(System.getProperty("MCPBRIDGE"), "run", "--stdio", "--log-format", "text", "--"));
+    List<String> command = new ArrayList<>(List.of(System.getProperty("MCPBRIDGE_BIN"), "run", "--stdio", "--log-format", "text", "--"));
     command.addAll(Plugin.java(Broken.class));
     Process bridge = new ProcessBuilder(command).redirectError(said.toFile()).start();
     bridge.getOutputStream().close();

@@ -120,7 +120,7 @@ class CallTest {
     // The bridge lets none through.
     app.tool("t").handle((json, ctx) -> "");
     for (String bad : List.of("[1", "[1]", "\"x\"")) {
-      Context ctx = new Context(app, Caller.EVERYTHING, Map.of(), null, null);
+      Context ctx = new Context(app, null, Caller.EVERYTHING, Map.of(), null, null);
       var result = (CallToolResult) app.callTool("t", ByteString.copyFromUtf8(bad), ctx);
       assertTrue(result.getContent(0).getText().getText().startsWith("t: the arguments are not valid.\n- (all): it is not"), bad);
     }
@@ -281,7 +281,7 @@ class CallTest {
               started.countDown();
               return never;
             });
-    Context ctx = new Context(app, Caller.EVERYTHING, Map.of(), null, null);
+    Context ctx = new Context(app, null, Caller.EVERYTHING, Map.of(), null, null);
     var call = CompletableFuture.supplyAsync(() -> app.callTool("wait", ByteString.EMPTY, ctx));
     assertTrue(started.await(10, TimeUnit.SECONDS));
     ctx.cancel();

@@ -237,6 +237,17 @@ class ServeTest {
   }
 
   @Test
+  void itListensAtTcpIfThatIsAllThereIs() throws Exception {
+    Map<String, String> env = new HashMap<>(Plugin.COOKIE);
+    env.put("PLUGIN_TRANSPORTS", "tcp");
+    try (Plugin plugin = new Plugin(folder, env)) {
+      assertEquals("tcp", plugin.fields[2], plugin.log());
+      assertTrue(plugin.fields[3].startsWith("127.0.0.1:"), plugin.line);
+      assertEquals("{\"sum\":3}", Plugin.text(plugin.channel(), "add", Map.of("a", 1, "b", 2)));
+    }
+  }
+
+  @Test
   void itListens() throws Exception {
     String socket = "unix:" + folder.resolve("s");
     for (String address : List.of("127.0.0.1:0", socket)) {
@@ -316,6 +327,7 @@ class ServeTest {
     Path deep = Files.createDirectories(folder.resolve("d".repeat(60)).resolve("d".repeat(40)));
     for (Path dir : List.of(folder, deep)) {
       env.put("PLUGIN_UNIX_SOCKET_DIR", dir.toString());
+      env.put("PLUGIN_TRANSPORTS", "unix,tcp");
       try (Plugin plugin = new Plugin(folder, env)) {
         assertEquals(dir == deep ? "tcp" : "unix", plugin.fields[2], plugin.log());
         assertEquals("false", plugin.fields[6]);

@@ -31,7 +31,7 @@ import tools.jackson.databind.node.ObjectNode;
  * }</pre>
  *
  * <p>It speaks 2025-11-25 and can be asked everything. One thread uses it. The bridge is the program {@code mcpbridge} in PATH, or what
- * the system property or the environment variable {@code MCPBRIDGE} names. What it logs goes to standard error.
+ * the system property or the environment variable {@code MCPBRIDGE_BIN} names. What it logs goes to standard error.
  */
 public final class Client implements AutoCloseable {
   private static final JsonMapper JSON = new JsonMapper();
@@ -101,13 +101,13 @@ public final class Client implements AutoCloseable {
 
   /** Starts the bridge with the program that a command starts. */
   public static Client start(List<String> command) {
-    String named = System.getProperty("MCPBRIDGE", System.getenv("MCPBRIDGE"));
+    String named = System.getProperty("MCPBRIDGE_BIN", System.getenv("MCPBRIDGE_BIN"));
     List<String> all = new ArrayList<>(List.of(named == null ? "mcpbridge" : named, "run", "--stdio", "--"));
     all.addAll(command);
     try {
       return new Client(new ProcessBuilder(all).redirectError(ProcessBuilder.Redirect.INHERIT).start());
     } catch (IOException e) {
-      throw new UncheckedIOException("cannot start the bridge; the environment variable MCPBRIDGE can name it: " + e.getMessage(), e);
+      throw new UncheckedIOException("cannot start the bridge; the environment variable MCPBRIDGE_BIN can name it: " + e.getMessage(), e);
     }
   }
 
