@@ -75,7 +75,7 @@ type Token struct {
 }
 
 // IssuerTokens is the issuer of those who have a Token.
-const IssuerTokens = "mcpbridge:tokens"
+const IssuerTokens = "mcpbridge:tokens" //nolint:gosec // a name, and no secret
 
 const (
 	// maxToken bounds a token, in bytes.

@@ -32,6 +32,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/auth"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -291,27 +292,27 @@ func TestKeysThatChangeAndIssuersThatFail(t *testing.T) {
 		rotated := func() string { return token(signed(newKey, jose.RS256, "new")) }
 		expect("unknown, at once", 401, 0, rotated())
 		a.set(func() { a.keys = append(a.keys, jose.JSONWebKey{Key: &newKey.PublicKey, KeyID: "new"}) })
-		time.Sleep(10 * time.Second)
+		bridgetest.Pass(10 * time.Second)
 		expect("a new key", 200, whole, rotated())
 		for range 100 {
 			expect("a storm", 401, 0, token(signed(otherKey, jose.RS256, "nosuch")))
 		}
 		a.set(func() { a.down = true })
-		time.Sleep(30 * time.Minute)
+		bridgetest.Pass(30 * time.Minute)
 		expect("down, and known", 200, 0, token())
 		expect("down, and unknown", 503, whole, token(signed(otherKey, jose.RS256, "nosuch")))
 		expect("down, and unknown, again", 503, 0, token(signed(otherKey, jose.RS256, "nosuch")))
-		time.Sleep(30 * time.Minute)
+		bridgetest.Pass(30 * time.Minute)
 		expect("down for too long", 503, whole, token())
 		expect("down for too long, again", 503, 0, token())
 		a.set(func() { a.down, a.body = false, strings.Repeat(" ", 1<<20)+"{}" })
-		time.Sleep(10 * time.Second)
+		bridgetest.Pass(10 * time.Second)
 		expect("too much", 503, whole, token())
 		a.set(func() { a.body = "<html>" })
-		time.Sleep(10 * time.Second)
+		bridgetest.Pass(10 * time.Second)
 		expect("no JSON", 503, whole, token())
 		a.set(func() { a.body = "" })
-		time.Sleep(10 * time.Second)
+		bridgetest.Pass(10 * time.Second)
 		expect("well again", 200, whole, token())
 	})
 }
@@ -358,7 +359,7 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 		}
 		expect("good", 200, 1, active)
 		expect("good", 200, 0, map[string]any{"active": false})
-		time.Sleep(time.Minute)
+		bridgetest.Pass(time.Minute)
 		expect("good", 401, 1, map[string]any{"active": false})
 		expect("good", 401, 0, active)
 		expect("of another", 401, 1, with("iss", "https://evil.example.com"))
@@ -366,7 +367,7 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 		expect("ended", 401, 1, with("exp", after(-2*time.Minute)))
 		expect("lesser", 403, 1, with("scope", "read"))
 		expect("short", 200, 1, with("exp", after(-50*time.Second)))
-		time.Sleep(11 * time.Second)
+		bridgetest.Pass(11 * time.Second)
 		expect("short", 401, 1, with("exp", after(-61*time.Second)))
 		a.set(func() { a.down = true })
 		expect("not to be asked", 503, 1, active)
@@ -378,7 +379,7 @@ func TestMetadata(t *testing.T) {
 	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"} {
 		res, _, _ := try(au, func(r *http.Request) { r.Method, r.URL.Path = http.MethodGet, path })
 		body := must(io.ReadAll(res.Body))
-		want := `{"authorization_servers":["` + issuer + `"],"bearer_methods_supported":["header"],"resource":"` + resource + `","scopes_supported":["admin","mcp"]}`
+		want := `{"resource":"` + resource + `","authorization_servers":["` + issuer + `"],"bearer_methods_supported":["header"],"scopes_supported":["admin","mcp"]}`
 		if res.StatusCode != 200 || string(body) != want {
 			t.Errorf("%s: %s %s", path, res.Status, body)
 		}

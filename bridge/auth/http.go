@@ -11,11 +11,23 @@ import (
 	"strings"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // wellKnown is where a protected resource has its metadata (RFC 9728, 3).
 const wellKnown = "/.well-known/oauth-protected-resource"
+
+// codeInvalidRequest is the JSON-RPC code of a request that is not let in.
+const codeInvalidRequest = -32600
+
+// A metadata is the metadata of a protected resource (RFC 9728, 2).
+type metadata struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Methods  []string `json:"bearer_methods_supported"`
+	Scopes   []string `json:"scopes_supported,omitempty"`
+}
 
 // principalKey is the key of a request's context by which Principal finds who makes it.
 type principalKey struct{}
@@ -85,9 +97,7 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))
 		no = &refusal{status: no.status, why: "tokens cannot be checked at the moment: the keys of their issuer cannot be had"}
 	}
-	body, _ := json.Marshal(map[string]any{ // strings and numbers can always be written
-		"jsonrpc": "2.0", "error": map[string]any{"code": -32600, "message": no.why},
-	})
+	body := jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: codeInvalidRequest, Message: &no.why}, true)
 	h.Set("Content-Type", "application/json")
 	h.Set("Connection", "close") // the body is not read
 	w.WriteHeader(no.status)
@@ -138,16 +148,11 @@ func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	metadata := map[string]any{"resource": a.o.Resource, "bearer_methods_supported": []string{"header"}}
-	var servers []string
+	m := metadata{Resource: a.o.Resource, Methods: []string{"header"}, Scopes: a.allScopes()}
 	for _, i := range a.issuers {
-		servers = append(servers, i.URL)
+		m.Servers = append(m.Servers, i.URL)
 	}
-	metadata["authorization_servers"] = servers
-	if scopes := a.allScopes(); len(scopes) > 0 {
-		metadata["scopes_supported"] = scopes
-	}
-	body, _ := json.Marshal(metadata) // strings can always be written
+	body, _ := json.Marshal(m) // strings can always be written
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "public, max-age=3600")
 	_, _ = w.Write(body) // as above

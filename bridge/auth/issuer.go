@@ -245,7 +245,7 @@ func (i *issuer) discover(ctx context.Context) (string, error) {
 }
 
 func (i *issuer) get(ctx context.Context, at string, to any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -80,8 +80,7 @@ func TestCallsAtATime(t *testing.T) {
 				if refused.Load() != 0 {
 					t.Error("refused at once")
 				}
-				time.Sleep(101 * time.Millisecond)
-				synctest.Wait()
+				bridgetest.Pass(101 * time.Millisecond)
 				if int(refused.Load()) != c.refused || int(seen.Load()) != len(c.subjects)-c.refused {
 					t.Errorf("%d refused, %d seen", refused.Load(), seen.Load())
 				}
@@ -98,7 +97,7 @@ func TestCallsAtATime(t *testing.T) {
 func TestACallThatWaitsGetsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-			time.Sleep(50 * time.Millisecond)
+			<-time.After(50 * time.Millisecond)
 			return &bridge.Result{}, nil
 		}), limit.Options{Calls: 1})
 		for range 2 {
@@ -108,8 +107,7 @@ func TestACallThatWaitsGetsItsTurn(t *testing.T) {
 				}
 			}()
 		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		bridgetest.Pass(time.Second)
 	})
 }
 
@@ -168,7 +166,7 @@ func TestListeningIsNotBounded(t *testing.T) {
 				ended.Add(1)
 			}()
 		}
-		time.Sleep(time.Hour)
+		bridgetest.Pass(time.Hour)
 		if _, err := h.Handle(t.Context(), call(""), nobody); err != nil || ended.Load() != 0 {
 			t.Errorf("%v, %d ended", err, ended.Load())
 		}

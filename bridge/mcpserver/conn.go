@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -35,6 +36,7 @@ type conn struct {
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
+	errors  rate                               // of those that answer no request
 	session *session                           // of the legacy era, since initialize
 	running map[string]context.CancelCauseFunc // modern requests being answered, by id
 }
@@ -42,7 +44,7 @@ type conn struct {
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	c := &conn{
 		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.MaxCalls),
-		running: map[string]context.CancelCauseFunc{},
+		running: map[string]context.CancelCauseFunc{}, errors: rate{every: errorEvery, burst: errorBurst},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
 	return c
@@ -127,9 +129,25 @@ func (b *connBatch) finish(_ head, msg []byte) {
 // errBatch is the error for an array where a single message must be.
 var errBatch = &jsonrpc.Error{RPC: invalidRequest("a JSON array of messages is only for 2025-03-26: send one message at a time")}
 
+const (
+	// errorEvery is how often a client is told that what it sends is no message, once it has been told errorBurst times. Nobody
+	// waits for such an answer.
+	errorEvery = 10 * time.Millisecond
+	errorBurst = 100
+)
+
 // malformed answers what is no message.
 func (c *conn) malformed(err error) {
 	e := asParseError(err)
+	if e.ID == nil {
+		c.mu.Lock()
+		early := c.errors.early(time.Now())
+		c.mu.Unlock()
+		if early > 0 {
+			c.s.log.Debug().Err(err).Msg("ignored what is no message: there are too many")
+			return
+		}
+	}
 	omitID := true
 	if ss := c.legacy(); ss != nil {
 		omitID = ss.rev.OmitsUnknownErrorID()

@@ -49,7 +49,7 @@ type exchange struct {
 	token []byte
 	// progress is the last one that the handler told, and pace is how the client is told.
 	progress float64
-	pace     pacer
+	pace     *pacer // nil if the client does not want to know
 }
 
 // newExchange returns the exchange of a request. What the progress token is, is checked: MCP has strings and integers.
@@ -60,7 +60,7 @@ func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink
 			return x, bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", short(token))
 		}
 		x.token = token
-		x.pace.send = x.sendProgress
+		x.pace = newPacer(x.sendProgress)
 	}
 	return x, nil
 }
@@ -182,7 +182,9 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 
 // end is the end of the request: by the response, or by none because nobody wants it.
 func (x *exchange) end(h head, msg []byte) {
-	x.pace.end(msg != nil)
+	if x.pace != nil {
+		x.pace.end(msg != nil)
+	}
 	x.out.finish(h, msg)
 }
 

@@ -10,6 +10,30 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+// A rate is how often something may happen: every so often, after burst times at once. Whoever has it guards it.
+type rate struct {
+	every time.Duration
+	burst int
+	due   time.Time // when the next time is, without a burst
+}
+
+// early returns how much too early it would be now. If it is not, it counts as happening.
+func (r *rate) early(now time.Time) time.Duration {
+	if d := r.due.Add(-time.Duration(r.burst) * r.every).Sub(now); d > 0 {
+		return d
+	}
+	r.happens(now)
+	return 0
+}
+
+// happens counts that it happens, too early or not.
+func (r *rate) happens(now time.Time) {
+	if r.due.Before(now) {
+		r.due = now
+	}
+	r.due = r.due.Add(r.every)
+}
+
 const (
 	// progressEvery is how often a client is told the progress of a call, once it has been told progressBurst times: more is
 	// of no use to anybody who looks at it (every revision: basic/utilities/progress, rate limiting).
@@ -25,7 +49,7 @@ type pacer struct {
 	send func(*pb.Progress) error
 
 	mu    sync.Mutex
-	due   time.Time    // when the next one is, if there had been no burst
+	rate  rate
 	held  *pb.Progress // nil if nothing is held back
 	timer *time.Timer
 	ended bool
@@ -40,8 +64,7 @@ func (p *pacer) tell(pr *pb.Progress) error {
 		pr = proto.CloneOf(pr)
 		pr.Message = proto.String(strings.ToValidUTF8(pr.GetMessage()[:maxProgressText], ""))
 	}
-	now := time.Now()
-	if early := p.due.Add(-progressBurst * progressEvery).Sub(now); early > 0 {
+	if early := p.rate.early(time.Now()); early > 0 {
 		p.held = pr
 		if p.timer == nil {
 			p.timer = time.AfterFunc(early, p.late)
@@ -49,17 +72,12 @@ func (p *pacer) tell(pr *pb.Progress) error {
 		return p.err
 	}
 	p.held = nil
-	p.pass(pr, now)
+	p.err = p.send(pr)
 	return p.err
 }
 
-// pass passes progress on. The caller holds mu.
-func (p *pacer) pass(pr *pb.Progress, now time.Time) {
-	if p.due.Before(now) {
-		p.due = now
-	}
-	p.due = p.due.Add(progressEvery)
-	p.err = p.send(pr)
+func newPacer(send func(*pb.Progress) error) *pacer {
+	return &pacer{send: send, rate: rate{every: progressEvery, burst: progressBurst}}
 }
 
 // late passes on what is held back.
@@ -73,7 +91,8 @@ func (p *pacer) late() {
 // flush passes on what is held back, unless the request has been answered. The caller holds mu.
 func (p *pacer) flush() {
 	if p.held != nil && !p.ended {
-		p.pass(p.held, time.Now())
+		p.rate.happens(time.Now())
+		p.err = p.send(p.held)
 	}
 	p.held = nil
 }

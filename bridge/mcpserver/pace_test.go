@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestProgressIsToldAtAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []float64
-		p := &pacer{send: func(pr *pb.Progress) error { told = append(told, pr.GetProgress()); return nil }}
+		p := newPacer(func(pr *pb.Progress) error { told = append(told, pr.GetProgress()); return nil })
 		tell := func(n int) {
 			for range n {
 				if err := p.tell(&pb.Progress{Progress: float64(len(told))}); err != nil {
@@ -33,17 +34,15 @@ func TestProgressIsToldAtAPace(t *testing.T) {
 			if err := p.tell(&pb.Progress{Progress: float64(i)}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Microsecond)
+			bridgetest.Pass(10 * time.Microsecond)
 		}
-		synctest.Wait()
 		if n := len(told); n < 9 || n > 10 { // the tenth is due as the second ends
 			t.Errorf("in a second, %d are told", len(told))
 		}
 		if err := p.tell(&pb.Progress{Progress: 1e6}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(progressEvery)
-		synctest.Wait()
+		bridgetest.Pass(progressEvery)
 		if last := told[len(told)-1]; last != 1e6 {
 			t.Errorf("while nothing comes, the last told is %v", last)
 		}
@@ -51,7 +50,7 @@ func TestProgressIsToldAtAPace(t *testing.T) {
 		p.end(true)
 		n := len(told)
 		tell(1)
-		time.Sleep(time.Minute)
+		bridgetest.Pass(time.Minute)
 		if len(told) != n || told[n-1] != float64(n-1) {
 			t.Errorf("at the end %d are told, afterwards %d", n, len(told))
 		}
@@ -61,7 +60,7 @@ func TestProgressIsToldAtAPace(t *testing.T) {
 func TestProgressTextIsBounded(t *testing.T) {
 	for _, n := range []int{maxProgressText - 1, maxProgressText, maxProgressText + 1} {
 		var got string
-		p := &pacer{send: func(pr *pb.Progress) error { got = pr.GetMessage(); return nil }}
+		p := newPacer(func(pr *pb.Progress) error { got = pr.GetMessage(); return nil })
 		if err := p.tell(&pb.Progress{Message: proto.String(strings.Repeat("é", n/2) + strings.Repeat("x", n%2))}); err != nil {
 			t.Fatal(err)
 		}

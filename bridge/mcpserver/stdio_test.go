@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -127,6 +128,38 @@ func TestStdioTellsChanges(t *testing.T) {
 	if len(tagged) != 2 {
 		t.Error("not one of each era")
 	}
+}
+
+// However much garbage comes, the client is told a hundred times a second at most, and is served.
+func TestStdioGarbageAsFastAsItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipe(t, mcpserver.Options{})
+		told := make(chan int)
+		go func() {
+			defer close(told)
+			n := 0
+			for p.out.Scan() {
+				if get(t, p.out.Text(), "id") != "null" {
+					told <- n
+					n = 0
+					continue
+				}
+				n++
+			}
+		}()
+		for second := range 3 {
+			for range 5000 {
+				p.say("garbage")
+			}
+			p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+			if n := <-told; n < 100 || n > 101 {
+				t.Errorf("second %d: told %d times", second, n)
+			}
+			bridgetest.Pass(time.Second)
+		}
+		p.in.Close()
+		<-told // until the reader has ended
+	})
 }
 
 func TestStdioGoesOnAfterGarbage(t *testing.T) {
