@@ -140,7 +140,7 @@ func results(t *trial) {
 	if err != nil {
 		t.wrong("fail: %s; want a result with is_error", problem(err))
 	} else if !a.result.GetIsError() || a.text() != "it does not work" {
-		t.wrong("fail: %s; want is_error and the text it does not work", clip(fmt.Sprint(a.result)))
+		t.wrong("fail: %s; want is_error and the text it does not work", clip(a.result.String()))
 	}
 	_, err = t.call(t.ctx, "exact", `{}`)
 	var rpc *pb.JsonRpcError
@@ -464,13 +464,13 @@ func listening(t *trial) {
 	deaf := t.listen(t.ctx, &pb.SubscriptionFilter{ResourceSubscriptions: []string{"test://other"}})
 	defer deaf.stop()
 	for _, one := range []*listener{l, deaf} {
-		if m := one.next(change); m.GetAcknowledged() == nil {
+		if m := one.next(); m.GetAcknowledged() == nil {
 			t.wrong("the first event is not the acknowledgement but %v", m)
 			return
 		}
 	}
 	told := func(what string, is func(*pb.ListenResponse) bool) {
-		if m := l.next(change); m == nil || !is(m) {
+		if m := l.next(); m == nil || !is(m) {
 			t.wrong("a listener is not told that %s, but %v", what, m)
 		}
 	}
@@ -493,7 +493,7 @@ func listening(t *trial) {
 	_, err := t.call(t.ctx, "verify-new", `{}`)
 	t.fails("a tool that was removed", err, codes.NotFound)
 	t.says("update", `{"uri":"test://other"}`, "updated")
-	if m := deaf.next(change); m.GetResourceUpdated().GetUri() != "test://other" {
+	if m := deaf.next(); m.GetResourceUpdated().GetUri() != "test://other" {
 		t.wrong("a listener that asked for test://other only is told %v", m)
 	}
 }
@@ -564,7 +564,7 @@ func (t *trial) drained(stop func(*backend)) {
 		var wg sync.WaitGroup
 		l := b.listen(t.ctx, &pb.SubscriptionFilter{})
 		defer l.stop()
-		l.next(change) // the acknowledgement
+		l.next() // the acknowledgement
 		if t.d.kit {
 			started := make(chan struct{})
 			wg.Go(func() {

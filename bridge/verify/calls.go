@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,7 +47,7 @@ func (a *answer) text() string {
 	if c := a.result.GetContent(); len(c) == 1 && c[0].GetText() != nil {
 		return c[0].GetText().GetText()
 	}
-	return shorten(fmt.Sprint(a.result))
+	return shorten(a.result.String())
 }
 
 // errBreach is that a stream is not one of the contract's.
@@ -87,7 +88,7 @@ func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*answer, e
 		case err != nil:
 			return nil, err
 		case over:
-			return nil, fmt.Errorf("%w: after the result came %s", errBreach, shorten(fmt.Sprint(m)))
+			return nil, fmt.Errorf("%w: after the result came %s", errBreach, shorten(fmt.Sprint(m.GetEvent())))
 		}
 		switch e := m.GetEvent().(type) {
 		case *pb.CallToolResponse_Progress:
@@ -105,8 +106,8 @@ func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*answer, e
 }
 
 // says checks that a call returns a text.
-func (t *trial) says(tool, arguments, want string, with ...more) bool {
-	a, err := t.call(t.ctx, tool, arguments, with...)
+func (t *trial) says(tool, arguments, want string) bool {
+	a, err := t.call(t.ctx, tool, arguments)
 	switch {
 	case err != nil:
 		t.wrong("%s %s: %s", tool, clip(arguments), problem(err))
@@ -142,13 +143,11 @@ func (t *trial) fails(what string, err error, want ...codes.Code) {
 	if err != nil && slices.Contains(want, status.Code(err)) {
 		return
 	}
-	wanted := ""
-	for i, c := range want {
-		if i > 0 {
-			wanted += " or "
-		}
-		wanted += names[c]
+	var some []string
+	for _, c := range want {
+		some = append(some, names[c])
 	}
+	wanted := strings.Join(some, " or ")
 	if err == nil {
 		t.wrong("%s is answered as if it were right; want status %s", what, wanted)
 		return
@@ -205,7 +204,10 @@ func fill(q *pb.InputRequest, value any) *pb.InputResponse {
 	for field := range schema.Properties {
 		content[field] = value
 	}
-	text, _ := json.Marshal(content)
+	text, err := json.Marshal(content)
+	if err != nil {
+		panic(err) // values are those of this package: text, numbers and yes or no
+	}
 	return acted(pb.ElicitAction_ELICIT_ACTION_ACCEPT, text)
 }
 
@@ -251,14 +253,14 @@ func (b *backend) listen(ctx context.Context, filter *pb.SubscriptionFilter) *li
 }
 
 // next returns the next event, or nil if there is none soon.
-func (l *listener) next(within time.Duration) *pb.ListenResponse {
+func (l *listener) next() *pb.ListenResponse {
 	select {
 	case m := <-l.events:
 		return m
 	case err := <-l.ended:
 		l.ended <- err
 		return nil
-	case <-time.After(within):
+	case <-time.After(change):
 		return nil
 	}
 }
@@ -266,5 +268,5 @@ func (l *listener) next(within time.Duration) *pb.ListenResponse {
 // stop ends it, and waits until it has ended.
 func (l *listener) stop() {
 	l.cancel()
-	<-l.ended
+	_ = <-l.ended // that it was cancelled
 }

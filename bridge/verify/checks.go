@@ -445,7 +445,7 @@ func (t *trial) definition(m proto.Message) string {
 	switch m := m.(type) {
 	case *pb.Tool:
 		id = fmt.Sprintf("tool %q", m.GetName())
-		defer t.at("%s", id)()
+		defer t.at(id)()
 		if !toolName.MatchString(m.GetName()) {
 			t.wrong("its name is not 1 to 128 letters, digits, '_', '-' and '.'")
 		}
@@ -454,7 +454,7 @@ func (t *trial) definition(m proto.Message) string {
 		t.object("_meta", m.GetMeta())
 	case *pb.Resource:
 		id = fmt.Sprintf("resource %q", m.GetUri())
-		defer t.at("%s", id)()
+		defer t.at(id)()
 		if u, err := url.Parse(m.GetUri()); err != nil || u.Scheme == "" {
 			t.wrong("its URI has no scheme, such as file: or weather:")
 		}
@@ -464,7 +464,7 @@ func (t *trial) definition(m proto.Message) string {
 		t.object("_meta", m.GetMeta())
 	case *pb.ResourceTemplate:
 		id = fmt.Sprintf("resource template %q", m.GetUriTemplate())
-		defer t.at("%s", id)()
+		defer t.at(id)()
 		if _, err := uritemplate.New(m.GetUriTemplate()); err != nil {
 			t.wrong("its URI template is not one of RFC 6570: %v", err)
 		}
@@ -474,7 +474,7 @@ func (t *trial) definition(m proto.Message) string {
 		t.object("_meta", m.GetMeta())
 	case *pb.Prompt:
 		id = fmt.Sprintf("prompt %q", m.GetName())
-		defer t.at("%s", id)()
+		defer t.at(id)()
 		if m.GetName() == "" {
 			t.wrong("it has no name")
 		}

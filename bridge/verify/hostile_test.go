@@ -232,7 +232,7 @@ func (h *hostile) serve(config *tls.Config) {
 func (h *hostile) drain(l net.Listener) int {
 	switch h.mode {
 	case "abrupt":
-		time.Sleep(50 * time.Millisecond) // Shutdown is answered
+		<-time.After(50 * time.Millisecond) // Shutdown is answered
 		return 0
 	case "leaves its socket":
 		if u, ok := l.(*net.UnixListener); ok {
@@ -424,8 +424,6 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 		}
 	case "second handshake: noise":
 		fmt.Println("1|1|unix|/nowhere|grpc|")
-	case "stubborn: sleep":
-		time.Sleep(time.Minute)
 	}
 	call := &bridge.Call{Method: bridge.CallTool, Request: r}
 	if !r.GetContext().GetProgressWanted() && !h.is("progress for all") {

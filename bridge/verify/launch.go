@@ -49,7 +49,9 @@ const (
 )
 
 const (
-	maxSocketPath = 100 // bytes of a unix socket's path: systems have room for 104 to 108
+	answerTime    = 10 * time.Second // in which a program answers that has said where it listens
+	dialTime      = 3 * time.Second  // in which one answers that runs already
+	maxSocketPath = 100              // bytes of a unix socket's path: systems have room for 104 to 108
 	maxMessage    = 64 << 20
 )
 
@@ -228,7 +230,7 @@ func (p *process) connect(ctx context.Context) (*backend, error) {
 	}
 	b := dial(f[2], f[3], config)
 	b.proc = p
-	if err := b.answers(ctx); err != nil {
+	if err := b.answers(ctx, answerTime); err != nil {
 		_ = b.conn.Close()
 		return nil, &StartError{Defect{
 			What: fmt.Sprintf("it printed its handshake and does not answer at %s %s: %v", f[2], f[3], err), Why: p.said(),
@@ -346,7 +348,7 @@ func dialled(ctx context.Context, address string) (*backend, error) {
 		return nil, &StartError{Defect{What: fmt.Sprintf("%q is no address", address), Why: "it does not begin with unix: or tcp:", Fix: "write unix:PATH or tcp:HOST:PORT"}}
 	}
 	b := dial(scheme, rest, nil)
-	if err := b.answers(ctx); err != nil {
+	if err := b.answers(ctx, dialTime); err != nil {
 		b.close()
 		return nil, &StartError{Defect{
 			What: fmt.Sprintf("nothing answers at %s: %v", address, err), Why: "the contract's service cannot be called there",
@@ -357,8 +359,8 @@ func dialled(ctx context.Context, address string) (*backend, error) {
 }
 
 // answers waits until the backend answers.
-func (b *backend) answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+func (b *backend) answers(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if b.proc != nil {
 		defer context.AfterFunc(b.proc.Context(), cancel)()

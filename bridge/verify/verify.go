@@ -123,11 +123,15 @@ func Run(ctx context.Context, o Options) ([]Check, error) {
 	return all, nil
 }
 
-// Names returns the names of the checks, in their order.
-func Names() []string {
-	var all []string
+// Checks returns all the checks there are, in their order, with what they need.
+func Checks() []Check {
+	var all []Check
 	for _, r := range rows() {
-		all = append(all, r.name)
+		c := Check{Name: r.name, Does: r.does, Clause: r.clause, Needs: r.needs}
+		if r.launch {
+			c.Needs = needsLaunch
+		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -176,10 +180,10 @@ func (t *trial) defect(d Defect) {
 	t.found = append(t.found, d)
 }
 
-// at returns a trial of which the defects are at a place.
-func (t *trial) at(format string, args ...any) func() {
+// at says where what is wrong is, until the function is called that it returns.
+func (t *trial) at(place string) func() {
 	before := t.where
-	t.where = fmt.Sprintf(format, args...)
+	t.where = place
 	return func() { t.where = before }
 }
 
@@ -269,7 +273,7 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 			return false, fmt.Errorf("listing tools: %w", context.Cause(ctx))
 		}
 		if err != nil {
-			return false, nil //nolint:nilerr // a backend may have no tools; what else is wrong with the list, a check says
+			return false, nil // it may have no tools; what else is wrong with the list, a check says
 		}
 		for _, tool := range res.GetTools() {
 			have = append(have, tool.GetName())

@@ -42,8 +42,8 @@ func pass(t *testing.T, o verify.Options, leftOut []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(checks) != len(verify.Names()) {
-		t.Errorf("%d checks of %d were made", len(checks), len(verify.Names()))
+	if len(checks) != len(verify.Checks()) {
+		t.Errorf("%d checks of %d were made", len(checks), len(verify.Checks()))
 	}
 	for _, c := range checks {
 		want := verify.Passed
@@ -179,9 +179,9 @@ func TestDefectsAreFound(t *testing.T) {
 			t.Errorf("nothing says %q: %+v", d.says, checks[0].Defects)
 		})
 	}
-	for _, name := range verify.Names() {
-		if !rows[name] {
-			t.Errorf("there is no defect that %s finds", name)
+	for _, c := range verify.Checks() {
+		if !rows[c.Name] {
+			t.Errorf("there is no defect that %s finds", c.Name)
 		}
 	}
 }

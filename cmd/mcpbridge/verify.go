@@ -54,10 +54,13 @@ func (p *Program) verifyCommand() *cobra.Command {
 					return usage("--env", "write --env NAME=VALUE", "%q is not NAME=VALUE", kv)
 				}
 			}
+			var known []string
+			for _, check := range verify.Checks() {
+				known = append(known, check.Name)
+			}
 			for _, name := range o.Only {
-				if !slices.Contains(verify.Names(), name) {
-					return usage("--only", didYouMean(name, verify.Names()),
-						"there is no check %q", name)
+				if !slices.Contains(known, name) {
+					return usage("--only", didYouMean(name, known), "there is no check %q", name)
 				}
 			}
 			o.Env = child.Env(p.Environ, pass, env)

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/verify"
+)
+
+// verified runs `mcpbridge verify` and returns its exit code and what it prints.
+func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs strings.Builder
+	p := &Program{
+		Args: append([]string{"verify"}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+		Environ: append(os.Environ(), "MCPBRIDGE_LOG__FORMAT=text"),
+	}
+	code = p.Run(t.Context())
+	return code, out.String(), errs.String()
+}
+
+func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
+	kit, echo := bridgetest.Programs()[0].Command(t)[0], echoGo(t)
+	for _, c := range []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr []string
+	}{
+		{
+			"all is well",
+			[]string{"--only", "health,cancel", "--", kit},
+			exitOK,
+			[]string{
+				"ok      health           answers health checks for \"\" and \"plugin\"\n",
+				"ok      cancel           ends a call soon after it is cancelled\n", "2 checks: 2 passed, 0 failed, 0 left out\n",
+			},
+			nil,
+		},
+		{
+			"one is not",
+			[]string{"--only", "health,bad-cursor,cancel", "--", echo},
+			exitFindings,
+			[]string{
+				"ok      health ",
+				"FAILED  bad-cursor       refuses a cursor that it has not said\n" +
+					"        what:  ListTools at a cursor that does not exist is answered as if it were right; want status INVALID_ARGUMENT\n" +
+					"        why:   a list that begins anew has no end for the client\n" +
+					"        fix:   fail with INVALID_ARGUMENT for a cursor that is not yours; a list of one page has none\n" +
+					"        see:   proto/mcpbridge/v1/service.proto: ListToolsRequest\n",
+				"left out, because they need the kit's tools: cancel (docs/verify.md says how to have them)\n",
+				"3 checks: 1 passed, 1 failed, 1 left out\n",
+			},
+			[]string{"the backend does not keep the contract: bad-cursor"},
+		},
+		{"it does not start", []string{"--", "false"}, exitPlugin, nil, []string{"false ended before it said where it listens", "fix:"}},
+		{"nobody is there", []string{"unix:/nowhere/at/all"}, exitPlugin, nil, []string{"nothing answers at unix:/nowhere/at/all"}},
+		{"dashes forgotten", []string{"python3", "tools.py"}, exitConfig, nil, []string{"mcpbridge verify -- python3 tools.py"}},
+		{"nothing to verify", nil, exitConfig, nil, []string{"there is no backend to verify"}},
+		{"no such check", []string{"--only", "helth", "--", kit}, exitConfig, nil, []string{"did you mean health?"}},
+		{"no such variable", []string{"--env", "X", "--", kit}, exitConfig, nil, []string{`"X" is not NAME=VALUE`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := verified(t, c.args...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.stdout {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("stdout lacks %q:\n%s", want, stdout)
+				}
+			}
+			for _, want := range c.stderr {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("stderr lacks %q:\n%s", want, stderr)
+				}
+			}
+		})
+	}
+}
+
+func TestVerifySaysItInJSON(t *testing.T) {
+	code, stdout, _ := verified(t, "--json", "--only", "bad-cursor,cancel", "--", echoGo(t))
+	var said struct {
+		Checks []verify.Check `json:"checks"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &said); err != nil {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	if code != exitFindings || len(said.Checks) != 2 {
+		t.Fatalf("exit code %d, %s", code, stdout)
+	}
+	if c := said.Checks[0]; c.Name != "bad-cursor" || c.Outcome != verify.Failed || len(c.Defects) != 1 || c.Defects[0].Fix == "" {
+		t.Errorf("%+v", c)
+	}
+	if c := said.Checks[1]; c.Outcome != verify.LeftOut || c.Needs != "the kit's tools" {
+		t.Errorf("%+v", c)
+	}
+}
