@@ -538,7 +538,7 @@ func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabi
 	}
 	can = bridge.Effective(can, rev)
 	tasks := rawjson.Get(can.GetExtensions(), tasksExtension) != nil
-	if can.GetTasks() == nil && can.GetRoots().GetListChanged() == false && !tasks {
+	if can.GetTasks() == nil && !can.GetRoots().GetListChanged() && !tasks {
 		return can
 	}
 	can = proto.CloneOf(can)

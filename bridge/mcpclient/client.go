@@ -340,7 +340,7 @@ func (c *Client) keep() error {
 			}
 			l.peer.close()
 			if c.ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // err is nil here
 			}
 			if c.url != nil && time.Since(began) > c.pace.backoff {
 				continue // a session that has ended is no sign that the server is unwell

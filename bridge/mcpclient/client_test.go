@@ -46,16 +46,14 @@ func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) 
 	for _, f := range prepare {
 		f(c)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
+	go func() { done <- c.Run(t.Context()) }()
+	t.Cleanup(func() { // by now the test's context has ended
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	limited, cancelReady := context.WithTimeout(context.Background(), 20*time.Second)
+	limited, cancelReady := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancelReady()
 	if err := c.Ready(limited); err != nil {
 		t.Fatal(err)
@@ -67,6 +65,7 @@ func TestLawsHTTP(t *testing.T) {
 	for _, rev := range bridge.Revisions() {
 		t.Run(rev.String(), func(t *testing.T) {
 			bridgetest.MCPLaws(t, rev, func(t *testing.T, h bridge.Handler) bridge.Handler {
+				t.Helper()
 				s := mcpserver.New(h, mcpserver.Options{})
 				srv := httptest.NewServer(http.Handler(s))
 				t.Cleanup(func() { s.Close(); srv.Close() })
@@ -81,6 +80,7 @@ func TestLawsStdio(t *testing.T) {
 	for _, rev := range bridge.Revisions() {
 		t.Run(rev.String(), func(t *testing.T) {
 			bridgetest.MCPLaws(t, rev, func(t *testing.T, h bridge.Handler) bridge.Handler {
+				t.Helper()
 				return run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: rev}, func(c *mcpclient.Client) {
 					c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
 						s := mcpserver.New(h, mcpserver.Options{})
@@ -101,6 +101,7 @@ func TestLawsSSE(t *testing.T) {
 	} {
 		t.Run(spoken.String(), func(t *testing.T) {
 			bridgetest.MCPLaws(t, spoken, func(t *testing.T, h bridge.Handler) bridge.Handler {
+				t.Helper()
 				s := mcpserver.New(h, mcpserver.Options{})
 				srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Method == http.MethodPost && r.URL.RawQuery == "" {

@@ -142,7 +142,10 @@ type taker func(m *jsonrpc.Message) error
 
 // await returns the response. If the server asks something it returns nil instead, once what is asked together has come.
 func (x *exchange) await(ctx context.Context, each taker) (*jsonrpc.Message, error) {
-	var gathered <-chan time.Time
+	gather := time.NewTimer(time.Hour)
+	gather.Stop()
+	defer gather.Stop()
+	gathering := false
 	for {
 		msgs, err := x.take()
 		for i := range msgs {
@@ -160,17 +163,16 @@ func (x *exchange) await(ctx context.Context, each taker) (*jsonrpc.Message, err
 		if err != nil {
 			return nil, err
 		}
-		if len(x.asks) > 0 && gathered == nil {
-			t := time.NewTimer(x.p.c.pace.gather)
-			defer t.Stop()
-			gathered = t.C
+		if len(x.asks) > 0 && !gathering {
+			gathering = true
+			gather.Reset(x.p.c.pace.gather)
 		}
 		select {
 		case <-x.ready:
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-gathered:
-			gathered = nil
+		case <-gather.C:
+			gathering = false
 			if len(x.asks) > 0 {
 				return nil, nil //nolint:nilnil // no response yet and no error: the asks are in x
 			}

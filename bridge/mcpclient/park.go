@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -156,7 +157,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 // withdrawn takes back what the server asked.
 func (x *exchange) withdrawn(m *jsonrpc.Message) {
 	id := rawjson.Get(m.Params, "requestId")
-	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return string(a.id) == string(id) })
+	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return bytes.Equal(a.id, id) })
 }
 
 // A lot is where the calls are parked that a server asked something in the middle of.
@@ -175,8 +176,8 @@ type parked struct {
 	until   time.Time
 }
 
-// maxExpired is how many states are remembered that came too late, so that the error can say so. Others are just unknown.
-var errParked = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. Make the call again without it"
+// unknownState is what is wrong with a state that stands for no call. Which of these it is must not be told to everybody.
+const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. Make the call again without it"
 
 // park keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded by the
 // sessions: each has one to itself.
@@ -244,7 +245,7 @@ func (l *lot) remove(which func(*parked) bool) []*parked {
 func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit) attempt {
 	x := c.lot.take(call)
 	if x == nil {
-		return attempt{err: bridge.Errorf(codes.InvalidArgument, "%s: %s", call.Method.Name, errParked)}
+		return attempt{err: bridge.Errorf(codes.InvalidArgument, "%s: %s", call.Method.Name, unknownState)}
 	}
 	answers := call.Request.(interface {
 		GetInputResponses() map[string]*pb.InputResponse

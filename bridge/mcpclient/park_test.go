@@ -71,6 +71,7 @@ func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 
 // legacyServers are ways to a legacy server that asks.
 func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
+	t.Helper()
 	t.Run("program", func(t *testing.T) {
 		each(t, run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}, Revision: bridge.Rev20251125, MaxSessions: 4}))
 	})
@@ -85,6 +86,7 @@ func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
 // What one caller answers reaches that caller's call, whatever order the answers come in.
 func TestAnswersReachTheirCall(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
 		const callers = 4
 		calls := make([]*bridge.Call, callers)
 		states := make([]*pb.InputRequired, callers)
@@ -109,6 +111,7 @@ func TestAnswersReachTheirCall(t *testing.T) {
 // A state is good for one use by the same caller for the same call.
 func TestStateIsGoodForOneCall(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
 		ask := asking("ask", `{"x":1}`, "a")
 		n := needs(t, c, ask)
 		reply := answers(n, `{"name":"A"}`)
@@ -141,6 +144,7 @@ func TestStateIsGoodForOneCall(t *testing.T) {
 // Of two who bring the same state at the same time one goes on.
 func TestStateIsUsedOnce(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
 		ask := asking("ask", `{}`, "a")
 		n := needs(t, c, ask)
 		won := make(chan bool)
@@ -165,6 +169,7 @@ func TestStateIsUsedOnce(t *testing.T) {
 // What is not answered is asked for again; what was answered is not lost.
 func TestHalfTheAnswers(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
 		many := asking("many", `{}`, "a")
 		many.Context().ClientCapabilities.Sampling = &pb.SamplingCapability{}
 		n := needs(t, c, many)
@@ -200,6 +205,7 @@ func TestHalfTheAnswers(t *testing.T) {
 // A caller that has an error instead of an answer is understood.
 func TestNoAnswerIsAnAnswer(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
 		why := asking("why", `{}`, "a")
 		n := needs(t, c, why)
 		reply := map[string]*pb.InputResponse{}
@@ -245,7 +251,7 @@ func TestParkedCallsEnd(t *testing.T) {
 		if got := said(t, c, toolCall("echo", `{}`)); got != "{}" {
 			t.Errorf("got %s", got)
 		}
-		time.Sleep(5*time.Minute + 2*time.Second)
+		time.Sleep(5*time.Minute + 2*time.Second) //nolint:forbidigo // by the bubble's clock
 		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
 		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
 			t.Errorf("too late: %v", err)

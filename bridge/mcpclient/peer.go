@@ -105,7 +105,7 @@ func (c *Client) newPeer() *peer {
 	return &peer{c: c, gone: make(chan struct{}), running: map[string]*exchange{}, can: &pb.ClientCapabilities{}}
 }
 
-func (p *peer) rev() bridge.Revision     { return bridge.Revision(p.revision.Load()) } //nolint:gosec // setRev stored one
+func (p *peer) rev() bridge.Revision     { return bridge.Revision(p.revision.Load()) }
 func (p *peer) setRev(r bridge.Revision) { p.revision.Store(uint32(r)) }
 
 // lose says that the server cannot be reached any more. Whoever waits learns it.

@@ -54,8 +54,8 @@ func (r *eventReader) next() (event, error) {
 		line := part
 		owned := long != nil
 		if owned {
-			line = append(long, part...)
-			long = nil
+			long = append(long, part...)
+			line, long = long, nil
 		}
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
 		if len(line) == 0 {

@@ -26,7 +26,7 @@ import (
 type script struct {
 	// on says what is printed on a request or notification, by its method, or its default by "". ID stands for the id. It
 	// returns false to end the program.
-	on func(m *jsonrpc.Message, print func(lines ...string)) bool
+	on func(m *jsonrpc.Message, say func(lines ...string)) bool
 	// starts is how often it was started.
 	starts atomic.Int64
 }
@@ -60,44 +60,44 @@ const (
 // How an old program takes server/discover differs; what it is, is found out all the same.
 func TestProbeOfPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
-		discover func(print func(...string)) bool
+		discover func(say func(...string)) bool
 		starts   int64
 		legacy   bool
 	}{
-		"answers":          {func(print func(...string)) bool { print(discovered); return true }, 1, false},
-		"does not know it": {func(print func(...string)) bool { print(unknown); return true }, 1, true},
-		"wants initialize first": {func(print func(...string)) bool {
-			print(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
+		"answers":          {func(say func(...string)) bool { say(discovered); return true }, 1, false},
+		"does not know it": {func(say func(...string)) bool { say(unknown); return true }, 1, true},
+		"wants initialize first": {func(say func(...string)) bool {
+			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
 			return true
 		}, 1, true},
-		"has an error of its own": {func(print func(...string)) bool {
-			print(`{"jsonrpc":"2.0","id":ID,"error":{"code":0,"message":""}}`)
+		"has an error of its own": {func(say func(...string)) bool {
+			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":0,"message":""}}`)
 			return true
 		}, 1, true},
 		"says nothing":   {func(func(...string)) bool { return true }, 1, true},
 		"dies of it":     {func(func(...string)) bool { return false }, 2, true},
-		"prints a stack": {func(print func(...string)) bool { print("Traceback", "  File"); return false }, 2, true},
-		"echoes":         {func(print func(...string)) bool { print(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true }, 1, true},
-		"speaks older revisions only": {func(print func(...string)) bool {
-			print(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
+		"prints a stack": {func(say func(...string)) bool { say("Traceback", "  File"); return false }, 2, true},
+		"echoes":         {func(say func(...string)) bool { say(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true }, 1, true},
+		"speaks older revisions only": {func(say func(...string)) bool {
+			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
 			return true
 		}, 1, true},
-		"discovers what is older": {func(print func(...string)) bool {
-			print(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
+		"discovers what is older": {func(say func(...string)) bool {
+			say(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
 			return true
 		}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var initialize atomic.Int64
-			s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 				switch m.Method {
 				case "server/discover":
-					return tt.discover(print)
+					return tt.discover(say)
 				case "initialize":
 					initialize.Add(1)
-					print(initialized)
+					say(initialized)
 				case "tools/call":
-					print(said1)
+					say(said1)
 				}
 				return true
 			}}
@@ -114,20 +114,20 @@ func TestProbeOfPrograms(t *testing.T) {
 
 // What is not MCP on a program's standard output does no harm; what was to be an answer and is not ends its call.
 func TestGarbageOfPrograms(t *testing.T) {
-	s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			print("Welcome!", "", "\x1b[31mred\x1b[0m", initialized)
+			say("Welcome!", "", "\x1b[31mred\x1b[0m", initialized)
 		case "tools/call":
 			switch name := string(m.Params); {
 			case strings.Contains(name, "noisy"):
-				print("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000), `{"jsonrpc":"2.0","id":99,"result":{}}`, said1, said1)
+				say("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000), `{"jsonrpc":"2.0","id":99,"result":{}}`, said1, said1)
 			case strings.Contains(name, "twice"):
-				print(`{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`)
+				say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`)
 			case strings.Contains(name, "list"):
-				print(`{"jsonrpc":"2.0","id":ID,"result":[]}`)
+				say(`{"jsonrpc":"2.0","id":ID,"result":[]}`)
 			case strings.Contains(name, "bytes"):
-				print("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"\xe9\"}]}}")
+				say("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"\xe9\"}]}}")
 			}
 		}
 		return true
@@ -149,14 +149,14 @@ func TestGarbageOfPrograms(t *testing.T) {
 
 // A line that is too long costs no more memory than the limit, and one life of the program.
 func TestLongLine(t *testing.T) {
-	s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			print(initialized)
+			say(initialized)
 		case m.Method == "tools/call" && strings.Contains(string(m.Params), "long"):
-			print(strings.Repeat("x", 2<<20))
+			say(strings.Repeat("x", 2<<20))
 		case m.Method == "tools/call":
-			print(said1)
+			say(said1)
 		}
 		return true
 	}}
@@ -173,21 +173,21 @@ func TestLongLine(t *testing.T) {
 // What a server asks that nobody can be asked is answered by an error, and a flood of it not at all.
 func TestAskingNobody(t *testing.T) {
 	answered := make(chan string, 100)
-	s := &script{on: func(m *jsonrpc.Message, print func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			print(initialized)
+			say(initialized)
 		case m.Method == "tools/call":
-			print(`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
+			say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
 				`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
 				`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`,
 				`{"jsonrpc":"2.0","id":"x","method":"something/else","params":{}}`)
 			for i := range 1000 {
-				print(fmt.Sprintf(`{"jsonrpc":"2.0","id":"f%d","method":"sampling/createMessage","params":{"maxTokens":1,"messages":[]}}`, i))
+				say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"f%d","method":"sampling/createMessage","params":{"maxTokens":1,"messages":[]}}`, i))
 			}
-			print(said1)
+			say(said1)
 		case m.IsResponse():
-			answered <- string(m.ID) + " " + fmt.Sprint(m.Error.GetCode())
+			answered <- fmt.Sprintf("%s %d", m.ID, m.Error.GetCode())
 		}
 		return true
 	}}
