@@ -110,8 +110,8 @@ func (e *egress) parse(address string) (*url.URL, error) {
 	return u, e.check(u)
 }
 
-// check says what is wrong with an address, if anything is. Everything needs TLS, except on this machine if the MCP server
-// is there too (2025-03-26 and later: authorization, communication security).
+// check says what is wrong with an address, if anything is. Everything needs TLS, except on this machine (2025-03-26 and later:
+// authorization, communication security), which control says whether it may be reached.
 func (e *egress) check(u *url.URL) error {
 	switch {
 	case u.Host == "" || u.Hostname() == "" || u.Opaque != "":
@@ -120,7 +120,7 @@ func (e *egress) check(u *url.URL) error {
 		return fmt.Errorf("%q has a user name in it", u.Redacted())
 	case u.Fragment != "":
 		return fmt.Errorf("%q has a fragment", u)
-	case !isSafe(u) || u.Scheme == "http" && !e.local && !e.private:
+	case !isSafe(u):
 		return fmt.Errorf("%q does not begin with https://", u)
 	}
 	// A name is checked when it has been resolved. A proxy resolves it itself, so what needs no resolving is checked now.

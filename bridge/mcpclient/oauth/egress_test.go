@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -265,4 +266,38 @@ func TestCertificates(t *testing.T) {
 	if err := e.document(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
+}
+
+// An answer that does not end, or whose header does not, or that comes in drops.
+func TestAnswersAreLimited(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/header":
+			for i := range 10 {
+				rw.Header().Set(fmt.Sprint("X-", i), strings.Repeat("x", 8<<10))
+			}
+		case "/never":
+			<-r.Context().Done()
+		case "/drops":
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(rw, " "); err != nil {
+					return
+				}
+				rw.(http.Flusher).Flush()
+			}
+		}
+	}))
+	defer s.Close()
+	e := remote(t, func(o *Options) { o.Server = s.URL })
+	if e.get.Timeout != fetchTimeout || e.post.Timeout != fetchTimeout {
+		t.Error("a fetch may take forever")
+	}
+	e.get.Timeout = 50 * time.Millisecond
+	for path, want := range map[string]string{"/header": "exceeded", "/never": "Timeout", "/drops": ""} {
+		err := e.document(t.Context(), s.URL+path, nil, &struct{}{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	e.transport.CloseIdleConnections()
 }

@@ -76,6 +76,9 @@ func TestClientCredentials(t *testing.T) {
 				return
 			}
 			w.works(tr)
+			if warned := strings.Contains(w.log.String(), "configure the issuer"); warned != (row.name == "basic" || row.name == "post") {
+				t.Errorf("warned of a secret that goes wherever the server says: %v", warned)
+			}
 			f := w.form()
 			if f.Get("grant_type") != "client_credentials" || f.Get("scope") != "a b" || f.Get("resource") != w.mcp.URL+"/mcp" || !row.check(w, f) {
 				t.Errorf("token request: %v", f)
@@ -371,5 +374,14 @@ func TestProofsThatTheAuthorizationServerDoesNotTake(t *testing.T) {
 	w.works(w.transport(nil))
 	if w.form().Get("(dpop)") != "" {
 		t.Error("a proof for a token that is not bound")
+	}
+}
+
+func TestNonceIsLimited(t *testing.T) {
+	k := must(newProofKey(nil))
+	at := must(url.Parse("https://x.example/"))
+	long := strings.Repeat("n", maxNonce)
+	if k.note(at, http.Header{"Dpop-Nonce": {long + "n"}}) || !k.note(at, http.Header{"Dpop-Nonce": {long}}) || k.note(at, http.Header{"Dpop-Nonce": {long}}) {
+		t.Error("the wrong nonces are noted")
 	}
 }

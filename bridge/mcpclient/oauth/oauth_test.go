@@ -240,6 +240,9 @@ func TestDiscovery(t *testing.T) {
 					t.Errorf("the error is %#v", err)
 				}
 			}
+			if old := strings.HasPrefix(row.name, "2025-03-26"); slices.Contains(w.versions, "2025-03-26") != (old && len(w.versions) > 0) {
+				t.Errorf("requests for metadata say the versions %q", w.versions)
+			}
 			rest := w.requests()
 			for _, want := range row.seen {
 				if not, isNot := strings.CutPrefix(want, "-"); isNot {

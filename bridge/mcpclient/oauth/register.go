@@ -47,8 +47,12 @@ var errUnregistered = errors.New("it takes neither client ID metadata documents 
 func (t *Transport) client(ctx context.Context, s *site, redirect string) (*client, error) {
 	as := &s.as
 	if t.o.ClientID != "" {
-		if old := t.store.told(t.o.Server, t.o.ClientID); old != "" && old != as.Issuer {
+		old := t.store.told(t.o.Server, t.o.ClientID)
+		if old != "" && old != as.Issuer {
 			return nil, fmt.Errorf("the server's authorization server is now %s, and the client %q is one of %s; register at the new one, and configure its client ID and issuer", as.Issuer, t.o.ClientID, old)
+		}
+		if old == "" && t.o.Issuer == "" && t.o.ClientSecret != "" {
+			t.log.Warn().Str("issuer", as.Issuer).Msg("the client secret goes to the authorization server that the MCP server names; configure the issuer, so that it can name no other")
 		}
 		err := t.store.update(ctx, as.Issuer, func(c *credentials) error {
 			c.Told[t.o.Server] = t.o.ClientID

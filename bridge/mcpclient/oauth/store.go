@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -159,17 +157,12 @@ func (s *store) read(name string) (*credentials, error) {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
 	c := &credentials{}
-	if err := json.Unmarshal(text, c); err != nil || len(text) > maxFile || !c.whole() {
+	if err := json.Unmarshal(text, c); err != nil || len(text) > maxFile {
 		// Its content stays out of the log: it may be a token with a character too many.
 		s.log.Warn().Str("file", name).Msg("a file of credentials cannot be read, and is not used; logging in writes it anew")
 		return nil, nil //nolint:nilnil // as if there were none
 	}
 	return c, nil
-}
-
-// whole reports whether credentials that were read have what code relies on.
-func (c *credentials) whole() bool {
-	return c.Issuer != "" && !slices.Contains(slices.Collect(maps.Values(c.Grants)), nil)
 }
 
 // write replaces a file at once: whoever reads it sees all of the old one or all of the new one.

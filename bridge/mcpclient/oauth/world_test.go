@@ -45,15 +45,16 @@ type world struct {
 	lifetime  int
 	noRefresh bool
 
-	seen    []string // requests, in order
-	bearers []string // tokens that the MCP server was sent
-	asked   []url.Values
-	forms   []url.Values
-	regs    []map[string]any
-	tokens  map[string][]string // what is valid, and its scopes
-	refresh map[string]string   // what is valid, and its scope
-	serial  int
-	bodies  []string
+	seen     []string // requests, in order
+	versions []string // Mcp-Protocol-Version of requests for metadata
+	bearers  []string // tokens that the MCP server was sent
+	asked    []url.Values
+	forms    []url.Values
+	regs     []map[string]any
+	tokens   map[string][]string // what is valid, and its scopes
+	refresh  map[string]string   // what is valid, and its scope
+	serial   int
+	bodies   []string
 }
 
 type lockedBuffer struct {
@@ -280,6 +281,7 @@ func (w *world) authorizationServer(rw http.ResponseWriter, r *http.Request) {
 	r.ParseForm()
 	switch {
 	case slices.Contains(w.places, r.URL.Path):
+		w.versions = append(w.versions, r.Header.Get("Mcp-Protocol-Version"))
 		doc := maps.Clone(w.meta)
 		maps.DeleteFunc(doc, func(_ string, v any) bool { return v == nil })
 		reply(rw, http.StatusOK, doc)
