@@ -2,15 +2,12 @@ package grpcserver
 
 import (
 	"context"
-	"errors"
-	"io"
 	"runtime/debug"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -41,21 +38,21 @@ func (s *Server) register() {
 // unary answers a method with one message.
 func (s *Server) unary(ctx context.Context, m *bridge.Method, decode func(any) error) (any, error) {
 	req := m.NewRequest(nil)
-	if err := s.received(decode(req)); err != nil {
-		return nil, s.failed(m, err)
+	if err := decode(req); err != nil {
+		return nil, err // it is gRPC's own, as where a request is larger than it may be
 	}
-	res, err := s.answer(ctx, m, req, func(bridge.Event) error { return nil })
+	msg, err := s.answer(ctx, m, req, func(bridge.Event) error { return nil })
 	if err != nil {
 		return nil, s.failed(m, err)
 	}
-	return res.Complete, nil
+	return msg, nil
 }
 
 // stream answers a method with events. A client that is slow to read holds up its own call, and nothing else.
 func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
 	req := m.NewRequest(nil)
-	if err := s.received(ss.RecvMsg(req)); err != nil {
-		return s.failed(m, err)
+	if err := ss.RecvMsg(req); err != nil {
+		return err // gRPC has answered already
 	}
 	ctx := ss.Context()
 	if m == bridge.Listen {
@@ -64,7 +61,7 @@ func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
 		defer cancel()
 		defer context.AfterFunc(s.draining, cancel)()
 	}
-	res, err := s.answer(ctx, m, req, func(e bridge.Event) error {
+	msg, err := s.answer(ctx, m, req, func(e bridge.Event) error {
 		if !wanted(req.GetContext(), e) {
 			return nil
 		}
@@ -75,12 +72,12 @@ func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
 		return ss.SendMsg(msg)
 	})
 	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.draining.Err() != nil {
-		res, err = &bridge.Result{Complete: m.NewResult()}, nil // it ends in good order
+		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
 	}
 	if err != nil {
 		return s.failed(m, err)
 	}
-	return ss.SendMsg(m.Join(bridge.Event{}, res))
+	return ss.SendMsg(msg)
 }
 
 // wanted reports whether a caller wants to know an event.
@@ -94,32 +91,13 @@ func wanted(cc *pb.CallContext, e bridge.Event) bool {
 	return e.Change.GetEvent() != nil
 }
 
-// received returns why a request could not be read.
-func (s *Server) received(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, io.EOF) {
-		return bridge.Errorf(codes.InvalidArgument, "there is no request: the client has ended the call without one")
-	}
-	st, _ := status.FromError(err)
-	switch st.Code() {
-	case codes.ResourceExhausted:
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
-			"the request is larger than the limit of %d bytes (max message); the call was not executed", s.o.MaxMessage)
-	case codes.Internal: // gRPC says so of bytes that are no message
-		return bridge.Errorf(codes.InvalidArgument, "the request cannot be read: %w", err)
-	}
-	return bridge.FromStatus(st)
-}
-
-// answer has the Handler that a call is for answer it. The result is one of the method, and fits into a message. A bug in the
-// Handler must not end the bridge.
-func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (res *bridge.Result, err error) {
+// answer has the Handler that a call is for answer it, and returns the message that ends the call, which is no larger than it may
+// be. A bug in the Handler must not end the bridge.
+func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error().Str("method", m.Name).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("a handler panicked; please report this")
-			res, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
+			msg, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
 		}
 	}()
 	defer s.calls.Add(-1)
@@ -141,25 +119,30 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	if err != nil {
 		return nil, err
 	}
-	if res, err = h.Handle(ctx, call, emit); err != nil {
+	res, err := h.Handle(ctx, call, emit)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if res.Needs != nil {
+	case res.Needs != nil:
 		needs, err := s.seal.Needs(call, res.Needs, round+1)
-		return &bridge.Result{Needs: needs}, err
-	}
-	if res.Complete == nil || res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor() {
+		if err != nil {
+			return nil, err
+		}
+		msg = m.Join(bridge.Event{}, &bridge.Result{Needs: needs})
+	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
+		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
 		return nil, bridge.Errorf(codes.Internal, "%s: the answer is not one of this method", m.Name)
+	case m.Streams:
+		msg = m.Join(bridge.Event{}, res)
+	default:
+		msg = res.Complete
 	}
-	if size := proto.Size(res.Complete) + maxEnvelope; size > s.o.MaxMessage {
+	if size := proto.Size(msg); size > s.o.MaxMessage {
 		return nil, bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
-			"%s: the answer is larger than the limit of %d bytes (max message); the call was executed", m.Name, s.o.MaxMessage)
+			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed", m.Name, size, s.o.MaxMessage)
 	}
-	return res, nil
+	return msg, nil
 }
-
-// maxEnvelope is what the event around a result takes at most, in bytes.
-const maxEnvelope = 6
 
 // handler returns the Handler that a call is for.
 func (s *Server) handler(ctx context.Context) (bridge.Handler, error) {
@@ -192,8 +175,11 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
 	told := *e
 	told.Message = e.PublicMessage()
-	if e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	switch {
+	case e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
 		told.Code = codes.Unknown // stock clients send again what is UNAVAILABLE
+	case e.Code == codes.OK:
+		told.Code = codes.Internal // an error must not look like a call that went well
 	}
 	return told.GRPCStatus().Err()
 }

@@ -2,7 +2,6 @@ package grpcserver
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -54,6 +53,9 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	path, ok := strings.CutPrefix(address, "unix:")
 	if !ok {
 		address = strings.TrimPrefix(strings.TrimPrefix(address, "tcp:"), "//")
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			return nil, fmt.Errorf("listen on %q: it must be unix:PATH or HOST:PORT", address)
+		}
 		return new(net.ListenConfig).Listen(ctx, "tcp", address)
 	}
 	path = strings.TrimPrefix(path, "//")
@@ -63,6 +65,12 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	if mode == 0 {
 		mode = usualMode
 	}
+	// Two that find the same socket left over must not both replace it, the second that of the first.
+	unlock, err := lock(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	defer unlock()
 	if err := makeRoom(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
@@ -98,21 +106,7 @@ func makeRoom(ctx context.Context, path string) error {
 	case alive(ctx, path):
 		return ErrInUse
 	}
-	// Somebody else may do the same, and listen there already when we remove it: what was moved aside is looked at once more.
-	aside := path + "." + rand.Text()[:8]
-	if err := os.Rename(path, aside); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	if alive(ctx, aside) {
-		if err := os.Rename(aside, path); err != nil {
-			return err
-		}
-		return ErrInUse
-	}
-	return os.Remove(aside)
+	return os.Remove(path)
 }
 
 // alive reports whether somebody listens on a unix socket, or may.

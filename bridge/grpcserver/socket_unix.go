@@ -3,10 +3,48 @@
 package grpcserver
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // restrict sets the mode of a socket that has no file yet.
 func restrict(fd uintptr, mode fs.FileMode) error { return unix.Fchmod(int(fd), uint32(mode.Perm())) }
+
+const (
+	// lockWithin is how long others may take who listen in the same directory, and lockAgain how soon that is looked at again.
+	lockWithin = 2 * time.Second
+	lockAgain  = 5 * time.Millisecond
+)
+
+// lock keeps others of us from changing the sockets in the directory of a path, until the function that it returns is called.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWithin)
+	defer cancel()
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { dir.Close() }, nil // which unlocks it
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			dir.Close()
+			return nil, fmt.Errorf("lock %s: %w", dir.Name(), err)
+		}
+		select {
+		case <-time.After(lockAgain):
+		case <-ctx.Done():
+			dir.Close()
+			return nil, fmt.Errorf("lock %s, which somebody else holds: %w", dir.Name(), ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package grpcserver_test
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// dial returns a connection of a stock gRPC client.
+func dial(t *testing.T, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	opts = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
+	conn, err := grpc.NewClient(addr, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// client returns a stock gRPC client.
+func client(t *testing.T, addr string, opts ...grpc.DialOption) pb.McpServiceClient {
+	t.Helper()
+	return pb.NewMcpServiceClient(dial(t, addr, opts...))
+}
+
+func withCreds(c credentials.TransportCredentials) grpc.DialOption {
+	return grpc.WithTransportCredentials(c)
+}
+
+// call calls a tool and returns all that comes.
+func call(ctx context.Context, c pb.McpServiceClient, req *pb.CallToolRequest) ([]*pb.CallToolResponse, error) {
+	s, err := c.CallTool(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	var all []*pb.CallToolResponse
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			if err.Error() == "EOF" {
+				err = nil
+			}
+			return all, err
+		}
+		all = append(all, m)
+	}
+}
+
+// text calls a tool and returns what it says.
+func text(t *testing.T, c pb.McpServiceClient, req *pb.CallToolRequest) string {
+	t.Helper()
+	all, err := call(t.Context(), c, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[len(all)-1].GetResult().GetContent()[0].GetText().GetText()
+}
+
+// says returns a Handler whose tools say something.
+func says(text string) bridge.Handler {
+	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return said(text), nil
+	})
+}
+
+func said(text string) *bridge.Result {
+	return &bridge.Result{Complete: &pb.CallToolResult{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}}}}
+}
+
+// tool returns a Handler whose tools are f. It acknowledges a Listen, and has nothing else.
+func tool(f func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error)) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		switch r := call.Request.(type) {
+		case *pb.CallToolRequest:
+			return f(ctx, r, emit)
+		case *pb.DiscoverRequest:
+			return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}}, nil
+		case *pb.ListenRequest:
+			ack := &pb.SubscriptionsAcknowledged{Notifications: r.GetNotifications()}
+			if err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}); err != nil {
+				return nil, err
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return nil, bridge.Errorf(codes.Unimplemented, "there is no %s", call.Method.Name)
+	})
+}
+
+func clone[M proto.Message](m M, change func(M)) M {
+	m = proto.CloneOf(m)
+	change(m)
+	return m
+}

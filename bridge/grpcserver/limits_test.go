@@ -1,0 +1,449 @@
+package grpcserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// holding returns a Handler whose tools wait until they are let go, and says when one has begun.
+func holding() (h bridge.Handler, begun, letGo chan struct{}) {
+	begun, letGo = make(chan struct{}, 20_000), make(chan struct{})
+	return tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		begun <- struct{}{}
+		select {
+		case <-letGo:
+			return said("done"), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}), begun, letGo
+}
+
+// filled returns a message of so many bytes, made by give, which is called with ever better numbers of bytes to put in.
+func filled[M proto.Message](n int, give func(n int) M) M {
+	put := n
+	for {
+		m := give(put)
+		over := proto.Size(m) - n
+		if over == 0 {
+			return m
+		}
+		put -= over
+	}
+}
+
+func TestMessagesHaveALimit(t *testing.T) {
+	for limit, o := range map[int]grpcserver.Options{100_000: {MaxMessage: 100_000}, 4 << 20: {}} {
+		called, answer := 0, 0
+		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+			called++
+			if answer == 0 {
+				return said("ok"), nil
+			}
+			m := filled(answer, func(n int) proto.Message { return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n))) })
+			return &bridge.Result{Complete: m.(*pb.CallToolResponse).GetResult()}, nil
+		}), nil, o), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*limit)))
+		for n := limit - 1; n <= limit+1; n++ {
+			_, err := call(t.Context(), c, filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+			if n <= limit && err != nil || n > limit && (status.Code(err) != codes.ResourceExhausted || called != 2) {
+				t.Errorf("request of %d bytes, limit %d: %v, called %d times", n, limit, err, called)
+			}
+		}
+		for answer = limit - 1; answer <= limit+1; answer++ {
+			_, err := call(t.Context(), c, &pb.CallToolRequest{})
+			if answer <= limit && err != nil || answer > limit && (status.Code(err) != codes.ResourceExhausted || reason(err) != "RESPONSE_TOO_LARGE") {
+				t.Errorf("answer of %d bytes, limit %d: %v", answer, limit, err)
+			}
+		}
+	}
+}
+
+func TestCallsHaveALimit(t *testing.T) {
+	h, begun, letGo := holding()
+	c := client(t, serve(t, h, nil, grpcserver.Options{MaxCalls: 3}))
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if _, err := call(t.Context(), c, &pb.CallToolRequest{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 3 {
+		<-begun
+	}
+	_, err := call(t.Context(), c, &pb.CallToolRequest{})
+	if status.Code(err) != codes.ResourceExhausted || reason(err) != "TOO_MANY_CALLS" || len(status.Convert(err).Details()) != 3 {
+		t.Error(err)
+	}
+	close(letGo)
+	wg.Wait()
+	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // there is room again
+		t.Error(got)
+	}
+}
+
+func TestConnectionsHaveALimit(t *testing.T) {
+	addr := serve(t, says("ok"), nil, grpcserver.Options{MaxConns: 2})
+	first, second := dial(t, addr), dial(t, addr)
+	for _, conn := range []*grpc.ClientConn{first, second} {
+		if got := text(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{}); got != "ok" {
+			t.Error(got)
+		}
+	}
+	third := client(t, addr)
+	if _, err := call(t.Context(), third, &pb.CallToolRequest{}); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
+	first.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := third.CallTool(ctx, &pb.CallToolRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetadataHasALimit(t *testing.T) {
+	c := client(t, serve(t, says("ok"), nil, grpcserver.Options{}))
+	for n, ok := range map[int]bool{60 << 10: true, 64 << 10: false, 1 << 20: false} {
+		_, err := call(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", n)), c, &pb.CallToolRequest{})
+		if (err == nil) != ok {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	if got := text(t, c, &pb.CallToolRequest{}); got != "ok" {
+		t.Error(got)
+	}
+}
+
+// A client that does not read holds up its own call, which stops making events, and nobody else's.
+func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
+	made := make(chan int, 1)
+	h := tool(func(_ context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if r.GetName() == "quick" {
+			return said("quick"), nil
+		}
+		message := strings.Repeat("x", 10_000)
+		for i := range 100_000 {
+			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+				made <- i
+				return nil, err
+			}
+		}
+		made <- 100_000
+		return said("all"), nil
+	})
+	addr := serve(t, h, nil, grpcserver.Options{})
+	conn := dial(t, addr, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); err != nil { // it is under way, and not read any more
+		t.Fatal(err)
+	}
+	other := client(t, addr)
+	for range 100 {
+		if got := text(t, other, &pb.CallToolRequest{Name: "quick"}); got != "quick" {
+			t.Error(got)
+		}
+		if got := text(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{Name: "quick"}); got != "quick" { // the same connection
+			t.Error(got)
+		}
+	}
+	cancel()
+	if n := <-made; n > 1_000 {
+		t.Errorf("%d events were made for a client that read one", n)
+	}
+}
+
+// A rawClient speaks HTTP/2 as no gRPC client would.
+type rawClient struct {
+	net.Conn
+	*http2.Framer
+	headers bytes.Buffer
+	enc     *hpack.Encoder
+	writing sync.Mutex
+}
+
+func rawDial(t *testing.T, addr string) *rawClient {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := &rawClient{Conn: conn, Framer: http2.NewFramer(conn, conn)}
+	c.enc = hpack.NewEncoder(&c.headers)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// open sends the headers of a call, and its request if that is not nil.
+func (c *rawClient) open(id uint32, path string, request []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.headers.Reset()
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		if err := c.enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			return err
+		}
+	}
+	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.headers.Bytes(), EndHeaders: true}); err != nil {
+		return err
+	}
+	if request == nil {
+		return nil
+	}
+	return c.WriteData(id, true, request)
+}
+
+const callTool = "/mcpbridge.v1.McpService/CallTool"
+
+// until reads frames until f says that it has seen enough, or the connection ends.
+func (c *rawClient) until(t *testing.T, f func(http2.Frame) bool) error {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := c.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if s, ok := frame.(*http2.SettingsFrame); ok && !s.IsAck() {
+			c.writing.Lock()
+			err := c.WriteSettingsAck()
+			c.writing.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+		if f(frame) {
+			return nil
+		}
+	}
+}
+
+// well checks that somebody else is still served.
+func well(t *testing.T, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := client(t, addr).Discover(ctx, &pb.DiscoverRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// 10,000 streams on one connection: no more than allowed are ever answered at a time, the others are refused, and others are served.
+func TestStreamsHaveALimit(t *testing.T) {
+	h, begun, _ := holding()
+	addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50})
+	c := rawDial(t, addr)
+	const streams = 10_000
+	sent := make(chan error, 1)
+	go func() {
+		for i := range streams {
+			if err := c.open(uint32(2*i+1), callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	refused := 0
+	err := c.until(t, func(f http2.Frame) bool {
+		if r, ok := f.(*http2.RSTStreamFrame); ok && r.ErrCode == http2.ErrCodeRefusedStream {
+			refused++
+		}
+		return refused == streams-50
+	})
+	if err != nil {
+		t.Fatalf("%v after %d were refused", err, refused)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	well(t, addr)
+	for range 50 {
+		<-begun
+	}
+	select {
+	case <-begun:
+		t.Error("more calls than allowed have begun")
+	default:
+	}
+}
+
+// Streams that are begun and reset at once (CVE-2023-44487) cost the others nothing, and leave nothing behind.
+func TestRapidResetsLeaveNothingBehind(t *testing.T) {
+	ended := make(chan struct{}, 20_000)
+	var began, active, most int
+	var mu sync.Mutex
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		mu.Lock()
+		began++
+		active++
+		most = max(most, active)
+		mu.Unlock()
+		<-ctx.Done()
+		mu.Lock()
+		active--
+		mu.Unlock()
+		ended <- struct{}{}
+		return nil, ctx.Err()
+	})
+	addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50})
+	c := rawDial(t, addr)
+	closed := make(chan error, 1)
+	go func() { closed <- c.until(t, func(http2.Frame) bool { return false }) }()
+	for i := range 5_000 {
+		id := uint32(2*i + 1)
+		if err := c.open(id, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+			break // it may have had enough of us
+		}
+		c.writing.Lock()
+		err := c.WriteRSTStream(id, http2.ErrCodeCancel)
+		c.writing.Unlock()
+		if err != nil {
+			break
+		}
+	}
+	well(t, addr)
+	c.Close()
+	<-closed
+	mu.Lock()
+	n := began
+	mu.Unlock()
+	for range n {
+		<-ended
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most > 100 || active != 0 {
+		t.Errorf("%d calls at a time, and %d left", most, active)
+	}
+}
+
+func TestWhoSpeaksNoGRPCIsTurnedAway(t *testing.T) {
+	addr := serve(t, says("ok"), nil, grpcserver.Options{})
+	t.Run("pings without end", func(t *testing.T) {
+		c := rawDial(t, addr)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for err := error(nil); err == nil; {
+				c.writing.Lock()
+				err = c.WritePing(false, [8]byte{})
+				c.writing.Unlock()
+			}
+		})
+		if err := c.until(t, func(f http2.Frame) bool {
+			g, ok := f.(*http2.GoAwayFrame)
+			return ok && g.ErrCode == http2.ErrCodeEnhanceYourCalm
+		}); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+		wg.Wait()
+	})
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil && errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+	t.Run("nothing", func(t *testing.T) {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("it was not closed: %v", err)
+		}
+	})
+	for name, s := range map[string]struct {
+		path    string
+		request []byte
+		want    string // grpc-status
+	}{
+		"no slash":         {"mcpbridge.v1.McpService/CallTool", []byte{0, 0, 0, 0, 0}, "12"},
+		"no such service":  {"/x.Y/Z", []byte{0, 0, 0, 0, 0}, "12"},
+		"no such method":   {"/mcpbridge.v1.McpService/Z", []byte{0, 0, 0, 0, 0}, "12"},
+		"no request":       {callTool, []byte{}, "13"},
+		"half a request":   {callTool, []byte{0, 0, 0, 0, 9, 1}, "13"},
+		"a lie of 4 GiB":   {callTool, []byte{0, 255, 255, 255, 255, 1}, "8"},
+		"no protobuf":      {callTool, []byte{0, 0, 0, 0, 3, 255, 255, 255}, "13"},
+		"list, no proto":   {"/mcpbridge.v1.McpService/ListTools", []byte{0, 0, 0, 0, 3, 255, 255, 255}, "13"},
+		"compressed":       {callTool, []byte{1, 0, 0, 0, 1, 0}, "13"},
+		"list, no request": {"/mcpbridge.v1.McpService/ListTools", []byte{}, "13"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := rawDial(t, addr)
+			if err := c.open(1, s.path, s.request); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			dec := hpack.NewDecoder(4096, func(f hpack.HeaderField) {
+				if f.Name == "grpc-status" {
+					got = f.Value
+				}
+			})
+			if err := c.until(t, func(f http2.Frame) bool {
+				if h, ok := f.(*http2.HeadersFrame); ok {
+					if _, err := dec.Write(h.HeaderBlockFragment()); err != nil {
+						t.Error(err)
+					}
+				}
+				return got != ""
+			}); err != nil || got != s.want {
+				t.Errorf("grpc-status %q, %v", got, err)
+			}
+		})
+	}
+	well(t, addr)
+}
