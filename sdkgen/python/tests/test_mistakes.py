@@ -1,0 +1,83 @@
+"""What an author is told of a mistake, by the real bridge: the line to change."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpbridge import McpError
+from mcpbridge.testing import Client, start
+
+APP = """from mcpbridge import App
+app = App("test")
+
+"""
+RUN = "\napp.run()\n"
+
+
+def program(folder: Path, text: str) -> list[str]:
+    (folder / "tools.py").write_text(text)
+    return [sys.executable, str(folder / "tools.py")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            APP + "@app.tool\ndef greet(\n    name,\n    times: int = 1,\n) -> str:\n    return name\n" + RUN,
+            'tools.py:6: tool "greet": parameter "name" has no type hint; write name: str',
+        ),
+        (
+            APP + "class Thing: pass\n@app.tool\ndef add(a: Thing) -> int:\n    return 1\n" + RUN,
+            'tools.py:6: tool "add": parameter "a" has a type that JSON cannot hold, Thing; use str,',
+        ),
+        (
+            APP + "limit = int('many')\n" + RUN,
+            "ValueError: invalid literal for int() with base 10: 'many' at {folder}/tools.py:4",
+        ),
+        (APP + "def add(a: int) -> int\n    return a\n" + RUN, "SyntaxError: expected ':' at {folder}/tools.py:4"),
+        (APP + "import nothing_of_that_name\n" + RUN, "No module named 'nothing_of_that_name'"),
+        (APP, "a Python script must end with app.run()"),
+    ],
+    ids=["missing hint", "wrong type", "crash at import", "syntax", "missing module", "no run"],
+)
+async def test_what_cannot_start_says_the_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises((McpError, ConnectionError)) as e:
+        async with start(program(tmp_path, text)):
+            pass
+    assert says.replace("{folder}", str(tmp_path)) in str(e.value).replace('\\"', '"')
+
+
+async def logged(client: Client) -> list[str]:
+    return [line for line in client.log.replace('\\"', '"').splitlines() if '"level":"error"' in line]
+
+
+@pytest.mark.parametrize(
+    ("body", "says", "model"),
+    [
+        (
+            "    return 'many'",
+            'tool "add" failed at tools.py:5: TypeError: the tool returned what',
+            "should be a valid integer",
+        ),
+        (
+            "    one = {}\n    return one['missing']",
+            "tool \"add\" failed at tools.py:7: KeyError: 'missing'",
+            "KeyError: 'missing'",
+        ),
+    ],
+    ids=["wrong result", "exception"],
+)
+async def test_what_fails_says_the_line(tmp_path: Path, body: str, says: str, model: str) -> None:
+    text = APP + f"@app.tool\ndef add(a: int) -> int:\n{body}\n" + RUN
+    async with start(program(tmp_path, text)) as client:
+        assert model in await client.call("add", {"a": 1})
+    assert says in "\n".join(await logged(client))
+
+
+async def test_a_noisy_import_does_no_harm(tmp_path: Path) -> None:
+    noise = "import os\nprint('noise')\nos.write(1, b'raw noise\\n')\n"
+    text = noise + APP + "print('1|1|tcp|1.2.3.4:5|grpc|')\n@app.tool\ndef add(a: int) -> int:\n    return a\n" + RUN
+    async with start(program(tmp_path, text)) as client:
+        assert await client.call("add", {"a": 1}) == "1"
+    assert all(noise in client.log for noise in ('"noise"', '"raw noise"', "1.2.3.4"))
