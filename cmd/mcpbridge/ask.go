@@ -299,7 +299,7 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 }
 
 func (a *asker) say(format string, args ...any) {
-	fmt.Fprintf(a.out, format, args...) //nolint:errcheck // a terminal that is gone ends the read that follows
+	fmt.Fprintf(a.out, format, args...) // a terminal that is gone ends the read that follows
 }
 
 // line asks for a line.
@@ -420,4 +420,4 @@ func (s schema) outOfBounds(raw []byte) string {
 // number that takes all memory. Those are left for the server to check.
 const maxBound = 64
 
-var plainNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+var plainNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)

@@ -51,7 +51,7 @@ func (b *bar) show(p *pb.Progress) {
 		return
 	}
 	b.next, b.drawn = now.Add(drawTime), text
-	fmt.Fprint(b.w, "\r\x1b[K"+text) //nolint:errcheck // it is only for looking at
+	fmt.Fprint(b.w, "\r\x1b[K"+text)
 }
 
 // barText returns a bar of at most width letters: [####......]  40% what is being done.
@@ -76,7 +76,7 @@ func barText(p *pb.Progress, width int) string {
 // clear takes the bar away for something else to be written.
 func (b *bar) clear() {
 	if b.drawn != "" {
-		fmt.Fprint(b.w, "\r\x1b[K") //nolint:errcheck // it is only for looking at
+		fmt.Fprint(b.w, "\r\x1b[K")
 		b.drawn = ""
 	}
 }

@@ -111,7 +111,8 @@ type client struct {
 
 func (p *Program) clientCommands(l *logging) []*cobra.Command {
 	commands := make([]*cobra.Command, 0, len(clientCommands))
-	for _, row := range clientCommands {
+	for i := range clientCommands {
+		row := &clientCommands[i]
 		c := &client{p: p, terminal: isTerminal(p.Stdout)}
 		long := row.short + ".\n\n"
 		if row.long != "" {
@@ -142,7 +143,7 @@ func askFlags(c *client, cmd *cobra.Command) {
 }
 
 // run connects, and does what a command is for.
-func (c *client) run(cmd *cobra.Command, l *logging, row clientCommand, args []string) error {
+func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []string) error {
 	t, rest, err := c.p.targetOf(args, cmd.ArgsLenAtDash(), &c.target)
 	if err != nil {
 		return err
@@ -396,7 +397,7 @@ func callProblem(err error, what string) error {
 	if e.RPC != nil {
 		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", harmless(e.RPC.GetMessage()), e.RPC.GetCode())
 	}
-	switch e.Code { //nolint:exhaustive // the others are the server's answer
+	switch e.Code {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		p.Exit, p.Code, p.Fix = exitAuth, "auth_required", "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
 	case codes.Unavailable:

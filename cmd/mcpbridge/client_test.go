@@ -38,12 +38,7 @@ type shop struct {
 func startShop(t *testing.T) (*shop, string) {
 	t.Helper()
 	s := &shop{cancelled: make(chan struct{}), waiting: make(chan struct{})}
-	dir, err := os.MkdirTemp("", "shop") // of a test, the path may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "s")
+	socket := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -452,7 +447,7 @@ func openTerminal(t *testing.T, args ...string) *terminal {
 		}
 	}()
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it has ended, unless the test has failed
+		cmd.Process.Kill() // it has ended, unless the test has failed
 		f.Close()
 		<-x.ended
 	})

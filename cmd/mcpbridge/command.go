@@ -317,7 +317,8 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, e
 	if f.stdio {
 		l.Serve.HTTP.Addr = ""
 	}
-	return l, l.validate()
+	err = l.validate()
+	return l, err
 }
 
 // values returns the flags that were given, as settings, and which flag each setting comes from.

@@ -89,9 +89,6 @@ func (s secrets) hide(w io.Writer) io.Writer {
 	return &hider{w: w, replace: s.replacer()}
 }
 
-// text returns text with variables instead of their values.
-func (s secrets) text(text string) string { return s.replacer().Replace(text) }
-
 func (s secrets) replacer() *strings.Replacer {
 	values := make([]string, 0, len(s))
 	for value := range s {

@@ -97,7 +97,10 @@ func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*f
 	}
 	root := doc.Content[0]
 	if key := serversKey(root); key != "" {
-		return f, f.readServers(root, key)
+		if err := f.readServers(root, key); err != nil {
+			return nil, err
+		}
+		return f, nil
 	}
 	v, err := f.read(root, reflect.TypeFor[Config](), "")
 	if err != nil {

@@ -48,7 +48,7 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 	o.Transport = transport
 	c, err := mcpclient.New(o)
 	if err != nil {
-		transport.Close() //nolint:errcheck // nothing was stored
+		transport.Close()
 		return nil, err
 	}
 	return &authorized{c, transport}, nil
@@ -111,8 +111,8 @@ func (p *Program) browser() func(ctx context.Context, address string) error {
 			return err
 		}
 		if open := browserCommand(address); open != nil {
-			cmd := exec.CommandContext(ctx, open[0], open[1:]...) //nolint:gosec // the address is one argument, and a URL
-			_ = cmd.Run()                                         // the person can open the page, too
+			cmd := exec.CommandContext(ctx, open[0], open[1:]...)
+			_ = cmd.Run() // the person can open the page, too
 		}
 		return nil
 	}

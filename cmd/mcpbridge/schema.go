@@ -272,8 +272,8 @@ func signature(name string, input, output []byte) string {
 }
 
 var (
-	integerText = regexp.MustCompile(`^[+-]?[0-9]+$`)
-	numberText  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+	integerText = regexp.MustCompile(`^[+-]?\d+$`)
+	numberText  = regexp.MustCompile(`^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$`)
 )
 
 // booleans are the words for true and false.

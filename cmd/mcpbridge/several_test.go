@@ -142,12 +142,7 @@ backends:
 }
 
 func TestServesGRPC(t *testing.T) {
-	dir, err := os.MkdirTemp("", "grpc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	socket := "unix://" + filepath.Join(dir, "s")
+	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	config := writeConfig(t, fmt.Sprintf(`
 serve: {grpc: {addr: %q}, stdio: false}
 backends:

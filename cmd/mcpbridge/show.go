@@ -238,13 +238,14 @@ func notFound(what, name string, known []string) error {
 
 // sheet prints a heading, and paragraphs below it.
 func (c *client) sheet(heading string, paragraphs ...string) error {
-	text := strings.Join(strings.Fields(harmless(heading)), " ") + "\n"
+	var b strings.Builder
+	b.WriteString(strings.Join(strings.Fields(harmless(heading)), " ") + "\n")
 	for _, p := range paragraphs {
 		if p = strings.TrimSpace(harmless(p)); p != "" {
-			text += "\n" + p + "\n"
+			b.WriteString("\n" + p + "\n")
 		}
 	}
-	return c.write(text)
+	return c.write(b.String())
 }
 
 func (c *client) describeServer(d *pb.DiscoverResponse) error {
@@ -307,7 +308,7 @@ func (c *client) describeTool(t *pb.Tool) error {
 
 // schemaTexts returns the schemas of a tool, in lines.
 func schemaTexts(t *pb.Tool) (string, error) {
-	text := ""
+	var b strings.Builder
 	for _, s := range []struct {
 		name string
 		raw  []byte
@@ -319,9 +320,9 @@ func schemaTexts(t *pb.Tool) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("the %s of %q: %w", strings.ToLower(s.name), t.GetName(), err)
 		}
-		text += s.name + "\n" + lines + "\n\n"
+		b.WriteString(s.name + "\n" + lines + "\n\n")
 	}
-	return text, nil
+	return b.String(), nil
 }
 
 // hints returns what a tool says of what it does, for people. It may be wrong: nobody checks it.

@@ -195,32 +195,36 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 	}
 	switch {
 	case b.Launch != nil:
-		return f.adjustLaunch(flags, l, "launch", &b.Launch.Dir, &b.Launch.Env, &b.Launch.PassEnv, &b.Launch.StartTimeout)
+		return f.adjustLaunch(flags, l, "launch", b.Launch)
 	case b.MCP != nil:
-		return f.adjustLaunch(flags, l, "mcp", &b.MCP.Dir, &b.MCP.Env, &b.MCP.PassEnv, &b.MCP.StartTimeout)
+		c := b.MCP.launch()
+		if err := f.adjustLaunch(flags, l, "mcp", c); err != nil {
+			return err
+		}
+		b.MCP.Dir, b.MCP.Env, b.MCP.PassEnv, b.MCP.StartTimeout = c.Dir, c.Env, c.PassEnv, c.StartTimeout
 	}
 	return nil
 }
 
 // adjustLaunch applies the flags that say how to launch a backend.
-func (f *targetFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded, key string, dir *string, env *map[string]string, passEnv *[]string, timeout *time.Duration) error {
+func (f *targetFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded, key string, c *LaunchConfig) error {
 	for _, e := range f.env {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || name == "" {
 			return usage("--env "+e, "write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
 				"%q does not set a variable", e)
 		}
-		if *env == nil {
-			*env = map[string]string{}
+		if c.Env == nil {
+			c.Env = map[string]string{}
 		}
-		(*env)[name] = value
+		c.Env[name] = value
 	}
-	*passEnv = append(*passEnv, f.passEnv...)
+	c.PassEnv = append(c.PassEnv, f.passEnv...)
 	if flags.Changed("dir") {
-		*dir = f.dir
+		c.Dir = f.dir
 	}
 	if flags.Changed("start-timeout") {
-		*timeout = f.startTimeout
+		c.StartTimeout = f.startTimeout
 		l.flags["backends.0."+key+".startTimeout"] = "--start-timeout"
 	}
 	return nil
