@@ -11,15 +11,12 @@ import (
 	"strings"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // wellKnown is where a protected resource has its metadata (RFC 9728, 3).
 const wellKnown = "/.well-known/oauth-protected-resource"
-
-// codeInvalidRequest is the JSON-RPC code of a request that is not let in.
-const codeInvalidRequest = -32600
 
 // A metadata is the metadata of a protected resource (RFC 9728, 2).
 type metadata struct {
@@ -40,15 +37,11 @@ func Principal(r *http.Request) *pb.Principal {
 
 // Wrap returns a http.Handler that lets only those reach next who prove who they are, on every request (2025-06-18 to
 // 2026-07-28: basic/authorization, access token usage), and tells everybody else how to. What they prove it with is taken away
-// from the request. A browser's question whether a page may call (OPTIONS) goes through: it carries no token.
+// from the request. A mcphttp.Guard before it answers browsers that ask whether a page may call.
 func (a *Auth) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slices.Contains(a.metadataPaths, r.URL.Path) {
 			a.serveMetadata(w, r)
-			return
-		}
-		if r.Method == http.MethodOptions {
-			next.ServeHTTP(w, r)
 			return
 		}
 		p, err := a.authenticate(r)
@@ -97,11 +90,7 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))
 		no = &refusal{status: no.status, why: "tokens cannot be checked at the moment: the keys of their issuer cannot be had"}
 	}
-	body := jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: codeInvalidRequest, Message: &no.why}, true)
-	h.Set("Content-Type", "application/json")
-	h.Set("Connection", "close") // the body is not read
-	w.WriteHeader(no.status)
-	_, _ = w.Write(body) // whether the client reads it is its own business
+	mcphttp.Refuse(w, no.status, no.why)
 }
 
 // Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs.

@@ -190,3 +190,25 @@ func FuzzCleanSchema(f *testing.F) {
 }
 
 func valid(text []byte) bool { return rawjson.Check(text) == nil }
+
+// What a client sends of an argument is what a server takes for the same.
+func TestParamValues(t *testing.T) {
+	const arguments = `{"s":" ü","e":"","q":"=?base64?x?=","n":-7,"f":4.2e1,"big":9007199254740991,"b":true,"null":null,"list":[1],"o":{"in":"x"}}`
+	for path, want := range map[string]string{
+		"s": "=?base64?IMO8?=", "e": "", "q": "=?base64?PT9iYXNlNjQ/eD89?=", "n": "-7", "f": "42", "big": "9007199254740991", "b": "true", "o.in": "x",
+		"null": "none", "list": "none", "o": "none", "nosuch": "none", "s.in": "none",
+	} {
+		p := mcphttp.Param{Header: "Mcp-Param-X", Path: strings.Split(path, ".")}
+		got, ok := p.Value([]byte(arguments))
+		if ok != (want != "none") || ok && got != want {
+			t.Errorf("%s is %q, %t", path, got, ok)
+		}
+		var values []string
+		if ok {
+			values = []string{got}
+		}
+		if err := p.Check([]byte(arguments), values); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

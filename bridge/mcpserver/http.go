@@ -19,14 +19,9 @@ import (
 )
 
 // ServeHTTP is the MCP endpoint: Streamable HTTP of every revision that has it, and the HTTP+SSE of 2024-11-05 for a client
-// that opens the endpoint with a GET and without a session. It implements http.Handler.
+// that opens the endpoint with a GET and without a session. It implements http.Handler. What browsers may send to it is for a
+// mcphttp.Guard before it to say.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if status, why := s.guard.check(r); why != "" {
-		s.log.Warn().Str("host", r.Host).Str("origin", r.Header.Get("Origin")).Str("remote", r.RemoteAddr).Msg("refused: " + why)
-		refuseUnread(w, status, why)
-		return
-	}
-	s.guard.allowOrigin(w.Header(), r)
 	switch r.Method {
 	case http.MethodPost:
 		s.post(w, r)
@@ -34,8 +29,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.get(w, r)
 	case http.MethodDelete:
 		s.delete(w, r)
-	case http.MethodOptions:
-		s.guard.preflight(w, r)
 	default:
 		notAllowed(w, "the MCP endpoint takes POST, GET and DELETE")
 	}
@@ -47,13 +40,6 @@ func refuse(w http.ResponseWriter, status int, why string) {
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
 	_ = writeBody(w, body, refusalTimeout) // whether the client reads it is its own business
-}
-
-// refuseUnread refuses a request whose body has not been read. The connection ends, as otherwise net/http would wait for the
-// body.
-func refuseUnread(w http.ResponseWriter, status int, why string) {
-	w.Header().Set("Connection", "close")
-	refuse(w, status, why)
 }
 
 func notAllowed(w http.ResponseWriter, why string) {
@@ -72,17 +58,17 @@ func isModern(h http.Header) bool {
 // post takes one message, or in 2025-03-26 several.
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if status, why := checkMedia(r); why != "" {
-		refuseUnread(w, status, why)
+		mcphttp.Refuse(w, status, why)
 		return
 	}
 	body, err := s.readBody(w, r)
 	if err != nil {
 		if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			refuseUnread(w, http.StatusRequestEntityTooLarge,
+			mcphttp.Refuse(w, http.StatusRequestEntityTooLarge,
 				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
 			return
 		}
-		refuseUnread(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
+		mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 		return
 	}
 	if jsonrpc.IsBatch(body) {

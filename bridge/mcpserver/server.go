@@ -31,12 +31,6 @@ import (
 type Options struct {
 	// Log is where the server tells what happens. The zero value tells nobody.
 	Log zerolog.Logger
-	// AllowedHosts are the Host headers to accept besides those of this machine (localhost, 127.0.0.1, [::1]), with or without
-	// a port. "*" accepts every one.
-	AllowedHosts []string
-	// AllowedOrigins are the Origin headers to accept besides those of this machine, such as "https://app.example.com".
-	// "*" accepts every one. A request without an Origin does not come from a browser and is accepted.
-	AllowedOrigins []string
 	// Principal returns who makes a request, as checked by what the request has passed before it came here, or nil if nobody
 	// was asked to say. Nil: nobody ever is.
 	Principal func(*http.Request) *pb.Principal
@@ -108,7 +102,6 @@ type Server struct {
 	log     zerolog.Logger
 	seal    *seal.Sealer
 	hub     *hub
-	guard   guard
 
 	// ctx ends when the server does; everything that outlives an HTTP request is derived from it.
 	ctx    context.Context
@@ -152,7 +145,7 @@ var (
 func New(h bridge.Handler, o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
-		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL), guard: newGuard(o),
+		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL),
 		sessions: map[string]*session{}, conns: map[string]*conn{}, swept: time.Now(),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())

@@ -135,8 +135,7 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 
 func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 	return endpoint{name, h, mcpserver.New(h, mcpserver.Options{
-		Log: a.log, AllowedHosts: a.cfg.Serve.HTTP.AllowedHosts, AllowedOrigins: a.cfg.Serve.HTTP.AllowedOrigins,
-		PollAfter: a.cfg.Serve.HTTP.PollAfter,
+		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter,
 	})}
 }
 

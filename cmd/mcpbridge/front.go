@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
 
@@ -57,8 +58,9 @@ func (a *App) newHTTPFront(now context.Context) *httpFront {
 		f.servers = append(f.servers, e.mcp)
 		mux.Handle(path.Join(a.cfg.Serve.HTTP.Path, e.name), f.admit(e.mcp))
 	}
+	guard := &mcphttp.Guard{Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Log: a.log}
 	f.srv = &http.Server{
-		Handler: mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: guard.Wrap(mux), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState:   f.track,
 		ErrorLog:    log.New(debugLog{a.log}, "", 0),

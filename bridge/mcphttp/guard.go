@@ -1,4 +1,4 @@
-package mcpserver
+package mcphttp
 
 import (
 	"net"
@@ -8,24 +8,68 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A guard keeps web pages from reaching the bridge through a browser on the same machine: by a DNS name that is rebound to
+// A Guard keeps web pages from reaching the bridge through a browser on the same machine: by a DNS name that is rebound to
 // this machine, the Host header shows; by a script of another site, the Origin header (every revision: basic/transports,
-// security). It looks at every request, on every endpoint.
-type guard struct {
-	hosts, origins []string
+// security). It looks at every request, on every endpoint, and answers browsers that ask whether a page may call.
+type Guard struct {
+	// Hosts are the Host headers to accept besides those of this machine (localhost, 127.0.0.1, [::1]), with or without a
+	// port. "*" accepts every one.
+	Hosts []string
+	// Origins are the Origin headers to accept besides those of this machine, such as "https://app.example.com". "*" accepts
+	// every one. A request without an Origin does not come from a browser and is accepted.
+	Origins []string
+	// Log tells what is refused.
+	Log zerolog.Logger
 }
 
-func newGuard(o Options) guard { return guard{hosts: o.AllowedHosts, origins: o.AllowedOrigins} }
+// Wrap returns a http.Handler that passes on to next what is not refused.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, why := g.check(r); why != "" {
+			g.Log.Warn().Str("host", r.Host).Str("origin", r.Header.Get("Origin")).Str("remote", r.RemoteAddr).Msg("refused: " + why)
+			Refuse(w, status, why)
+			return
+		}
+		allowOrigin(w.Header(), r)
+		if r.Method == http.MethodOptions {
+			preflight(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Refuse answers a request, whose body need not have been read, with an error that belongs to no message. The connection ends,
+// as otherwise net/http would wait for the body.
+func Refuse(w http.ResponseWriter, status int, why string) {
+	// An error of either line means that nobody reads any more.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTimeout))
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Content-Type", JSON)
+	w.WriteHeader(status)
+	_, _ = w.Write(jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why}, true))
+}
+
+const (
+	// refusalTimeout is how long a client may take to read why it is refused.
+	refusalTimeout = 10 * time.Second
+	// codeInvalidRequest is the JSON-RPC code of what is refused before it is read.
+	codeInvalidRequest = -32600
+)
 
 // maxFields bounds how many header fields a request may have. How long they may be together is the HTTP server's business.
 const maxFields = 256
 
 // check returns why a request is refused, or nothing.
-func (g guard) check(r *http.Request) (status int, why string) {
+func (g *Guard) check(r *http.Request) (status int, why string) {
 	fields := 0
 	for _, values := range r.Header {
 		fields += len(values)
@@ -47,17 +91,17 @@ func (g guard) check(r *http.Request) (status int, why string) {
 	return 0, ""
 }
 
-func (g guard) hostAllowed(host string) bool {
+func (g *Guard) hostAllowed(host string) bool {
 	name := hostname(host)
-	return isLocal(name) || slices.ContainsFunc(g.hosts, func(h string) bool {
+	return isLocal(name) || slices.ContainsFunc(g.Hosts, func(h string) bool {
 		return h == "*" || strings.EqualFold(h, host) || strings.EqualFold(h, name)
 	})
 }
 
 // originAllowed reports whether pages of an origin may use the bridge: those of this machine, those it serves itself, and
 // those it is told to trust.
-func (g guard) originAllowed(origin, host string) bool {
-	if slices.ContainsFunc(g.origins, func(o string) bool { return o == "*" || strings.EqualFold(o, origin) }) {
+func (g *Guard) originAllowed(origin, host string) bool {
+	if slices.ContainsFunc(g.Origins, func(o string) bool { return o == "*" || strings.EqualFold(o, origin) }) {
 		return true
 	}
 	u, err := url.Parse(origin)
@@ -85,34 +129,20 @@ func isLocal(name string) bool {
 }
 
 // allowOrigin lets the page that made an allowed request read the response.
-func (g guard) allowOrigin(h http.Header, r *http.Request) {
+func allowOrigin(h http.Header, r *http.Request) {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		h.Set("Access-Control-Allow-Origin", origin)
-		h.Set("Access-Control-Expose-Headers", mcphttp.HeaderSession+", "+mcphttp.HeaderVersion+", Retry-After, WWW-Authenticate")
+		h.Set("Access-Control-Expose-Headers", HeaderSession+", "+HeaderVersion+", Retry-After, WWW-Authenticate")
 		h.Add("Vary", "Origin")
 	}
 }
 
 // preflight answers a browser that asks whether a page may make a request.
-func (g guard) preflight(w http.ResponseWriter, r *http.Request) {
+func preflight(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
 	// Which headers there are depends on the tool that is called (2026-07-28: streamable-http, custom headers).
 	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
-}
-
-// passed returns the headers of a request that backends are told, by lower-case names.
-func (s *Server) passed(h http.Header) map[string]string {
-	if len(s.opts.PassHeaders) == 0 || h == nil {
-		return nil
-	}
-	out := map[string]string{}
-	for _, name := range s.opts.PassHeaders {
-		if v := h.Values(name); len(v) > 0 {
-			out[strings.ToLower(name)] = strings.Join(v, ", ")
-		}
-	}
-	return out
 }

@@ -1,0 +1,144 @@
+package mcphttp_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+)
+
+// A guarded is a server behind a Guard.
+type guarded struct {
+	*testing.T
+	url  string
+	seen int // how many requests have passed
+}
+
+func newGuarded(t *testing.T, g *mcphttp.Guard) *guarded {
+	t.Helper()
+	out := &guarded{T: t}
+	srv := httptest.NewServer(g.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { out.seen++ })))
+	t.Cleanup(srv.Close)
+	out.url = srv.URL
+	return out
+}
+
+// do makes a request with headers, as alternating names and values.
+func (g *guarded) do(method string, header ...string) *http.Response {
+	g.Helper()
+	req, err := http.NewRequestWithContext(g.Context(), method, g.url, strings.NewReader("{}"))
+	if err != nil {
+		g.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
+		req.Header.Add(header[i], header[i+1])
+	}
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+func TestHostAndOrigin(t *testing.T) {
+	g := newGuarded(t, &mcphttp.Guard{Hosts: []string{"mcp.example.com"}, Origins: []string{"https://app.example.com"}})
+	for _, c := range []struct {
+		host, origin string
+		status       int
+	}{
+		{"", "", 200},
+		{"localhost", "", 200},
+		{"localhost:1", "", 200},
+		{"127.0.0.9:80", "", 200},
+		{"[::1]:8080", "", 200},
+		{"[::1]", "", 200},
+		{"mcp.example.com", "", 200},
+		{"mcp.example.com:443", "", 200},
+		{"MCP.example.com", "", 200},
+		{"evil.example.com", "", 403},
+		{"localhost.evil.example.com", "", 403},
+		{"10.0.0.1", "", 403},
+		{"localhost.", "", 403},
+		{"127.1", "", 403},
+		{"0x7f000001", "", 403},
+		{"2130706433", "", 403},
+		{"[::ffff:127.0.0.1]:80", "", 403},
+		{"", "http://localhost:6274", 200},
+		{"", "http://[::1]:1", 200},
+		{"", "https://app.example.com", 200},
+		{"mcp.example.com", "https://mcp.example.com", 200},
+		{"", "https://app.example.com.evil.example.com", 403},
+		{"", "https://app.example.com:444", 403},
+		{"", "http://app.example.com", 403},
+		{"", "https://evil.example.com", 403},
+		{"", "http://localhost@evil.example.com", 403},
+		{"", "http://evil@localhost", 403},
+		{"", "http://localhost/path", 403},
+		{"", "http://[::ffff:127.0.0.1]", 403},
+		{"evil.example.com:8080", "http://evil.example.com:8080", 403},
+		{"", "file://localhost", 403},
+		{"", "null", 403},
+	} {
+		var header []string
+		if c.host != "" {
+			header = append(header, "Host", c.host)
+		}
+		if c.origin != "" {
+			header = append(header, "Origin", c.origin)
+		}
+		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions} {
+			want := c.status
+			if method == http.MethodOptions && want == 200 {
+				want = 204
+			}
+			before := g.seen
+			res := g.do(method, header...)
+			if res.StatusCode != want || (g.seen > before) != (want == 200) {
+				t.Errorf("%s Host %q Origin %q: %s, passed on: %v", method, c.host, c.origin, res.Status, g.seen > before)
+			}
+			if got := res.Header.Get("Access-Control-Allow-Origin"); c.status == 200 && got != c.origin || c.status != 200 && got != "" {
+				t.Errorf("%s Origin %q: may be read by %q", method, c.origin, got)
+			}
+			if body, err := io.ReadAll(res.Body); err != nil || want == 403 && !strings.Contains(string(body), `"code":-32600`) {
+				t.Errorf("%s: %s, %v", method, body, err)
+			}
+		}
+	}
+}
+
+// A page that calls blindly sends no Origin, but its browser tells whose it is.
+func TestBlindCallsOfPages(t *testing.T) {
+	g := newGuarded(t, &mcphttp.Guard{})
+	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200} {
+		if res := g.do(http.MethodPost, "Sec-Fetch-Site", site); res.StatusCode != status {
+			t.Errorf("%s: %s", site, res.Status)
+		}
+	}
+	if res := g.do(http.MethodPost, "Sec-Fetch-Site", "cross-site", "Origin", "http://localhost:6274"); res.StatusCode != 200 {
+		t.Errorf("a page of this machine: %s", res.Status)
+	}
+}
+
+func TestHowManyHeaderFieldsThereMayBe(t *testing.T) {
+	g := newGuarded(t, &mcphttp.Guard{})
+	// What the client adds by itself: Accept-Encoding, Connection, Content-Length, User-Agent. Of those net/http keeps all.
+	const own = 4
+	for fields, status := range map[int]int{255: 200, 256: 200, 257: 431} {
+		var header []string
+		for i := range fields - own {
+			header = append(header, "X-"+strconv.Itoa(i%7), "y")
+		}
+		if res := g.do(http.MethodPost, header...); res.StatusCode != status {
+			t.Errorf("%d fields: %s", fields, res.Status)
+		}
+	}
+}
