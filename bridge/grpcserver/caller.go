@@ -50,26 +50,17 @@ var newest, revisions = func() (string, string) {
 	return names[len(names)-1], strings.Join(names, ", ")
 }()
 
-// principal returns who the caller has proved to be by its certificate, or nil: the first URI in it (such as a SPIFFE id), else
-// the first DNS name, else the subject, by the word of its issuer.
+// principal returns who the caller has proved to be by its certificate, or nil.
 func principal(ctx context.Context) *pb.Principal {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok || len(info.State.VerifiedChains) == 0 {
+	if !ok {
 		return nil
 	}
-	cert := info.State.VerifiedChains[0][0]
-	who := &pb.Principal{Subject: cert.Subject.String(), Issuer: cert.Issuer.String()}
-	switch {
-	case len(cert.URIs) > 0:
-		who.Subject = cert.URIs[0].String()
-	case len(cert.DNSNames) > 0:
-		who.Subject = cert.DNSNames[0]
-	}
-	return who
+	return bridge.PeerPrincipal(&info.State)
 }
 
 // A leaf says what JSON a field of bytes holds.

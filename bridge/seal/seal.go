@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -155,7 +154,7 @@ func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) (string, erro
 	rand.Read(out[keyIDLen:])
 	plain := binary.BigEndian.AppendUint64(make([]byte, 0, headerLen+len(state)), uint64(time.Now().Add(s.ttl).Unix()))
 	plain = append(append(plain, round), state...)
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, binding(call))), nil
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, call.Binding())), nil
 }
 
 // open returns what a requestState stands for.
@@ -176,7 +175,7 @@ func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byt
 		if [keyIDLen]byte(raw) != s.ids[i] || len(raw) < prefix {
 			continue
 		}
-		plain, err := aead.Open(nil, raw[keyIDLen:prefix], raw[prefix:], binding(call))
+		plain, err := aead.Open(nil, raw[keyIDLen:prefix], raw[prefix:], call.Binding())
 		if err != nil || len(plain) < headerLen {
 			return nil, 0, bad
 		}
@@ -186,45 +185,4 @@ func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byt
 		return plain[headerLen:], plain[headerLen-1], nil
 	}
 	return nil, 0, bad
-}
-
-// binding is what a sealed state is only valid together with.
-func binding(call *bridge.Call) []byte {
-	p := call.Context().GetPrincipal()
-	h := sha256.New()
-	for _, part := range [][]byte{
-		[]byte(p.GetIssuer()), []byte(p.GetSubject()), []byte(call.Method.Name), []byte(call.Method.Target(call.Request)),
-		canonicalArguments(call.Request),
-	} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
-	}
-	return h.Sum(nil)
-}
-
-// canonicalArguments returns the arguments of a request in a form that does not depend on white space, escapes or the order
-// of members. Numbers keep every digit.
-func canonicalArguments(r bridge.Request) []byte {
-	switch r := r.(type) {
-	case *pb.CallToolRequest:
-		v := jsontext.Value(r.GetArguments()).Clone()
-		if len(v) == 0 {
-			return nil
-		}
-		if err := v.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false),
-			jsontext.CanonicalizeRawFloats(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false),
-			jsontext.Multiline(false)); err != nil {
-			return r.GetArguments() // it is not JSON; the edge has refused it before
-		}
-		return v
-	case *pb.GetPromptRequest:
-		var out []byte
-		for _, name := range slices.Sorted(maps.Keys(r.GetArguments())) {
-			for _, s := range []string{name, r.GetArguments()[name]} {
-				out = append(binary.BigEndian.AppendUint64(out, uint64(len(s))), s...)
-			}
-		}
-		return out
-	}
-	return nil
 }
