@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -227,6 +228,24 @@ func TestManagedBackendServesAndItsPrintsAreLog(t *testing.T) {
 		h, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
 		if h.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q is %v, %v", service, h, err)
+		}
+	}
+}
+
+func TestBackendListensWhereTheHostSays(t *testing.T) {
+	dir := socketDir(t)
+	for _, c := range []struct{ env, address string }{
+		{"PLUGIN_TRANSPORTS=tcp", `^1\|1\|tcp\|127\.0\.0\.1:\d+\|grpc\|$`},
+		{"PLUGIN_UNIX_SOCKET_GROUP=" + strconv.Itoa(os.Getgid()), `^1\|1\|unix\|` + dir + `/\d+\.sock\|grpc\|$`},
+	} {
+		p := start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "MCP_PLUGIN_LIFELINE=stdin", "PLUGIN_UNIX_SOCKET_DIR=" + dir, c.env})
+		if !p.stdout.Scan() || !regexp.MustCompile(c.address).MatchString(p.stdout.Text()) {
+			t.Errorf("%s: handshake %q", c.env, p.stdout.Text())
+		}
+		if sockets, _ := filepath.Glob(filepath.Join(dir, "*.sock")); len(sockets) == 1 {
+			if info, err := os.Stat(sockets[0]); err != nil || info.Mode().Perm() != 0o660 {
+				t.Errorf("%s: %v, %v", c.env, info, err)
+			}
 		}
 	}
 }

@@ -158,6 +158,11 @@ func TestResultsOfEveryType(t *testing.T) {
 	tool(app, "none", mcpbridge.None{})
 	tool(app, "image", mcpbridge.Image([]byte{1, 2}, "image/png"))
 	tool(app, "link", []*mcpbridge.Content{mcpbridge.Text("see"), mcpbridge.Link("file:///a/b.txt", "")})
+	embedded, err := mcpbridge.Embedded("x://a", M{"x": 1}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool(app, "others", []*mcpbridge.Content{mcpbridge.Audio([]byte{3}, "audio/wav"), embedded})
 	tool[any](app, "any", M{"x": 1})
 	tool(app, "nil", (*forecast)(nil))
 	tool(app, "nan", math.NaN())
@@ -174,6 +179,7 @@ func TestResultsOfEveryType(t *testing.T) {
 		"none":    ``,
 		"image":   `content:{image:{data:"\x01\x02" mime_type:"image/png"}}`,
 		"link":    `content:{text:{text:"see"}} content:{resource_link:{uri:"file:///a/b.txt" name:"b.txt"}}`,
+		"others":  `content:{audio:{data:"\x03" mime_type:"audio/wav"}} content:{resource:{resource:{uri:"x://a" mime_type:"application/json" text:"{\"x\":1}"}}}`,
 		"any":     `content:{text:{text:"{\"x\":1}"}} structured_content:"{\"x\":1}"`,
 		"nil":     `content:{text:{text:"the tool returned null and no error, and its results are objects"}} is_error:true`,
 		"invalid": `content:{text:{text:"a` + "\uFFFD" + `b"}}`,

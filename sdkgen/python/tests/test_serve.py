@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import ssl
+import stat
 import subprocess
 import sys
 import textwrap
@@ -376,6 +377,19 @@ async def test_mutual_tls(start: StartPlugin, tmp_path: Path, given: bool) -> No
         with pytest.raises(grpc.aio.AioRpcError) as e:
             await add(refused)
         assert e.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_the_transport_is_one_that_the_host_has(start: StartPlugin) -> None:
+    plugin = start({"PLUGIN_TRANSPORTS": "tcp"})
+    assert (plugin.fields[2], plugin.fields[3].rpartition(":")[0]) == ("tcp", "127.0.0.1")
+    async with grpc.aio.insecure_channel(plugin.fields[3]) as channel:
+        assert await text(stub_of(channel), "add", a=1, b=2) == "3"
+
+
+def test_a_group_may_use_the_socket(start: StartPlugin) -> None:
+    plugin = start({"PLUGIN_UNIX_SOCKET_GROUP": str(os.getgid())})
+    found = Path(plugin.fields[3]).stat()
+    assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (os.getgid(), 0o660)
 
 
 async def test_health(start: StartPlugin) -> None:
