@@ -48,7 +48,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return nil, c.crashed(err)
 		}
 		if call.Method == bridge.Discover {
-			return l.discovery(), nil
+			return c.discovery(ctx, l), nil
 		}
 		a := c.attempt(ctx, l, call, emit)
 		if a.err == nil {
@@ -125,7 +125,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 	}
 	x.logs = call.Context().GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
 	c.setHeaders(x, call)
-	p.wire.start(x)
+	p.start(x)
 	msg, err := x.await(ctx, c.taker(x, call, emit))
 	a.sent, a.shown = x.sent.Load(), x.shown
 	if err != nil {

@@ -164,10 +164,33 @@ var _ bridge.Handler = (*Client)(nil)
 type life struct {
 	// peer is what calls are sent to whose callers cannot be asked, and in the modern era all calls.
 	peer *peer
-	// discover is what the server says it is. It is not changed.
-	discover *pb.DiscoverResponse
-	once     sync.Once
-	gone     chan struct{} // closed at its loss
+	// known is what the server says it is. It is not changed, but replaced.
+	known  atomic.Pointer[pb.DiscoverResponse]
+	asking atomic.Bool  // somebody asks what it is now
+	until  atomic.Int64 // when that is to be asked again, in nanoseconds of the Unix epoch
+
+	once sync.Once
+	gone chan struct{} // closed at its loss
+}
+
+// newLife returns the life of a server that says that it is d.
+func newLife(p *peer, d *pb.DiscoverResponse) *life {
+	l := &life{peer: p, gone: make(chan struct{})}
+	l.learn(d)
+	return l
+}
+
+// Between these a server of the modern era is asked again what it is, as it wishes. One of the legacy era says it once.
+const (
+	minKnown = time.Minute
+	maxKnown = time.Hour
+)
+
+// learn replaces what the server says it is.
+func (l *life) learn(d *pb.DiscoverResponse) {
+	l.known.Store(d)
+	ttl := min(max(time.Duration(min(d.GetTtlMs(), maxKnown.Milliseconds()))*time.Millisecond, minKnown), maxKnown)
+	l.until.Store(time.Now().Add(ttl).UnixNano())
 }
 
 // over reports whether the server has to be found again.
@@ -392,4 +415,17 @@ func (c *Client) sweep() {
 }
 
 // discovery returns what the server says it is, for a caller that may change it.
-func (l *life) discovery() *bridge.Result { return &bridge.Result{Complete: proto.CloneOf(l.discover)} }
+func (c *Client) discovery(ctx context.Context, l *life) *bridge.Result {
+	if l.peer.rev().Modern() && time.Now().UnixNano() > l.until.Load() && l.asking.CompareAndSwap(false, true) {
+		defer l.asking.Store(false)
+		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+		defer cancel()
+		if d, err := c.discover(limited, l.peer); err == nil {
+			l.learn(d)
+		} else { // what it said before may still be so
+			c.log.Debug().Err(err).Msg("the server does not say again what it is")
+			l.until.Store(time.Now().Add(minKnown).UnixNano())
+		}
+	}
+	return &bridge.Result{Complete: proto.CloneOf(l.known.Load())}
+}

@@ -35,6 +35,7 @@ type exchange struct {
 	// sent says that the server may have seen the request.
 	sent atomic.Bool
 
+	started  bool    // it was given to the wire
 	asks     []ask   // what the server has asked and nobody has answered; for the goroutine of the call
 	asked    int     // how often it has asked
 	progress float64 // the last that was passed on

@@ -36,6 +36,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		l, err := c.await(ctx, &w)
 		began := time.Now()
 		if err == nil {
+			s.acked = false
 			var res *bridge.Result
 			if l.peer.rev().Modern() {
 				res, err = s.modern(ctx, l)
@@ -50,6 +51,8 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		switch {
 		case ctx.Err() != nil:
 			return nil, interrupted(ctx, s.begun)
+		case s.failed != nil:
+			return nil, s.failed
 		case c.look().ended:
 			return nil, c.unavailable("has been stopped", 0, nil)
 		case !s.begun && !isLost, s.begun && !isLost && bridge.AsError(err).Code != codes.Unavailable:
@@ -72,15 +75,23 @@ type subscription struct {
 	emit  bridge.Emit
 	asked *pb.SubscriptionFilter
 	begun bool // it was acknowledged
+	acked bool // on this connection
+	// failed is why nobody listens any more.
+	failed error
 }
 
 func (s *subscription) tell(change *pb.ListenResponse) error {
-	return s.emit(bridge.Event{Change: change})
+	s.failed = s.emit(bridge.Event{Change: change})
+	return s.failed
 }
 
 // acknowledge tells what will be told. The second time it is that everything may have changed: what happened meanwhile is lost
 // (2026-07-28: basic/patterns/subscriptions, graceful closure).
 func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
+	if s.acked {
+		return nil
+	}
+	s.acked = true
 	if !s.begun {
 		s.begun = true
 		return s.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
@@ -128,7 +139,7 @@ func (s *subscription) modern(ctx context.Context, l *life) (*bridge.Result, err
 	if err != nil {
 		return nil, unsayable(s.call, p.rev(), err)
 	}
-	p.wire.start(x)
+	p.start(x)
 	msg, err := x.await(ctx, func(m *jsonrpc.Message) error {
 		if m.Method == notifyCancelled {
 			return &lost{err: errors.New("the server ended the subscription")}
@@ -208,7 +219,7 @@ func changeOf(m *jsonrpc.Message, rev bridge.Revision) *pb.ListenResponse {
 // legacy listens to what a session is told anyway, and subscribes to resources. It returns when the session is lost.
 func (s *subscription) legacy(ctx context.Context, l *life) error {
 	h := &l.peer.hub
-	honoured := honoured(s.asked, l.discover.GetCapabilities(), l.peer.rev())
+	honoured := honoured(s.asked, l.known.Load().GetCapabilities(), l.peer.rev())
 	in := &listener{filter: proto.CloneOf(honoured), wake: make(chan struct{}, 1)}
 	h.add(in)
 	defer h.remove(in)

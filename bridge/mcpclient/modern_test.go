@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -262,7 +263,7 @@ func TestEraIsFoundAgain(t *testing.T) {
 // When a subscription is cut it begins again, and what may have been missed is told.
 func TestListenGoesOn(t *testing.T) {
 	for _, modern := range []bool{true, false} {
-		t.Run(fmt.Sprint(modern), func(t *testing.T) {
+		t.Run(strconv.FormatBool(modern), func(t *testing.T) {
 			cut := make(chan struct{})
 			f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 				if !modern {

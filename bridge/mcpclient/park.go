@@ -74,7 +74,7 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call) (*
 		p.end(x)
 		return nil, unsayable(call, p.rev(), err)
 	}
-	p.wire.start(x)
+	p.start(x)
 	return x, nil
 }
 

@@ -183,6 +183,12 @@ func (p *peer) begin(method string) (*exchange, error) {
 	return x, nil
 }
 
+// start sends the request of an exchange.
+func (p *peer) start(x *exchange) {
+	x.started = true
+	p.wire.start(x)
+}
+
 // end forgets an exchange. If it has not been answered, the server is told that nobody waits any more.
 func (p *peer) end(x *exchange) {
 	p.mu.Lock()
@@ -190,7 +196,7 @@ func (p *peer) end(x *exchange) {
 	p.mu.Unlock()
 	answered := x.isAnswered()
 	x.finish()
-	if !answered && !p.isGone() {
+	if x.started && !answered && !p.isGone() {
 		p.wire.stop(x)
 	}
 	if !answered {
@@ -206,7 +212,7 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 	}
 	defer p.end(x)
 	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), method, params)
-	p.wire.start(x)
+	p.start(x)
 	return x.await(ctx, nil)
 }
 

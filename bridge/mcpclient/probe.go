@@ -215,13 +215,14 @@ func (c *Client) startDiscover(p *peer) (*exchange, error) {
 		return nil, err
 	}
 	meta, err := c.modernMeta(x, &pb.CallContext{})
+	if err == nil {
+		x.body, err = request(x, bridge.Discover.Name, &pb.DiscoverRequest{}, p.rev(), meta)
+	}
 	if err != nil {
+		p.end(x)
 		return nil, err
 	}
-	if x.body, err = request(x, bridge.Discover.Name, &pb.DiscoverRequest{}, p.rev(), meta); err != nil {
-		return nil, err
-	}
-	p.wire.start(x)
+	p.start(x)
 	return x, nil
 }
 
@@ -258,6 +259,7 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *life, again bool, 
 	if !ours {
 		return nil, false, nil
 	}
+	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
 	return c.modernLife(p, d), false, nil
 }
 
@@ -291,9 +293,8 @@ func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 func (c *Client) modernLife(p *peer, d *pb.DiscoverResponse) *life {
 	p.setRev(modernRev)
 	c.remember(era{rev: modernRev})
-	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
 	p.wire.open()
-	return &life{peer: p, discover: d, gone: make(chan struct{})}
+	return newLife(p, d)
 }
 
 // beginModern asks a server of the modern era once more what it is.
@@ -305,6 +306,15 @@ func (c *Client) beginModern(ctx context.Context, p *peer) (l *life, err error) 
 		}
 	}()
 	p.setRev(modernRev)
+	d, err := c.discover(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return c.modernLife(p, d), nil
+}
+
+// discover asks a server of the modern era what it is.
+func (c *Client) discover(ctx context.Context, p *peer) (*pb.DiscoverResponse, error) {
 	x, err := c.startDiscover(p)
 	if err != nil {
 		return nil, err
@@ -321,7 +331,8 @@ func (c *Client) beginModern(ctx context.Context, p *peer) (l *life, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("server/discover: %w", err)
 	}
-	return c.modernLife(p, d), nil
+	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
+	return d, nil
 }
 
 // findHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports, the same).
@@ -449,7 +460,7 @@ func (c *Client) beginLegacy(ctx context.Context, p *peer) (*life, error) {
 func (c *Client) legacyLife(p *peer, d *pb.DiscoverResponse) *life {
 	_, sse := p.wire.(*sse2024)
 	c.remember(era{legacy: true, rev: p.rev(), sse: sse, frail: c.remembered().frail})
-	return &life{peer: p, discover: d, gone: make(chan struct{})}
+	return newLife(p, d)
 }
 
 // startInitialize sends initialize, which says what the client can do.
@@ -464,10 +475,11 @@ func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error
 		params, err = mcpjson.Append(append(params, `,"clientInfo":`...), c.info, rev)
 	}
 	if err != nil {
+		p.end(x)
 		return nil, err
 	}
 	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), methodInitialize, append(params, '}'))
-	p.wire.start(x)
+	p.start(x)
 	return x, nil
 }
 

@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -282,4 +284,93 @@ func TestProgramsThatDoNotStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server of the modern era is asked again what it is when what it said is no longer true, and if it does not say, that is
+// still what it is.
+func TestWhatItIsIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			if m.Method != "server/discover" {
+				return true
+			}
+			switch n := asked.Add(1); n {
+			case 1, 2:
+				say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`"ttlMs":120000,"instructions":"%d","capabilities"`, n), 1))
+			case 3:
+				say(unknown)
+			}
+			return true
+		}}
+		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pipe(s.serve)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		if err := c.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			after time.Duration
+			says  string
+		}{{0, "1"}, {time.Minute, "1"}, {time.Minute + time.Second, "2"}, {3 * time.Minute, "2"}, {0, "2"}, {2 * time.Minute, "2"}} {
+			time.Sleep(tt.after) //nolint:forbidigo // by the bubble's clock
+			res, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
+				t.Errorf("after %v: %v %v", tt.after, res, err)
+			}
+		}
+		if n := asked.Load(); n != 4 {
+			t.Errorf("asked %d times", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A server that does nothing that it is asked does not keep the client from ending.
+func TestEndOfDeafServers(t *testing.T) {
+	t.Run("program", func(t *testing.T) {
+		c := run(t, mcpclient.Options{
+			Command:     []string{"sh", "-c", `trap "" TERM; read a; printf '%s\n' '` + strings.Replace(initialized, "ID", "1", 1) + `'; while :; do sleep 1; done`},
+			StopTimeout: 100 * time.Millisecond, Revision: bridge.Rev20241105,
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		// More than the pipe has room for, so that not even the writing ends.
+		_, err := c.Handle(ctx, toolCall("t", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`), ignore)
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = c.Handle(ctx, toolCall("t", `{}`), ignore)
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			t.Errorf("got %v %v", err, e.Failure)
+		}
+	})
+	t.Run("http", func(t *testing.T) {
+		f := newFake(t, false, func(_ http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) { <-r.Context().Done() })
+		inner := f.Config.Handler
+		f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				<-r.Context().Done() // DELETE as well
+				return
+			}
+			inner.ServeHTTP(w, r)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL, StopTimeout: 100 * time.Millisecond})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := c.Handle(ctx, toolCall("t", `{}`), ignore)
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+	})
 }

@@ -117,14 +117,14 @@ func TestClientOfSDKServers(t *testing.T) {
 	}
 }
 
-func served(t *testing.T, h http.Handler) string {
+func served(t testing.TB, h http.Handler) string {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	return srv.URL
 }
 
-func started(t *testing.T, o mcpclient.Options) *mcpclient.Client {
+func started(t testing.TB, o mcpclient.Options) *mcpclient.Client {
 	t.Helper()
 	c, err := mcpclient.New(o)
 	if err != nil {
