@@ -15,7 +15,7 @@ import (
 )
 
 // dial returns a connection of a stock gRPC client.
-func dial(t *testing.T, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	opts = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
 	conn, err := grpc.NewClient(addr, opts...)
@@ -27,7 +27,7 @@ func dial(t *testing.T, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
 }
 
 // client returns a stock gRPC client.
-func client(t *testing.T, addr string, opts ...grpc.DialOption) pb.McpServiceClient {
+func client(t testing.TB, addr string, opts ...grpc.DialOption) pb.McpServiceClient {
 	t.Helper()
 	return pb.NewMcpServiceClient(dial(t, addr, opts...))
 }

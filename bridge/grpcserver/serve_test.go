@@ -10,14 +10,14 @@ import (
 )
 
 // serve serves handlers at a unix socket until the test ends, and returns its address.
-func serve(t *testing.T, merged bridge.Handler, backends []grpcserver.Backend, o grpcserver.Options) string {
+func serve(t testing.TB, merged bridge.Handler, backends []grpcserver.Backend, o grpcserver.Options) string {
 	t.Helper()
 	_, addr := start(t, merged, backends, o)
 	return addr
 }
 
 // start does the same, and returns the server too.
-func start(t *testing.T, merged bridge.Handler, backends []grpcserver.Backend, o grpcserver.Options) (*grpcserver.Server, string) {
+func start(t testing.TB, merged bridge.Handler, backends []grpcserver.Backend, o grpcserver.Options) (*grpcserver.Server, string) {
 	t.Helper()
 	s, err := grpcserver.New(merged, backends, o)
 	if err != nil {

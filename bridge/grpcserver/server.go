@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
+	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -141,6 +143,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.StreamInterceptor(s.hush),
 		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(wire.Codec{}), experimental.BufferPool(wire.Buffers),
 	}
 	if o.TLS != nil {
 		config, err := o.TLS.load()

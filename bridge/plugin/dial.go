@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/mcpbridge/mcpbridge/bridge/wire"
 )
 
 // An endpoint is where a backend listens.
@@ -131,8 +133,8 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		grpc.WithTransportCredentials(creds),
 		// Not gRPC's default, which is the path for a unix socket: strict HTTP/2 servers refuse that.
 		grpc.WithAuthority(authority),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(codec{})),
-		experimental.WithBufferPool(buffers),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(wire.Codec{})),
+		experimental.WithBufferPool(wire.Buffers),
 		// A call that may have reached the backend is ours to repeat or not. What no server has looked at, gRPC still sends
 		// again by itself.
 		grpc.WithDisableRetry(),

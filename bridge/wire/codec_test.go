@@ -1,14 +1,9 @@
-package plugin
+package wire
 
 import (
 	"bytes"
-	"context"
-	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -29,7 +24,7 @@ func TestCodecIsThatOfProtobuf(t *testing.T) {
 			n++
 			want := mt.New()
 			fill(want, text, 2)
-			data, err := codec{}.Marshal(want.Interface())
+			data, err := Codec{}.Marshal(want.Interface())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,10 +39,10 @@ func TestCodecIsThatOfProtobuf(t *testing.T) {
 			// It comes from the connection in pieces.
 			var pieces mem.BufferSlice
 			for _, piece := range bytes.SplitAfter(wire, []byte("g")) {
-				pieces = append(pieces, mem.Copy(piece, buffers))
+				pieces = append(pieces, mem.Copy(piece, Buffers))
 			}
 			got = mt.New().Interface()
-			if err := (codec{}).Unmarshal(pieces, got); err != nil || !proto.Equal(want.Interface(), got) {
+			if err := (Codec{}).Unmarshal(pieces, got); err != nil || !proto.Equal(want.Interface(), got) {
 				t.Errorf("%s: %v", mt.Descriptor().FullName(), err)
 			}
 			data.Free()
@@ -58,13 +53,13 @@ func TestCodecIsThatOfProtobuf(t *testing.T) {
 	if n < 100 {
 		t.Errorf("%d messages", n)
 	}
-	if _, err := (codec{}).Marshal("no message"); err == nil {
+	if _, err := (Codec{}).Marshal("no message"); err == nil {
 		t.Error("no error")
 	}
-	if _, err := (codec{}).Marshal(&pb.TextContent{Text: "\xff"}); err == nil {
+	if _, err := (Codec{}).Marshal(&pb.TextContent{Text: "\xff"}); err == nil {
 		t.Error("no error")
 	}
-	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer{0xff}}, &pb.TextContent{}); err == nil {
+	if err := (Codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer{0xff}}, &pb.TextContent{}); err == nil {
 		t.Error("no error")
 	}
 }
@@ -119,31 +114,4 @@ func TestPool(t *testing.T) {
 	if b := p.Get(4097); cap(*b) < 4097 {
 		t.Errorf("%d bytes", cap(*b))
 	}
-}
-
-// Many calls at a time, some of which are given up on, do not read what others write.
-func TestBuffersAreNotShared(t *testing.T) {
-	r := run(t, Options{Command: []string{echo}}).ready(t)
-	var callers sync.WaitGroup
-	for i := range 16 {
-		callers.Go(func() {
-			random := rand.New(rand.NewPCG(1, uint64(i)))
-			for n := range 60 {
-				args := `{"` + strings.Repeat(fmt.Sprintf("%d of %d ", n, i), random.IntN(1<<random.IntN(15)+1)) + `":1}`
-				ctx, cancel := context.WithCancel(t.Context())
-				if random.IntN(3) == 0 {
-					time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, cancel)
-				}
-				res, err := r.Handle(ctx, tool("echo", args), ignore)
-				switch {
-				case err != nil && ctx.Err() == nil:
-					t.Errorf("%.50q: %v", args, err)
-				case err == nil && textOf(res) != args:
-					t.Errorf("%.50q: %.50q", args, textOf(res))
-				}
-				cancel()
-			}
-		})
-	}
-	callers.Wait()
 }

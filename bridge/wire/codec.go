@@ -1,4 +1,5 @@
-package plugin
+// Package wire is how messages of the contract get onto gRPC connections and off them, on both sides of the bridge.
+package wire
 
 import (
 	"fmt"
@@ -10,44 +11,44 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A codec writes and reads messages as gRPC's own one does, but in buffers of about the size that they need. The pool that
+// A Codec writes and reads messages as gRPC's own one does, but in buffers of about the size that they need. The pool that
 // gRPC would use has one size for every message from 32 KiB to 1 MiB, and clears the whole MiB for each.
-type codec struct{}
+type Codec struct{}
 
-var _ encoding.CodecV2 = codec{}
+var _ encoding.CodecV2 = Codec{}
 
 // Name implements encoding.CodecV2. It would become part of the content type, which stays `application/grpc` this way.
-func (codec) Name() string { return "" }
+func (Codec) Name() string { return "" }
 
 // Marshal implements encoding.CodecV2.
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
+func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("%T is not a message", v)
 	}
-	b := buffers.Get(proto.Size(m))
+	b := Buffers.Get(proto.Size(m))
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*b)[:0], m)
 	if err != nil {
-		buffers.Put(b)
+		Buffers.Put(b)
 		return nil, err
 	}
 	*b = data
-	return mem.BufferSlice{mem.NewBuffer(b, buffers)}, nil
+	return mem.BufferSlice{mem.NewBuffer(b, Buffers)}, nil
 }
 
 // Unmarshal implements encoding.CodecV2.
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("%T is not a message", v)
 	}
-	b := data.MaterializeToBuffer(buffers)
+	b := data.MaterializeToBuffer(Buffers)
 	defer b.Free()
 	return proto.Unmarshal(b.ReadOnlyData(), m) // which copies what it keeps
 }
 
-// buffers is what messages are in between memory and the connection. gRPC gives each one back when it is done with it.
-var buffers = new(pool)
+// Buffers is what messages are in between memory and the connection. gRPC gives each one back when it is done with it.
+var Buffers = new(pool)
 
 // A pool keeps buffers for the next one who needs about as much. It does not clear them: they are written as a whole before
 // they are read. What is small, or very large, is left to the garbage collector.
