@@ -147,6 +147,10 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 		if i > 0 && known && bridge.Continues(call.Request) {
 			break // what was given to one route is not shown to another
 		}
+		if err := rt.missing(); err != nil && !known {
+			absent = cmp.Or(absent, err)
+			continue
+		}
 		res, err := rt.Handler.Handle(ctx, call, emit)
 		switch {
 		case err == nil:
@@ -155,13 +159,11 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 		case ctx.Err() != nil || known && i == 0 && !hasNone(err):
 			return nil, err
 		case hasNone(err):
-			if none == nil || bridge.AsError(none).Code != codes.NotFound && bridge.AsError(err).Code == codes.NotFound {
+			if none == nil || !known && bridge.AsError(none).Code != codes.NotFound && bridge.AsError(err).Code == codes.NotFound {
 				none = err
 			}
 		case bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED:
-			if absent == nil {
-				absent = err
-			}
+			absent = cmp.Or(absent, err)
 		default:
 			return nil, err
 		}

@@ -123,6 +123,41 @@ func TestTheFirstOfTwoWithTheSameURIIsListed(t *testing.T) {
 	}
 }
 
+// A server that hangs is not waited for by those who want what another one has.
+func TestAServerThatHangsDoesNotHoldUpResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &server{hang: true}, &server{hidden: map[string]string{"u://b": "ub", "u://b2": "ub2"}}
+		r := route(t, nil, a, b)
+		begin := time.Now()
+		if got, err := readText(t, r, "u://b"); err != nil || got != "ub" { // which looks into the lists first
+			t.Errorf("%q %v", got, err)
+		}
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		begin = time.Now()
+		if got, err := readText(t, r, "u://b2"); err != nil || got != "ub2" || time.Since(begin) != 0 {
+			t.Errorf("%q %v, took %v", got, err, time.Since(begin))
+		}
+		if _, err := readText(t, r, "u://none"); code(err) != codes.DeadlineExceeded {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhatAServerSaysOfItsOwnIsKept(t *testing.T) {
+	a, b := &server{}, &server{templates: []string{"t://b/{x}"}}
+	refuse := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		if call.Method == bridge.ReadResource {
+			return nil, bridge.Errorf(codes.InvalidArgument, "x must be a number")
+		}
+		return b.Handle(ctx, call, emit)
+	})
+	if _, err := readText(t, route(t, nil, a, refuse), "t://b/y"); code(err) != codes.InvalidArgument {
+		t.Error(err)
+	}
+}
+
 // Answers and state are what a user told one server: no other one gets them.
 func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
 	a, b := &server{}, &server{hidden: map[string]string{"u://b": "ask"}}

@@ -46,8 +46,12 @@ type Options struct {
 	Patience time.Duration
 }
 
-// absentFor is how long a route that did not answer is not waited for again.
-const absentFor = time.Second
+const (
+	// absentFor is how long a route that did not answer is not waited for again, and retryFor how long it is waited for then: there
+	// is little hope, and somebody waits for what the others have.
+	absentFor = time.Second
+	retryFor  = 500 * time.Millisecond
+)
 
 // A Router implements bridge.Handler on top of its routes.
 type Router struct {
@@ -150,18 +154,19 @@ type answer struct {
 }
 
 // ask has some routes answer a call each, at the same time, and returns what they say, in their order. It waits for none
-// longer than the Router has patience.
+// longer than the Router has patience, and for one that has not answered before much shorter.
 func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *bridge.Call) []answer {
 	answers := make([]answer, len(routes))
 	var wg sync.WaitGroup
 	for i, rt := range routes {
 		answers[i].route = rt
-		if err := rt.awaited(r.o.Patience); err != nil {
+		patience, err := rt.awaited(r.o.Patience)
+		if err != nil {
 			answers[i].err = err
 			continue
 		}
 		wg.Go(func() {
-			limited, cancel := context.WithTimeout(ctx, r.o.Patience)
+			limited, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			answers[i].result, answers[i].err = r.once(limited, rt, call(rt))
 			if ctx.Err() == nil {
@@ -200,18 +205,30 @@ func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call, emit 
 	return rt.Handler.Handle(ctx, call, emit)
 }
 
-// awaited returns why a route is not to be waited for now, or nil. Of those who ask when it is time to try again, one tries.
-func (rt *route) awaited(patience time.Duration) error {
+// awaited returns for how long a route is to be waited for, or why not at all. Of those who ask when it is time to try again, one
+// tries.
+func (rt *route) awaited(patience time.Duration) (time.Duration, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.absent == nil {
-		return nil
+		return patience, nil
 	}
 	now := time.Now()
 	if now.Before(rt.until) {
+		return 0, rt.absent
+	}
+	patience = min(patience, retryFor)
+	rt.until = now.Add(patience + absentFor)
+	return patience, nil
+}
+
+// missing returns why a route does not answer, nil if it did when it was asked last, or may be asked again.
+func (rt *route) missing() error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if time.Now().Before(rt.until) {
 		return rt.absent
 	}
-	rt.until = now.Add(patience + absentFor)
 	return nil
 }
 
