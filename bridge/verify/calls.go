@@ -226,15 +226,16 @@ func failedInput(reason pb.InputError_Reason, message string) *pb.InputResponse 
 // A listener is a Listen, of which the events come one by one.
 type listener struct {
 	events chan *pb.ListenResponse
-	ended  chan error
+	ended  chan struct{} // closed at its end
 	cancel context.CancelFunc
 }
 
 // listen opens a Listen.
 func (b *backend) listen(ctx context.Context, filter *pb.SubscriptionFilter) *listener {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &listener{make(chan *pb.ListenResponse, 64), make(chan error, 1), cancel}
+	l := &listener{make(chan *pb.ListenResponse, 64), make(chan struct{}), cancel}
 	go func() {
+		defer close(l.ended)
 		stream, err := b.mcp.Listen(ctx, &pb.ListenRequest{Context: caller(), Notifications: filter})
 		for err == nil {
 			var m *pb.ListenResponse
@@ -247,7 +248,6 @@ func (b *backend) listen(ctx context.Context, filter *pb.SubscriptionFilter) *li
 				err = ctx.Err()
 			}
 		}
-		l.ended <- err
 	}()
 	return l
 }
@@ -257,9 +257,13 @@ func (l *listener) next() *pb.ListenResponse {
 	select {
 	case m := <-l.events:
 		return m
-	case err := <-l.ended:
-		l.ended <- err
-		return nil
+	case <-l.ended:
+		select {
+		case m := <-l.events: // it came before the end
+			return m
+		default:
+			return nil
+		}
 	case <-time.After(change):
 		return nil
 	}
@@ -268,5 +272,5 @@ func (l *listener) next() *pb.ListenResponse {
 // stop ends it, and waits until it has ended.
 func (l *listener) stop() {
 	l.cancel()
-	_ = <-l.ended // that it was cancelled
+	<-l.ended
 }
