@@ -16,8 +16,9 @@ type challenge struct {
 }
 
 const (
-	maxHeader = 8 << 10 // bytes of a header of which challenges are read
-	maxScopes = 128
+	maxHeader  = 8 << 10 // bytes of a header of which challenges are read
+	maxHeaders = 16      // such headers
+	maxScopes  = 128
 )
 
 // A scope that is too long or has other characters than RFC 6749, 3.3 allows is left out.
@@ -50,7 +51,7 @@ func asks(resp *http.Response) (challenge, bool) {
 // lower case; of several with the same name, the first counts.
 func challenges(values []string) func(yield func(string, map[string]string) bool) {
 	return func(yield func(string, map[string]string) bool) {
-		for _, v := range values {
+		for _, v := range values[:min(len(values), maxHeaders)] {
 			p := scanner{s: v[:min(len(v), maxHeader)]}
 			for {
 				p.skip(" \t,")

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,8 @@ func TestChallenges(t *testing.T) {
 		{unauthorized, []string{`Bearer scope="a", DPoP scope="b"`}, challenge{scopes: []string{"b"}, dpop: true}, true},
 		{unauthorized, []string{`DPoP scope="b"`, `Bearer scope="a"`}, challenge{scopes: []string{"b"}, dpop: true}, true},
 		{unauthorized, []string{`Bearer ` + strings.Repeat(" ", maxHeader) + `scope="a"`}, challenge{}, true},
+		{unauthorized, append(slices.Repeat([]string{`Basic x=y`}, maxHeaders-1), `Bearer scope="a"`), challenge{scopes: []string{"a"}}, true},
+		{unauthorized, append(slices.Repeat([]string{`Basic x=y`}, maxHeaders), `Bearer scope="a"`), challenge{}, true},
 		{forbidden, []string{`Bearer error="insufficient_scope", scope="a"`}, challenge{scopes: []string{"a"}, code: "insufficient_scope"}, true},
 		{forbidden, []string{`Bearer error="invalid_token", scope="a"`}, challenge{scopes: []string{"a"}, code: "invalid_token"}, false},
 		{forbidden, []string{`Basic error="insufficient_scope"`}, challenge{}, false},

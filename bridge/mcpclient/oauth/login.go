@@ -52,7 +52,7 @@ func (t *Transport) login(ctx context.Context, s *site, g *grant) (*grant, error
 		Endpoint: oauth2.Endpoint{AuthURL: s.as.Authorization},
 	}
 	address := config.AuthCodeURL(back.state, append(options, oauth2.S256ChallengeOption(verifier))...)
-	t.log.Info().Str("issuer", s.as.Issuer).Strs("scopes", scopes).Msg("waiting for a login in the browser")
+	t.log.Info().Str("issuer", s.as.Issuer).Str("scopes", clean(strings.Join(scopes, " "), maxError)).Msg("waiting for a login in the browser")
 	code, err := back.wait(patient, func(ctx context.Context) error { return t.o.Browser(ctx, address) })
 	if err != nil {
 		return nil, fmt.Errorf("login at %s: %w", s.as.Issuer, err)
@@ -61,6 +61,10 @@ func (t *Transport) login(ctx context.Context, s *site, g *grant) (*grant, error
 		"grant_type": {string(AuthorizationCode)}, "code": {code}, "redirect_uri": {back.redirect}, "code_verifier": {verifier},
 	}, g)
 }
+
+// maxCallback is how many bytes the header of a browser's request may have: browsers send what all programs of this machine have
+// set as cookies, and some the address where they come from.
+const maxCallback = 256 << 10
 
 // A callback waits at a port of this machine for what an authorization server has its user's browser say.
 type callback struct {
@@ -123,7 +127,7 @@ func (t *Transport) listen(ctx context.Context, s *site) (*callback, error) {
 	close(b.shown)
 	b.server = &http.Server{
 		Handler: b, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
-		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // what strangers send is of no interest
+		MaxHeaderBytes: maxCallback, ErrorLog: log.New(io.Discard, "", 0), // what strangers send is of no interest
 	}
 	b.wg.Go(func() { b.server.Serve(l) }) //nolint:errcheck // it ends with the server
 	return b, nil

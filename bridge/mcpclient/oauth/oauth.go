@@ -150,6 +150,7 @@ const (
 	maxKinds  = 64               // of steps that are remembered
 	stepsLast = 10 * time.Minute // then they may be tried again
 	maxRounds = 6                // of one request
+	maxError  = 2 << 10          // bytes of an error
 )
 
 // New returns the Transport that o describes. It connects to nothing.
@@ -213,7 +214,9 @@ func New(o Options) (*Transport, error) {
 		}
 	}
 	if t.base == nil {
-		t.base = http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // nobody here changes it
+		base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // nobody here changes it
+		base.MaxResponseHeaderBytes = 256 << 10
+		t.base = base
 	}
 	t.log = o.Log.With().Str("server", redactURL(o.Server)).Logger()
 	if t.store, err = openStore(o.Dir, t.log); err != nil {
@@ -424,7 +427,7 @@ func (t *Transport) join(n need) (*flight, *grant, error) {
 			s.count = 0
 		}
 		if s.count >= maxSteps || len(t.steps) >= maxKinds && s.count == 0 {
-			return nil, nil, refused(codes.PermissionDenied, "the server wants the scopes %q, and wants them still after they were granted; ask who runs it", n.scopes)
+			return nil, nil, refused(codes.PermissionDenied, "the server wants the scopes %q, and wants them still after they were granted; ask who runs it", clean(n.step, maxError))
 		}
 		t.steps[n.step] = step{s.count + 1, now}
 	}
@@ -487,7 +490,7 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 		return nil, nil, errors.Join(err, t.forget(ctx, s, err))
 	}
 	g.from = issued
-	t.log.Info().Str("issuer", s.as.Issuer).Strs("scopes", g.Scopes).Time("expires", g.Expiry).Msg("authorized")
+	t.log.Info().Str("issuer", s.as.Issuer).Str("scopes", clean(strings.Join(g.Scopes, " "), maxError)).Time("expires", g.Expiry).Msg("authorized")
 	return s, g, t.store.update(ctx, s.as.Issuer, func(c *credentials) error {
 		c.Grants[t.o.Server] = g
 		return nil
@@ -601,5 +604,7 @@ func asError(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e
 	}
-	return refused(codes.Unauthenticated, "not authorized: %w", err)
+	e := refused(codes.Unauthenticated, "not authorized: %s", clean(err.Error(), maxError)) // much of it is what strangers say
+	e.Cause = err
+	return e
 }

@@ -344,6 +344,8 @@ func TestOnlyTheBrowserIsAnswered(t *testing.T) {
 				{"GET", "/callback/", "", good, 404},
 				{"POST", "/callback", "", good, 404},
 				{"GET", "/callback", "evil.example", good, 404},
+				{"GET", "/" + strings.Repeat("x", maxCallback-1000), "", nil, 404},
+				{"GET", "/" + strings.Repeat("x", maxCallback+5000), "", nil, 431},
 			} {
 				if got := get(row.method, row.path, row.q, row.host); got != row.want {
 					t.Errorf("%s %s of %q with %v: status %d, want %d", row.method, row.path, row.host, row.q, got, row.want)
@@ -1177,4 +1179,51 @@ func TestScopesThatAreGone(t *testing.T) {
 	})
 	w.fails(tr, "invalid_scope")
 	w.works(tr)
+}
+
+// What strangers say is not all that an error, and so a log, is of.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("x", 100_000) + "\x1b[31m\n"
+	for name, change := range map[string]func(*world){
+		"resource": func(w *world) { w.prm[metadataPath].(map[string]any)["resource"] = long },
+		"issuer":   func(w *world) { w.prm[metadataPath].(map[string]any)["authorization_servers"] = []string{long} },
+		"metadata": func(w *world) { w.meta["issuer"] = long },
+		"twice": func(w *world) {
+			w.prm[metadataPath] = `{"` + strings.Repeat("x", 100_000) + `":1,"` + strings.Repeat("x", 100_000) + `":1}`
+		},
+		"methods": func(w *world) {
+			withSecret(long, "client_secret_jwt")(w)
+		},
+		"description": func(w *world) {
+			w.token = func(url.Values, string) (int, map[string]any) {
+				return 400, map[string]any{"error": long, "error_description": long}
+			}
+		},
+		"scopes": func(w *world) {
+			var many []string
+			for i := range maxScopes {
+				many = append(many, strings.Repeat("s", maxScope-3)+fmt.Sprint(i))
+			}
+			w.needs = func(*http.Request) []string { return many[:28] } // as many as a header may be long
+			w.prm[metadataPath].(map[string]any)["scopes_supported"] = many
+			w.token = func(url.Values, string) (int, map[string]any) {
+				w.tokens["t"] = nil
+				return 200, map[string]any{"access_token": "t", "token_type": "Bearer"}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			change(w)
+			err := w.fails(w.transport(nil), "")
+			if text := err.Error(); len(text) > maxError+200 || strings.ContainsAny(text, "\x1b\n") {
+				t.Errorf("an error of %d bytes: %.300q", len(text), text)
+			}
+			for line := range strings.Lines(w.log.String()) {
+				if len(line) > 8<<10 {
+					t.Errorf("a line of %d bytes in the log: %.300q", len(line), line)
+				}
+			}
+		})
+	}
 }

@@ -138,18 +138,20 @@ func (r *refusal) oauth() string {
 	return words(e.Code, e.Text)
 }
 
-// words returns an error code and its description in what may go to a log or a terminal: the characters that RFC 6749, 5.2
-// allows, and not too many.
-func words(code, text string) string {
-	clean := func(s string, most int) string {
-		b := make([]byte, 0, min(len(s), most))
-		for i := 0; i < len(s) && len(b) < most; i++ {
-			if ' ' <= s[i] && s[i] <= '~' {
-				b = append(b, s[i])
-			}
+// clean returns what may go to a log or a terminal of what a stranger says: the characters that RFC 6749, 5.2 allows in
+// errors, and not too many.
+func clean(s string, most int) string {
+	b := make([]byte, 0, min(len(s), most))
+	for i := 0; i < len(s) && len(b) < most; i++ {
+		if ' ' <= s[i] && s[i] <= '~' {
+			b = append(b, s[i])
 		}
-		return string(b)
 	}
+	return string(b)
+}
+
+// words returns an error code and its description, clean.
+func words(code, text string) string {
 	if text = clean(text, 300); text != "" {
 		return clean(code, 64) + ": " + text
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -98,7 +99,7 @@ func newWorld(t *testing.T) *world {
 // transport returns a Transport for the world's server, with a user who agrees to everything.
 func (w *world) transport(change func(*Options)) *Transport {
 	w.t.Helper()
-	o := Options{Server: w.mcp.URL + "/mcp", Browser: browse, Log: zerolog.New(&w.log).Level(zerolog.TraceLevel)}
+	o := Options{Server: w.mcp.URL + "/mcp", Browser: browse, LoginTimeout: 10 * time.Second, Log: zerolog.New(&w.log).Level(zerolog.TraceLevel)}
 	if change != nil {
 		change(&o)
 	}
