@@ -307,8 +307,8 @@ func (b *backend) reach(ctx context.Context) error {
 			return nil
 		case errors.Is(err, context.Canceled): // it has not failed yet
 		default:
-			if e := bridge.AsError(err); e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied {
-				return callProblem(err, "to connect to "+b.text())
+			if p := callProblem(err, "connecting to "+b.text()); p.Exit == exitAuth {
+				return p
 			}
 			return unreachable(errText(err), err)
 		}
@@ -388,14 +388,14 @@ func (c *client) emit(bar *bar) bridge.Emit {
 }
 
 // callProblem says why a call has no result.
-func callProblem(err error, what string) error {
+func callProblem(err error, what string) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
 	e := bridge.AsError(err)
-	p := &problem{Exit: exitTool, Code: "server_error", What: what + " failed", Why: harmless(e.Message), Cause: err}
+	p := &problem{Exit: exitTool, Code: "server_error", What: what + " failed", Why: e.Message, Cause: err}
 	if e.RPC != nil {
-		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", harmless(e.RPC.GetMessage()), e.RPC.GetCode())
+		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", e.RPC.GetMessage(), e.RPC.GetCode())
 	}
 	switch e.Code {
 	case codes.Unauthenticated, codes.PermissionDenied:
@@ -411,7 +411,7 @@ func callProblem(err error, what string) error {
 			p.Exit, p.Code = exitUnexpected, "call_failed"
 		}
 	}
-	if f := e.Failure; f != nil {
+	if f := e.Failure; f != nil && p.Exit != exitAuth {
 		p.Code = strings.ToLower(f.GetReason())
 		if f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN {
 			p.Fix = "it may have been executed: look before calling it again"

@@ -211,7 +211,7 @@ type loaded struct {
 // load puts the layers together. The name of the file may be empty; flags are values by key.
 func load(fileName string, environ []string, flags map[string]any, flagNames map[string]string) (*loaded, error) {
 	k := koanf.New(".")
-	l := &loaded{environ: environ, flags: flagNames}
+	l := &loaded{environ: environ, flags: flagNames, secrets: secrets{}}
 	layers := []koanf.Provider{confmap.Provider(defaults(), ".")}
 	if fileName != "" {
 		f, err := readFile(fileName, environ)

@@ -94,13 +94,26 @@ func didYouMean(name string, known []string) string {
 	if best := nearest(name, known); best != "" {
 		return "did you mean " + best + "?"
 	}
-	return "known are: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	known = slices.Sorted(slices.Values(known))
+	if len(known) > maxKnown {
+		known = append(known[:maxKnown], "and more")
+	}
+	return "known are: " + strings.Join(known, ", ")
 }
+
+// The limits of guesses: how many names are told, and how long one may be that is compared.
+const (
+	maxKnown   = 30
+	maxCompare = 256
+)
 
 // nearest returns the name that name is most likely a misspelling of, or "".
 func nearest(name string, known []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, k := range known {
+		if len(k) > maxCompare || len(name) > maxCompare {
+			continue
+		}
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestDistance {
 			best, bestDistance = k, d
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -23,9 +24,17 @@ func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	color := isTerminal(w) && os.Getenv("NO_COLOR") == ""
 	w = hidden.hide(w)
 	if !asJSON {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !color}
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !color, FormatMessage: messageText}
 	}
 	return zerolog.New(w).Level(level).With().Timestamp().Logger(), asJSON
+}
+
+// messageText returns the message of a line, for people. It may be what a backend printed.
+func messageText(message any) string {
+	if message == nil {
+		return ""
+	}
+	return harmless(fmt.Sprint(message))
 }
 
 func isTerminal(v any) bool {

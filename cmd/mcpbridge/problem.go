@@ -58,8 +58,9 @@ func usage(where, fix, format string, args ...any) *problem {
 	return &problem{Exit: exitConfig, Code: "usage", What: fmt.Sprintf(format, args...), Where: where, Fix: fix}
 }
 
-// tell writes the problem: as text for people, or as a line of the log for programs.
+// tell writes the problem: as text for people, or as a line of the log for programs. Parts of it may be what a server said.
 func (p *problem) tell(w io.Writer, log zerolog.Logger, asJSON bool) {
+	p = &problem{Exit: p.Exit, Code: p.Code, What: harmless(p.What), Where: harmless(p.Where), Why: harmless(p.Why), Fix: harmless(p.Fix)}
 	if asJSON {
 		e := zerolog.Dict().Str("code", p.Code).Str("message", p.What)
 		for _, m := range []struct{ name, text string }{{"where", p.Where}, {"cause", p.Why}, {"hint", p.Fix}} {

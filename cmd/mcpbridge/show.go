@@ -416,7 +416,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		text = string(res.GetStructuredContent())
 	}
 	if res.GetIsError() {
-		return &problem{Exit: exitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name), Why: harmless(text)}
+		return &problem{Exit: exitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name), Why: text}
 	}
 	if c.asJSON {
 		return nil
@@ -498,7 +498,7 @@ func runRead(ctx context.Context, c *client, args []string) error {
 		return nil
 	case c.terminal && !isText:
 		return &problem{
-			Exit: exitConfig, Code: "binary", What: fmt.Sprintf("%s is %d bytes that are not text", harmless(args[0]), len(data)), Where: "stdout is a terminal",
+			Exit: exitConfig, Code: "binary", What: fmt.Sprintf("%s is %d bytes that are not text", args[0], len(data)), Where: "stdout is a terminal",
 			Fix: "write --output FILE",
 		}
 	case c.terminal:
