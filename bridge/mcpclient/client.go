@@ -3,8 +3,9 @@
 //
 // Which era the server is of is found out by asking it (probe.go) and remembered. To a server of the modern era (2026-07-28)
 // every call goes by itself, with all that it needs. A server of the legacy era is told once, in initialize, what its client
-// can do: so callers who can be asked the same things share its sessions (lease.go), one at a time, and a call in the middle
-// of which the server asks is parked until its caller comes back with the answers (park.go).
+// can do: so a caller who can be asked has sessions of its own (lease.go), one for each call that goes on, and a call in the
+// middle of which the server asks is parked until its caller comes back with the answers (park.go). All callers who cannot be
+// asked share one session. What a program remembers from call to call it remembers for those of one session only.
 //
 // What it promises of every call is the delivery law, as package plugin does: a call that was sent is never sent again unless
 // it is read-only by protocol, and every failure says whether the call may have been executed.
@@ -78,7 +79,8 @@ type Options struct {
 	// MaxCalls is how many calls may be going on at a time. Further ones are refused. 0: 1024.
 	MaxCalls int
 	// MaxSessions is how many sessions with a legacy server there may be for callers who can be asked: programs of their own,
-	// if it is one. A call has a session to itself, so this many can go on at a time. 0: 8 programs, or 64 HTTP sessions.
+	// if it is one. A call has a session to itself, so this many can go on at a time; and a session is only ever one caller's,
+	// so that when more callers take turns, programs are ended and started. 0: 8 programs, or 64 HTTP sessions.
 	MaxSessions int
 	// SessionIdle is how long such a session is kept that nobody uses. 0: 5 minutes.
 	SessionIdle time.Duration

@@ -33,7 +33,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
 	}
 	if asksAnything(key) {
-		if p, err = c.pool.lease(ctx, can, string(key)); err != nil {
+		if p, err = c.pool.lease(ctx, can, sessionKey(key, call.Context().GetPrincipal())); err != nil {
 			return attempt{err: err}
 		}
 	}
@@ -45,6 +45,12 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return attempt{peer: p, err: err}
 	}
 	return c.converse(ctx, x, call, emit)
+}
+
+// sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember what it
+// was told in a session, such as the roots, and shall not use it for somebody else.
+func sessionKey(can []byte, who *pb.Principal) string {
+	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject()
 }
 
 // asksAnything reports whether a client with such capabilities, as JSON, can be asked anything.

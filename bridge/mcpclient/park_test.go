@@ -8,8 +8,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -164,6 +167,36 @@ func TestStateIsUsedOnce(t *testing.T) {
 			t.Errorf("%d went on", winners)
 		}
 	})
+}
+
+// A session is one caller's: what a server remembers in it is not used for somebody else.
+func TestSessionsAreNotShared(t *testing.T) {
+	var programs atomic.Int64
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618, MaxSessions: 2}, func(c *mcpclient.Client) {
+		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
+			me := programs.Add(1)
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch m.Method {
+				case "initialize":
+					say(initialized)
+				case "tools/call":
+					say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+				}
+				return true
+			}}
+			s.serve(ctx, in, out)
+		})
+	})
+	for i, tt := range []struct{ caller, program string }{
+		{"a", "2"}, {"a", "2"}, {"b", "3"}, {"a", "2"}, {"b", "3"}, {"c", "4"}, {"b", "3"}, {"a", "5"},
+	} {
+		if got := said(t, c, asking("t", `{}`, tt.caller)); got != tt.program {
+			t.Errorf("%d: %s is served by %s, want %s", i, tt.caller, got, tt.program)
+		}
+	}
+	if got := call(t, c, "t", `{}`); got != "1" {
+		t.Errorf("who cannot be asked is served by %s", got)
+	}
 }
 
 // What is not answered is asked for again; what was answered is not lost.

@@ -75,8 +75,9 @@ type peer struct {
 	wire wire
 	// revision is what is spoken, as far as that is known.
 	revision atomic.Uint32
-	// can is what the server has been told that its client can do, in the legacy era, and key the same as JSON.
+	// can is what the server has been told that its client can do, in the legacy era.
 	can *pb.ClientCapabilities
+	// key says whose session it is, if it is somebody's.
 	key string
 	// lent says that one call at a time has the peer to itself.
 	lent bool
