@@ -43,8 +43,12 @@ type Process struct {
 	ended context.CancelFunc
 	wg    sync.WaitGroup // the goroutines that read and wait
 
-	mu    sync.Mutex // guards state, and cmd and stdin while they are being set
-	state *os.ProcessState
+	ooms int // how often the system had killed somebody for memory before
+
+	mu     sync.Mutex // guards what follows, and cmd and stdin while they are being set
+	state  *os.ProcessState
+	killed bool // we have
+	oom    bool
 }
 
 // New returns a Process that is not started yet.
@@ -69,6 +73,7 @@ func (p *Process) Start() error {
 		return err
 	}
 	ownGroup(cmd)
+	p.ooms = oomKills(cgroups)
 	err = cmd.Start()
 	closeAll(theirs)
 	if err != nil {
@@ -166,6 +171,9 @@ func withoutPath(err error) error {
 // reap waits for the process and for nobody else, and takes its group with it.
 func (p *Process) reap() {
 	waitExit(p.cmd)
+	p.mu.Lock()
+	p.oom = !p.killed && oomKills(cgroups) > p.ooms
+	p.mu.Unlock()
 	p.ended()
 	if p.Exited != nil {
 		p.Exited()
@@ -184,6 +192,7 @@ func (p *Process) Signal(s Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd != nil && p.cmd.Process != nil && p.state == nil {
+		p.killed = p.killed || s == Kill
 		signalGroup(p.cmd.Process, s)
 	}
 }
@@ -195,7 +204,19 @@ func (p *Process) How() string {
 	if p.state == nil {
 		return ""
 	}
-	return strings.Replace(p.state.String(), "signal: ", "killed by signal: ", 1)
+	how := strings.Replace(p.state.String(), "signal: ", "killed by signal: ", 1)
+	if p.oom {
+		how += ", because there was no memory left"
+	}
+	return how
+}
+
+// OutOfMemory reports whether the process was killed by the system because there was no memory left. It may be wrong if
+// another process of the same control group was, at the same time.
+func (p *Process) OutOfMemory() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.oom
 }
 
 // Started reports whether the process was launched.

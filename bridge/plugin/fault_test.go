@@ -176,7 +176,7 @@ func TestKilledMidCall(t *testing.T) {
 		}
 	}
 	t.Logf("kill to error %v at worst, kill to the next answer %v at worst", slowest, longest)
-	if slowest > 100*time.Millisecond {
+	if slowest > 5*time.Second { // it is no measurement; without a signal it would take three health checks
 		t.Errorf("kill to error took %v", slowest)
 	}
 	r.log.wait(t, `"status":"killed by signal: killed"`)
@@ -217,7 +217,7 @@ func TestExitIsNoticedThroughOpenPipes(t *testing.T) {
 	<-l.gone
 	took := time.Since(began)
 	t.Logf("noticed after %v", took)
-	if took > 50*time.Millisecond { // 20 ms, and room for a busy machine
+	if took > 5*time.Second { // the pipes stay open for longer; how long it takes is for make survive to measure
 		t.Errorf("noticed after %v", took)
 	}
 	r.text(t, "echo", "{}")
@@ -315,24 +315,20 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 	}
 }
 
-func TestCrashLoopFailsFast(t *testing.T) {
+// A backend that crashes again and again is started every now and then, and calls do not wait for it. When it lives again, so
+// do calls.
+func TestCrashLoop(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "once")
 	r := run(t, Options{Command: []string{rogue, "exit-later"}, Env: []string{"FILE=" + file}},
-		func(p *pace) {
-			p.backoff, p.maxBackoff, p.hopeless = 50*time.Millisecond, time.Minute, 500*time.Millisecond
-		}).ready(t)
+		func(p *pace) { p.backoff, p.maxBackoff = time.Millisecond, 3*time.Second }).ready(t)
 	if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		s := r.look()
-		if time.Until(s.retryAt) > r.pace.hopeless {
-			break
-		}
+	for s := r.look(); !s.looping; s = r.look() {
 		select {
 		case <-s.changed:
 		case <-time.After(10 * time.Second):
-			t.Fatal("the backoff does not grow")
+			t.Fatal("there is no crash loop")
 		}
 	}
 	began := time.Now()
@@ -341,10 +337,60 @@ func TestCrashLoopFailsFast(t *testing.T) {
 		t.Errorf("failed after %v", took)
 	}
 	e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
-	if e.Failure.GetRetryAfterMs() < 400 {
-		t.Errorf("retry after %d ms", e.Failure.GetRetryAfterMs())
+	if e.Failure.GetRetryAfterMs() < 1000 || !strings.Contains(e.Message, "again and again") {
+		t.Errorf("%s, retry after %d ms", e.Message, e.Failure.GetRetryAfterMs())
 	}
 	r.log.wait(t, "exit status 7")
+	if text, _ := r.log.look(); strings.Count(text, "the backend did not start") != 4 {
+		t.Errorf("not four starts after the first crash:\n%s", text)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
+		t.Errorf("when it lives again: %v", err)
+	}
+}
+
+// A backend that was of use is wanted back at once.
+func TestALostBackendIsStartedAtOnce(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.backoff, p.settled = time.Hour, 0 }).ready(t)
+	for range 3 {
+		if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
+			t.Fatal(err)
+		}
+		gone := r.look().life.gone
+		if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-gone
+		if err := r.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTimesBetweenCrashesAndStarts(t *testing.T) {
+	p := pace{backoff: 50 * time.Millisecond, maxBackoff: 30 * time.Second, crashes: 5, crashWindow: time.Minute}
+	now := time.Now()
+	var row crashes
+	for i := range 4 {
+		if d := row.add(now, &p); d <= 0 || d > 50*time.Millisecond<<i {
+			t.Errorf("after crash %d: %v", i+1, d)
+		}
+	}
+	if d := row.add(now.Add(time.Minute), &p); d != 30*time.Second {
+		t.Errorf("after five in a minute: %v", d)
+	}
+	row = nil
+	for i := range 100 { // seldom enough for no crash loop
+		if d := row.add(now.Add(time.Duration(i)*16*time.Second), &p); d > 30*time.Second || len(row) > 6 {
+			t.Errorf("after crash %d: %v, %d remembered", i+1, d, len(row))
+		}
+	}
 }
 
 func TestUnwellBackendIsRestarted(t *testing.T) {

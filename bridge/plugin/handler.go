@@ -36,7 +36,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case ctx.Err() != nil:
 			return nil, interrupted(ctx, again)
 		case err != nil:
-			return nil, p.crashed(err)
+			return nil, p.crashed(nil, err)
 		}
 		if call.Method == bridge.Discover {
 			if d := l.discover.Load(); d != nil {
@@ -50,13 +50,16 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			if d, ok := a.result.Complete.(*pb.DiscoverResponse); ok && call.Method == bridge.Discover {
 				l.discover.Store(proto.CloneOf(d))
 			}
+			if !call.Method.ReadOnly && !l.called.Load() {
+				l.called.Store(true)
+			}
 			return a.result, nil
 		case ctx.Err() != nil:
 			return nil, interrupted(ctx, a.sent)
 		case !a.lost:
 			return nil, a.err
 		case a.sent && (again || a.shown || !call.Method.ReadOnly):
-			return nil, p.crashed(a.err)
+			return nil, p.crashed(l, a.err)
 		case a.sent:
 			again = true
 		}
@@ -209,10 +212,26 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	return bridge.FromStatus(s)
 }
 
-// crashed is the error of a call that was sent to a backend which was lost.
-func (p *Plugin) crashed(cause error) error {
-	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
-		"backend %q was lost during the call; whether the call was executed is not known", p.o.Name)
+// reasonWithin is how long the error of a call whose backend was lost waits for the reason: its connection breaks before its
+// process is gone.
+const reasonWithin = 20 * time.Millisecond
+
+// crashed is the error of a call that was sent to a backend which was lost, in the given life if it is known.
+func (p *Plugin) crashed(l *life, cause error) error {
+	code, reason, how := codes.Unknown, "BACKEND_CRASHED", "was lost"
+	if l != nil {
+		t := time.NewTimer(reasonWithin)
+		defer t.Stop()
+		select {
+		case <-l.gone:
+		case <-t.C:
+		}
+		if l.oom.Load() {
+			code, reason, how = codes.ResourceExhausted, "BACKEND_OOM", "was killed because there was no memory left"
+		}
+	}
+	e := bridge.Failed(code, pb.CallFailure_OUTCOME_UNKNOWN, reason,
+		"backend %q %s during the call; whether the call was executed is not known", p.o.Name, how)
 	e.Cause = cause
 	return e
 }
@@ -266,6 +285,8 @@ func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
 			return nil, interrupted(ctx, false)
 		case s.ended:
 			return nil, p.unavailable("has been stopped", 0)
+		case s.looping && s.life == nil:
+			return nil, p.unavailable("crashes again and again", max(time.Until(s.retryAt), time.Second))
 		case time.Until(s.retryAt) > p.pace.hopeless:
 			return nil, p.unavailable("keeps failing to run", time.Until(s.retryAt))
 		case s.life == nil && p.o.Address != "" && time.Since(s.down) > p.pace.patience:

@@ -85,19 +85,23 @@ type TLS struct {
 
 // pace is how fast things happen. Tests are faster.
 type pace struct {
-	backoff, maxBackoff time.Duration // between a loss and the next start: the first time, and at most
-	settled             time.Duration // a backend that lived so long begins with the first backoff again
+	backoff, maxBackoff time.Duration // between a crash and the next start: at most the first time, and at most at all
+	settled             time.Duration // a backend that lived so long is started again at once
+	crashes             int           // so many in a row, within crashWindow, are a crash loop
+	crashWindow         time.Duration
 	patience            time.Duration // the most that a call waits for a backend
 	hopeless            time.Duration // a backoff longer than this is not waited for
-	health              time.Duration // between health checks, and how long each may take
+	health              time.Duration // between health checks
+	healthAnswer        time.Duration // how long each may take
 	misses              int           // so many failed health checks in a row are a loss
 	answer              time.Duration // how long a backend may take to answer after its handshake
 }
 
 var usualPace = pace{
-	backoff: 100 * time.Millisecond, maxBackoff: 10 * time.Second, settled: 30 * time.Second,
-	patience: 10 * time.Second, hopeless: 2 * time.Second,
-	health: 5 * time.Second, misses: 3, answer: 5 * time.Second,
+	backoff: 50 * time.Millisecond, maxBackoff: 30 * time.Second, settled: 100 * time.Millisecond,
+	crashes: 5, crashWindow: time.Minute,
+	patience: 5 * time.Second, hopeless: 2 * time.Second,
+	health: time.Second, healthAnswer: 2 * time.Second, misses: 3, answer: 5 * time.Second,
 }
 
 // A Plugin is one backend. It implements bridge.Handler.
@@ -120,6 +124,8 @@ var _ bridge.Handler = (*Plugin)(nil)
 type life struct {
 	*link
 	gone     chan struct{} // closed at its loss
+	oom      atomic.Bool   // at its loss, that it had too little memory
+	called   atomic.Bool   // it has answered a call that is more than a question
 	discover discoverCache
 }
 
@@ -128,6 +134,7 @@ type state struct {
 	life    *life
 	down    time.Time     // since when there has been none
 	retryAt time.Time     // when the next start is, if it is not going on now
+	looping bool          // it crashes again and again
 	lived   bool          // there has been one
 	ended   bool          // there will be none any more
 	err     error         // why, if that is not because Run's context ended
@@ -229,7 +236,7 @@ func (p *Plugin) change(f func(*state)) {
 // begin makes l the backend that calls go to.
 func (p *Plugin) begin(k *link) *life {
 	l := &life{link: k, gone: make(chan struct{})}
-	p.change(func(s *state) { s.life, s.lived, s.retryAt = l, true, time.Time{} })
+	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping = l, true, time.Time{}, false })
 	return l
 }
 

@@ -46,7 +46,7 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 	// children do.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	delay := p.pace.backoff
+	var row crashes
 	for first := true; ctx.Err() == nil; first = false {
 		began := time.Now()
 		m, err := p.launch(ctx)
@@ -60,7 +60,9 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 		default:
 			p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
 			l := p.begin(m.link)
+			ready := time.Now()
 			why := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
+			l.oom.Store(m.OutOfMemory())
 			p.lose(l)
 			m.stop(p.o.StopTimeout, ctx.Err() != nil)
 			if ctx.Err() != nil {
@@ -69,14 +71,32 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 			}
 			p.log.Error().Str("status", m.How()).Str("why", why).Strs("stderr", m.lastWords()).
 				Dur("lived", time.Since(began)).Msg("the backend was lost")
+			if l.called.Load() && time.Since(ready) >= p.pace.settled {
+				row = nil
+				continue // it is of use, so it is wanted back at once
+			}
 		}
-		if time.Since(began) >= p.pace.settled {
-			delay = p.pace.backoff
-		}
-		p.pause(ctx, delay/2+rand.N(delay/2+1))
-		delay = min(2*delay, p.pace.maxBackoff)
+		delay := row.add(time.Now(), &p.pace)
+		p.change(func(s *state) { s.looping = len(row) >= p.pace.crashes })
+		p.pause(ctx, delay)
 	}
 	return nil
+}
+
+// A crashes is when a backend crashed, in a row: it did not start, or it was lost before it was of any use.
+type crashes []time.Time
+
+// add adds a crash, and returns how long to wait until the next start. A delay is random, so that many that crash for the same
+// reason do not start together, and longer the more crashes there are. In a crash loop there is a start every now and then.
+func (c *crashes) add(now time.Time, p *pace) time.Duration {
+	*c = append(*c, now)
+	for now.Sub((*c)[0]) > p.crashWindow && len(*c) > p.crashes {
+		*c = (*c)[1:]
+	}
+	if n := len(*c); n >= p.crashes && now.Sub((*c)[n-p.crashes]) <= p.crashWindow {
+		return p.maxBackoff
+	}
+	return rand.N(min(p.backoff<<min(len(*c)-1, 20), p.maxBackoff)) + 1
 }
 
 // pause waits for d, and lets calls know when the next start is.
@@ -105,7 +125,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) st
 			return "its process ended"
 		case <-tick.C:
 		}
-		limited, cancel := context.WithTimeout(both, p.pace.health)
+		limited, cancel := context.WithTimeout(both, p.pace.healthAnswer)
 		err := l.check(limited, service)
 		cancel()
 		switch {
