@@ -2,7 +2,7 @@ package grpcserver_test
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +17,7 @@ func BenchmarkCall(b *testing.B) {
 		return said(string(call.Request.(*pb.CallToolRequest).GetArguments())), nil
 	})
 	for _, size := range []int{200, 64 << 10} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			c := client(b, serve(b, h, nil, grpcserver.Options{}))
 			req := &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{"a":"` + strings.Repeat("x", size) + `"}`)}
 			b.ReportAllocs()

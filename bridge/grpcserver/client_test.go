@@ -15,21 +15,21 @@ import (
 )
 
 // dial returns a connection of a stock gRPC client.
-func dial(t testing.TB, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
+func dial(tb testing.TB, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
+	tb.Helper()
 	opts = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
 	conn, err := grpc.NewClient(addr, opts...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	tb.Cleanup(func() { conn.Close() })
 	return conn
 }
 
 // client returns a stock gRPC client.
-func client(t testing.TB, addr string, opts ...grpc.DialOption) pb.McpServiceClient {
-	t.Helper()
-	return pb.NewMcpServiceClient(dial(t, addr, opts...))
+func client(tb testing.TB, addr string, opts ...grpc.DialOption) pb.McpServiceClient {
+	tb.Helper()
+	return pb.NewMcpServiceClient(dial(tb, addr, opts...))
 }
 
 func withCreds(c credentials.TransportCredentials) grpc.DialOption {
