@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -1202,7 +1203,7 @@ func TestErrorsAreShort(t *testing.T) {
 		"scopes": func(w *world) {
 			var many []string
 			for i := range maxScopes {
-				many = append(many, strings.Repeat("s", maxScope-3)+fmt.Sprint(i))
+				many = append(many, strings.Repeat("s", maxScope-3)+strconv.Itoa(i))
 			}
 			w.needs = func(*http.Request) []string { return many[:28] } // as many as a header may be long
 			w.prm[metadataPath].(map[string]any)["scopes_supported"] = many
