@@ -71,8 +71,8 @@ func backend() *mcpbridge.App {
 		return "many", nil
 	})
 	does(app, "panics", func(context.Context) (string, error) {
-		var m map[string]int
-		m["a"] = 1
+		all := map[string]map[string]int{}
+		all["none"]["a"] = 1
 		return "", nil
 	})
 	does(app, "greet", func(ctx context.Context) (string, error) {
