@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +25,7 @@ type process struct {
 	*child.Process
 	o   *Options
 	log *zerolog.Logger
-	dir string // private: sockets and the key pair
+	dir *runDir
 
 	handshake *io.PipeReader // for go-plugin: the handshake line and nothing else
 	shaking   *io.PipeWriter
@@ -42,30 +40,13 @@ type process struct {
 var _ runner.Runner = (*process)(nil)
 
 // newProcess returns a process that is not started yet.
-func newProcess(o *Options, log *zerolog.Logger, dir string) *process {
+func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
 	r := &process{Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir}
 	r.handshake, r.shaking = io.Pipe()
 	r.Process.Stdout = func(f *os.File) { child.CopyLines(f, r.readStdout) }
 	r.Process.Stderr = func(f *os.File) { child.CopyLines(f, r.readStderr) }
 	r.Exited = func() { _ = r.shaking.Close() }
 	return r
-}
-
-// privateDir makes a directory that only we can enter, with a name short enough for sockets.
-func privateDir() (string, error) {
-	var tooLong string
-	for _, base := range []string{os.TempDir(), "/tmp"} {
-		dir, err := os.MkdirTemp(base, "mcpb")
-		if err != nil {
-			return "", err
-		}
-		if len(filepath.Join(dir, "plugin4294967295.sock")) < maxSocketPath || runtime.GOOS == "windows" {
-			return dir, nil
-		}
-		_ = os.Remove(dir)
-		tooLong = dir
-	}
-	return "", fmt.Errorf("directory %s: its name is too long for a socket in it; set TMPDIR to a shorter one", tooLong)
 }
 
 // Start implements runner.Runner.
@@ -75,7 +56,7 @@ func (r *process) Start(context.Context) error { return r.Process.Start() }
 func (r *process) readStdout(line []byte, length int) {
 	if !r.shaken && length == len(line) && isHandshake(line) {
 		r.shaken = true
-		if err := checkHandshake(string(line), r.dir); err != nil {
+		if err := checkHandshake(string(line), r.dir.path); err != nil {
 			r.mu.Lock()
 			r.bad = fmt.Errorf("it printed a handshake that the bridge cannot accept: %w\n  printed: %s", err, shorten(strconv.Quote(string(line))))
 			r.mu.Unlock()

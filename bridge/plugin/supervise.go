@@ -46,6 +46,7 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 	// children do.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	sweep(&p.log)
 	var row crashes
 	for first := true; ctx.Err() == nil; first = false {
 		began := time.Now()
@@ -152,7 +153,7 @@ type managed struct {
 
 // launch starts a process and returns it when it answers.
 func (p *Plugin) launch(ctx context.Context) (*managed, error) {
-	dir, err := privateDir()
+	dir, err := newRunDir()
 	if err != nil {
 		return nil, fmt.Errorf("backend %q: a directory for its socket: %w", p.o.Name, err)
 	}
@@ -172,7 +173,7 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 		},
 		Plugins: goplugin.PluginSet{}, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		TLSConfig: config, SkipHostEnv: true, StartTimeout: p.o.StartTimeout,
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir.path},
 		Logger:           goPluginLog(p.log),
 		RunnerFunc:       r.prepare,
 	})
@@ -185,7 +186,7 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 	}
 	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would make
 	// one. Its goroutines end with the process.
-	_ = os.Remove(filepath.Join(dir, keyPairFile))
+	_ = os.Remove(filepath.Join(dir.path, keyPairFile))
 	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.MaxMessage)
 	if err == nil {
 		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
@@ -226,7 +227,7 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(r.dir, keyPairFile)
+	file := filepath.Join(r.dir.path, keyPairFile)
 	if err := os.WriteFile(file, server.both, 0o600); err != nil {
 		return nil, err
 	}
@@ -344,7 +345,7 @@ func (m *managed) finish() {
 	m.wg.Wait()
 	m.process.Finish()
 	_ = m.shaking.Close()
-	if err := os.RemoveAll(m.dir); err != nil {
+	if err := m.dir.remove(); err != nil {
 		m.log.Warn().Err(err).Msg("the backend's directory stays")
 	}
 }
@@ -353,7 +354,7 @@ func (m *managed) finish() {
 func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
 	r.Env = append(r.Env, cmd.Env...)
 	// Directly in our directory, and not in go-plugin's within it: the path of a socket has little room.
-	r.Env = append(r.Env, goplugin.EnvUnixSocketDir+"="+r.dir)
+	r.Env = append(r.Env, goplugin.EnvUnixSocketDir+"="+r.dir.path)
 	return r, nil
 }
 

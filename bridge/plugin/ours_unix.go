@@ -1,0 +1,15 @@
+//go:build unix
+
+package plugin
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// ours reports whether a file belongs to this user.
+func ours(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Getuid()
+}

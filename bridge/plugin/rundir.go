@@ -1,0 +1,87 @@
+package plugin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/rs/zerolog"
+)
+
+const (
+	// runDirs are how directories of processes are named.
+	runDirs = "mcpb"
+	// lockFile is held locked for as long as a directory is in use. A bridge that is killed lets it go, and leaves the rest.
+	lockFile = "lock"
+	// leftFor is how old a directory is at least that a bridge has left: one that is younger may be about to be locked.
+	leftFor = time.Minute
+)
+
+// A runDir is a directory for one process's socket and keys, which only we can enter.
+type runDir struct {
+	path string
+	lock *flock.Flock
+}
+
+// newRunDir makes one, with a name short enough for sockets.
+func newRunDir() (*runDir, error) {
+	var tooLong string
+	for _, base := range runDirBases() {
+		dir, err := os.MkdirTemp(base, runDirs)
+		if err != nil {
+			return nil, err
+		}
+		if len(filepath.Join(dir, "plugin4294967295.sock")) >= maxSocketPath && runtime.GOOS != "windows" {
+			_ = os.Remove(dir)
+			tooLong = dir
+			continue
+		}
+		d := &runDir{dir, flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))}
+		if err := d.lock.Lock(); err != nil {
+			_ = os.RemoveAll(dir)
+			return nil, fmt.Errorf("lock directory %s: %w", dir, err)
+		}
+		return d, nil
+	}
+	return nil, fmt.Errorf("directory %s: its name is too long for a socket in it; set TMPDIR to a shorter one", tooLong)
+}
+
+func runDirBases() []string { return []string{os.TempDir(), "/tmp"} }
+
+// remove removes the directory with all that is in it.
+func (d *runDir) remove() error {
+	err := os.RemoveAll(d.path)
+	if unlockErr := d.lock.Close(); err == nil {
+		err = unlockErr
+	}
+	return err
+}
+
+// sweep removes the directories that bridges of this user have left which were killed.
+func sweep(log *zerolog.Logger) {
+	for _, base := range runDirBases() {
+		found, err := filepath.Glob(filepath.Join(base, runDirs+"*", lockFile))
+		if err != nil {
+			continue // the name of the base has brackets in it
+		}
+		for _, file := range found {
+			dir := filepath.Dir(file)
+			info, err := os.Lstat(dir)
+			if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !ours(info) || time.Since(info.ModTime()) < leftFor {
+				continue
+			}
+			d := &runDir{dir, flock.New(file)}
+			if free, err := d.lock.TryLock(); err != nil || !free {
+				continue // somebody else has it, or is faster
+			}
+			if err := d.remove(); err != nil {
+				log.Debug().Err(err).Str("dir", dir).Msg("what a bridge has left cannot be removed")
+				continue
+			}
+			log.Info().Str("dir", dir).Msg("removed what a bridge has left that was killed")
+		}
+	}
+}
