@@ -19,8 +19,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// maxPages is how many pages a list may have here.
-const maxPages = 1000
+const (
+	maxPages  = 1000    // of a list
+	maxEvents = 100_000 // of a call
+)
 
 // caller is who we are: a client that can do everything and wants to know everything.
 func caller() *pb.CallContext {
@@ -87,6 +89,8 @@ func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*answer, e
 			return nil, fmt.Errorf("%w: after the result came the error %w", errBreach, err)
 		case err != nil:
 			return nil, err
+		case len(a.progress)+len(a.logs) > maxEvents:
+			return nil, fmt.Errorf("%w: it has more than %d events", errBreach, maxEvents)
 		case over:
 			return nil, fmt.Errorf("%w: after the result came %s", errBreach, shorten(fmt.Sprint(m.GetEvent())))
 		}

@@ -314,6 +314,7 @@ func messages[M proto.Message](all []M) []proto.Message {
 // whole reads a list to its end.
 func (t *trial) whole(l list) []proto.Message {
 	var all []proto.Message
+	size := 0
 	seen := map[string]bool{}
 	var cursor *string
 	for range maxPages {
@@ -327,6 +328,13 @@ func (t *trial) whole(l list) []proto.Message {
 			return nil
 		}
 		all = append(all, items...)
+		for _, m := range items {
+			size += proto.Size(m)
+		}
+		if size > maxMessage {
+			t.wrong("%s has more than %d bytes", l.name, maxMessage)
+			return nil
+		}
 		if next == nil {
 			return all
 		}

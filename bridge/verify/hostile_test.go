@@ -256,7 +256,7 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if r, ok := call.Request.(*pb.ListenRequest); ok {
 		return h.listening(ctx, call, r, emit)
 	}
-	if r, ok := call.Request.(*pb.ListToolsRequest); ok && r.Cursor != nil && h.is("any cursor") {
+	if r, ok := call.Request.(*pb.ListToolsRequest); ok && r.Cursor != nil && (h.is("any cursor") || h.is("ever more pages") || h.is("huge list")) {
 		call = &bridge.Call{Method: call.Method, Request: &pb.ListToolsRequest{}}
 	}
 	// What the kit's handler leaves to fronts.
@@ -288,6 +288,11 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		switch h.mode {
 		case "endless list":
 			m.NextCursor = proto.String("8")
+		case "ever more pages":
+			m.NextCursor = proto.String(fmt.Sprint("page ", n))
+		case "huge list":
+			m.NextCursor = proto.String(fmt.Sprint("page ", n))
+			m.Tools[0].Description = proto.String(strings.Repeat("x", 16<<20))
 		case "shuffled":
 			m.Tools[0].Description = proto.String(fmt.Sprint("call ", n))
 		case "bad name":
@@ -398,6 +403,12 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 			}
 			return emit(e)
 		})
+	case "endless steps: steps":
+		for {
+			if err := emit(bridge.Event{Progress: &pb.Progress{}}); err != nil {
+				return nil, err
+			}
+		}
 	case "chatty: levels":
 		r = proto.CloneOf(r)
 		r.Context.LogLevel = pb.LogLevel_LOG_LEVEL_DEBUG
@@ -423,7 +434,9 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 			return text("2026-07-28 somebody-else progress=true log=LOG_LEVEL_DEBUG forms=true")
 		}
 	case "second handshake: noise":
-		fmt.Println("1|1|unix|/nowhere|grpc|")
+		for range 20 {
+			fmt.Println("1|1|unix|/nowhere|grpc|")
+		}
 	}
 	call := &bridge.Call{Method: bridge.CallTool, Request: r}
 	if !r.GetContext().GetProgressWanted() && !h.is("progress for all") {

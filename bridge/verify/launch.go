@@ -53,6 +53,7 @@ const (
 	dialTime      = 3 * time.Second  // in which one answers that runs already
 	maxSocketPath = 100              // bytes of a unix socket's path: systems have room for 104 to 108
 	maxMessage    = 64 << 20
+	maxHandshakes = 10 // that are kept
 )
 
 // handshake is the line that says where a plugin listens: 1|VERSION|unix or tcp|ADDRESS|grpc|CERTIFICATE
@@ -167,8 +168,12 @@ func (p *process) read(line []byte, length int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lines = append(p.lines, strings.TrimSpace(string(line)))
-	if len(p.lines) == 1 {
+	if len(p.lines) < maxHandshakes {
+		p.lines = append(p.lines, strings.TrimSpace(string(line)))
+	}
+	select {
+	case <-p.shaken:
+	default:
 		close(p.shaken)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -73,8 +75,9 @@ type Defect struct {
 
 const (
 	maxDefects = 10               // that are kept of a check
-	maxShown   = 300              // bytes of what a backend said, in a defect
+	maxShown   = 600              // bytes of what a backend said, in a defect
 	patience   = 60 * time.Second // the most that a check takes
+	settle     = 300 * time.Millisecond
 )
 
 // A StartError says why a backend could not be verified at all.
@@ -163,11 +166,15 @@ type trial struct {
 
 // wrong says that something is wrong.
 func (t *trial) wrong(format string, args ...any) {
-	t.found = append(t.found, Defect{What: shorten(fmt.Sprintf(format, args...)), Where: t.where, Why: t.row.why, Fix: t.row.fix})
+	t.defect(Defect{What: shorten(fmt.Sprintf(format, args...))})
 }
 
 // defect adds one that has words of its own.
 func (t *trial) defect(d Defect) {
+	if len(t.found) == maxDefects {
+		return
+	}
+	d.Where = shorten(d.Where)
 	if d.Why == "" {
 		d.Why = t.row.why
 	}
@@ -175,7 +182,7 @@ func (t *trial) defect(d Defect) {
 		d.Fix = t.row.fix
 	}
 	if d.Where == "" {
-		d.Where = t.where
+		d.Where = shorten(t.where)
 	}
 	t.found = append(t.found, d)
 }
@@ -189,10 +196,10 @@ func (t *trial) at(place string) func() {
 
 // shorten keeps what a backend says from filling the screen.
 func shorten(s string) string {
-	if len(s) <= 2*maxShown {
+	if len(s) <= maxShown {
 		return s
 	}
-	return strings.ToValidUTF8(s[:2*maxShown], "") + " ..."
+	return strings.ToValidUTF8(s[:maxShown], "") + " ..."
 }
 
 // begin launches the backend that most checks share, or dials it.
@@ -235,6 +242,9 @@ func (d *driver) try(ctx context.Context, r row, c *Check) {
 	defer cancel()
 	t := &trial{ctx: limited, d: d, row: r, backend: d.b}
 	r.run(t)
+	if p := d.b.proc; p != nil && len(t.found) > 0 {
+		p.exits(settle) // if it is that what has gone wrong
+	}
 	if p := d.b.proc; p != nil && p.Context().Err() != nil && ctx.Err() == nil {
 		if !r.launch {
 			p.Finish()
@@ -263,12 +273,13 @@ var kitTools = []string{
 
 // hasKit reports whether the backend has the kit's tools.
 func (d *driver) hasKit(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var have []string
 	req := &pb.ListToolsRequest{Context: caller()}
+	size := 0
 	for range maxPages {
-		res, err := d.b.mcp.ListTools(ctx, req)
+		res, err := d.b.mcp.ListTools(limited, req)
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("listing tools: %w", context.Cause(ctx))
 		}
@@ -276,9 +287,11 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 			return false, nil // it may have no tools; what else is wrong with the list, a check says
 		}
 		for _, tool := range res.GetTools() {
-			have = append(have, tool.GetName())
+			if slices.Contains(kitTools, tool.GetName()) {
+				have = append(have, tool.GetName())
+			}
 		}
-		if res.NextCursor == nil {
+		if size += proto.Size(res); res.NextCursor == nil || size > maxMessage {
 			break
 		}
 		req = &pb.ListToolsRequest{Context: caller(), Cursor: res.NextCursor}

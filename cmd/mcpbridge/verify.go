@@ -84,7 +84,7 @@ func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) err
 	}
 	checks, err := verify.Run(ctx, o)
 	if start, ok := errors.AsType[*verify.StartError](err); ok {
-		return &problem{Exit: exitPlugin, Code: "plugin_start", What: start.What, Why: start.Why, Fix: start.Fix, Cause: err}
+		return &problem{Exit: exitPlugin, Code: "plugin_start", What: harmless(start.What), Why: harmless(start.Why), Fix: start.Fix, Cause: err}
 	}
 	if err != nil {
 		return &problem{Exit: exitInterrupted, Code: "interrupted", What: err.Error(), Cause: err}
@@ -136,7 +136,7 @@ func printCheck(w io.Writer, c verify.Check) {
 	for _, d := range c.Defects {
 		for _, m := range []struct{ name, text string }{{"what: ", d.What}, {"where:", d.Where}, {"why:  ", d.Why}, {"fix:  ", d.Fix}, {"see:  ", c.Clause}} {
 			if m.text != "" {
-				fmt.Fprintf(w, "        %s %s\n", m.name, strings.ReplaceAll(m.text, "\n", "\n               "))
+				fmt.Fprintf(w, "        %s %s\n", m.name, strings.ReplaceAll(harmless(m.text), "\n", "\n               "))
 			}
 		}
 	}
