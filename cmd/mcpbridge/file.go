@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/tailscale/hujson"
 	"go.yaml.in/yaml/v4"
@@ -83,7 +85,7 @@ func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*f
 				Exit: exitConfig, Code: "config", What: "the configuration is not JSON", Where: name, Why: err.Error(), Fix: "mend the file", Cause: err,
 			}
 		}
-		text = plain
+		text = surrogates.ReplaceAllFunc(plain, asYAML)
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, &problem{
@@ -111,6 +113,21 @@ func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*f
 		return nil, usage(f.at(root), "write `version: 1` as its first line", "the configuration does not say its version")
 	}
 	return f, nil
+}
+
+// surrogates are the escapes of JSON that YAML does not have: two for a letter that UTF-16 needs two units for. Every other escape
+// is matched, too, so that a backslash that is one itself is not taken for the beginning of one.
+var surrogates = regexp.MustCompile(`\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|\\.`)
+
+// asYAML returns an escape of JSON as YAML has it.
+func asYAML(escape []byte) []byte {
+	if len(escape) < len(`\ud83d\ude00`) {
+		return escape
+	}
+	units := strings.Split(string(escape), `\u`) // "", high, low
+	high, _ := strconv.ParseUint(units[1], 16, 16)
+	low, _ := strconv.ParseUint(units[2], 16, 16)
+	return fmt.Appendf(nil, `\U%08x`, utf16.DecodeRune(rune(high), rune(low)))
 }
 
 // read returns the value of a node that is to be of type t.

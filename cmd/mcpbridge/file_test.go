@@ -40,7 +40,7 @@ func TestServersOfOtherClients(t *testing.T) {
 	// what editors write
 	"inputs": [],
 	"servers": {
-		"my tools!": {"type": "stdio", "command": "npx", "args": ["-y", "server", "${HOME}"], "env": {"A": "${env:B}", "C": "${D:-e}"}, "autoApprove": ["x"]},
+		"my tools!": {"type": "stdio", "command": "npx", "args": ["-y", "server", "${HOME}"], "env": {"A": "${env:B}", "C": "${D:-e}", "F": "\ud83d\ude00 \\ud83d a\/b"}, "autoApprove": ["x"]},
 		"web": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
 		"off": {"command": "off", "disabled": true}, /* trailing comma */
 	},
@@ -57,7 +57,7 @@ func TestServersOfOtherClients(t *testing.T) {
 	}
 	want := []BackendConfig{
 		{Name: "my-tools", MCP: &MCPConfig{
-			Command: []string{"npx", "-y", "server", "/home/ada"}, Dir: workingDir(), Env: map[string]string{"A": "b", "C": "e"},
+			Command: []string{"npx", "-y", "server", "/home/ada"}, Dir: workingDir(), Env: map[string]string{"A": "b", "C": "e", "F": "\U0001F600 \\ud83d a/b"},
 		}},
 		{Name: "web", MCP: &MCPConfig{URL: "https://example.com/mcp", Headers: map[string]string{"Authorization": "Bearer t0ken-t0ken"}}},
 	}

@@ -86,11 +86,22 @@ func (b *backend) startProblem(err error) error {
 	}
 	if start, ok := errors.AsType[*plugin.StartError](err); ok {
 		p.Why, p.Fix = start.Why, start.Fix
+		if strings.Contains(p.Why, "no handshake within") {
+			p.Fix += "\nif it is an MCP server: " + b.otherwise()
+		}
 	}
 	if strings.Contains(p.Why, "ModuleNotFoundError") {
 		p.Fix = missingModuleFix(launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
 	}
 	return p
+}
+
+// otherwise says how to launch an MCP server.
+func (b *backend) otherwise() string {
+	if b.cfg.file != nil {
+		return "write mcp instead of launch"
+	}
+	return "say --mcp"
 }
 
 // missingModuleFix says what to do about a Python script that lacks a module, which is perhaps the SDK.

@@ -92,6 +92,28 @@ backends:
 	}
 }
 
+func TestClientLeavesOutWhatDoesNotAnswer(t *testing.T) {
+	config := writeConfig(t, fmt.Sprintf(`
+backends:
+  - {name: one, launch: {command: [%q]}}
+  - {name: broken, launch: {command: [sh, -c, "exit 3"]}}
+  - {name: gone, dial: "unix:///nowhere.sock"}
+  - {name: away, mcp: {url: "http://127.0.0.1:1/mcp"}}
+`, echoGo(t)))
+	got := runCommand(t, "", "list", "-c", config)
+	if got.code != exitOK || !strings.Contains(got.stdout, "one_echo()") {
+		t.Errorf("it said %+v", got)
+	}
+	for _, name := range []string{"broken", "gone", "away"} {
+		if !strings.Contains(got.stderr, `"backend":"`+name+`"`) {
+			t.Errorf("it does not warn of %s:\n%s", name, got.stderr)
+		}
+	}
+	if got := runCommand(t, "", "call", "-c", config, "one", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
+		t.Errorf("it said %+v", got)
+	}
+}
+
 func TestBackendThatStartsLater(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	config := writeConfig(t, fmt.Sprintf(`
