@@ -57,7 +57,7 @@ func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink
 	x := &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1)}
 	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
 		if !jsonrpc.IsID(token) {
-			return x, bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", short(token))
+			return x, bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", rawjson.Shorten(token))
 		}
 		x.token = token
 		x.pace = newPacer(x.sendProgress)
@@ -215,15 +215,6 @@ func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 		return http.StatusBadRequest
 	}
 	return otherwise
-}
-
-// short returns the beginning of a text that a client has sent, for messages.
-func short[T string | []byte](text T) string {
-	const most = 64
-	if len(text) > most {
-		return string(text[:most]) + "…"
-	}
-	return string(text)
 }
 
 // ended tells whether a call was ended by its own caller, who then wants no answer.

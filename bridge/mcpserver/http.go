@@ -329,7 +329,7 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	if v := r.Header.Get(mcphttp.HeaderVersion); v != "" && v != ss.rev.String() {
-		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(short(v))+", and the session's revision is "+ss.rev.String()+": send that one")
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v))+", and the session's revision is "+ss.rev.String()+": send that one")
 		return nil
 	}
 	return ss

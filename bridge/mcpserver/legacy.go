@@ -43,7 +43,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	}
 	m := bridge.MethodByName(msg.Method)
 	if m == nil || !ss.rev.Within(m.Since, bridge.NoRevision) {
-		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", short(msg.Method), ss.rev))
+		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method), ss.rev))
 		return
 	}
 	err = offered(ss.is, m)

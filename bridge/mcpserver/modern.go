@@ -66,14 +66,14 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 			return 0, err
 		}
 		if said != body {
-			return 0, mismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, short(said), short(body))
+			return 0, mismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
 		}
 	}
 	rev, ok := bridge.ParseRevision(body)
 	if !ok || !rev.Modern() {
 		return 0, &bridge.Error{
-			Code: codes.InvalidArgument, Message: "unsupported protocol version " + strconv.Quote(short(body)),
-			RPC: &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(short(body))},
+			Code: codes.InvalidArgument, Message: "unsupported protocol version " + strconv.Quote(rawjson.Shorten(body)),
+			RPC: &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(rawjson.Shorten(body))},
 		}
 	}
 	if !rawjson.IsObject(rawjson.Get(meta, metaCapabilities)) {
@@ -127,7 +127,7 @@ func checkMethodHeader(header http.Header, method string) error {
 		return err
 	}
 	if said != method {
-		return mismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, short(said), short(method))
+		return mismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, rawjson.Shorten(said), rawjson.Shorten(method))
 	}
 	return nil
 }
@@ -142,10 +142,10 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	}
 	name, ok := mcphttp.DecodeValue(said)
 	if !ok {
-		return mismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, short(said))
+		return mismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, rawjson.Shorten(said))
 	}
 	if want := call.Method.Target(call.Request); name != want {
-		return mismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, short(name), short(want))
+		return mismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, rawjson.Shorten(name), rawjson.Shorten(want))
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 		return nil, err
 	}
 	if m == nil {
-		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", short(msg.Method), rev)
+		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method), rev)
 	}
 	cc := &pb.CallContext{
 		ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{},
@@ -202,7 +202,7 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params: %w", m.Name, err)
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 && !rawjson.IsObject(r.GetArguments()) {
-		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name, short(r.GetArguments()))
+		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name, rawjson.Shorten(r.GetArguments()))
 	}
 	return call, nil
 }
@@ -212,7 +212,7 @@ func parseLevel(raw []byte) (pb.LogLevel, error) {
 	level := pb.LogLevel(pb.LogLevel_value["LOG_LEVEL_"+strings.ToUpper(name)])
 	if !ok || level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || name != strings.ToLower(name) {
 		return 0, bridge.Errorf(codes.InvalidArgument,
-			"the level is %s: it must be debug, info, notice, warning, error, critical, alert or emergency", short(raw))
+			"the level is %s: it must be debug, info, notice, warning, error, critical, alert or emergency", rawjson.Shorten(raw))
 	}
 	return level, nil
 }

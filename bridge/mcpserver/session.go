@@ -198,7 +198,7 @@ func (ss *session) awaitReady(ctx context.Context, method string) error {
 	case <-ctx.Done():
 	case <-late.C:
 	}
-	e := bridge.Errorf(codes.InvalidArgument, "%s: send notifications/initialized first", short(method))
+	e := bridge.Errorf(codes.InvalidArgument, "%s: send notifications/initialized first", rawjson.Shorten(method))
 	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
 	return e
 }
