@@ -505,6 +505,20 @@ public final class App {
 
   // Serving.
 
+  /** Logs what is likely to be a mistake, with its line. */
+  void warn() {
+    System.Logger log = System.getLogger("mcpbridge");
+    if (tools.isEmpty() && resources.isEmpty() && templates.isEmpty() && prompts.isEmpty()) {
+      log.log(System.Logger.Level.WARNING, name + " has no tools, resources or prompts yet");
+    }
+    for (ToolEntry tool : tools.values()) {
+      if (tool.message.getDescription().isBlank()) {
+        String fix = "has no description, which is what models choose tools by; write @Tool(description = \"...\")";
+        log.log(System.Logger.Level.WARNING, tool.where.get() + ": tool \"" + tool.message.getName() + "\" " + fix);
+      }
+    }
+  }
+
   String name() {
     return name;
   }

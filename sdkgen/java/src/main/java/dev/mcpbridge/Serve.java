@@ -39,6 +39,7 @@ final class Serve {
   static void run(App app, String... args) {
     try {
       String listen = listenArgument(app, args.length > 0 ? List.of(args) : Arrays.asList(command().split(" ")));
+      app.warn();
       if (listen != null) {
         attached(app, listen);
       } else if (Stdout.MANAGED) {

@@ -171,7 +171,10 @@ class ServeTest {
       Plugin.call(channel, "logs", Map.of()).forEachRemaining(e -> {});
 
       // A failure is one line, which the bridge takes apart.
-      List<JsonNode> log = plugin.log().lines().filter(line -> line.startsWith("{")).map(Json.MAPPER::readTree).toList();
+      List<JsonNode> all = plugin.log().lines().filter(line -> line.startsWith("{")).map(Json.MAPPER::readTree).toList();
+      String loud = "Tools.java:" + Tools.line("\"printed\"") + ": tool \"loud\" has no description, ";
+      assertTrue(all.stream().anyMatch(record -> record.get("message").asString().startsWith(loud)), all::toString);
+      List<JsonNode> log = all.stream().filter(record -> !record.get("message").asString().contains("has no description")).toList();
       List<String> said = log.stream().map(record -> record.get("level").asString() + " " + record.get("message").asString()).toList();
       String unready = " failed at Tools.java:" + Tools.line("Integer.parseInt(\"many\")") + ": ";
       assertEquals("error tool \"fails\" failed at Tools.java:" + Tools.line("\"boom\"") + ": java.lang.IllegalStateException: boom", said.get(0));
