@@ -70,8 +70,16 @@ func warmUp(ctx context.Context, running []runningSubject, o options) {
 	for _, subject := range running {
 		for _, size := range o.Sizes {
 			for _, e := range o.Eras {
-				if d := warmUps[subject.name]; d > 0 && speaks(subject.name, e) {
-					_, _ = measure(ctx, subject.process, setting{e, size, 16}, o.Text, d)
+				if !speaks(subject.name, e) {
+					continue
+				}
+				began := time.Now()
+				for calls := 0; calls < warmUps[subject.name] && time.Since(began) < 2*time.Minute; {
+					sample, err := measure(ctx, subject.process, setting{e, size, 16}, o.Text, time.Second)
+					if err != nil {
+						return
+					}
+					calls += sample.Calls
 				}
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A subject is something that answers tools/call of a tool named echo, which answers its arguments.
@@ -79,9 +78,9 @@ var legacyOnly = []string{javaSDK, javaSDKFast}
 // speaks reports whether a subject speaks the MCP of an era.
 func speaks(name string, e era) bool { return e == legacy || !slices.Contains(legacyOnly, name) }
 
-// warmUps say how long a subject is called at each era and size before the first round: a JVM compiles what is called often, and the
+// warmUps say how many calls of each era and size a subject gets before the first round: a JVM compiles what is called often, and the
 // first rounds are not to pay for it.
-var warmUps = map[string]time.Duration{bridgeJava: 15 * time.Second, javaSDK: 15 * time.Second, javaSDKFast: 15 * time.Second}
+var warmUps = map[string]int{bridgeJava: 30_000, javaSDK: 30_000, javaSDKFast: 30_000}
 
 // self starts this binary as one of its peers.
 func self(args ...string) (*exec.Cmd, error) {
