@@ -109,7 +109,7 @@ func (c *Client) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 // modern makes a call of the modern era.
 func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
 	a := attempt{peer: p}
-	x, err := p.begin(call.Method.Name)
+	x, err := p.begin(call.Method.Name, use{logs: call.Context().GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED})
 	if err != nil {
 		a.err = err
 		return a
@@ -123,7 +123,6 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		a.err = unsayable(call, p.rev(), err)
 		return a
 	}
-	x.logs = call.Context().GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
 	c.setHeaders(x, call)
 	p.start(x)
 	msg, err := x.await(ctx, c.taker(x, call, emit))

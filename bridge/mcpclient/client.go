@@ -363,9 +363,14 @@ func (c *Client) keep() error {
 			if c.ctx.Err() == nil {
 				c.log.Warn().AnErr("why", l.peer.why()).Dur("lived", time.Since(began)).Msg("the server was lost")
 			}
-			l.peer.close()
 			if c.ctx.Err() != nil {
+				l.peer.close()
 				return nil //nolint:nilerr // err is nil here
+			}
+			if l.peer.isGone() {
+				l.peer.close()
+			} else {
+				c.background(l.peer.leave)
 			}
 			if c.url != nil && time.Since(began) > c.pace.backoff {
 				continue // a session that has ended is no sign that the server is unwell

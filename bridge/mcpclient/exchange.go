@@ -13,6 +13,7 @@ import (
 // An exchange is one request of ours while it is being answered. The wire puts what comes of it in, the goroutine of the call
 // takes it out; while a call is parked, nobody takes.
 type exchange struct {
+	use
 	p *peer
 	// id is the request's id and its progress token: a number.
 	id     string
@@ -22,13 +23,6 @@ type exchange struct {
 	params [][2]string
 	// body is the whole request.
 	body []byte
-	// mine says that the caller can be asked: what the server asks belongs to this exchange.
-	mine bool
-	// logs says that the caller wants log messages.
-	logs bool
-	// listens says that it is a subscription, which is told what changes.
-	listens bool
-
 	// ctx ends when nobody wants an answer any more.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -65,8 +59,8 @@ type ask struct {
 	req *pb.InputRequest
 }
 
-// put adds a message. It reports false for one that is only news and for which there is no room, and for a request when it is
-// too late.
+// put adds a message. It reports false if there is no room for it, which there always is for the response, and for a request
+// also when it is too late.
 func (x *exchange) put(m *jsonrpc.Message) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,7 +68,7 @@ func (x *exchange) put(m *jsonrpc.Message) bool {
 		return !m.IsRequest() // which somebody else has to answer
 	}
 	full := len(x.msgs) >= maxWaiting || x.size > maxWaitingSize
-	if full && m.IsNotification() {
+	if full && !m.IsResponse() {
 		return false
 	}
 	if m.IsResponse() {

@@ -151,7 +151,7 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				stream(w)
 				for r.Context().Err() == nil {
-					if _, err := io.WriteString(w, "data: x\n"); err != nil {
+					if _, err := io.WriteString(w, strings.Repeat("data: x\n", 1<<12)); err != nil {
 						return
 					}
 				}
@@ -413,6 +413,41 @@ func TestSessionBeginsAgain(t *testing.T) {
 	}
 	if n := f.count("initialize"); n != 2 {
 		t.Errorf("initialized %d times", n)
+	}
+}
+
+// What the server refuses one call for does not disturb the others.
+func TestOneRefusalDisturbsNobody(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		waiting, refused := make(chan struct{}), make(chan struct{})
+		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			if strings.Contains(string(m.Params), "bad") {
+				http.Error(w, "not this", http.StatusBadRequest)
+				return
+			}
+			stream(w)
+			close(waiting)
+			select {
+			case <-refused:
+			case <-r.Context().Done():
+			}
+			stream(w, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			res, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore)
+			if err != nil || res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText() != "hello" {
+				t.Errorf("modern %t: %v %v", modern, res, err)
+			}
+		})
+		<-waiting
+		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
+		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			t.Errorf("modern %t: %v", modern, err)
+		}
+		close(refused)
+		wg.Wait()
 	}
 }
 

@@ -125,12 +125,11 @@ func everything(f *pb.SubscriptionFilter) []*pb.ListenResponse {
 // modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
 func (s *subscription) modern(ctx context.Context, l *life) (*bridge.Result, error) {
 	p := l.peer
-	x, err := p.begin(bridge.Listen.Name)
+	x, err := p.begin(bridge.Listen.Name, use{listens: true})
 	if err != nil {
 		return nil, err
 	}
 	defer p.end(x)
-	x.listens = true
 	meta, err := s.c.modernMeta(x, s.call.Context())
 	if err == nil {
 		meta[4].Value = nil // a subscription makes no progress

@@ -15,11 +15,12 @@ import (
 type paramTable struct {
 	mu     sync.Mutex
 	byName map[string][]mcphttp.Param
+	size   int // of what was added, in bytes
 }
 
 const (
-	// maxParamTools bounds for how many tools that is known.
-	maxParamTools = 10_000
+	// maxParamSize bounds how much of that is known. If there is more, it is learned again when it is needed.
+	maxParamSize = 4 << 20
 	// maxToolPages bounds how many pages of a list are read.
 	maxToolPages = 1000
 )
@@ -47,10 +48,19 @@ func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 			delete(t.byName, tool.GetName())
 			return false
 		}
-		if t.byName == nil || len(t.byName) >= maxParamTools {
-			t.byName = map[string][]mcphttp.Param{}
+		size := len(tool.GetName())
+		for _, p := range params {
+			size += len(p.Header) + len(p.Type) + 64
+			for _, name := range p.Path {
+				size += len(name) + 16
+			}
 		}
-		t.byName[tool.GetName()] = params
+		if t.size += size; t.byName == nil || t.size > maxParamSize {
+			t.byName, t.size = map[string][]mcphttp.Param{}, size
+		}
+		if size <= maxParamSize {
+			t.byName[tool.GetName()] = params
+		}
 		return false
 	})
 }

@@ -71,11 +71,10 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call) (*
 			return nil, err
 		}
 	}
-	x, err := p.begin(call.Method.Name)
+	x, err := p.begin(call.Method.Name, use{mine: p.lent && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED})
 	if err != nil {
 		return nil, err
 	}
-	x.mine, x.logs = p.lent && call.Method.Asks, level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
 	if x.body, err = request(x, call.Method.Name, call.Request, p.rev(), legacyMeta(x, call.Context())); err != nil {
 		p.end(x)
 		return nil, unsayable(call, p.rev(), err)

@@ -93,8 +93,11 @@ type peer struct {
 	ids  atomic.Int64
 	idle time.Time // since when nobody uses it; for the pool
 
+	drained chan struct{} // closed when it is to be left and nobody uses it any more
+
 	mu       sync.Mutex // guards the rest
 	running  map[string]*exchange
+	leaving  bool
 	level    pb.LogLevel // what the server was told
 	wanted   pb.LogLevel // what it is to be told, if that is less severe
 	refused  int         // how many of its requests were refused in this second
@@ -103,7 +106,7 @@ type peer struct {
 }
 
 func (c *Client) newPeer() *peer {
-	return &peer{c: c, gone: make(chan struct{}), running: map[string]*exchange{}, can: &pb.ClientCapabilities{}}
+	return &peer{c: c, gone: make(chan struct{}), drained: make(chan struct{}), running: map[string]*exchange{}, can: &pb.ClientCapabilities{}}
 }
 
 func (p *peer) rev() bridge.Revision     { return bridge.Revision(p.revision.Load()) }
@@ -143,6 +146,23 @@ func (p *peer) why() error {
 	return p.reason
 }
 
+// leave closes the peer once nobody uses it any more: what is wrong with it for one call need not be for another.
+func (p *peer) leave(ctx context.Context) {
+	p.mu.Lock()
+	if len(p.running) == 0 {
+		close(p.drained)
+	} else {
+		p.leaving = true
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.drained:
+	case <-p.gone:
+	case <-ctx.Done():
+	}
+	p.close()
+}
+
 // close ends the connection, and returns when nothing is left of it.
 func (p *peer) close() {
 	p.closed.Do(func() {
@@ -167,10 +187,20 @@ type lost struct {
 func (l *lost) Error() string { return l.err.Error() }
 func (l *lost) Unwrap() error { return l.err }
 
+// A use says what a request is for, as far as what the server says besides the answer depends on it.
+type use struct {
+	// mine says that the caller can be asked: what the server asks belongs to this exchange.
+	mine bool
+	// logs says that the caller wants log messages.
+	logs bool
+	// listens says that it is a subscription, which is told what changes.
+	listens bool
+}
+
 // begin returns an exchange for a request, which is yet to be given a body and to be started.
-func (p *peer) begin(method string) (*exchange, error) {
+func (p *peer) begin(method string, u use) (*exchange, error) {
 	x := &exchange{
-		p: p, id: strconv.FormatInt(p.ids.Add(1), 10), method: method, progress: noProgress,
+		p: p, id: strconv.FormatInt(p.ids.Add(1), 10), method: method, use: u, progress: noProgress,
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	x.ctx, x.cancel = context.WithCancel(p.c.ctx)
@@ -194,6 +224,10 @@ func (p *peer) start(x *exchange) {
 func (p *peer) end(x *exchange) {
 	p.mu.Lock()
 	delete(p.running, x.id)
+	if p.leaving && len(p.running) == 0 {
+		p.leaving = false
+		close(p.drained)
+	}
 	p.mu.Unlock()
 	answered := x.isAnswered()
 	x.finish()
@@ -207,7 +241,7 @@ func (p *peer) end(x *exchange) {
 
 // do makes a request of our own and returns the response, which may be an error.
 func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {
-	x, err := p.begin(method)
+	x, err := p.begin(method, use{})
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func (x *exchange) response() (*jsonrpc.Message, error) {
 
 // startDiscover sends server/discover.
 func (c *Client) startDiscover(p *peer) (*exchange, error) {
-	x, err := p.begin(bridge.Discover.Name)
+	x, err := p.begin(bridge.Discover.Name, use{})
 	if err != nil {
 		return nil, err
 	}
@@ -465,7 +465,7 @@ func (c *Client) legacyLife(p *peer, d *pb.DiscoverResponse) *life {
 
 // startInitialize sends initialize, which says what the client can do.
 func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error) {
-	x, err := p.begin(methodInitialize)
+	x, err := p.begin(methodInitialize, use{})
 	if err != nil {
 		return nil, err
 	}
@@ -572,13 +572,16 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()
 	known := c.remembered()
+	if !known.legacy {
+		return nil, &lost{err: errors.New("the server is being found again")}
+	}
 	p := c.newPeer()
 	p.can, p.key, p.lent = proto.CloneOf(can), key, true
 	if err := c.connectTo(ctx, p, known); err != nil {
 		return nil, err
 	}
 	if _, err := c.initialize(ctx, p, known.rev); err != nil {
-		p.close()
+		c.pool.opening.Go(p.close) // nobody waits for the end of what has not begun; who calls this is counted already
 		return nil, err
 	}
 	return p, nil

@@ -210,6 +210,38 @@ func TestAskingNobody(t *testing.T) {
 	}
 }
 
+// A server that asks too much at once is told so, and its caller is asked what fits.
+func TestAskingTooMuch(t *testing.T) {
+	const many = 100
+	answered := make(chan string, 2*many)
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch {
+		case m.Method == "initialize":
+			say(initialized)
+		case m.Method == "tools/call":
+			var asks []string
+			for i := range many {
+				asks = append(asks, fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"roots/list"}`, i))
+			}
+			say(strings.Join(asks, "\n"))
+		case m.IsResponse():
+			answered <- fmt.Sprintf("%s %d", m.ID, m.Error.GetCode())
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	ask := asking("t", `{}`, "a")
+	n := needs(t, c, ask)
+	if got := len(n.GetRequests()); got != 32 {
+		t.Errorf("asked for %d things", got)
+	}
+	for i := 32; i < many; i++ {
+		if got, want := <-answered, fmt.Sprintf(`"q%d" -32603`, i); got != want {
+			t.Errorf("answered %s, want %s", got, want)
+		}
+	}
+}
+
 // A program that ends is started again. What it was doing is unknown, and what waited for its caller is lost.
 func TestProgramIsStartedAgain(t *testing.T) {
 	c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}, Revision: bridge.Rev20251125}, quick)
