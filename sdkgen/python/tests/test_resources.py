@@ -1,6 +1,8 @@
 """Resources: what they hold, URI templates, what does not exist."""
 
 import enum
+import random
+import re
 import time
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -209,6 +211,27 @@ def test_the_time_grows_with_the_uri_and_no_faster() -> None:
     assert template.match("a:" + "." * 4000) is None
     assert template.match("a:" + "x." * 2000) is None
     assert time.monotonic() - began < 2  # A regular expression would take years.
+
+
+def test_a_value_is_as_long_as_a_regular_expression_makes_it() -> None:
+    random.seed(6570)
+    value = {"": "[^/?#]+", "+": "(?s:.+)", "/": "[^/?#]+", ".": "[^/?#]+"}
+    matched = 0
+    for _ in range(10_000):
+        template = pattern = ""
+        for i in range(random.randint(1, 4)):
+            operator, literal = random.choice([*value]), random.choice(["a", "/", "b.", "a/"])
+            template += f"{literal}{{{operator}v{i}}}"
+            optional = f"(?:{re.escape(operator)}(?P<v{i}>{value[operator]}))?"
+            pattern += re.escape(literal) + (optional if operator in "/." and operator else f"(?P<v{i}>{value[operator]})")
+        uri = "".join(random.choices("ab./", k=random.randint(1, 9)))
+        found = re.fullmatch(pattern, uri)
+        wanted = {name: v for name, v in found.groupdict().items() if v is not None} if found else None
+        if wanted and any(".." in v.split("/") for v in wanted.values()):
+            wanted = None
+        assert Template(template).match(uri) == wanted, (template, uri)
+        matched += wanted is not None
+    assert matched > 100
 
 
 async def test_variables_have_types() -> None:

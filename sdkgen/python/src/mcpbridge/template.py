@@ -4,8 +4,9 @@ Of the libraries for Python that expand templates none does this. All of level 3
 `{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Of level 4, `{a:3}` and `{a*}`, nothing is.
 """
 
+import functools
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, unquote
 
@@ -32,22 +33,27 @@ class _Piece:
 
     def run(self, uri: str, at: int) -> int:
         """Where the value that begins at a place ends at the latest."""
-        return next((i for i in range(at, len(uri)) if uri[i] in (self.ends_at or "")), len(uri))
+        found = _any_of(self.ends_at).search(uri, at) if self.ends_at else None
+        return found.start() if found else len(uri)
 
     def begins(self, uri: str, ends: list[int]) -> list[int]:
         """The places where the piece can begin if it can end at these. Both ascend."""
         begins = set(ends) if self.may_be_missing else set()
-        run = -1
-        at = uri.find(self.literal)
-        while at >= 0:
-            after = at + len(self.literal)
-            if self.ends_at is not None and after > run:
-                run = self.run(uri, after)  # The same for all places up to there: this is what keeps it linear.
-            latest = after if self.ends_at is None else run
-            i = bisect_left(ends, after if self.ends_at is None else after + self.least)
-            if i < len(ends) and ends[i] <= latest:
-                begins.add(at)
-            at = uri.find(self.literal, at + 1)
+        if self.ends_at is None:
+            begins.update(end - len(self.literal) for end in ends if uri.endswith(self.literal, 0, end))
+            return sorted(begins)
+        at = 0
+        while at <= len(uri):
+            # Up to the end of a run all values that begin in it can go on: its last end is good for all of them.
+            run = self.run(uri, at)
+            last = bisect_right(ends, run) - 1
+            if last >= 0:
+                values = range(at, ends[last] - self.least + 1)
+                if self.literal:
+                    begins.update(v - len(self.literal) for v in values if uri.endswith(self.literal, 0, v))
+                else:
+                    begins.update(values)
+            at = run + 1
         return sorted(begins)
 
     def values(self, value: str) -> dict[str, str]:
@@ -59,6 +65,11 @@ class _Piece:
             pairs = [pair.partition("=") for pair in value.split(self.separator)]
             given = {unquote(name): unquote(text) for name, _, text in pairs}
         return {name: given[name] for name in self.names if name in given}
+
+
+@functools.lru_cache
+def _any_of(characters: str) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(characters)}]")
 
 
 class Template:
@@ -90,6 +101,7 @@ class Template:
             else:
                 self._pieces += self._simple(operator, names, template)
         self._literal(template[end:])
+        self._begin = template.partition("{")[0]
 
     @staticmethod
     def _simple(operator: str, names: tuple[str, ...], template: str) -> list[_Piece]:
@@ -132,7 +144,7 @@ class Template:
         A value is as long as it can be, the first before the others. A value that climbs out of a folder, such as `../secret`,
         is none of the template's. The time it takes grows with the length of the URI, and no faster.
         """
-        if len(uri) > _MAX_URI:
+        if len(uri) > _MAX_URI or not uri.startswith(self._begin):
             return None
         # From the end, where each piece can begin; then from the start, where each does end.
         ends = [[len(uri)]]
