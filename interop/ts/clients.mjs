@@ -358,6 +358,11 @@ function memory() {
   let progress;
   /** @type {{ what: string, tell: () => void }[]} */
   let waiting = [];
+  const changed = (/** @type {string} */ what) => {
+    const told = waiting.filter((w) => w.what === what);
+    waiting = waiting.filter((w) => w.what !== what);
+    for (const { tell } of told) tell();
+  };
   return {
     logs,
     reply: (/** @type {Ask} */ ask) => answer(ask),
@@ -370,11 +375,7 @@ function memory() {
       };
     },
     listRoots: () => ({ roots: roots.map((uri) => ({ uri })) }),
-    changed: (/** @type {string} */ what) => {
-      const told = waiting.filter((w) => w.what === what);
-      waiting = waiting.filter((w) => w.what !== what);
-      for (const { tell } of told) tell();
-    },
+    changed,
     watch: (/** @type {typeof progress} */ p) => {
       progress = p;
     },
@@ -384,6 +385,7 @@ function memory() {
       const lost = /^Received a progress notification for an unknown token: (.*)$/s.exec(e.message)?.[1];
       if (lost === undefined) {
         complaints.push(e.message);
+        changed("complaints");
         return;
       }
       /** @type {unknown} */
@@ -394,6 +396,11 @@ function memory() {
     peer: {
       logs,
       complaints,
+      complaint: async (/** @type {string} */ part) => {
+        while (!complaints.some((c) => c.includes(part))) {
+          await new Promise((/** @type {(_: void) => void} */ tell) => waiting.push({ what: "complaints", tell }));
+        }
+      },
       roots,
       answer: (/** @type {typeof answer} */ a) => {
         answer = a;

@@ -413,6 +413,7 @@ const handlers: Record<string, (args: Record<string, unknown>, o: CallOptions) =
     roots,
     logs,
     complaints: [],
+    complaint: () => Promise.reject(new Error("it has no complaints")),
     answer(reply) {
       answer = reply;
     },

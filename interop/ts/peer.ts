@@ -6,6 +6,8 @@ export interface Peer {
   readonly logs: readonly LogMessage[];
   /** What the client itself found wrong with what it was sent. */
   readonly complaints: readonly string[];
+  /** Resolves when there is a complaint that has this in it. */
+  complaint(part: string): Promise<void>;
   /** The URIs of the folders that the client works in. */
   readonly roots: readonly string[];
   /** Answers every elicitation from now on; the last one set wins. */

@@ -1,4 +1,5 @@
 // A TCP proxy that loses connections when it is told to, at a byte that is told.
+import { EventEmitter, once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 
 export interface Proxy {
@@ -6,6 +7,8 @@ export interface Proxy {
   url: string;
   /** What was asked and answered so far, heads and bodies. */
   exchanges: Exchange[];
+  /** Resolves when a request that matches has begun to be answered. */
+  answered(request: RegExp): Promise<void>;
   /** Loses the connection of a request as soon as its response has matched, once. What comes after the match is not passed on. */
   cut(request: RegExp, response: RegExp): void;
   /** Loses, now, every connection whose latest request matches. */
@@ -22,6 +25,7 @@ export async function startProxy(bridge: string): Promise<Proxy> {
   const to = new URL(bridge);
   const open = new Set<Connection>();
   const exchanges: Exchange[] = [];
+  const answers = new EventEmitter();
   let knife: { request: RegExp; response: RegExp } | undefined;
 
   const server = createServer((client) => {
@@ -48,6 +52,7 @@ export async function startProxy(bridge: string): Promise<Proxy> {
       const { exchange } = connection;
       const before = exchange.response.length;
       exchange.response += bytes.toString("latin1");
+      answers.emit("data");
       const found = knife?.request.test(exchange.request) && knife.response.exec(exchange.response);
       if (!found) {
         client.write(bytes);
@@ -69,6 +74,9 @@ export async function startProxy(bridge: string): Promise<Proxy> {
   return {
     url: url.href,
     exchanges,
+    async answered(request) {
+      while (!exchanges.some((e) => request.test(e.request) && e.response !== "")) await once(answers, "data");
+    },
     cut(request, response) {
       knife = { request, response };
     },

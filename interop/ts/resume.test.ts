@@ -52,7 +52,7 @@ for (const client of clients) {
           }
         };
         // Before its stream has begun, a client is not told of changes.
-        await until(() => proxy.exchanges.some((e) => e.request.startsWith("GET ") && e.response !== ""));
+        await proxy.answered(/^GET /);
         await toldTwice();
         proxy.drop(/^GET /);
         await toldTwice();
@@ -100,7 +100,7 @@ async function losesNothing(client: ClientRow, peer: Peer, proxy: Proxy, after: 
   let result = first;
   if (client.resumes === "when told") {
     first.catch(() => undefined); // it waits for an answer until the connection is closed
-    await until(() => peer.complaints.some((c) => c.includes("disconnected")));
+    await peer.complaint("disconnected");
     const last = ids.at(-1);
     if (last === undefined) throw new Error("the stream has no ids, so it cannot be taken up");
     result = peer.call("countdown", {}, { onProgress, after: last });
@@ -121,8 +121,4 @@ function calls(proxy: Proxy): number {
 /** The events after which a stream was taken up. */
 function resumptions(proxy: Proxy): string[] {
   return proxy.exchanges.flatMap((e) => /^GET [^]*\r\nlast-event-id: ([^\r]+)/i.exec(e.request)?.[1] ?? []);
-}
-
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((r) => setTimeout(r, 5));
 }
