@@ -214,6 +214,7 @@ func told(in *pb.InputResponse) string {
 		return "no answer"
 	case pb.InputError_REASON_REFUSED:
 		return "refused"
+	case pb.InputError_REASON_UNSPECIFIED: // there is no error
 	}
 	switch a := in.GetElicit(); a.GetAction() {
 	case pb.ElicitAction_ELICIT_ACTION_ACCEPT:
