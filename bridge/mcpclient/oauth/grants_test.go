@@ -385,3 +385,15 @@ func TestNonceIsLimited(t *testing.T) {
 		t.Error("the wrong nonces are noted")
 	}
 }
+
+// Only a user's client is registered: nobody vouches for another.
+func TestNobodyIsRegisteredWithoutAUser(t *testing.T) {
+	w := newWorld(t)
+	w.fails(w.transport(func(o *Options) {
+		o.Grant, o.ClientMetadataURL = JWTBearer, "https://us.example/client.json"
+		o.Assertion = func(context.Context, Target) (string, error) { return "x", nil }
+	}), "configure the client ID")
+	if len(w.regs) > 0 {
+		t.Error("it is registered")
+	}
+}

@@ -1228,3 +1228,38 @@ func TestErrorsAreShort(t *testing.T) {
 		})
 	}
 }
+
+// The first response is the response.
+func TestSecondResponseIsTooLate(t *testing.T) {
+	b := &callback{host: "127.0.0.1:1", path: "/callback", state: "s", answer: make(chan answer, 2)}
+	for i, want := range []int{http.StatusOK, http.StatusGone} {
+		rw := httptest.NewRecorder()
+		b.ServeHTTP(rw, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:1/callback?state=s&code="+strconv.Itoa(i), nil))
+		if rw.Code != want {
+			t.Errorf("response %d: status %d, want %d", i, rw.Code, want)
+		}
+	}
+	if a := <-b.answer; a.code != "0" || len(b.answer) > 0 {
+		t.Errorf("the answer is %v, and there are %d more", a, len(b.answer))
+	}
+}
+
+// What another process has been granted is used if it is enough, and else asked for more at once.
+func TestMoreThanAnotherProcessHas(t *testing.T) {
+	w := newWorld(t)
+	w.needs = func(r *http.Request) []string { return strings.Fields(r.Header.Get("Needs")) }
+	dir := filepath.Join(t.TempDir(), "c")
+	in := func(o *Options) { o.Dir = dir }
+	one, two := w.transport(in), w.transport(in)
+	w.works(one)
+	w.works(two, "Needs", "a")
+	logins, requests := len(w.asked), len(w.bearers)
+	w.works(one, "Needs", "b")
+	if got := w.question().Get("scope"); len(w.asked) != logins+1 || len(w.bearers) != requests+2 || got != "a b" {
+		t.Errorf("%d logins, the last for %q, and %d requests", len(w.asked)-logins, got, len(w.bearers)-requests)
+	}
+	w.works(two, "Needs", "b")
+	if len(w.asked) != logins+1 {
+		t.Error("what the other process has is not used")
+	}
+}
