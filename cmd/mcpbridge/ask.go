@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,68 +190,68 @@ func accept(fields []property, values map[string][]byte) *pb.ElicitResult {
 	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: append(raw, '}')}
 }
 
-// fill asks for fields, each until it is right. What was answered before is what an empty line stands for.
+// fill asks for fields. What was answered before is what an empty line stands for.
 func (a *asker) fill(ctx context.Context, fields []property, values map[string][]byte) error {
 	if len(fields) > 0 {
 		a.say("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
 	}
 	for _, field := range fields {
-		s := field.schema
-		if text := s.text("description"); text != "" {
-			a.say("  %s\n", harmless(text))
-		}
-		for _, choice := range s.titled() {
-			a.say("    %s  %s\n", harmless(choice.value), harmless(choice.title))
-		}
 		def := values[field.name]
 		if def == nil {
-			def = rawjson.Get(s.raw, "default")
+			def = rawjson.Get(field.schema.raw, "default")
 		}
-		for {
-			label := field.name
-			if title := s.text("title"); title != "" {
-				label = title
-			}
-			kind := s.typeText()
-			if !field.required {
-				kind += ", optional"
-			}
-			if def != nil {
-				kind += ") [" + valueText(def) + "]"
-			} else {
-				kind += ")"
-			}
-			line, err := a.line(ctx, "  "+harmless(label)+" ("+harmless(kind)+": ")
-			if err != nil {
-				return err
-			}
-			if line == "" {
-				if def != nil {
-					values[field.name] = def
-					break
-				}
-				if !field.required {
-					break
-				}
-				a.say("  it is required\n")
-				continue
-			}
-			texts := []string{line}
-			if slices.Contains(s.types(), "array") && !strings.HasPrefix(line, "[") {
-				texts = strings.Split(line, ",")
-				for i := range texts {
-					texts[i] = strings.TrimSpace(texts[i])
-				}
-			}
-			raw, wrong := s.value(texts)
-			if wrong == "" {
-				values[field.name] = raw
-				break
-			}
-			a.say("  it %s\n", harmless(wrong))
+		raw, err := a.field(ctx, field, def)
+		if err != nil {
+			return err
+		}
+		if raw != nil {
+			values[field.name] = raw
 		}
 	}
 	return nil
+}
+
+// field asks for a field until the answer is right. It returns nil if the field is left out.
+func (a *asker) field(ctx context.Context, field property, def []byte) ([]byte, error) {
+	s := field.schema
+	if text := s.text("description"); text != "" {
+		a.say("  %s\n", harmless(text))
+	}
+	for _, choice := range s.titled() {
+		a.say("    %s  %s\n", harmless(choice.value), harmless(choice.title))
+	}
+	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.text("title"), field.name), s.typeText())
+	if !field.required {
+		prompt += ", optional"
+	}
+	prompt += ")"
+	if def != nil {
+		prompt += " [" + valueText(def) + "]"
+	}
+	for {
+		line, err := a.line(ctx, harmless(prompt)+": ")
+		switch {
+		case err != nil:
+			return nil, err
+		case line == "" && (def != nil || !field.required):
+			return def, nil
+		case line == "":
+			a.say("  it is required\n")
+			continue
+		}
+		texts := []string{line}
+		if slices.Contains(s.types(), "array") && !strings.HasPrefix(line, "[") {
+			texts = strings.Split(line, ",")
+			for i := range texts {
+				texts[i] = strings.TrimSpace(texts[i])
+			}
+		}
+		raw, wrong := s.value(texts)
+		if wrong == "" {
+			return raw, nil
+		}
+		a.say("  it %s\n", harmless(wrong))
+	}
 }
 
 // confirm asks whether to send what was answered, or to answer again.

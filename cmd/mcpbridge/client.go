@@ -327,14 +327,16 @@ const (
 	reachTick = 20 * time.Millisecond
 )
 
+// maxRounds is how often a call is answered what it asks.
+const maxRounds = 10
+
 // do makes a call, answers what its server asks, and returns its result. What the server tells meanwhile is shown.
 func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, error) {
-	const rounds = 10
 	what := call.Method.Name
 	if call.Method.Target != nil {
 		what = fmt.Sprintf("%s %q", what, call.Method.Target(call.Request))
 	}
-	for range rounds {
+	for range maxRounds {
 		bar := c.newBar()
 		res, err := c.h.Handle(ctx, call, c.emit(bar))
 		bar.end()
@@ -351,7 +353,7 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		call = call.Retry(answers, res.Needs.State)
 	}
 	return nil, &problem{
-		Exit: exitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what), Why: fmt.Sprintf("it was answered %d times", rounds),
+		Exit: exitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what), Why: fmt.Sprintf("it was answered %d times", maxRounds),
 		Fix: "look into the server",
 	}
 }
@@ -453,10 +455,11 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 		items, next := page(res)
 		list = append(list, items...)
 		if next == nil {
-			break
+			return list, nil
 		}
 		cursor = next
 	}
+	c.log.Warn().Int("pages", maxPages).Msg(m.Name + " does not end; the rest is left out")
 	return list, nil
 }
 

@@ -34,6 +34,7 @@ type shop struct {
 
 	cancelled chan struct{} // closed when the context of `wait` ends
 	waiting   chan struct{} // closed when `wait` is called
+	endless   bool          // its list of prompts has no end
 	mu        sync.Mutex
 	caller    *pb.CallContext
 }
@@ -93,6 +94,7 @@ func (*shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToo
 		tool("where", `{"type":"object"}`),
 		tool("wait", `{"type":"object","properties":{"ms":{"type":"integer"}}}`),
 		tool("fail", `{"type":"object"}`),
+		tool("nag", `{"type":"object"}`),
 		tool("deny", `{"type":"object"}`),
 		tool("buy", `{"type":"object","required":["what"],"properties":{"what":{"type":"string"},"n":{"type":"integer","default":1},`+
 			`"pay":{"$ref":"#/$defs/pay"},"tags":{"type":"array","items":{"type":"string"}},"fast":{"type":"boolean"},`+
@@ -123,6 +125,10 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 	answer := req.GetInputResponses()["q"]
 	switch req.GetName() {
 	case "paint":
+		logged := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_NOTICE, Data: []byte(`"mixing\u001b[31m"`)}
+		if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: logged}}); err != nil {
+			return err
+		}
 		return say("red \x1b[31m\u202e\u009b and \xff"[:len("red \x1b[31m\u202e\u009b and ")], false)
 	case "buy":
 		return say(string(req.GetArguments()), false)
@@ -130,8 +136,8 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return say("out of \x1b[31mpaint", true)
 	case "deny":
 		return status.Error(codes.Unauthenticated, "who are you?")
-	case "where":
-		if answer == nil {
+	case "nag", "where":
+		if answer == nil || req.GetName() == "nag" {
 			return ask(&pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}})
 		}
 		return say(answer.GetListRoots().GetRoots()[0].GetUri(), false)
@@ -191,7 +197,10 @@ func (*shop) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerStreami
 	}})
 }
 
-func (*shop) ListPrompts(context.Context, *pb.ListPromptsRequest) (*pb.ListPromptsResponse, error) {
+func (s *shop) ListPrompts(_ context.Context, req *pb.ListPromptsRequest) (*pb.ListPromptsResponse, error) {
+	if s.endless {
+		return &pb.ListPromptsResponse{NextCursor: text(req.GetCursor() + "x")}, nil
+	}
 	yes := true
 	return &pb.ListPromptsResponse{Prompts: []*pb.Prompt{{Name: "haggle", Arguments: []*pb.PromptArgument{
 		{Name: "price", Required: &yes}, {Name: "tone"},
@@ -249,6 +258,7 @@ func TestListShowsFunctions(t *testing.T) {
   where()
   wait(ms?: integer)
   fail()
+  nag()
   deny()
   buy(what: string, n?: integer = 1, pay?: {by?: "card" | "cash", tip?: number}, tags?: string[], fast?: boolean, price?: number | null)
 
@@ -268,7 +278,7 @@ Prompts
 		Tools, Resources, ResourceTemplates, Prompts []struct{ Name string }
 	}
 	got = runCommand(t, "", "list", "--json", shop)
-	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 8 || document.Prompts[0].Name != "haggle" ||
+	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 9 || document.Prompts[0].Name != "haggle" ||
 		len(document.Resources) != 1 || len(document.ResourceTemplates) != 1 {
 		t.Errorf("%v: %s", err, got.stdout)
 	}
@@ -333,6 +343,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"call " + shop + " pain", "not_found", exitTool},
 		{"call " + shop + " fail", "tool_error", exitTool},
 		{"call " + shop + " deny", "auth_required", exitAuth},
+		{"call --root . " + shop + " nag", "asks_too_often", exitTool},
 		{"call unix:///nowhere.sock x", "unreachable", exitUnreachable},
 		{"call tcp:127.0.0.1:1 x", "unreachable", exitUnreachable},
 		{"read " + shop + " shop://no", "not_found", exitTool},
@@ -635,6 +646,113 @@ func TestCtrlCWhileAsking(t *testing.T) {
 	x.write("\x03")
 	if code, all := x.wait(); code != exitInterrupted {
 		t.Errorf("it ended with %d:\n%s", code, all)
+	}
+}
+
+func TestLimitsOfAClient(t *testing.T) {
+	s, shop := startShop(t)
+	s.endless = true
+	if got := runCommand(t, "", "list", shop); got.code != exitOK || !strings.Contains(got.stderr, "prompts/list does not end") {
+		t.Errorf("it said %+v", got)
+	}
+	digits := "n=1" + strings.Repeat("0", maxDigits)
+	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != exitConfig || len(got.stderr) > 2_000 {
+		t.Errorf("it said %+v", got)
+	}
+	if _, err := (argumentReader{io.LimitReader(zeros{}, maxArgument+1)}).text("@-"); err == nil {
+		t.Error("an argument that is too long was read")
+	}
+	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text("@-"); err != nil || len(text) != 1000 {
+		t.Error(err)
+	}
+	long := writeConfig(t, strings.Repeat("#", maxFile))
+	if got := runCommand(t, "", "list", "-c", long); got.code != exitConfig || !strings.Contains(got.stderr, "longer than 4 MiB") {
+		t.Errorf("it said %+v", got)
+	}
+}
+
+// zeros is a file without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func TestLogOfACall(t *testing.T) {
+	s, shop := startShop(t)
+	for _, c := range []struct {
+		level string
+		shown bool
+		told  pb.LogLevel
+	}{{"info", true, pb.LogLevel_LOG_LEVEL_INFO}, {"debug", true, pb.LogLevel_LOG_LEVEL_DEBUG}, {"error", false, pb.LogLevel_LOG_LEVEL_ERROR}} {
+		got := runCommand(t, "", "call", "--log-level", c.level, shop, "paint")
+		if strings.Contains(got.stderr, `mixing\\u001b[31m`) != c.shown || got.code != exitOK {
+			t.Errorf("%s: it said %+v", c.level, got)
+		}
+		s.mu.Lock()
+		if told := s.caller.GetLogLevel(); told != c.told {
+			t.Errorf("%s: the server was told %s", c.level, told)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// What auth says is what a token is got with.
+func TestOAuthOfTheConfiguration(t *testing.T) {
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
+	to, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Path = ""
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	answer := func(pattern string, value any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, mustJSON(value))
+		})
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("Authorization") != "Bearer the-token" {
+			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+server.URL+`/prm"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		proxy.ServeHTTP(w, req)
+	})
+	answer("/prm", map[string]any{"resource": server.URL + "/mcp", "authorization_servers": []string{server.URL}})
+	answer("/.well-known/oauth-authorization-server", map[string]any{
+		"issuer": server.URL, "token_endpoint": server.URL + "/token", "authorization_endpoint": server.URL + "/authorize",
+		"grant_types_supported": []string{"client_credentials"}, "token_endpoint_auth_methods_supported": []string{"client_secret_basic"},
+		"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, req *http.Request) {
+		id, secret, _ := req.BasicAuth()
+		w.Header().Set("Content-Type", "application/json")
+		if id != "me" || secret != "hunter2-hunter2" || req.FormValue("grant_type") != "client_credentials" || req.FormValue("scope") != "tea" {
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, `{"error":"invalid_client"}`)
+			return
+		}
+		io.WriteString(w, `{"access_token":"the-token","token_type":"Bearer","expires_in":3600}`)
+	})
+	t.Setenv("SECRET", "hunter2-hunter2")
+	credentials := filepath.Join(t.TempDir(), "credentials")
+	config := func(id string) string {
+		return writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {grant: client_credentials, clientId: "+id+
+			", clientSecret: '${env:SECRET}', scopes: [tea], credentials: '"+credentials+"'}}}}]")
+	}
+	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
+		t.Errorf("it said %+v", got)
+	}
+	credentials = filepath.Join(t.TempDir(), "others")
+	got := runCommand(t, "", "list", "-c", config("you"))
+	if got.code != exitAuth || got.errorCode(t) != "auth_required" || strings.Contains(got.stderr, "hunter2") {
+		t.Errorf("it said %+v", got)
 	}
 }
 

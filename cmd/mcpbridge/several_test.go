@@ -92,6 +92,33 @@ backends:
 	}
 }
 
+// A target is the same for run as for the other commands.
+func TestRunServesEveryTarget(t *testing.T) {
+	upstream := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
+	_, shop := startShop(t)
+	config := writeConfig(t, fmt.Sprintf("backends: [{name: gone, dial: 'unix:///nowhere.sock'}, {name: here, launch: {command: [%q]}}]", echoGo(t)))
+	for _, c := range []struct {
+		name, tool string
+		args       []string
+	}{
+		{"server", "echo", []string{upstream.url}},
+		{"backend", "buy", []string{shop}},
+		{"here", "echo", []string{"-c", config, "here"}},
+		{"mcpbridge", "echo", []string{"--mcp", "--", bridgeProgram(t), "run", "--stdio", "--", echoGo(t)}},
+		{"here", "here_echo", []string{config}},
+	} {
+		r := start(t, nil, nil, append([]string{"run", "--http", "127.0.0.1:0"}, c.args...)...)
+		if text, err := r.call(t, c.tool, `{"what":"tea"}`); err != nil || text != `{"what":"tea"}` {
+			t.Errorf("%v: %s answered %q, %v", c.args, c.tool, text, err)
+		}
+		if text, err := r.at("/"+c.name).call(t, strings.TrimPrefix(c.tool, "here_"), `{"what":"tea"}`); err != nil || text != `{"what":"tea"}` {
+			t.Errorf("%v: %s at its name answered %q, %v", c.args, c.tool, text, err)
+		}
+		r.drain()
+		r.wait(t)
+	}
+}
+
 func TestClientLeavesOutWhatDoesNotAnswer(t *testing.T) {
 	config := writeConfig(t, fmt.Sprintf(`
 backends:
