@@ -121,9 +121,18 @@ func (s schema) property(name string) (schema, bool) {
 	return s.at([]byte("{}")), len(list) == 0 && len(further) == 0
 }
 
+// maxAlternatives is how many alternatives are looked at. A schema that refers to itself has any number of them.
+const maxAlternatives = 100
+
 // alternatives returns what a value can be, one type each.
 func (s schema) alternatives() []schema {
-	if !s.exists() {
+	left := maxAlternatives
+	return s.expand(&left)
+}
+
+// expand is alternatives, of which so many are left to look at.
+func (s schema) expand(left *int) []schema {
+	if *left--; *left < 0 || !s.exists() {
 		return nil
 	}
 	for _, key := range []string{"anyOf", "oneOf"} {
@@ -133,7 +142,7 @@ func (s schema) alternatives() []schema {
 		}
 		var all []schema
 		for raw := range rawjson.Elements(list) {
-			all = append(all, s.at(raw).alternatives()...)
+			all = append(all, s.at(raw).expand(left)...)
 		}
 		return all
 	}
@@ -170,23 +179,29 @@ func (s schema) choices() [][]byte {
 	return slices.Collect(rawjson.Elements(rawjson.Get(s.raw, "enum")))
 }
 
-// The limits of what is shown of a type. `describe` shows the whole schema.
+// The limits of what is shown of a type: of objects in objects, of members, choices, and parts in all. `describe` shows the
+// whole schema.
 const (
 	maxShown   = 3
+	maxParts   = 300
 	maxMembers = 12
 	maxChoices = 10
 	maxDefault = 40
 )
 
 // typeText returns a type as people write it: string, integer[], "a" | "b", {x: number, y?: number}.
-func (s schema) typeText() string { return s.typeAt(0) }
+func (s schema) typeText() string {
+	left := maxParts
+	return s.typeAt(0, &left)
+}
 
-func (s schema) typeAt(depth int) string {
+// typeAt is typeText for a part of a type that is so deep in it, and of which so many parts are left to show.
+func (s schema) typeAt(depth int, left *int) string {
+	if *left--; *left < 0 {
+		return "…"
+	}
 	if !s.exists() {
 		return "any"
-	}
-	if depth > maxShown {
-		return "…"
 	}
 	var parts []string
 	for _, a := range s.alternatives() {
@@ -205,10 +220,10 @@ func (s schema) typeAt(depth int) string {
 			parts = append(parts, "any")
 		}
 		for _, t := range types {
-			parts = append(parts, a.typeOf(t, depth))
+			parts = append(parts, a.typeOf(t, depth, left))
 		}
 	}
-	parts = slices.Compact(parts)
+	parts = slices.Compact(parts) // what is the same for people, such as two objects
 	if len(parts) == 0 {
 		return "any"
 	}
@@ -216,33 +231,36 @@ func (s schema) typeAt(depth int) string {
 }
 
 // typeOf is typeAt for one of the types of a schema.
-func (s schema) typeOf(t string, depth int) string {
+func (s schema) typeOf(t string, depth int, left *int) string {
 	switch t {
 	case "array":
 		items := s.get("items")
 		if !items.exists() {
 			return "any[]"
 		}
-		text := items.typeAt(depth + 1)
+		text := items.typeAt(depth, left)
 		if strings.Contains(text, " | ") {
 			text = "(" + text + ")"
 		}
 		return text + "[]"
 	case "object":
+		if depth == maxShown {
+			return "{…}"
+		}
 		list := s.properties()
 		if len(list) == 0 {
 			if further := rawjson.Get(s.raw, "additionalProperties"); rawjson.IsObject(further) {
-				return "{[name]: " + s.at(further).typeAt(depth+1) + "}"
+				return "{[name]: " + s.at(further).typeAt(depth+1, left) + "}"
 			}
 			return "object"
 		}
-		return "{" + strings.Join(memberTexts(list, depth), ", ") + "}"
+		return "{" + strings.Join(memberTexts(list, depth, left), ", ") + "}"
 	}
 	return t
 }
 
 // memberTexts returns members as people write them.
-func memberTexts(list []property, depth int) []string {
+func memberTexts(list []property, depth int, left *int) []string {
 	var texts []string
 	for i, p := range list {
 		if i == maxMembers {
@@ -253,7 +271,7 @@ func memberTexts(list []property, depth int) []string {
 		if !p.required {
 			name += "?"
 		}
-		text := name + ": " + p.schema.typeAt(depth+1)
+		text := name + ": " + p.schema.typeAt(depth+1, left)
 		if def := rawjson.Get(p.schema.raw, "default"); def != nil && len(def) <= maxDefault {
 			text += " = " + string(rawjson.AppendLine(nil, def))
 		}
@@ -264,7 +282,8 @@ func memberTexts(list []property, depth int) []string {
 
 // signature returns a tool as a function: greet(name: string, times?: integer = 1) -> string.
 func signature(name string, input, output []byte) string {
-	text := name + "(" + strings.Join(memberTexts(schemaOf(input).properties(), 0), ", ") + ")"
+	left := maxParts
+	text := name + "(" + strings.Join(memberTexts(schemaOf(input).properties(), 0, &left), ", ") + ")"
 	if len(output) > 0 {
 		text += " -> " + schemaOf(output).typeText()
 	}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+)
+
+func TestSignatures(t *testing.T) {
+	for input, want := range map[string]string{
+		`{}`:                                    "f()",
+		`no JSON`:                               "f()",
+		`{"properties":{"a":{}}}`:               "f(a?: any)",
+		`{"required":["a"]}`:                    "f(a: any)",
+		`{"properties":{"a":{"type":"array"}}}`: "f(a?: any[])",
+		`{"properties":{"a":{"type":["string","null"],"default":null}}}`:                                                 "f(a?: string | null = null)",
+		`{"properties":{"a":{"items":{"enum":[1,"b"]}}}}`:                                                                `f(a?: (1 | "b")[])`,
+		`{"properties":{"a":{"additionalProperties":{"type":"number"},"type":"object"}}}`:                                "f(a?: {[name]: number})",
+		`{"properties":{"a":{"allOf":[{"$ref":"#/$defs/x~1y"}]}},"$defs":{"x/y":{"const":1}}}`:                           "f(a?: 1)",
+		`{"properties":{"a":{"$ref":"https://example.com/schema"}}}`:                                                     "f(a?: any)",
+		`{"properties":{"a":{"items":{"properties":{"b":{"items":{"properties":{"c":{"items":{"type":"string"}}}}}}}}}}`: "f(a?: {b?: {c?: string[]}[]}[])",
+	} {
+		if got := signature("f", []byte(input), nil); got != want {
+			t.Errorf("%s is shown as %s, not as %s", input, got, want)
+		}
+	}
+}
+
+// A schema can be small and mean something that has no end.
+func TestHostileSchemas(t *testing.T) {
+	many := func(s string) string { return strings.TrimSuffix(strings.Repeat(s+",", 50), ",") }
+	var members []string
+	for i := range 50 {
+		members = append(members, fmt.Sprintf(`"a%d":{"$ref":"#"}`, i))
+	}
+	for _, input := range []string{
+		`{"$ref":"#"}`,
+		`{"$ref":"#/a","a":{"$ref":"#/b"},"b":{"$ref":"#/a"}}`,
+		`{"anyOf":[` + many(`{"$ref":"#"}`) + `]}`,
+		`{"properties":{"x":{"anyOf":[` + many(`{"$ref":"#"}`) + `]}}}`,
+		`{"items":{"anyOf":[` + many(`{"items":{"$ref":"#"}}`) + `]}}`,
+		`{"properties":{` + strings.Join(members, ",") + `}}`,
+		strings.Repeat(`{"items":`, 200) + "{}" + strings.Repeat("}", 200),
+	} {
+		if err := rawjson.Check([]byte(input)); err != nil {
+			t.Errorf("%.100s: %v", input, err)
+		}
+		begin := time.Now()
+		s := schemaOf([]byte(input))
+		if shown := signature("f", []byte(input), []byte(input)); len(shown) > 20_000 {
+			t.Errorf("%.100s is shown in %d bytes", input, len(shown))
+		}
+		s.coerce([]string{"x"})
+		s.coerce([]string{"x", "y"})
+		if d := time.Since(begin); d > 2*time.Second {
+			t.Errorf("%.100s took %s", input, d)
+		}
+	}
+	// A number with an exponent would need all memory.
+	bound := schemaOf([]byte(`{"type":"number","minimum":1e999999999,"maximum":1e-999999999}`))
+	if raw, wrong := bound.value([]string{"1e888888888"}); string(raw) != "1e888888888" || wrong != "" {
+		t.Errorf("%s, %s", raw, wrong)
+	}
+}
