@@ -14,24 +14,26 @@ export type Variables<S extends string> = string extends S
   ? Record<string, string>
   : Record<Needed<S>, string> & Partial<Record<Optional<S>, string>>;
 
-// Of a URI that may be matched: what a pattern can take grows faster than that.
+// Of a URI that may be matched.
 const MAX_URI = 4096;
+
+/** A part of a template: text, or a variable and what its value cannot have in it. */
+type Piece = { readonly literal: string } | { readonly name: string; readonly endsAt: string };
 
 export class Template {
   readonly variables: string[] = [];
   readonly #query: string[] = [];
-  readonly #pattern: RegExp;
+  readonly #pieces: Piece[] = [];
 
   /** Throws a SyntaxError that says what is wrong with the template, or of a kind that cannot be matched. */
   constructor(template: string) {
-    let pattern = "";
     let end = 0;
     for (const expression of template.matchAll(/\{([^{}]*)\}/g)) {
       const text = expression[1] ?? "";
       const literal = template.slice(end, expression.index);
       if (!literal && end && !text.startsWith("?")) throw new SyntaxError(`there is nothing between {${text}} and what is before it`);
       end = expression.index + expression[0].length;
-      pattern += literally(literal);
+      this.#literal(literal);
       if (text.startsWith("?")) {
         if (end !== template.length) throw new SyntaxError(`{${text}} has to be at the end`);
         this.#query = text.slice(1).split(",");
@@ -40,12 +42,16 @@ export class Template {
         const name = text.replace(/^\+/, "");
         this.#name(name, text);
         // A path ends where a query may begin.
-        const path = template.includes("{?") ? "[^?#]+" : ".+";
-        pattern += `(?<${name}>${text.startsWith("+") ? path : "[^/?#]+"})`;
+        const path = template.includes("{?") ? "?#" : "";
+        this.#pieces.push({ name, endsAt: text.startsWith("+") ? path : "/?#" });
       }
     }
-    pattern += literally(template.slice(end));
-    this.#pattern = new RegExp(`^${pattern}${this.#query.length ? String.raw`(?:\?(?<$query>[^#]*))?` : ""}$`, "s");
+    this.#literal(template.slice(end));
+  }
+
+  #literal(literal: string): void {
+    if (/[{}]/.test(literal)) throw new SyntaxError("a brace has no partner");
+    if (literal) this.#pieces.push({ literal });
   }
 
   #name(name: string, expression: string): void {
@@ -58,30 +64,69 @@ export class Template {
 
   /**
    * The variables' values, percent-decoded, or undefined if the URI is none of the template's. A value that climbs out of a
-   * folder, such as `../secret`, is none of the template's.
+   * folder, such as `../secret`, is none of the template's. The time it takes grows with the length of the URI, and no faster.
    */
   match(uri: string): Record<string, string> | undefined {
-    const found = uri.length <= MAX_URI ? this.#pattern.exec(uri) : null;
+    const found = this.#find(uri);
     if (!found) return undefined;
     const values: Record<string, string> = {};
     try {
-      for (const [name, value] of Object.entries(found.groups ?? {})) {
-        if (name !== "$query") values[name] = decodeURIComponent(value);
-      }
+      for (const [name, value] of found.values) values[name] = decodeURIComponent(value);
     } catch {
       return undefined; // Not percent-encoding.
     }
     if (this.#query.length) {
-      for (const [name, value] of new URLSearchParams(found.groups?.$query ?? "")) {
+      for (const [name, value] of new URLSearchParams(found.query)) {
         if (this.#query.includes(name)) values[name] = value;
       }
     }
     const bad = (value: string) => value.includes("\0") || value.split(/[/\\]/).includes("..");
     return Object.values(values).some(bad) ? undefined : values;
   }
-}
 
-function literally(literal: string): string {
-  if (/[{}]/.test(literal)) throw new SyntaxError("a brace has no partner");
-  return literal.replace(/[.*+?^$()|[\]\\/-]/g, String.raw`\$&`);
+  /** The variables' values as they stand there, each as long as it can be, the first before the others; and the query. */
+  #find(uri: string): { values: [string, string][]; query: string } | undefined {
+    const [first] = this.#pieces;
+    if (uri.length > MAX_URI || (first && "literal" in first && !uri.startsWith(first.literal))) return undefined;
+    // A regular expression would try all ways to divide a URI. From the end: where each piece can begin so that the rest fits.
+    let rest = this.#ends(uri);
+    const longest: Int16Array[] = []; // For each piece, where it ends if it begins there; -1: it cannot.
+    for (const piece of this.#pieces.toReversed()) {
+      const ends = new Int16Array(uri.length + 1).fill(-1);
+      if ("literal" in piece) {
+        for (let at = uri.indexOf(piece.literal); at >= 0; at = uri.indexOf(piece.literal, at + 1)) {
+          if ((rest[at + piece.literal.length] ?? -1) >= 0) ends[at] = at + piece.literal.length;
+        }
+      } else {
+        let end = -1;
+        for (let at = uri.length - 1; at >= 0; at--) {
+          if (piece.endsAt.includes(uri.charAt(at))) end = -1;
+          else {
+            if (end < 0 && (rest[at + 1] ?? -1) >= 0) end = at + 1;
+            ends[at] = end;
+          }
+        }
+      }
+      longest.unshift(ends);
+      rest = ends;
+    }
+    const values: [string, string][] = [];
+    let at = 0;
+    for (const [i, piece] of this.#pieces.entries()) {
+      const end = longest[i]?.[at] ?? -1;
+      if (end < 0) return undefined;
+      if ("name" in piece) values.push([piece.name, uri.slice(at, end)]);
+      at = end;
+    }
+    return (this.#ends(uri)[at] ?? -1) < 0 ? undefined : { values, query: uri.slice(at + 1) };
+  }
+
+  /** Where all but the query can end: at the end, or before the query if the template has one. */
+  #ends(uri: string): Int16Array {
+    const ends = new Int16Array(uri.length + 1).fill(-1);
+    ends[uri.length] = uri.length;
+    if (!this.#query.length) return ends;
+    for (let at = uri.indexOf("?", uri.lastIndexOf("#") + 1); at >= 0; at = uri.indexOf("?", at + 1)) ends[at] = uri.length;
+    return ends;
+  }
 }
