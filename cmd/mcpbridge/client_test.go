@@ -756,6 +756,25 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	}
 }
 
+func TestCredentialsWithoutEncryptionAreWarnedOf(t *testing.T) {
+	for _, c := range []struct {
+		server string
+		warned bool
+	}{
+		{"url: 'http://192.0.2.1/mcp', auth: {bearer: token}", true}, // an address that nobody has (RFC 5737)
+		{"url: 'http://192.0.2.1/mcp', headers: {authorization: token}", true},
+		{"url: 'http://192.0.2.1/mcp', headers: {X-Team: tools}", false},
+		{"url: 'https://192.0.2.1/mcp', auth: {bearer: token}", false},
+		{"url: 'http://127.0.0.1:1/mcp', auth: {bearer: token}", false},
+	} {
+		config := writeConfig(t, "backends: [{name: a, mcp: {"+c.server+"}}]")
+		got := runCommand(t, "", "list", "--timeout", "50ms", "--log-level", "info", "-c", config)
+		if strings.Contains(got.stderr, "without encryption") != c.warned {
+			t.Errorf("%s: it said %+v", c.server, got)
+		}
+	}
+}
+
 // A server that wants to know who calls is not asked again and again, and a token that is given reaches it.
 func TestServerThatWantsAToken(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))

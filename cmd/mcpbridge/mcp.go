@@ -34,6 +34,10 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 	for name, value := range m.Headers {
 		o.Header.Set(name, value)
 	}
+	if !canLogin(m.URL) && (m.Auth != nil || hasHeader(m.Headers, "Authorization")) {
+		log.Warn().Str("backend", b.Name).Str("where", l.where(at+".mcp.url")).Str("fix", "write https://").
+			Msg("the credentials for this server are sent without encryption")
+	}
 	if m.Auth == nil {
 		return mcpclient.New(o)
 	}
