@@ -49,8 +49,12 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 		case line, ok := <-lines:
 			if !ok {
 				c.finish(ctx)
-				if err := <-failed; !errors.Is(err, io.EOF) {
-					return err
+				select {
+				case err := <-failed:
+					if !errors.Is(err, io.EOF) {
+						return err
+					}
+				case <-ctx.Done(): // the reading was broken off, which is no error
 				}
 				return nil
 			}

@@ -258,3 +258,34 @@ func TestStdioEndsWhatLingers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that is told to end while its client goes on talking ends.
+func TestStdioEndsInTheMiddle(t *testing.T) {
+	for range 100 {
+		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
+		in, client := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.ServeStdio(ctx, in, io.Discard) }()
+		talking, heard := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(talking)
+			for i := 0; ; i++ {
+				if i == 10 {
+					close(heard)
+				}
+				if _, err := io.WriteString(client, `{"jsonrpc":"2.0","method":"notifications/x"}`+"\n"); err != nil {
+					return
+				}
+			}
+		}()
+		<-heard
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_ = in.Close()
+		<-talking
+		s.Close()
+	}
+}
