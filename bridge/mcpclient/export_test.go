@@ -32,5 +32,5 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 
 // Hasten makes everything that takes time between attempts take less of it.
 func (c *Client) Hasten() {
-	c.pace.backoff, c.pace.patience, c.pace.sweep = 5*time.Millisecond, 500*time.Millisecond, 10*time.Millisecond
+	c.pace.backoff, c.pace.patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
 }
