@@ -36,8 +36,8 @@ type Options struct {
 	Certificates bool
 	// Scopes are what every caller must have.
 	Scopes []string
-	// ToolScopes are what a caller of a tool must have besides, by the tool's name.
-	ToolScopes map[string][]string
+	// MoreScopes are what callers of some tools must have besides. They are told to whoever asks what there is.
+	MoreScopes []string
 	// Client fetches keys and asks about tokens. Nil: one with a timeout of 10 s.
 	Client *http.Client
 	// Log tells why somebody is refused. It never has a token.
@@ -196,12 +196,13 @@ func lacks(p *pb.Principal, need []string) []string {
 	return missing
 }
 
-// Handler returns a bridge.Handler that lets callers call only those tools of next that they have the scopes for.
-func (a *Auth) Handler(next bridge.Handler) bridge.Handler {
+// Handler returns a bridge.Handler that lets callers call only those tools of next that they have the scopes for, which are by
+// the tool's name. A caller whom nobody was asked to verify, on stdio or a socket of the user's own, may call all of them.
+func (a *Auth) Handler(next bridge.Handler, scopes map[string][]string) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-		if call.Method == bridge.CallTool {
-			need := a.o.ToolScopes[call.Method.Target(call.Request)]
-			if missing := lacks(call.Context().GetPrincipal(), need); len(missing) > 0 {
+		if p := call.Context().GetPrincipal(); p != nil && call.Method == bridge.CallTool {
+			need := scopes[call.Method.Target(call.Request)]
+			if missing := lacks(p, need); len(missing) > 0 {
 				e := bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "INSUFFICIENT_SCOPE",
 					"%s: tool %q needs the scopes %s, and the token lacks %s", call.Method.Name, call.Method.Target(call.Request),
 					strings.Join(need, " "), strings.Join(missing, " "))

@@ -375,7 +375,7 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 }
 
 func TestMetadata(t *testing.T) {
-	au := newAuth(t, newAS(), func(o *auth.Options) { o.ToolScopes = map[string][]string{"rm": {"admin"}} })
+	au := newAuth(t, newAS(), func(o *auth.Options) { o.MoreScopes = []string{"admin", "mcp"} })
 	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"} {
 		res, _, _ := try(au, func(r *http.Request) { r.Method, r.URL.Path = http.MethodGet, path })
 		body := must(io.ReadAll(res.Body))
@@ -390,12 +390,12 @@ func TestMetadata(t *testing.T) {
 }
 
 func TestScopesOfTools(t *testing.T) {
-	au := newAuth(t, newAS(), func(o *auth.Options) { o.ToolScopes = map[string][]string{"rm": {"admin", "write"}} })
+	au := newAuth(t, newAS(), nil)
 	called := 0
 	h := au.Handler(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		called++
 		return &bridge.Result{}, nil
-	}))
+	}), map[string][]string{"rm": {"admin", "write"}})
 	call := func(tool string, scopes ...string) error {
 		_, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 			Name: tool, Context: &pb.CallContext{Principal: &pb.Principal{Subject: "ada", Scopes: scopes}},
@@ -411,6 +411,9 @@ func TestScopesOfTools(t *testing.T) {
 	err := call("rm", "write")
 	if err == nil || called != 2 {
 		t.Fatalf("%v, called %d times", err, called)
+	}
+	if _, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "rm"}}, nil); err != nil {
+		t.Errorf("a caller whom nobody was asked to verify: %v", err)
 	}
 	e := bridge.AsError(err)
 	if diff := cmp.Diff([]string{"mcp", "admin", "write"}, e.Scopes); diff != "" {

@@ -149,10 +149,7 @@ func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request) {
 
 // allScopes returns every scope that matters here.
 func (a *Auth) allScopes() []string {
-	all := slices.Clone(a.o.Scopes)
-	for _, s := range a.o.ToolScopes {
-		all = append(all, s...)
-	}
+	all := slices.Concat(a.o.Scopes, a.o.MoreScopes)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -26,6 +26,8 @@ type Guard struct {
 	// Origins are the Origin headers to accept besides those of this machine, such as "https://app.example.com". "*" accepts
 	// every one. A request without an Origin does not come from a browser and is accepted.
 	Origins []string
+	// Addresses says that a Host header may be any IP address: a name that is rebound to this machine is none.
+	Addresses bool
 	// Log tells what is refused.
 	Log zerolog.Logger
 }
@@ -93,6 +95,9 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 
 func (g *Guard) hostAllowed(host string) bool {
 	name := hostname(host)
+	if _, err := netip.ParseAddr(name); err == nil && g.Addresses {
+		return true
+	}
 	return isLocal(name) || slices.ContainsFunc(g.Hosts, func(h string) bool {
 		return h == "*" || strings.EqualFold(h, host) || strings.EqualFold(h, name)
 	})

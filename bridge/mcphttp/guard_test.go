@@ -142,3 +142,12 @@ func TestHowManyHeaderFieldsThereMayBe(t *testing.T) {
 		}
 	}
 }
+
+func TestAddressesAsHosts(t *testing.T) {
+	g := newGuarded(t, &mcphttp.Guard{Addresses: true})
+	for host, status := range map[string]int{"10.0.0.1": 200, "10.0.0.1:9090": 200, "[fd00::1]:9090": 200, "evil.example.com": 403, "127.1": 403} {
+		if res := g.do(http.MethodGet, "Host", host); res.StatusCode != status {
+			t.Errorf("%s: %s", host, res.Status)
+		}
+	}
+}

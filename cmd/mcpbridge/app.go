@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +17,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/auth"
 	"github.com/mcpbridge/mcpbridge/bridge/catalog"
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 	"github.com/mcpbridge/mcpbridge/bridge/router"
 )
@@ -26,7 +29,7 @@ import (
 const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 120 * time.Second
-	maxHeaderBytes    = 64 << 10
+	maxHeaderBytes    = 60 << 10 // net/http adds 4 KiB
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
 	// silentTime is how long a connection may still say nothing at the end.
@@ -47,11 +50,14 @@ type App struct {
 
 	backends []*backend
 	calls    *calls
-	merged   *counted // all backends as one
-	endpoint endpoint // of merged
+	auth     *auth.Auth  // who may call over HTTP; nil: everybody
+	tls      *tls.Config // of HTTP; nil: it is not protected
+	merged   *counted    // all backends as one
+	endpoint endpoint    // of merged
 	named    []endpoint
 	ln       net.Listener // of HTTP, or nil
 	grpc     net.Listener // or nil
+	ops      net.Listener // or nil
 	stdio    bool
 }
 
@@ -80,6 +86,16 @@ func (p *Program) serve(ctx context.Context, cfg *loaded) error {
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
 	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls()}
+	if cfg.Serve.HTTP.checksCallers() {
+		var err error
+		if a.auth, err = cfg.newAuth(log); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if a.tls, err = cfg.serverTLS(); err != nil {
+		return nil, err
+	}
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, log)
@@ -90,6 +106,9 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 		}
 		a.backends = append(a.backends, b)
 		cats[b.Name] = catalogOf(b, log)
+		if a.auth != nil {
+			cats[b.Name] = a.auth.Handler(cats[b.Name], b.ToolScopes)
+		}
 	}
 	h, err := merge(cfg, a.backends, cats, log)
 	if err != nil {
@@ -107,9 +126,14 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	return a, nil
 }
 
-// catalogOf returns a backend whose lists are remembered, and whose arguments and results are checked.
+// catalogOf returns a backend whose calls are kept within bounds, whose lists are remembered, and whose arguments and results
+// are checked.
 func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
-	return catalog.New(b, catalog.Options{
+	l := b.cfg.Limits
+	within := limit.New(b, limit.Options{
+		Calls: l.Calls, CallsPerPrincipal: l.CallsPerCaller, Queue: l.CallQueue, Idle: l.CallIdle, Total: l.CallTotal,
+	})
+	return catalog.New(within, catalog.Options{
 		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput,
 	})
 }
@@ -134,9 +158,17 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 }
 
 func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
-	return endpoint{name, h, mcpserver.New(h, mcpserver.Options{
-		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter,
-	})}
+	l := a.cfg.Limits
+	o := mcpserver.Options{
+		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter, Principal: auth.Principal,
+		MaxSessions: l.Sessions, MaxSessionsPerPrincipal: l.SessionsPerCaller, SessionTTL: l.SessionIdle, MaxCalls: l.SessionCalls,
+		MaxStreams: l.Streams, MaxStreamsPerPrincipal: l.StreamsPerCaller, MaxBody: int64(l.Body), MaxLine: l.Line,
+		StateTTL: l.StateLife, AskTimeout: l.AnswerTime,
+	}
+	if a.auth != nil {
+		o.Challenge = a.auth.Challenge
+	}
+	return endpoint{name, h, mcpserver.New(h, o)}
 }
 
 // Listen binds the addresses, so that they are known and wrong ones are told before the backends start. Connections wait
@@ -145,11 +177,8 @@ func (a *App) Listen(ctx context.Context) error {
 	s := &a.cfg.Serve
 	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
 	a.stdio = s.Stdio == "true" || s.Stdio == "auto" && none && isClientInput(a.stdin)
-	if a.stdio && s.GRPC.Addr == "" {
-		return nil
-	}
 	where := a.cfg.where("serve.http.addr")
-	if none {
+	if none && !a.stdio {
 		s.HTTP.Addr, where = defaultAddr, "the default of --http"
 	}
 	var err error
@@ -164,12 +193,18 @@ func (a *App) Listen(ctx context.Context) error {
 			return listenProblem(s.GRPC.Addr, a.cfg.where("serve.grpc.addr"), "--grpc", err)
 		}
 	}
+	if s.Ops.Addr != "" {
+		if a.ops, err = new(net.ListenConfig).Listen(ctx, "tcp", s.Ops.Addr); err != nil {
+			a.closeListeners()
+			return listenProblem(s.Ops.Addr, a.cfg.where("serve.ops.addr"), "serve.ops.addr", err)
+		}
+	}
 	return nil
 }
 
 // closeListeners closes what was bound and is not served.
 func (a *App) closeListeners() {
-	for _, ln := range []net.Listener{a.ln, a.grpc} {
+	for _, ln := range []net.Listener{a.ln, a.grpc, a.ops} {
 		if ln != nil {
 			ln.Close()
 		}
@@ -180,7 +215,11 @@ func (a *App) closeListeners() {
 func (a *App) URL() string {
 	switch {
 	case a.ln != nil:
-		return "http://" + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
+		scheme := "http://"
+		if a.tls != nil {
+			scheme = "https://"
+		}
+		return scheme + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
 	case a.stdio:
 		return "stdio"
 	}
@@ -200,6 +239,12 @@ func (a *App) GRPC() string {
 // calls and lets those that run end, for as long as the configuration allows and now has not ended. Nothing that it has
 // started runs any more when it returns.
 func (a *App) Run(ctx, now context.Context) error {
+	probes := a.newOps()
+	var probing sync.WaitGroup
+	defer probing.Wait()
+	probeCtx, stopProbes := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopProbes()
+	probing.Go(func() { probes.run(probeCtx) })
 	backendCtx, stopBackends := context.WithCancel(now)
 	backendsDone := make(chan error, 1)
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
@@ -207,6 +252,7 @@ func (a *App) Run(ctx, now context.Context) error {
 	ready, err := a.awaitBackends(ctx, backendsDone)
 	if err == nil && ctx.Err() == nil {
 		a.tellReady(ctx, ready)
+		probes.serving.Store(true)
 		if a.started != nil {
 			a.started(a)
 		}

@@ -50,10 +50,11 @@ var kinds = [...]kind{
 			return l.validateLaunch(b.Launch, b.Name, at+".launch")
 		},
 		command: func(b *BackendConfig) *LaunchConfig { return b.Launch },
-		open: func(_ *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
+		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
 			c := b.Launch
 			return plugin.New(plugin.Options{
 				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, Log: log,
+				MaxMessage: l.Limits.Message,
 			})
 		},
 	},
@@ -63,8 +64,8 @@ var kinds = [...]kind{
 		check:   func(l *loaded, b *BackendConfig, at string) error { return validateDial(b.Dial, l.where(at+".dial")) },
 		command: func(*BackendConfig) *LaunchConfig { return nil },
 		text:    func(b *BackendConfig) string { return b.Dial },
-		open: func(_ *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
-			return plugin.New(plugin.Options{Name: b.Name, Address: b.Dial, Log: log})
+		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
+			return plugin.New(plugin.Options{Name: b.Name, Address: b.Dial, Log: log, MaxMessage: l.Limits.Message})
 		},
 	},
 	{

@@ -76,6 +76,13 @@ func (c *calls) drain() int {
 	return c.n
 }
 
+// isDraining reports whether drain was called.
+func (c *calls) isDraining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.draining
+}
+
 // wait waits until nothing is being done or ctx ends, and reports how many things are being done then.
 func (c *calls) wait(ctx context.Context) int {
 	for {

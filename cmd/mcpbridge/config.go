@@ -37,8 +37,46 @@ type Config struct {
 	Log LogConfig `koanf:"log"`
 	// Serve is how clients reach mcpbridge.
 	Serve ServeConfig `koanf:"serve"`
+	// Limits are how much there may be of what.
+	Limits LimitsConfig `koanf:"limits"`
 	// Backends is what answers them: one, or several that are merged.
 	Backends []BackendConfig `koanf:"backends"`
+}
+
+// A LimitsConfig is how much there may be of what. 0 is what each says.
+type LimitsConfig struct {
+	// Calls is how many calls one backend has at a time. 0: 256.
+	Calls int `koanf:"calls"`
+	// CallsPerCaller is how many of them are of one verified caller. 0: 64.
+	CallsPerCaller int `koanf:"callsPerCaller"`
+	// CallQueue is how long a call waits for its turn. 0: 100 ms.
+	CallQueue time.Duration `koanf:"callQueue"`
+	// CallIdle is how long a call may say nothing. 0: 60 s.
+	CallIdle time.Duration `koanf:"callIdle"`
+	// CallTotal is how long a call may last. 0: 15 min.
+	CallTotal time.Duration `koanf:"callTotal"`
+	// Sessions is how many legacy sessions there are. 0: 100,000.
+	Sessions int `koanf:"sessions"`
+	// SessionsPerCaller is how many of them are of one verified caller. 0: 1,000.
+	SessionsPerCaller int `koanf:"sessionsPerCaller"`
+	// SessionIdle is how long a legacy session may be idle. 0: 30 min.
+	SessionIdle time.Duration `koanf:"sessionIdle"`
+	// SessionCalls is how many requests of one legacy session, or stdio client, are answered at a time. 0: 256.
+	SessionCalls int `koanf:"sessionCalls"`
+	// Streams is how many streams are open that only tell what changes. 0: 15,000.
+	Streams int `koanf:"streams"`
+	// StreamsPerCaller is how many of them are of one verified caller. 0: 2,000.
+	StreamsPerCaller int `koanf:"streamsPerCaller"`
+	// Body is how many bytes the body of an HTTP request has. 0: 4 MiB.
+	Body int `koanf:"body"`
+	// Line is how many bytes a line of stdio has. 0: 16 MiB.
+	Line int `koanf:"line"`
+	// Message is how many bytes a message to or from a backend has. 0: 4 MiB.
+	Message int `koanf:"message"`
+	// StateLife is how long a client of 2026-07-28 may take to come back with answers. 0: 10 min.
+	StateLife time.Duration `koanf:"stateLife"`
+	// AnswerTime is how long an older client may take to answer a question. 0: 5 min.
+	AnswerTime time.Duration `koanf:"answerTime"`
 }
 
 // A LogConfig is how mcpbridge logs.
@@ -55,6 +93,8 @@ type ServeConfig struct {
 	HTTP HTTPConfig `koanf:"http"`
 	// GRPC is the contract, for clients that have generated stubs.
 	GRPC GRPCConfig `koanf:"grpc"`
+	// Ops is for whoever operates mcpbridge.
+	Ops OpsConfig `koanf:"ops"`
 	// Stdio is auto, true or false. Auto is true if stdin is a pipe, a socket or a file, and neither HTTP nor gRPC has an
 	// address.
 	Stdio string `koanf:"stdio"`
@@ -75,8 +115,63 @@ type HTTPConfig struct {
 	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
 	// for the rest. It is for networks that cut responses that last. 0: for ever.
 	PollAfter time.Duration `koanf:"pollAfter"`
+	// TLS is how the connection is protected.
+	TLS TLSConfig `koanf:"tls"`
+	// Auth is who may call. Empty: everybody who can reach Addr.
+	Auth AccessConfig `koanf:"auth"`
 	// Insecure says that Addr may be one that other machines reach, although nothing checks who calls.
 	Insecure bool `koanf:"insecure"`
+}
+
+// An AccessConfig is who may call over HTTP: whoever has a token of one of the Issuers, one of the Tokens, or a certificate of
+// serve.http.tls.clientCA.
+type AccessConfig struct {
+	// Resource is the URL by which clients know this server: tokens are made for it.
+	Resource string `koanf:"resource"`
+	// Issuers are whose tokens are good.
+	Issuers []IssuerConfig `koanf:"issuers"`
+	// Tokens are good by themselves.
+	Tokens []TokenConfig `koanf:"tokens"`
+	// Scopes are what every caller must have.
+	Scopes []string `koanf:"scopes"`
+}
+
+// An IssuerConfig is an authorization server whose tokens are good.
+type IssuerConfig struct {
+	// URL is what its tokens say in `iss`.
+	URL string `koanf:"url"`
+	// Audiences are what its tokens may say in `aud`. Empty: the resource.
+	Audiences []string `koanf:"audiences"`
+	// JWKS is where its keys are. Empty: where its metadata says.
+	JWKS string `koanf:"jwks"`
+	// Introspection is where it is asked about tokens that are no JWT (RFC 7662), and by whom. Empty: it has none.
+	Introspection IntrospectionConfig `koanf:"introspection"`
+}
+
+// An IntrospectionConfig is how an issuer is asked about tokens.
+type IntrospectionConfig struct {
+	URL          string `koanf:"url"`
+	ClientID     string `koanf:"clientId"`
+	ClientSecret string `koanf:"clientSecret"`
+}
+
+// A TokenConfig is a token that is good by itself.
+type TokenConfig struct {
+	// Token is what the caller presents.
+	Token string `koanf:"token"`
+	// Subject is who that is.
+	Subject string `koanf:"subject"`
+	// Scopes are what it may do.
+	Scopes []string `koanf:"scopes"`
+}
+
+// on reports whether anything says who may call.
+func (a *AccessConfig) on() bool { return len(a.Issuers)+len(a.Tokens) > 0 }
+
+// An OpsConfig is where probes find out how mcpbridge is: /livez, /readyz and /startupz.
+type OpsConfig struct {
+	// Addr is the host and port to listen on. Empty: nowhere.
+	Addr string `koanf:"addr"`
 }
 
 // A GRPCConfig is how mcpbridge.v1 is served.
@@ -112,6 +207,8 @@ type BackendConfig struct {
 	SkipArguments bool `koanf:"skipArguments"`
 	// SkipOutput says that what tools return reaches the client without being checked against the tools' schemas.
 	SkipOutput bool `koanf:"skipOutput"`
+	// ToolScopes are what a verified caller of a tool must have besides serve.http.auth.scopes, by the tool's name.
+	ToolScopes map[string][]string `koanf:"toolScopes"`
 }
 
 // A LaunchConfig is how to start a backend.
@@ -244,7 +341,10 @@ func load(fileName string, environ []string, flags map[string]any, flagNames map
 // resolve makes the names of files and directories that the file says relative to the directory it is in.
 func (l *loaded) resolve(dir string) {
 	names := []*string{} // an empty one is the directory itself
-	files := []*string{&l.Serve.GRPC.TLS.Cert, &l.Serve.GRPC.TLS.Key, &l.Serve.GRPC.TLS.ClientCA}
+	var files []*string
+	for _, t := range []*TLSConfig{&l.Serve.GRPC.TLS, &l.Serve.HTTP.TLS} {
+		files = append(files, &t.Cert, &t.Key, &t.ClientCA)
+	}
 	for _, b := range l.Backends {
 		if b.Launch != nil {
 			names = append(names, &b.Launch.Dir)
@@ -270,12 +370,12 @@ func (l *loaded) resolve(dir string) {
 
 const envPrefix = "MCPBRIDGE_"
 
-// environKeys returns the keys that the environment can set, by variable, and their types. Backends are not among them,
-// nor is the version: images have variables of such a name.
+// environKeys returns the keys that the environment can set, by variable, and their types. Lists of mappings are not among
+// them, nor is the version: images have variables of such a name.
 func environKeys() map[string]key {
 	byVariable := map[string]key{}
 	for _, k := range keysOf(reflect.TypeFor[Config](), "") {
-		if k.path == "version" || k.path == "backends" {
+		if k.path == "version" || k.kind() == "a list" {
 			continue
 		}
 		byVariable[envPrefix+strings.ToUpper(strings.ReplaceAll(k.path, ".", "__"))] = k
@@ -375,7 +475,47 @@ func (l *loaded) validateServe() error {
 			return err
 		}
 	}
+	if err := l.validateAccess(); err != nil {
+		return err
+	}
+	if s.Ops.Addr != "" {
+		if _, _, err := l.splitAddr("serve.ops.addr", s.Ops.Addr); err != nil {
+			return err
+		}
+	}
 	return l.validateGRPC()
+}
+
+// validateAccess refuses settings of TLS and of who may call that do not fit together.
+func (l *loaded) validateAccess() error {
+	h := &l.Serve.HTTP
+	if err := l.validateTLS("serve.http.tls", h.TLS); err != nil {
+		return err
+	}
+	for i, b := range l.Backends {
+		if len(b.ToolScopes) > 0 && h.Addr != "" && !h.checksCallers() {
+			return usage(l.where(fmt.Sprintf("backends.%d.toolScopes", i)), "say who may call in serve.http.auth, or leave the scopes out",
+				"tools need scopes, and nothing says whose scopes those are")
+		}
+	}
+	if !h.checksCallers() {
+		if h.Auth.Resource != "" || len(h.Auth.Scopes) > 0 {
+			return usage(l.where("serve.http.auth"), "add issuers or tokens", "serve.http.auth lets nobody in")
+		}
+		return nil
+	}
+	_, err := l.newAuth(zerolog.Nop())
+	return err
+}
+
+// checksCallers reports whether something checks who calls over HTTP.
+func (h *HTTPConfig) checksCallers() bool { return h.Auth.on() || h.TLS.ClientCA != "" }
+
+func (l *loaded) validateTLS(path string, t TLSConfig) error {
+	if (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
+		return usage(l.where(path), "write `tls: {cert: server.pem, key: server.key}`", "TLS needs both a certificate and its key")
+	}
+	return nil
 }
 
 // validateGRPC refuses what gRPC cannot be served by, and addresses that other machines reach without TLS, unless the user
@@ -388,8 +528,8 @@ func (l *loaded) validateGRPC() error {
 		}
 		return nil
 	}
-	if (g.TLS.Cert == "") != (g.TLS.Key == "") || g.TLS.ClientCA != "" && g.TLS.Cert == "" {
-		return usage(l.where("serve.grpc.tls"), "write `tls: {cert: server.pem, key: server.key}`", "TLS needs both a certificate and its key")
+	if err := l.validateTLS("serve.grpc.tls", g.TLS); err != nil {
+		return err
 	}
 	network, addr := grpcNetwork(g.Addr)
 	if network == "unix" {
@@ -438,7 +578,7 @@ func (l *loaded) splitAddr(path, addr string) (host, port string, err error) {
 func (l *loaded) validateAddr() error {
 	addr := l.Serve.HTTP.Addr
 	host, port, err := l.splitAddr("serve.http.addr", addr)
-	if err != nil || l.Serve.HTTP.Insecure || isLoopback(host) {
+	if err != nil || l.Serve.HTTP.Insecure || l.Serve.HTTP.checksCallers() || isLoopback(host) {
 		return err
 	}
 	return &problem{
@@ -446,8 +586,8 @@ func (l *loaded) validateAddr() error {
 		What:  fmt.Sprintf("%s can be reached from other machines, and nothing checks who calls", addr),
 		Where: l.where("serve.http.addr"),
 		Why:   "whoever reaches this address can call every tool of the backend",
-		Fix: "listen on 127.0.0.1:" + port + " and put a proxy that authenticates in front of it, or say --insecure if the" +
-			" network\nis trusted (inside a pod, behind a mesh); --allow-host then names the hosts that clients use",
+		Fix: "say who may call in serve.http.auth; or listen on 127.0.0.1:" + port + "; or say --insecure if the network is\n" +
+			"trusted (inside a pod, behind a mesh); --allow-host then names the hosts that clients use",
 	}
 }
 

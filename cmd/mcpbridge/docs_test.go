@@ -140,7 +140,7 @@ func TestConfigurationPageIsWhole(t *testing.T) {
 	if err := os.WriteFile(name, []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := load(name, []string{"WEATHER_KEY=w", "ISSUES_TOKEN=i", "MAIL_SECRET=m"}, nil, nil)
+	l, err := load(name, []string{"WEATHER_KEY=w", "ISSUES_TOKEN=i", "MAIL_SECRET=m", "ADA_TOKEN=a"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

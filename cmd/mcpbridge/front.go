@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log"
@@ -53,14 +54,21 @@ func (a *App) newFronts(now context.Context) ([]front, error) {
 func (a *App) newHTTPFront(now context.Context) *httpFront {
 	ctx, cancel := context.WithCancel(now)
 	f := &httpFront{now: now, cancel: cancel, calls: a.calls, ln: a.ln, silent: map[net.Conn]struct{}{}}
+	if a.tls != nil {
+		f.ln = tls.NewListener(f.ln, a.tls)
+	}
 	mux := http.NewServeMux()
 	for _, e := range a.endpoints() {
 		f.servers = append(f.servers, e.mcp)
 		mux.Handle(path.Join(a.cfg.Serve.HTTP.Path, e.name), f.admit(e.mcp))
 	}
+	var handler http.Handler = mux
+	if a.auth != nil {
+		handler = a.auth.Wrap(mux)
+	}
 	guard := &mcphttp.Guard{Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Log: a.log}
 	f.srv = &http.Server{
-		Handler: guard.Wrap(mux), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: guard.Wrap(handler), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState:   f.track,
 		ErrorLog:    log.New(debugLog{a.log}, "", 0),

@@ -101,6 +101,7 @@ func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) err
 				of = append(of, c.Needs)
 			}
 			left[c.Needs] = append(left[c.Needs], c.Name)
+		case verify.Passed:
 		}
 	}
 	if asJSON {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge/auth"
+)
+
+// newAuth returns who may call over HTTP.
+func (l *loaded) newAuth(log zerolog.Logger) (*auth.Auth, error) {
+	c := &l.Serve.HTTP.Auth
+	o := auth.Options{Resource: c.Resource, Scopes: c.Scopes, Certificates: l.Serve.HTTP.TLS.ClientCA != "", Log: log}
+	for _, i := range c.Issuers {
+		issuer := auth.Issuer{URL: i.URL, Audiences: i.Audiences, JWKS: i.JWKS}
+		if in := i.Introspection; in.URL != "" {
+			issuer.Introspection = &auth.Introspection{URL: in.URL, ClientID: in.ClientID, ClientSecret: in.ClientSecret}
+		}
+		o.Issuers = append(o.Issuers, issuer)
+	}
+	for _, t := range c.Tokens {
+		l.secrets.add("a token of serve.http.auth", t.Token)
+		o.Tokens = append(o.Tokens, auth.Token{Token: t.Token, Subject: t.Subject, Scopes: t.Scopes})
+	}
+	for _, b := range l.Backends {
+		for _, scopes := range b.ToolScopes {
+			o.MoreScopes = append(o.MoreScopes, scopes...)
+		}
+	}
+	a, err := auth.New(o)
+	if err != nil {
+		return nil, usage(l.where("serve.http.auth"), "correct its settings", "who may call over HTTP: %v", err)
+	}
+	return a, nil
+}
+
+// serverTLS returns how HTTP is protected, or nil if it is not. A client shows a certificate if it has one; it must, if there is
+// no other way to say who it is.
+func (l *loaded) serverTLS() (*tls.Config, error) {
+	t := l.Serve.HTTP.TLS
+	if t.Cert == "" {
+		return nil, nil //nolint:nilnil // no TLS is no error
+	}
+	bad := func(what string, err error) error {
+		return &problem{
+			Exit: exitConfig, Code: "tls", What: what + " cannot be used", Where: l.where("serve.http.tls"), Why: err.Error(),
+			Fix: "name files in PEM form that mcpbridge may read", Cause: err,
+		}
+	}
+	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, bad("the certificate or its key", err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if t.ClientCA == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(t.ClientCA)
+	if err != nil {
+		return nil, bad("the certificates that vouch for clients", err)
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, bad("the certificates that vouch for clients", errors.New(t.ClientCA+" has no certificate in it"))
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	if l.Serve.HTTP.Auth.on() {
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return c, nil
+}

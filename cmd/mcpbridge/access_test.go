@@ -1,0 +1,165 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The page's configurations are accepted, and what they leave out is refused.
+func TestAccessPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/access.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key, _ := writeCertificates(t, dir)
+	parts := strings.Split(string(text), "```yaml\n")
+	if len(parts) != 3 {
+		t.Fatalf("%d configurations", len(parts)-1)
+	}
+	for i, part := range parts[1:] {
+		yaml, _, _ := strings.Cut(part, "```")
+		yaml = strings.NewReplacer("server.pem", cert, "server.key", key).Replace(yaml)
+		if !strings.Contains(yaml, "backends:") {
+			yaml += "backends: [{name: weather, launch: {command: [python3, tools.py]}}]\n"
+		}
+		name := filepath.Join(dir, "mcpbridge.yaml")
+		if err := os.WriteFile(name, []byte("version: 1\n"+yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := load(name, []string{"ADA_TOKEN=secret-of-ada"}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.validate(); err != nil {
+			t.Errorf("configuration %d: %v", i+1, err)
+		}
+		if _, err := l.serverTLS(); err != nil {
+			t.Errorf("configuration %d: %v", i+1, err)
+		}
+	}
+}
+
+// writeCertificates writes a certificate for this machine and for a client, and who vouches for both, and returns the files.
+func writeCertificates(t *testing.T, dir string) (cert, key, ca string) {
+	t.Helper()
+	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := url.Parse("spiffe://example.org/ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: []*url.URL{id}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &priv.PublicKey, priv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(priv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key, cert
+}
+
+// Whoever has no token is let nowhere; tokens and certificates are; and a tool may need more. What is presented is not logged.
+func TestCallersProveWhoTheyAre(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, ca := writeCertificates(t, dir)
+	file := filepath.Join(dir, "mcpbridge.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nserve:\n  http:\n    addr: 127.0.0.1:0\n    tls: {cert: "+cert+", key: "+key+", clientCA: "+ca+"}\n"+
+		"    auth:\n      tokens:\n        - {token: canary-of-ada, subject: ada, scopes: [tools]}\n        - {token: canary-of-root, subject: root, scopes: [tools, admin]}\n"+
+		"backends:\n  - name: echo\n    launch: {command: ["+echoGo(t)+"]}\n    toolScopes: {echo: [admin]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, nil, "run", "-c", file)
+	if !strings.HasPrefix(r.url, "https://") {
+		t.Fatalf("served at %s", r.url)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AppendCertsFromPEM(text)
+	call := func(token, tool string, certs ...tls.Certificate) *http.Response {
+		t.Helper()
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}, ForceAttemptHTTP2: true}
+		t.Cleanup(transport.CloseIdleConnections)
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{},"_meta":{` +
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool,
+		} {
+			req.Header.Set(name, value)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		res, err := (&http.Client{Transport: transport}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res
+	}
+	for _, c := range []struct {
+		name, token, tool string
+		certs             []tls.Certificate
+		status            int
+		challenge         string
+	}{
+		{"nobody", "", "echo", nil, 401, "Bearer"},
+		{"a wrong token", "canary-of-eve", "echo", nil, 401, "invalid_token"},
+		{"without the tool's scope", "canary-of-ada", "echo", nil, 403, `scope="admin"`},
+		{"with the tool's scope", "canary-of-root", "echo", nil, 200, ""},
+		{"a certificate without the tool's scope", "", "echo", []tls.Certificate{pair}, 403, "insufficient_scope"},
+		{"a certificate", "", "slow", []tls.Certificate{pair}, 200, ""},
+	} {
+		res := call(c.token, c.tool, c.certs...)
+		if got := res.Header.Get("WWW-Authenticate"); res.StatusCode != c.status || !strings.Contains(got, c.challenge) {
+			t.Errorf("%s: %s, %s", c.name, res.Status, got)
+		}
+		if res.ProtoMajor != 2 {
+			t.Errorf("%s: %s", c.name, res.Proto)
+		}
+	}
+	if log := r.stderr.String(); strings.Contains(log, "canary") || !strings.Contains(log, "refused a caller") {
+		t.Errorf("the log is %s", log)
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+)
+
+// An ops answers probes, from before the backends start until after they have ended: a sidecar starts before what it stands
+// beside, so that its being alive must not wait for that.
+type ops struct {
+	app     *App
+	srv     *http.Server
+	serving atomic.Bool // clients are served
+}
+
+// A health is what a probe is told.
+type health struct {
+	Status   string            `json:"status"`
+	Backends map[string]string `json:"backends"`
+}
+
+// newOps returns what answers probes at the listener for them, if there is one.
+func (a *App) newOps() *ops {
+	o := &ops{app: a}
+	mux := http.NewServeMux()
+	for path, is := range map[string]func() bool{
+		"/livez":    func() bool { return true },
+		"/startupz": o.serving.Load,
+		"/readyz":   o.ready,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.tell(w, is()) })
+	}
+	// A probe names the address that it reaches. A name that is rebound is no address.
+	guard := &mcphttp.Guard{Addresses: true, Log: a.log}
+	o.srv = &http.Server{
+		Handler: guard.Wrap(mux), ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readHeaderTimeout, WriteTimeout: readHeaderTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: log.New(debugLog{a.log}, "", 0),
+	}
+	return o
+}
+
+// run answers probes until ctx ends.
+func (o *ops) run(ctx context.Context) {
+	if o.app.ops == nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe that is cut now learns what it wants to know
+	if err := o.srv.Serve(o.app.ops); ctx.Err() == nil {
+		o.app.log.Error().Err(err).Msg("probes are answered no longer")
+	}
+}
+
+// ready reports whether clients may come: they are served, and a backend answers.
+func (o *ops) ready() bool {
+	if !o.serving.Load() || o.app.calls.isDraining() {
+		return false
+	}
+	for _, b := range o.app.backends {
+		if b.now() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *ops) tell(w http.ResponseWriter, good bool) {
+	h := health{Status: "ok", Backends: map[string]string{}}
+	status := http.StatusOK
+	if !good {
+		h.Status, status = "not yet", http.StatusServiceUnavailable
+		if o.app.calls.isDraining() {
+			h.Status = "ending"
+		}
+	}
+	for _, b := range o.app.backends {
+		h.Backends[b.Name] = "ready"
+		if b.now() != nil {
+			h.Backends[b.Name] = "not ready"
+		}
+	}
+	body, _ := json.Marshal(h) //nolint:errchkjson // strings can always be written
+	w.Header().Set("Content-Type", mcphttp.JSON)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // whether the probe reads it is its own business
+}

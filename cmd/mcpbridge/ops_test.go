@@ -1,0 +1,89 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// probe asks an endpoint for probes under a name for its host, and returns the status and what is said.
+func probe(t *testing.T, r *run, path, host string) (status int, said string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.app.ops.Addr().String()+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+func startWithOps(t *testing.T, backend string) *run {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}}\nbackends: [{name: b, " + backend + "}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, nil, nil, "run", "-c", file)
+}
+
+func TestProbes(t *testing.T) {
+	r := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
+	for _, path := range []string{"/livez", "/startupz", "/readyz"} {
+		if status, said := probe(t, r, path, "10.1.2.3:9090"); status != 200 || said != `{"status":"ok","backends":{"b":"ready"}}` {
+			t.Errorf("%s: %d %s", path, status, said)
+		}
+	}
+	if status, _ := probe(t, r, "/readyz", "evil.example.com"); status != 403 {
+		t.Errorf("a name that may be rebound: %d", status)
+	}
+	if status, _ := probe(t, r, "/nosuch", ""); status != 404 {
+		t.Errorf("nothing there: %d", status)
+	}
+	// While it ends it is alive, and not ready.
+	done := make(chan error)
+	go func() {
+		_, err := r.call(t, "slow", `{"ms":500}`)
+		done <- err
+	}()
+	for r.called.Load() == 0 {
+		if _, said := probe(t, r, "/livez", ""); !strings.Contains(said, "ok") {
+			t.Error(said)
+		}
+	}
+	r.drain()
+	for status := 200; status == 200; {
+		status, _ = probe(t, r, "/readyz", "")
+	}
+	if status, said := probe(t, r, "/readyz", ""); status != 503 || !strings.Contains(said, `"ending"`) {
+		t.Errorf("while it ends: %d %s", status, said)
+	}
+	if status, _ := probe(t, r, "/livez", ""); status != 200 {
+		t.Errorf("while it ends, it is not alive: %d", status)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the call: %v", err)
+	}
+}
+
+// A sidecar is alive, and has started, before what it stands beside is there.
+func TestProbesWithoutABackend(t *testing.T) {
+	r := startWithOps(t, "dial: unix:"+filepath.Join(t.TempDir(), "nobody.sock"))
+	for path, want := range map[string]int{"/livez": 200, "/startupz": 200, "/readyz": 503} {
+		if status, said := probe(t, r, path, ""); status != want || !strings.Contains(said, `"b":"not ready"`) {
+			t.Errorf("%s: %d %s", path, status, said)
+		}
+	}
+}
