@@ -1,0 +1,201 @@
+// Package checker judges what callers saw by what a backend did: the delivery law. Each call is answered exactly once, with its own
+// answer; is executed at most once; and if it fails, is told the truth about that.
+package checker
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Call is what one caller saw of one call.
+type Call struct {
+	// Token is the call's own, and its JSON-RPC id.
+	Token  string `json:"token"`
+	Caller int    `json:"caller"`
+	Era    string `json:"era"`
+	Tool   string `json:"tool"`
+	// Begin is when the request was sent, and End when the answer was read or there could be none any more: nanoseconds since 1970.
+	Begin int64 `json:"begin"`
+	End   int64 `json:"end"`
+	// Status is that of HTTP.
+	Status int `json:"status,omitempty"`
+	// Answers are the responses that bear the call's id.
+	Answers []Answer `json:"answers,omitempty"`
+	// Foreign are messages that came on the call's stream and bear another id.
+	Foreign []string `json:"foreign,omitempty"`
+	// Events are the numbers of the progress that was told, in order.
+	Events []int `json:"events,omitempty"`
+	// Late counts what was told after the answer.
+	Late int `json:"late,omitempty"`
+	// Broken is what went wrong with the connection.
+	Broken string `json:"broken,omitempty"`
+	// Cancelled and Dropped are when the caller cancelled the call, and when it closed the connection; zero: it did not.
+	Cancelled int64 `json:"cancelled,omitempty"`
+	Dropped   int64 `json:"dropped,omitempty"`
+}
+
+// An Answer is a response.
+type Answer struct {
+	// Token and PID are what a result says.
+	Token string `json:"token,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	// Tool failures and errors have a text, and errors the rest.
+	Failed  bool   `json:"failed,omitempty"`
+	Code    int    `json:"code,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
+	Text    string `json:"text,omitempty"`
+}
+
+// Result reports whether the answer is a result.
+func (a Answer) Result() bool { return !a.Failed }
+
+// OK reports whether the call was answered with a result.
+func (c *Call) OK() bool { return len(c.Answers) == 1 && c.Answers[0].Result() }
+
+// The kinds of wrongs.
+const (
+	Lost        = "lost"         // a call has no answer
+	Duplicate   = "duplicate"    // it has more than one
+	Crossed     = "crossed"      // it was told something of another one
+	Double      = "double"       // it was executed twice
+	Ghost       = "ghost"        // its result says what was not done
+	Lied        = "lied"         // it was executed, and its error says that it was not
+	Untold      = "untold"       // its error does not say what became of it
+	Misordered  = "misordered"   // progress came in the wrong order, twice, or not
+	Uncancelled = "uncancelled"  // it was cancelled, and went on
+	Unasked     = "unasked"      // it was cancelled by nobody
+	LateMessage = "late-message" // it was told something after its end
+)
+
+// A Wrong is where the law was broken.
+type Wrong struct {
+	Kind  string `json:"kind"`
+	Token string `json:"token"`
+	Why   string `json:"why"`
+}
+
+// did is what a backend did of one call.
+type did struct{ begins, ends, cancels int }
+
+// A Rule says what is known of callers beside what they saw.
+type Rule struct {
+	// DropCancels says that to close the connection is to cancel, in this era. In others it must not.
+	DropCancels func(era string) bool
+}
+
+// Judge returns what is wrong with a history. All calls of it have ended, and the backend has come to rest.
+func (r Rule) Judge(history []Call, journal []Entry) []Wrong {
+	done := map[string]*did{}
+	for _, e := range journal {
+		d := done[e.Token]
+		if d == nil {
+			d = &did{}
+			done[e.Token] = d
+		}
+		switch e.What {
+		case Begin:
+			d.begins++
+		case End:
+			d.ends++
+		case Cancel:
+			d.cancels++
+		}
+	}
+	var wrongs []Wrong
+	for i := range history {
+		c := &history[i]
+		d := done[c.Token]
+		if d == nil {
+			d = &did{}
+		}
+		for _, w := range r.judge(c, d) {
+			w.Token = c.Token
+			wrongs = append(wrongs, w)
+		}
+	}
+	return wrongs
+}
+
+// judge returns what is wrong with one call.
+func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
+	wrong := func(kind, format string, args ...any) {
+		wrongs = append(wrongs, Wrong{Kind: kind, Why: fmt.Sprintf(format, args...)})
+	}
+	givenUp := c.Dropped != 0 || c.Cancelled != 0
+	switch n := len(c.Answers); {
+	case n == 0 && !givenUp:
+		wrong(Lost, "no answer: status %d, %s", c.Status, c.Broken)
+	case n > 1:
+		wrong(Duplicate, "%d answers", n)
+	}
+	for _, id := range c.Foreign {
+		wrong(Crossed, "it was told what is for %q", id)
+	}
+	for _, a := range c.Answers {
+		switch {
+		case a.Result() && a.Token != c.Token:
+			wrong(Crossed, "the result is that of %q", a.Token)
+		case a.Result() && d.ends == 0:
+			wrong(Ghost, "a result, and %d begins and no end in the journal", d.begins)
+		case a.Failed && a.Code == 0:
+			wrong(Untold, "the tool failed: %.200s", a.Text)
+		case a.Failed && (a.Reason == "" || !slices.Contains([]string{"not_executed", "unknown", "executed"}, a.Outcome)):
+			wrong(Untold, "error %d with reason %q and outcome %q: %.200s", a.Code, a.Reason, a.Outcome, a.Text)
+		case a.Outcome == "not_executed" && d.begins > 0:
+			wrong(Lied, "not_executed (%s), and %d begins in the journal", a.Reason, d.begins)
+		case a.Outcome == "executed" && d.begins == 0:
+			wrong(Lied, "executed (%s), and no begin in the journal", a.Reason)
+		}
+	}
+	if d.begins > 1 {
+		wrong(Double, "%d begins", d.begins)
+	}
+	for i, n := range c.Events {
+		if n != i+1 {
+			wrong(Misordered, "progress %v", c.Events)
+			break
+		}
+	}
+	if c.Late > 0 {
+		wrong(LateMessage, "%d messages after its end", c.Late)
+	}
+	cancelled := c.Cancelled != 0 || c.Dropped != 0 && r.DropCancels != nil && r.DropCancels(c.Era)
+	switch {
+	case cancelled && d.begins > d.cancels+d.ends:
+		wrong(Uncancelled, "%d begins, %d cancels, %d ends", d.begins, d.cancels, d.ends)
+	case !cancelled && d.cancels > 0:
+		wrong(Unasked, "%d cancels", d.cancels)
+	}
+	return wrongs
+}
+
+// A Message is one event of a stream that can be resumed.
+type Message struct {
+	ID   string
+	Data string
+}
+
+// Suffix returns how a resumed stream differs from what the whole one has after the event with the id, or nothing. An event without data
+// only says where one is, and does not count.
+func Suffix(whole, resumed []Message, after string) string {
+	at := slices.IndexFunc(whole, func(m Message) bool { return m.ID == after })
+	if at < 0 {
+		return fmt.Sprintf("the whole stream has no event %q", after)
+	}
+	told := func(ms []Message) []Message {
+		return slices.DeleteFunc(slices.Clone(ms), func(m Message) bool { return m.Data == "" })
+	}
+	want, got := told(whole[at+1:]), told(resumed)
+	for i := range max(len(want), len(got)) {
+		switch {
+		case i >= len(got):
+			return fmt.Sprintf("after %s: %d events are lost, from %s on", after, len(want)-i, want[i].ID)
+		case i >= len(want):
+			return fmt.Sprintf("after %s: %d events are too many, from %s on", after, len(got)-i, got[i].ID)
+		case want[i] != got[i]:
+			return fmt.Sprintf("after %s: event %d is %s %.100q and should be %s %.100q", after, i, got[i].ID, got[i].Data, want[i].ID, want[i].Data)
+		}
+	}
+	return ""
+}
