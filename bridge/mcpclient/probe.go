@@ -567,6 +567,19 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	return d, nil
 }
 
+// noProgram is the error of a call for which a program of its own does not start. To try again and again is of no use.
+func (c *Client) noProgram(p *peer, err error) error {
+	if p.isGone() {
+		p.close() // which does not take long, and then it is known how it ended
+	}
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"server %q: the program does not start once more, for a caller who can be asked something; the call was not executed. "+
+			"If it cannot run twice at a time, call it without elicitation, sampling and roots", c.o.Name)
+	e.Cause = errors.New(c.lastWords(p, err).Error()) // not what it is made of, which is not about the call
+	c.log.Error().Err(e.Cause).Msg("the program does not start once more")
+	return e
+}
+
 // openSession begins a session of a legacy server for callers who can do as much as can.
 func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
@@ -582,6 +595,9 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 	}
 	if _, err := c.initialize(ctx, p, known.rev); err != nil {
 		c.pool.opening.Go(p.close) // nobody waits for the end of what has not begun; who calls this is counted already
+		if c.url == nil && ctx.Err() == nil {
+			return nil, c.noProgram(p, err)
+		}
 		return nil, err
 	}
 	return p, nil

@@ -269,6 +269,31 @@ func TestProgramIsStartedAgain(t *testing.T) {
 	needs(t, c, ask)
 }
 
+// A program that cannot run twice at a time serves those who cannot be asked, and says so to the others at once.
+func TestProgramThatRunsOnce(t *testing.T) {
+	var programs atomic.Int64
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			if programs.Add(1) > 1 {
+				return false
+			}
+			say(initialized)
+		case "tools/call":
+			say(said1)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	_, err := c.Handle(t.Context(), asking("t", `{}`, "a"), ignore)
+	if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "without elicitation") {
+		t.Errorf("got %v", err)
+	}
+	if got := call(t, c, "t", `{}`); got != "hello" || programs.Load() != 2 {
+		t.Errorf("%q by %d programs", got, programs.Load())
+	}
+}
+
 // killChildren kills the processes whose parent is this one.
 func killChildren(t *testing.T) {
 	t.Helper()
