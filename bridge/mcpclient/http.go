@@ -81,10 +81,12 @@ type streamable struct {
 	cancel context.CancelFunc
 	// session is the session's id, set once by the answer to initialize.
 	session string
+	// heard is closed when the first GET is answered, in whatever way.
+	heard chan struct{}
 }
 
 func (c *Client) newStreamable(p *peer) {
-	w := &streamable{p: p}
+	w := &streamable{p: p, heard: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.out = newOutbox(w.send, nil)
 	w.wg.Go(w.out.run)
@@ -379,10 +381,22 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// open listens to what the server says besides its answers.
-func (w *streamable) open() {
-	if !w.p.rev().Modern() {
-		w.wg.Go(w.unrelated)
+// hearTimeout is how long a server may take to answer the GET by which it can ask.
+const hearTimeout = time.Second
+
+// open implements wire. Servers that ask in the middle of a call may do so on the stream of what is no answer, and a question
+// that comes before there is that stream gets lost in many of them, and the call hangs.
+func (w *streamable) open(ctx context.Context) {
+	w.wg.Go(w.unrelated)
+	if !w.p.lent {
+		return
+	}
+	timer := time.NewTimer(hearTimeout)
+	defer timer.Stop()
+	select {
+	case <-w.heard:
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -390,9 +404,11 @@ func (w *streamable) open() {
 // basic/transports, listening for messages).
 func (w *streamable) unrelated() {
 	last, delay, opened := "", 100*time.Millisecond, false
+	answered := sync.OnceFunc(func() { close(w.heard) })
+	defer answered()
 	for w.ctx.Err() == nil {
 		began := time.Now()
-		r, err := w.listen(last, opened)
+		r, err := w.listen(last, opened, answered)
 		if err != nil {
 			if w.ctx.Err() == nil {
 				w.p.c.log.Debug().Err(err).Msg("the server has no stream for what is no answer")
@@ -425,8 +441,8 @@ type heard struct {
 }
 
 // listen reads one response to a GET. The error says that there is no such stream; nil and nil that it could not be reached.
-// Again says that there was one before.
-func (w *streamable) listen(last string, again bool) (*heard, error) {
+// Again says that there was one before; answered is called when the server has answered, or cannot.
+func (w *streamable) listen(last string, again bool, answered func()) (*heard, error) {
 	req, err := w.request(w.ctx, http.MethodGet, nil)
 	if err != nil {
 		return nil, err
@@ -436,6 +452,7 @@ func (w *streamable) listen(last string, again bool) (*heard, error) {
 		req.Header.Set(mcphttp.HeaderLastEvent, last)
 	}
 	res, err := w.p.c.http.Do(req)
+	answered()
 	if err != nil {
 		return nil, nil //nolint:nilnil // the caller tries again
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
@@ -304,4 +305,33 @@ func TestParkedCallsEnd(t *testing.T) {
 			t.Errorf("after the end: %v", err)
 		}
 	})
+}
+
+// Some servers ask on the stream of what is no answer, and what they ask before there is one is lost.
+func TestServersAreHeardBeforeTheyAreCalled(t *testing.T) {
+	called := make(chan struct{})
+	f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+		close(called)
+		stream(w)
+		<-r.Context().Done()
+	})
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Session-Id") == "s1" { // of those who cannot be asked
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		select {
+		case <-called:
+			t.Error("the call came before the server could ask")
+		case <-time.After(100 * time.Millisecond):
+		}
+		stream(w)
+		<-called
+		stream(w, `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`+"\n\n")
+		<-r.Context().Done()
+	}
+	c := run(t, mcpclient.Options{URL: f.URL})
+	if n := len(needs(t, c, asking("ask", `{}`, "a")).GetRequests()); n != 1 {
+		t.Errorf("it asks %d times, want once", n)
+	}
 }

@@ -293,7 +293,6 @@ func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 func (c *Client) modernLife(p *peer, d *pb.DiscoverResponse) *life {
 	p.setRev(modernRev)
 	c.remember(era{rev: modernRev})
-	p.wire.open()
 	return newLife(p, d)
 }
 
@@ -563,7 +562,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	if err := p.wire.say(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {
 		return nil, fmt.Errorf("initialized: %w", err)
 	}
-	p.wire.open()
+	p.wire.open(ctx)
 	return d, nil
 }
 

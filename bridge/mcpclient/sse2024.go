@@ -183,7 +183,7 @@ func (w *sse2024) stop(x *exchange) {
 	}
 }
 
-func (w *sse2024) open() {}
+func (w *sse2024) open(context.Context) {}
 
 func (w *sse2024) close() {
 	w.out.close()

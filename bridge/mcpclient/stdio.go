@@ -201,7 +201,7 @@ func (s *stdio) say(_ context.Context, msg []byte) error {
 	return nil
 }
 
-func (s *stdio) open() {}
+func (s *stdio) open(context.Context) {}
 
 func (s *stdio) close() {
 	s.out.close() // what is still to be said is said, and then standard input ends
