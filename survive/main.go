@@ -60,6 +60,11 @@ type scenario struct {
 var scenarios = []scenario{
 	{"R1 R2 R4 K1", killUnderLoad},
 	{"R3", killQuietly},
+	{"R5", killBridge},
+	{"R6", restartRolling},
+	{"R7", endBridge},
+	{"R8", cancels},
+	{"R9", drops},
 }
 
 func run(ctx context.Context, args []string) error {

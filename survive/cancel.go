@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/survive/checker"
+	"github.com/mcpbridge/mcpbridge/survive/loadgen"
+)
+
+// crowd has several callers of an era make so many calls together, one after the other each.
+func crowd(url, era string, callers, calls int, call func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call) ([]checker.Call, error) {
+	history := make([][]checker.Call, callers)
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	for n := range callers {
+		wg.Go(func() {
+			c, err := loadgen.NewCaller(url, era, n)
+			if err == nil {
+				err = c.Open()
+			}
+			if err != nil {
+				errs[n] = err
+				return
+			}
+			defer c.End()
+			aside, err := loadgen.NewConn(url)
+			if err != nil {
+				errs[n] = err
+				return
+			}
+			defer aside.Close()
+			for range calls / callers {
+				history[n] = append(history[n], call(c, aside))
+			}
+		})
+	}
+	wg.Wait()
+	var all []checker.Call
+	for _, h := range history {
+		all = append(all, h...)
+	}
+	return all, errors.Join(errs...)
+}
+
+// finished waits until the journal says what became of every call that began.
+func finished(b *Bridge, from int64) ([]checker.Entry, error) {
+	for until := time.Now().Add(20 * time.Second); ; {
+		journal, err := b.journal(from)
+		if err != nil {
+			return nil, err
+		}
+		open := 0
+		for _, e := range journal {
+			switch e.What {
+			case checker.Begin:
+				open++
+			case checker.End, checker.Cancel:
+				open--
+			}
+		}
+		if open <= 0 || time.Now().After(until) {
+			return journal, nil
+		}
+		time.Sleep(50 * time.Millisecond) // who writes the journal tells nobody else
+	}
+}
+
+// cancels is R8: how long it takes from a caller's cancellation to the end of the work, in both eras.
+func cancels(ctx context.Context, r *Rig) error {
+	b, err := r.start(ctx, setup{})
+	if err != nil {
+		return err
+	}
+	calls := r.cycles(1000, 50_000)
+	legacy, err := crowd(b.URL, loadgen.Legacy, 4, calls, func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call {
+		var notify sync.WaitGroup
+		call := c.Call(loadgen.Work{Tool: "hang", OnEvent: func(call *checker.Call) bool {
+			if call.Cancelled == 0 {
+				call.Cancelled = time.Now().UnixNano()
+				token := call.Token
+				notify.Go(func() { err = errors.Join(err, c.Notify(aside, token)) })
+			}
+			return true
+		}})
+		notify.Wait()
+		return call
+	})
+	if err != nil {
+		return err
+	}
+	modern, err := crowd(b.URL, loadgen.Modern, 4, calls, func(c *loadgen.Caller, _ *loadgen.Conn) checker.Call {
+		return c.Call(loadgen.Work{Tool: "hang", OnEvent: func(*checker.Call) bool { return false }})
+	})
+	if err != nil {
+		return err
+	}
+	journal, err := finished(b, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := b.stop(); err != nil {
+		return err
+	}
+	at := map[string]int64{}
+	for _, e := range journal {
+		if e.What == checker.Cancel {
+			at[e.Token] = e.At
+		}
+	}
+	history := append(legacy, modern...)
+	wrongs := checker.Rule{DropCancels: func(era string) bool { return era == loadgen.Modern }}.Judge(history, journal)
+	var took [2][]time.Duration
+	missed, late := 0, 0
+	for i, c := range history {
+		asked := max(c.Cancelled, c.Dropped)
+		if asked == 0 || at[c.Token] == 0 {
+			missed++
+			continue
+		}
+		late += len(c.Answers) + c.Late // a cancelled call is answered no more
+		which := 0
+		if i >= len(legacy) {
+			which = 1
+		}
+		took[which] = append(took[which], time.Duration(at[c.Token]-asked))
+	}
+	all := append(append([]time.Duration{}, took[0]...), took[1]...)
+	if len(wrongs) > 0 {
+		if err := r.keepHistory(b, history, wrongs); err != nil {
+			return err
+		}
+	}
+	r.tell("R8", missed+late+len(wrongs) == 0 && quantile(all, .5) <= 2*time.Millisecond && quantile(all, .99) <= 10*time.Millisecond &&
+		quantile(all, 1) <= 100*time.Millisecond,
+		"cancel to the end of the work p50 2 ms, p99 10 ms, max 100 ms; 0 missed, 0 late messages",
+		"%d cancels: by notification p50 %v, p99 %v, max %v; by disconnect p50 %v, p99 %v, max %v; %d missed, %d late, %d wrong", len(history),
+		quantile(took[0], .5), quantile(took[0], .99), quantile(took[0], 1), quantile(took[1], .5), quantile(took[1], .99), quantile(took[1], 1),
+		missed, late, len(wrongs))
+	return nil
+}
+
+// drops is R9: a legacy client that goes away has not cancelled anything.
+func drops(ctx context.Context, r *Rig) error {
+	b, err := r.start(ctx, setup{})
+	if err != nil {
+		return err
+	}
+	crowdSize := 8
+	sessions := make([]*loadgen.Caller, crowdSize) // they stay, or their end would be that of their calls
+	var mu sync.Mutex
+	var history []checker.Call
+	var wg sync.WaitGroup
+	for n := range crowdSize {
+		if sessions[n], err = loadgen.NewCaller(b.URL, loadgen.Legacy, n); err != nil {
+			return err
+		}
+		wg.Go(func() {
+			for range r.cycles(2000, 100_000) / crowdSize {
+				at := 1 + rand.IntN(5)
+				call := sessions[n].Call(loadgen.Work{Ms: 10 + rand.IntN(30), Events: 5, OnEvent: func(c *checker.Call) bool { return len(c.Events) < at }})
+				mu.Lock()
+				history = append(history, call)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	journal, err := finished(b, 0)
+	if err != nil {
+		return err
+	}
+	ends := map[string]bool{}
+	for _, e := range journal {
+		if e.What == checker.End {
+			ends[e.Token] = true
+		}
+	}
+	dropped, unfinished := 0, 0
+	for i := range history {
+		if history[i].Dropped != 0 {
+			dropped++
+		}
+		if !ends[history[i].Token] {
+			unfinished++
+		}
+	}
+	wrongs := checker.Rule{DropCancels: func(string) bool { return false }}.Judge(history, journal)
+	for _, c := range sessions {
+		c.End()
+	}
+	if _, err := b.stop(); err != nil {
+		return err
+	}
+	why := ""
+	if len(wrongs) > 0 {
+		why = fmt.Sprintf("; the first: %+v", wrongs[0])
+	}
+	r.tell("R9", dropped > 0 && unfinished+len(wrongs) == 0, "a legacy disconnect cancels nothing", "%d disconnects within %d calls: %d did not end, %d wrong%s",
+		dropped, len(history), unfinished, len(wrongs), why)
+	return nil
+}
