@@ -105,20 +105,28 @@ func (l *loaded) oauth(m *MCPConfig, at string, log zerolog.Logger) (*oauth.Tran
 	return oauth.New(o)
 }
 
-// browser returns what shows a page for logging in to the person at the terminal, or nil if there is none.
+// browser returns what shows a page for logging in to the person at the terminal, or by the program that BROWSER names. It is
+// nil if there is neither.
 func (p *Program) browser() func(ctx context.Context, address string) error {
-	if !isTerminal(p.Stderr) {
+	person := isTerminal(p.Stderr)
+	if !person && os.Getenv("BROWSER") == "" {
 		return nil
 	}
 	return func(ctx context.Context, address string) error {
-		if _, err := fmt.Fprintf(p.Stderr, "Log in with your browser:\n  %s\n", harmless(address)); err != nil {
-			return err
+		if person {
+			if _, err := fmt.Fprintf(p.Stderr, "Log in with your browser:\n  %s\n", harmless(address)); err != nil {
+				return err
+			}
 		}
-		if open := browserCommand(address); open != nil {
-			cmd := exec.CommandContext(ctx, open[0], open[1:]...)
-			_ = cmd.Run() // the person can open the page, too
+		open := browserCommand(address)
+		if open == nil {
+			return nil
 		}
-		return nil
+		err := exec.CommandContext(ctx, open[0], open[1:]...).Run()
+		if person {
+			return nil //nolint:nilerr // the person can open the page, too
+		}
+		return err
 	}
 }
 
@@ -126,6 +134,9 @@ func (p *Program) browser() func(ctx context.Context, address string) error {
 func browserCommand(address string) []string {
 	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return nil
+	}
+	if program := os.Getenv("BROWSER"); program != "" {
+		return []string{program, address}
 	}
 	switch runtime.GOOS {
 	case "darwin":
