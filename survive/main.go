@@ -65,6 +65,7 @@ var scenarios = []scenario{
 	{"R7", endBridge},
 	{"R8", cancels},
 	{"R9", drops},
+	{"R10", resumes},
 }
 
 func run(ctx context.Context, args []string) error {

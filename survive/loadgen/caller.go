@@ -184,3 +184,12 @@ func Listen(on *Conn, id string) (*http.Response, error) {
 func IsResponse(m checker.Message, id string) bool {
 	return bytes.Contains([]byte(m.Data), []byte(`"id":"`+id+`"`)) && bytes.Contains([]byte(m.Data), []byte(`"result"`))
 }
+
+// Request returns the body of the request of a call.
+func Request(era string, w Work) []byte {
+	arguments := w.complete()
+	return request(era, w.Token, w.Tool, arguments)
+}
+
+// Note adds a message that came to a call.
+func Note(c *checker.Call, m checker.Message) { note(c, []byte(m.Data)) }
