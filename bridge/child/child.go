@@ -74,15 +74,16 @@ func (p *Process) Start() error {
 	}
 	ownGroup(cmd)
 	p.ooms = oomKills(cgroups)
-	err = cmd.Start()
+	p.mu.Lock() // whoever hears from the process can ask for its number
+	if err = cmd.Start(); err == nil {
+		p.cmd, p.stdin = cmd, ours[0]
+	}
+	p.mu.Unlock()
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
 		return fmt.Errorf("cannot be run: %w", withoutPath(err))
 	}
-	p.mu.Lock()
-	p.cmd, p.stdin = cmd, ours[0]
-	p.mu.Unlock()
 	if p.trap, err = setTrap(cmd.Process.Pid); err != nil {
 		p.Log.Debug().Err(err).Msg("the backend's own children may survive if the bridge is killed")
 	}
@@ -226,8 +227,12 @@ func (p *Process) Started() bool {
 	return p.cmd != nil
 }
 
-// Pid returns the number of a process that was launched.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+// Pid returns the number of a process that was launched. It is also that of its group.
+func (p *Process) Pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.Process.Pid
+}
 
 // Stdin returns our end of the standard input of a process that was launched. It is closed when the process ends.
 func (p *Process) Stdin() *os.File { return p.stdin }

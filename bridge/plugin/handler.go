@@ -81,6 +81,11 @@ type attempt struct {
 
 // attempt makes call at l, once.
 func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+	if l.frames != nil && call.Method == bridge.CallTool {
+		if a, made := p.attemptFramed(ctx, l.frames, call, emit); made {
+			return a
+		}
+	}
 	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
 	// fails after it may have been: the status is UNAVAILABLE both times.
 	var at peer.Peer
@@ -205,11 +210,16 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	// limit is lower uses the same words, but of the request's size.
 	text := s.Message()
 	if strings.HasPrefix(text, "grpc: received message larger than max") && !strings.Contains(text, fmt.Sprintf("(%d vs.", size)) {
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
-			"backend %q: its answer is larger than the limit of %d bytes (max message); the call was executed",
-			p.o.Name, p.o.MaxMessage)
+		return p.responseTooLarge()
 	}
 	return bridge.FromStatus(s)
+}
+
+// responseTooLarge is the error of an answer that is too large for us.
+func (p *Plugin) responseTooLarge() error {
+	return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
+		"backend %q: its answer is larger than the limit of %d bytes (max message); the call was executed",
+		p.o.Name, p.o.MaxMessage)
 }
 
 // reasonWithin is how long the error of a call whose backend was lost waits for the reason: its connection breaks before its

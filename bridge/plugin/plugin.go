@@ -123,6 +123,7 @@ var _ bridge.Handler = (*Plugin)(nil)
 // A life of a backend is the time from its first answer to its loss.
 type life struct {
 	*link
+	frames   *frames       // nil if there are none
 	gone     chan struct{} // closed at its loss
 	oom      atomic.Bool   // at its loss, that it had too little memory
 	called   atomic.Bool   // it has answered a call that is more than a question
@@ -234,8 +235,8 @@ func (p *Plugin) change(f func(*state)) {
 }
 
 // begin makes l the backend that calls go to.
-func (p *Plugin) begin(k *link) *life {
-	l := &life{link: k, gone: make(chan struct{})}
+func (p *Plugin) begin(k *link, f *frames) *life {
+	l := &life{link: k, frames: f, gone: make(chan struct{})}
 	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping = l, true, time.Time{}, false })
 	return l
 }

@@ -60,7 +60,7 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 			p.log.Error().Err(err).Msg("the backend did not start")
 		default:
 			p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
-			l := p.begin(m.link)
+			l := p.begin(m.link, m.frames)
 			ready := time.Now()
 			why := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
 			l.oom.Store(m.OutOfMemory())
@@ -148,7 +148,8 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) st
 type managed struct {
 	*process
 	*link
-	wg sync.WaitGroup // the goroutine that reads go-plugin's own log stream
+	frames *frames
+	wg     sync.WaitGroup // the goroutine that reads go-plugin's own log stream
 }
 
 // launch starts a process and returns it when it answers.
@@ -165,6 +166,10 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 		return nil, fmt.Errorf("backend %q: its key pair: %w", p.o.Name, err)
 	}
 	defer context.AfterFunc(ctx, func() { r.Signal(child.Kill) })()
+	if m.frames = newFrames(dir, p.o.MaxMessage, &p.log); m.frames != nil {
+		r.Env = append(r.Env, m.frames.env())
+		m.frames.serve(r.Pid)
+	}
 
 	began := time.Now()
 	client := goplugin.NewClient(&goplugin.ClientConfig{
@@ -342,6 +347,7 @@ func (m *managed) finish() {
 		// Even if somebody else has the plugin's end of the connection.
 		_ = m.conn.Close()
 	}
+	m.frames.close()
 	m.wg.Wait()
 	m.process.Finish()
 	_ = m.shaking.Close()
@@ -513,7 +519,7 @@ func (p *Plugin) keep(ctx context.Context, k *link) {
 		}
 		told = false
 		p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
-		l := p.begin(k)
+		l := p.begin(k, nil)
 		here, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {

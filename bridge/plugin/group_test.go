@@ -1,0 +1,6 @@
+package plugin
+
+import "syscall"
+
+// ownGroup returns our process group.
+func ownGroup() int { return syscall.Getpgrp() }

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package plugin
+
+import "net"
+
+// checkPeer returns an error unless a process of the group is at the other end of a connection. Here it is enough that only this
+// user can enter the directory that the socket is in.
+func checkPeer(net.Conn, int) error { return nil }
