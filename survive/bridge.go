@@ -39,6 +39,7 @@ type setup struct {
 	stdio bool     // serve stdin and stdout instead
 	args  []string // of mcpbridge run
 	env   []string // of faultplug
+	auth  string   // serve.http.auth, as YAML
 }
 
 var ready = regexp.MustCompile(`"url":"([^"]+)"`)
@@ -70,7 +71,16 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 	for _, e := range s.env {
 		args = append(args, "--env", e)
 	}
-	args = append(append(args, s.args...), "--", r.plugin)
+	if s.auth == "" {
+		args = append(append(args, s.args...), "--", r.plugin)
+	} else {
+		file := filepath.Join(b.Dir, "config.yaml")
+		config := fmt.Sprintf("version: 1\nserve: {http: {auth: %s}}\nbackends: [{name: faultplug, launch: {command: [%q]}}]\n", s.auth, r.plugin)
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(append(args, s.args...), "-c", file)
+	}
 	b.cmd = exec.CommandContext(ctx, r.bin, args...)
 	b.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	stderr, err := b.cmd.StderrPipe()

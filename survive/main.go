@@ -66,6 +66,11 @@ var scenarios = []scenario{
 	{"R8", cancels},
 	{"R9", drops},
 	{"R10", resumes},
+	{"L4", idleSessions},
+	{"L5", idleStreams},
+	{"L8", overloads},
+	{"L9", badRequests},
+	{"L10", neighbours},
 }
 
 func run(ctx context.Context, args []string) error {

@@ -158,6 +158,9 @@ func (c *Caller) End() {
 	c.Close()
 }
 
+// Leave leaves the session, which stays open, so that the next call opens another one.
+func (c *Caller) Leave() { c.session = "" }
+
 // Forget forgets the session, which the server no longer knows.
 func (c *Caller) Forget() {
 	c.session = ""

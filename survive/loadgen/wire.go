@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mcpbridge/mcpbridge/survive/checker"
 )
@@ -56,13 +59,36 @@ func (c *Conn) Close() {
 	}
 }
 
+// Dead reports whether the server has closed the connection.
+func (c *Conn) Dead() bool {
+	if c.conn == nil {
+		return true
+	}
+	tcp, ok := c.conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return true
+	}
+	dead := false
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		dead = err == nil && n == 0 || err != nil && !errors.Is(err, unix.EAGAIN)
+		return true
+	})
+	return dead || err != nil
+}
+
 // patience is the longest that a caller waits for something to be said.
 const patience = 60 * time.Second
 
 // Send sends a request, and returns the response as far as its head. Its body has to be read to its end, or the connection closed.
 // The headers are whole lines.
 func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error) {
-	if c.conn == nil {
+	if c.Dead() { // the server may have ended it meanwhile, as it may end any that is idle
+		c.Close()
 		conn, err := net.DialTimeout("tcp", c.host, 10*time.Second)
 		if err != nil {
 			return nil, err
