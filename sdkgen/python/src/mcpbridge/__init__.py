@@ -32,6 +32,7 @@ from mcpbridge.errors import (
     Unsupported,
     VisitRequired,
 )
+from mcpbridge.frames import Frames as _Frames  # noqa: F401  # At the import: what it takes from the environment.
 from mcpbridge.handlers import Prompt, Resource
 
 __all__ = [

@@ -14,6 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import grpc
+import pydantic_core
+from google.protobuf import any_pb2
+from google.rpc import status_pb2
 from typing_extensions import ParamSpec
 
 from mcpbridge import v1
@@ -45,6 +48,25 @@ class StatusError(Exception):
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+_CODES = {
+    -32600: grpc.StatusCode.INVALID_ARGUMENT,
+    -32601: grpc.StatusCode.UNIMPLEMENTED,
+    -32602: grpc.StatusCode.INVALID_ARGUMENT,
+    -32603: grpc.StatusCode.INTERNAL,
+}
+
+
+def status(e: StatusError | McpError) -> status_pb2.Status:
+    """The gRPC status of an error. The details of an McpError's hold the exact JSON-RPC error."""
+    if isinstance(e, StatusError):
+        return status_pb2.Status(code=e.code.value[0], message=str(e))
+    code = _CODES.get(e.code, grpc.StatusCode.UNKNOWN)
+    data = b"" if e.data is None else pydantic_core.to_json(e.data, inf_nan_mode="null", serialize_unknown=True)
+    detail = any_pb2.Any()
+    detail.Pack(v1.JsonRpcError(code=e.code, message=e.message, data=data))
+    return status_pb2.Status(code=code.value[0], message=e.message, details=[detail])
 
 
 class Handler(Generic[P, R]):

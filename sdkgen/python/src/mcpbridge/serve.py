@@ -20,14 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
-import pydantic_core
-from google.protobuf import any_pb2
-from google.rpc import status_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from mcpbridge import stdout, v1
+from mcpbridge import frames, stdout, v1
 from mcpbridge.errors import McpError
-from mcpbridge.handlers import StatusError, log
+from mcpbridge.handlers import StatusError, log, status
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
@@ -114,6 +111,7 @@ async def _managed(app: "App") -> None:
         fields = ["1", str(version), network, address, "grpc", certificate]
         if os.environ.get("PLUGIN_MULTIPLEX_GRPC"):
             fields.append("false")
+        server.frames = await frames.connect(app, MAX_MESSAGE)
         stdout.write_handshake("|".join(fields))
         await server.wait()
     finally:
@@ -303,6 +301,7 @@ class _Server:
         }
         for service, handlers in services.items():
             self.grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        self.frames: frames.Frames | None = None
         self._stopping = asyncio.Event()
         self._drain = DRAIN
 
@@ -319,10 +318,14 @@ class _Server:
         gc.freeze()  # What is there now stays; there is no use in looking through it again.
         await self._stopping.wait()
         await self.health.enter_graceful_shutdown()
+        if self.frames:
+            self.frames.stopping = True
         stopped = asyncio.create_task(self.grpc.stop(self._drain))
         began = time.monotonic()
-        while self.app._calls.running and time.monotonic() - began < self._drain:
+        while (self.app._calls.running or (self.frames and self.frames.calls)) and time.monotonic() - began < self._drain:
             await asyncio.wait({stopped}, timeout=0.02)
+        if self.frames:
+            await self.frames.close()
         # What is left are streams without an end, such as a health watch, and answers on their way.
         await asyncio.wait({stopped}, timeout=0.2)
         await self.grpc.stop(0)
@@ -369,26 +372,10 @@ def _call(answer: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], 
 
 
 async def _abort(context: Any, e: StatusError | McpError) -> NoReturn:
-    if isinstance(e, McpError):
-        code, trailer = _status(e)
-        await context.abort(code, e.message, (("grpc-status-details-bin", trailer),))
-    else:
-        await context.abort(e.code, str(e))
+    said = status(e)
+    trailers = (("grpc-status-details-bin", said.SerializeToString()),) if said.details else ()
+    await context.abort(_STATUS_CODES[said.code], said.message, trailers)
     raise e  # Not reached: abort raises.
 
 
-_CODES = {
-    -32600: grpc.StatusCode.INVALID_ARGUMENT,
-    -32601: grpc.StatusCode.UNIMPLEMENTED,
-    -32602: grpc.StatusCode.INVALID_ARGUMENT,
-    -32603: grpc.StatusCode.INTERNAL,
-}
-
-
-def _status(e: McpError) -> tuple[grpc.StatusCode, bytes]:
-    """A gRPC status whose details hold the exact JSON-RPC error."""
-    code = _CODES.get(e.code, grpc.StatusCode.UNKNOWN)
-    data = b"" if e.data is None else pydantic_core.to_json(e.data, inf_nan_mode="null", serialize_unknown=True)
-    detail = any_pb2.Any()
-    detail.Pack(v1.JsonRpcError(code=e.code, message=e.message, data=data))
-    return code, status_pb2.Status(code=code.value[0], message=e.message, details=[detail]).SerializeToString()
+_STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}

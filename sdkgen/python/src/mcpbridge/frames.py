@@ -1,0 +1,243 @@
+"""Calls of tools as frames on one connection with the bridge that started us: CallTool of gRPC at a small part of its cost.
+
+docs/frames.md says what goes over it. Everything but CallTool stays gRPC, and without the connection CallTool does too.
+"""
+
+import asyncio
+import os
+import struct
+import time
+from typing import TYPE_CHECKING, cast
+
+import grpc
+
+from mcpbridge import v1
+from mcpbridge.errors import McpError
+from mcpbridge.handlers import StatusError, log, status
+
+if TYPE_CHECKING:
+    from mcpbridge.app import App
+
+# From the bridge, and to it.
+CALL, CANCEL, TAKEN = 1, 2, 3
+HELLO, EVENT, RESULT, ERROR = 16, 17, 18, 19
+
+VERSION = b"\x01"
+HEADER = struct.Struct(">IIB")  # The payload's length, the call's id, the kind.
+MAX_UNTAKEN = 64  # Events of one call that its caller has not taken yet.
+MAX_FRAME = 64 << 20  # The bridge fails the call of an answer that is too large for it; beyond this, the connection.
+BUFFER = 256 << 10  # Of what is read at once. A longer frame gets a buffer of its own for as long as it comes.
+ENOUGH = 64 << 10  # Bytes that are not held back to be written with others.
+SOON = 0.001  # Seconds after which an answer is not held back, either: calls that compute must not wait for one another.
+
+
+# Where the bridge waits for us. The children of this process are not to hear of it, so it is taken at the import.
+ADDRESS = os.environ.pop("MCPBRIDGE_FRAMES", "")
+
+
+async def connect(app: "App", max_message: int) -> "Frames | None":
+    """Connects to the bridge, if it waits for that. Without it gRPC does all."""
+    scheme, _, path = ADDRESS.partition(":")
+    if scheme != "unix":
+        return None
+    frames = Frames(app, max_message)
+    try:
+        await asyncio.get_running_loop().create_unix_connection(lambda: frames, path)
+    except (OSError, NotImplementedError) as e:
+        log.debug("no connection for frames at %s: %s", path, e)
+        return None
+    return frames
+
+
+class Frames(asyncio.BufferedProtocol):
+    """An App's end of the connection. One event loop's own."""
+
+    def __init__(self, app: "App", max_message: int) -> None:
+        self.app = app
+        self.max_message = max_message
+        self.loop = asyncio.get_running_loop()
+        self.calls: dict[int, _Call] = {}  # That are under way, by their ids.
+        self.stopping = False
+        self.closed = self.loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(BUFFER))
+        self._end = 0  # Of what has been read: a frame always begins where the buffer does.
+        self._out: list[bytes] = []
+        self._size = 0  # Of out.
+        self._flushed = 0.0
+        self._flushing = False
+        self.full = False  # Whether the bridge has left so much unread that events wait.
+
+    async def close(self) -> None:
+        """Ends the connection when everything has been written, if that does not take long."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+        await asyncio.wait({self.closed}, timeout=1)
+
+    # What asyncio tells us.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(HEADER.pack(len(VERSION), 0, HELLO) + VERSION)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if not self.closed.done():
+            self.closed.set_result(None)
+        for call in tuple(self.calls.values()):
+            call.cancel()
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        for call in self.calls.values():
+            call.wake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        buffer, at, end, wanted = self._buffer, 0, self._end + nbytes, HEADER.size
+        self._flushed = time.monotonic()
+        while end - at >= HEADER.size:
+            length, number, kind = HEADER.unpack_from(buffer, at)
+            wanted = HEADER.size + length
+            if length > self.max_message:
+                self._abort(f"a frame of {length} bytes, more than the {self.max_message} of a message")
+                return
+            if end - at < wanted:
+                break
+            if kind == CALL:
+                if number in self.calls:
+                    self._abort(f"call {number} twice")
+                    return
+                self.calls[number] = _Call(self, number, bytes(buffer[at + HEADER.size : at + wanted]))
+            elif call := self.calls.get(number):
+                if kind == CANCEL:
+                    call.cancel()
+                elif kind == TAKEN:
+                    call.taken()
+            at += wanted
+            wanted = HEADER.size
+        rest = buffer[at:end]
+        if wanted > len(buffer) or wanted <= BUFFER < len(buffer):
+            self._buffer = memoryview(bytearray(max(wanted, BUFFER)))
+        if at or buffer is not self._buffer:
+            self._buffer[: len(rest)] = rest
+        self._end = len(rest)
+        if self.calls and not self._flushing:
+            # After the calls of these frames: those that do not wait for anything are answered together.
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+
+    # What we say.
+
+    def send(self, kind: int, number: int, payload: bytes) -> None:
+        self._out += (HEADER.pack(len(payload), number, kind), payload)
+        self._size += len(payload)
+        if self._size > ENOUGH or time.monotonic() - self._flushed > SOON:
+            self._write()
+        elif not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._out:
+            self._write()
+
+    def _write(self) -> None:
+        frames = b"".join(self._out)
+        self._out.clear()
+        self._size = 0
+        self._flushed = time.monotonic()
+        if self._transport is not None:
+            self._transport.write(frames)
+
+    def _abort(self, what: str) -> None:
+        log.error("the bridge sent %s: closing the connection for frames, gRPC goes on", what)
+        if self._transport is not None:
+            self._transport.abort()
+        self._transport = None
+
+
+class _Call:
+    """A call that came as a frame."""
+
+    __slots__ = ("_frames", "_gone", "_number", "_room", "_task", "_untaken")
+
+    def __init__(self, frames: Frames, number: int, request: bytes) -> None:
+        self._frames = frames
+        self._number = number
+        self._gone = False
+        self._untaken = 0
+        self._room: asyncio.Future[None] | None = None
+        self._task = frames.loop.create_task(self._answer(request))
+
+    async def _answer(self, request: bytes) -> None:
+        """Ends with one answer, whatever happens: the bridge waits for it."""
+        try:
+            if self._frames.stopping:
+                raise StatusError(grpc.StatusCode.UNAVAILABLE, "the backend is stopping")
+            response = await self._frames.app.call_tool(v1.CallToolRequest.FromString(request), self.write)
+            self._finish(RESULT, response.SerializeToString())
+        except (StatusError, McpError) as e:
+            self._fail(e)
+        except asyncio.CancelledError:
+            self._cancelled()
+        except BaseException as e:
+            log.exception("a call failed outside its tool")
+            self._fail(StatusError(grpc.StatusCode.UNKNOWN, str(e)))
+
+    async def write(self, event: v1.CallToolResponse) -> None:
+        frames = self._frames
+        while not self._gone and (self._untaken >= MAX_UNTAKEN or frames.full):
+            self._room = frames.loop.create_future()
+            await self._room
+        if self._gone:
+            raise ConnectionError("the caller is gone")
+        payload = event.SerializeToString()
+        if len(payload) > MAX_FRAME:
+            self._finish(EVENT, payload)
+            self.cancel()
+            return
+        self._untaken += 1
+        frames.send(EVENT, self._number, payload)
+
+    def taken(self) -> None:
+        """An event was taken."""
+        self._untaken = max(self._untaken - 1, 0)
+        self.wake()
+
+    def wake(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def cancel(self) -> None:
+        """The caller is gone."""
+        if self._gone:
+            return
+        self._gone = True
+        self.wake()
+        self._task.cancel()
+        # A task that is cancelled before it has begun never begins.
+        self._task.add_done_callback(lambda _: self._cancelled())
+
+    def _cancelled(self) -> None:
+        self._fail(StatusError(grpc.StatusCode.CANCELLED, "the call was cancelled"))
+
+    def _fail(self, e: StatusError | McpError) -> None:
+        self._finish(ERROR, status(e).SerializeToString())
+
+    def _finish(self, kind: int, payload: bytes) -> None:
+        if len(payload) > MAX_FRAME:
+            what = (
+                f"the call was executed, and its answer has {len(payload)} bytes, more than the {MAX_FRAME} there is room for"
+            )
+            kind, payload = ERROR, status(StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, what)).SerializeToString()
+        if self._frames.calls.get(self._number) is self:
+            del self._frames.calls[self._number]
+            self._frames.send(kind, self._number, payload)
