@@ -304,6 +304,22 @@ func TestBackendsOwnErrorsAreKept(t *testing.T) {
 	}
 }
 
+// gRPC hands a call to a connection that has just broken, finds that nobody has seen it, and says that it cannot make another one: that
+// is no answer of the backend.
+func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
+	r := attach(t, &fake{
+		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
+	}, Options{})
+	l := r.live.Load()
+	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); a.lost {
+		t.Errorf("what the backend answered is taken for a loss: %v", a.err)
+	}
+	l.losses.Add(1)
+	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
+		t.Errorf("lost %v, sent %v, %v: a loss is taken for the backend's answer", a.lost, a.sent, a.err)
+	}
+}
+
 func TestMessageLimitIsExactAndNamed(t *testing.T) {
 	const limit = 100_000
 	filled := func(extra int) *pb.CallToolRequest { // a request of limit+extra bytes

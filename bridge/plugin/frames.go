@@ -311,6 +311,7 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 	case frameHello:
 		if len(payload) == 1 && payload[0] == framesVersion {
 			f.open.Store(true)
+			f.log.Debug().Msg("calls of tools are made by frames")
 		}
 		return nil
 	case frameEvent, frameResult:

@@ -89,7 +89,6 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
 	// fails after it may have been: the status is UNAVAILABLE both times.
 	var at peer.Peer
-	losses := l.losses.Load()
 	var a attempt
 	if call.Method.Streams {
 		a = p.stream(ctx, l, call, emit, grpc.Peer(&at))
@@ -109,9 +108,10 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 	s, _ := status.FromError(a.err)
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown:
-		// A backend may answer with any of these. It did if the connection held.
+		// A backend may answer with any of these. It did if the connection held, and had held when the call was made: gRPC may
+		// take a broken one for whole for a moment, and then says that it cannot make another.
 		if a.sent {
-			a.lost = l.losses.Load() != losses
+			a.lost = l.losses.Load() != l.since
 		} else {
 			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled // the latter: we closed the connection
 		}

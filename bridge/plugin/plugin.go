@@ -61,6 +61,9 @@ type Options struct {
 	// StopTimeout is how long it may take to stop before it is killed. 0: 5 s.
 	StopTimeout time.Duration
 
+	// NoFrames says that calls of tools are made over gRPC even if the backend can take them as frames, which costs less.
+	NoFrames bool
+
 	// Address is where a running backend is dialled: unix:PATH, tcp:HOST:PORT or dns:HOST:PORT. The forms unix:///PATH,
 	// tcp://HOST:PORT and dns:///HOST:PORT mean the same. A dns address is resolved by gRPC, and again after every loss.
 	Address string
@@ -124,6 +127,7 @@ var _ bridge.Handler = (*Plugin)(nil)
 type life struct {
 	*link
 	frames   *frames       // nil if there are none
+	since    int64         // how often the link had broken at its beginning
 	gone     chan struct{} // closed at its loss
 	oom      atomic.Bool   // at its loss, that it had too little memory
 	called   atomic.Bool   // it has answered a call that is more than a question
@@ -236,7 +240,7 @@ func (p *Plugin) change(f func(*state)) {
 
 // begin makes l the backend that calls go to.
 func (p *Plugin) begin(k *link, f *frames) *life {
-	l := &life{link: k, frames: f, gone: make(chan struct{})}
+	l := &life{link: k, frames: f, since: k.losses.Load(), gone: make(chan struct{})}
 	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping = l, true, time.Time{}, false })
 	return l
 }

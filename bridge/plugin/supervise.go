@@ -166,7 +166,10 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 		return nil, fmt.Errorf("backend %q: its key pair: %w", p.o.Name, err)
 	}
 	defer context.AfterFunc(ctx, func() { r.Signal(child.Kill) })()
-	if m.frames = newFrames(dir, p.o.MaxMessage, &p.log); m.frames != nil {
+	if !p.o.NoFrames {
+		m.frames = newFrames(dir, p.o.MaxMessage, &p.log)
+	}
+	if m.frames != nil {
 		r.Env = append(r.Env, m.frames.env())
 		m.frames.serve(r.Pid)
 	}
