@@ -205,6 +205,9 @@ func (a *App) managed(ctx context.Context) error {
 		fields = append(fields, "false")
 	}
 	server := newServer(a, config)
+	if server.frames = dialFrames(ctx, server.service); server.frames != nil {
+		go server.frames.serve()
+	}
 	// The listener takes connections already; they wait until we serve.
 	if _, err := protectStdout().WriteString(strings.Join(fields, "|") + "\n"); err != nil {
 		return fmt.Errorf("the handshake: %w", err)
@@ -340,6 +343,9 @@ func watchParent() (<-chan struct{}, error) {
 
 // A server serves an App over gRPC.
 type server struct {
+	service *service
+	frames  *frames // nil: all calls come over gRPC
+
 	grpc   *grpc.Server
 	health *health.Server
 	ctx    context.Context // ends when it is to stop
@@ -357,7 +363,8 @@ func newServer(a *App, config *tls.Config) *server {
 		options = append(options, grpc.Creds(credentials.NewTLS(config)))
 	}
 	s.grpc = grpc.NewServer(options...)
-	pb.RegisterMcpServiceServer(s.grpc, &service{app: a, stopping: s.ctx.Done()})
+	s.service = &service{app: a, stopping: s.ctx.Done()}
+	pb.RegisterMcpServiceServer(s.grpc, s.service)
 	s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING) // "" is, from the beginning
 	grpc_health_v1.RegisterHealthServer(s.grpc, &watches{s.health, s.ctx})
 	// go-plugin's. Its messages are empty.
@@ -406,6 +413,7 @@ func (s *server) serve(ctx context.Context, l net.Listener, orphaned <-chan stru
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(l) }()
 	defer s.stop()
+	defer s.frames.close()
 	select {
 	case err := <-served:
 		return err
@@ -420,6 +428,7 @@ func (s *server) serve(ctx context.Context, l net.Listener, orphaned <-chan stru
 	drained := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
+		s.frames.drain()
 		close(drained)
 	}()
 	limit := time.NewTimer(drainTime)

@@ -1,0 +1,254 @@
+package mcpbridge
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Calls of tools as frames: what the bridge that started us can make instead of calls over gRPC, for a part of the cost.
+// docs/frames.md says what a frame is.
+const (
+	frameCall   = 1
+	frameCancel = 2
+	frameTaken  = 3
+	frameHello  = 16
+	frameEvent  = 17
+	frameResult = 18
+	frameError  = 19
+
+	frameHeader = 9
+	eventsAhead = 64 // that the caller has not taken
+)
+
+// A frames is the connection that such calls come by.
+type frames struct {
+	service *service
+	conn    net.Conn
+	calls   sync.WaitGroup // what runs
+
+	mu      sync.Mutex // guards the rest
+	running map[uint32]*framed
+	out     net.Buffers // to be written
+	writing bool        // somebody writes it
+	written *sync.Cond  // told when nobody does
+}
+
+// A framed is a call that came by a frame. To the service it is a stream.
+type framed struct {
+	grpc.ServerStream // nobody uses it
+
+	of     *frames
+	id     uint32
+	ctx    context.Context //nolint:containedctx // it is a stream's, which has one
+	cancel context.CancelFunc
+	ahead  chan struct{} // has an entry for every event that was not taken; nil before the first
+	once   sync.Once
+	last   *pb.CallToolResponse
+}
+
+// dialFrames connects to the bridge for frames. It returns nil if the bridge has not asked for them.
+func dialFrames(ctx context.Context, s *service) *frames {
+	path, ok := strings.CutPrefix(os.Getenv("MCPBRIDGE_FRAMES"), "unix:")
+	_ = os.Unsetenv("MCPBRIDGE_FRAMES") // it is not for our children
+	if !ok {
+		return nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		logger().Debug(fmt.Sprintf("calls come by gRPC only: %v", err))
+		return nil
+	}
+	f := &frames{service: s, conn: conn, running: map[uint32]*framed{}}
+	f.written = sync.NewCond(&f.mu)
+	return f
+}
+
+// serve takes calls until the connection ends.
+func (f *frames) serve() {
+	f.put(frameHello, 0, func(to []byte) []byte { return append(to, 1) })
+	if err := f.read(); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		logger().Debug(fmt.Sprintf("calls come by gRPC from now on: %v", err))
+	}
+	_ = f.conn.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.running {
+		c.cancel()
+	}
+}
+
+func (f *frames) read() error {
+	in := bufio.NewReaderSize(f.conn, 64<<10)
+	header := make([]byte, frameHeader)
+	for {
+		if _, err := io.ReadFull(in, header); err != nil {
+			return err
+		}
+		length, id, kind := binary.BigEndian.Uint32(header), binary.BigEndian.Uint32(header[4:]), header[8]
+		if length > maxMessage {
+			return fmt.Errorf("a frame of %d bytes is longer than a message may be", length)
+		}
+		payload := make([]byte, length)
+		if _, err := io.ReadFull(in, payload); err != nil {
+			return err
+		}
+		if err := f.take(kind, id, payload); err != nil {
+			return err
+		}
+	}
+}
+
+// take does what a frame says.
+func (f *frames) take(kind byte, id uint32, payload []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.running[id]
+	switch kind {
+	case frameCall:
+		if c != nil {
+			return fmt.Errorf("call %d is one that runs", id)
+		}
+		c = &framed{of: f, id: id}
+		c.ctx, c.cancel = context.WithCancel(context.Background())
+		f.running[id] = c
+		f.calls.Go(func() { c.serve(payload) })
+	case frameCancel:
+		if c != nil {
+			c.cancel()
+		}
+	case frameTaken:
+		if c != nil && c.ahead != nil {
+			select {
+			case <-c.ahead:
+			default: // it never was ahead
+			}
+		}
+	}
+	return nil
+}
+
+// serve answers a call.
+func (c *framed) serve(payload []byte) {
+	defer c.cancel()
+	req := &pb.CallToolRequest{}
+	err := proto.Unmarshal(payload, req)
+	if err != nil {
+		err = status.Errorf(codes.Internal, "the request cannot be read: %v", err)
+	} else {
+		err = protect(func() error { return c.of.service.CallTool(req, c) })
+	}
+	if c.last == nil && err == nil {
+		err = status.Error(codes.Internal, "the call ended without a result")
+	}
+	c.of.mu.Lock()
+	delete(c.of.running, c.id)
+	c.of.mu.Unlock()
+	if err != nil {
+		c.of.message(frameError, c.id, status.Convert(err).Proto())
+		return
+	}
+	c.of.message(frameResult, c.id, c.last)
+}
+
+// Context implements grpc.ServerStream.
+func (c *framed) Context() context.Context { return c.ctx }
+
+// Send implements grpc.ServerStreamingServer.
+func (c *framed) Send(m *pb.CallToolResponse) error {
+	if m.GetProgress() == nil && m.GetLog() == nil {
+		c.last = m // the end of the call
+		return nil
+	}
+	c.once.Do(func() {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.ahead = make(chan struct{}, eventsAhead)
+	})
+	select {
+	case c.ahead <- struct{}{}:
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+	c.of.message(frameEvent, c.id, m)
+	return nil
+}
+
+// message says a message.
+func (f *frames) message(kind byte, id uint32, m proto.Message) {
+	var failed error
+	f.put(kind, id, func(to []byte) []byte {
+		out, err := proto.MarshalOptions{}.MarshalAppend(to, m)
+		failed = err
+		return out
+	})
+	if failed != nil {
+		f.message(frameError, id, status.Newf(codes.Internal, "the answer cannot be written: %v", failed).Proto())
+	}
+}
+
+// put writes a frame, unless payload fails. Whoever finds nobody writing writes for all.
+func (f *frames) put(kind byte, id uint32, payload func(to []byte) []byte) {
+	frame := payload(make([]byte, frameHeader, 512))
+	if len(frame) < frameHeader {
+		return
+	}
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHeader))
+	binary.BigEndian.PutUint32(frame[4:], id)
+	frame[8] = kind
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.out = append(f.out, frame)
+	if f.writing {
+		return
+	}
+	f.writing = true
+	for len(f.out) > 0 {
+		out := f.out
+		f.out = nil
+		f.mu.Unlock()
+		_, err := out.WriteTo(f.conn)
+		f.mu.Lock()
+		if err != nil {
+			_ = f.conn.Close() // which ends serve
+			f.out = nil
+		}
+	}
+	f.writing = false
+	f.written.Broadcast()
+}
+
+// drain waits until the calls that run have ended and their answers have been written, and ends the connection.
+func (f *frames) drain() {
+	if f == nil {
+		return
+	}
+	f.calls.Wait()
+	f.mu.Lock()
+	for f.writing {
+		f.written.Wait()
+	}
+	f.mu.Unlock()
+	f.close()
+}
+
+// close ends the connection, and with it every call.
+func (f *frames) close() {
+	if f != nil {
+		_ = f.conn.Close()
+	}
+}
