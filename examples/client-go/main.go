@@ -1,0 +1,180 @@
+// Command client-go drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
+//
+// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
+// between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// caller says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
+var caller = &pb.CallContext{
+	ClientInfo: &pb.Implementation{Name: "client-go", Version: "1.0"},
+	ClientCapabilities: &pb.ClientCapabilities{
+		Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}}, Sampling: &pb.SamplingCapability{},
+	},
+	ProgressWanted: true,
+}
+
+var input = bufio.NewScanner(os.Stdin)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: client-go ADDRESS [SERVER]")
+		os.Exit(1)
+	}
+	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	mcp := pb.NewMcpServiceClient(conn) // one is enough, and any number of goroutines may use it
+	for input.Scan() {
+		if err := run(mcp, append(strings.SplitN(input.Text(), " ", 3), "", "")); err != nil {
+			explain(err)
+		}
+	}
+}
+
+func run(mcp pb.McpServiceClient, command []string) error {
+	// A call that takes longer is cancelled, at the server too.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if len(os.Args) > 2 {
+		ctx = metadata.AppendToOutgoingContext(ctx, "mcpbridge-server", os.Args[2])
+	}
+	switch command[0] {
+	case "list":
+		return list(ctx, mcp)
+	case "call":
+		return call(ctx, mcp, &pb.CallToolRequest{Context: caller, Name: command[1], Arguments: []byte(command[2])})
+	case "read":
+		return read(ctx, mcp, command[1])
+	case "listen":
+		return listen(ctx, mcp, command[1])
+	}
+	fmt.Println("there is no command", command[0])
+	return nil
+}
+
+func list(ctx context.Context, mcp pb.McpServiceClient) error {
+	req := &pb.ListToolsRequest{Context: caller}
+	for {
+		page, err := mcp.ListTools(ctx, req)
+		if err != nil {
+			return err
+		}
+		for _, tool := range page.GetTools() {
+			fmt.Println("tool", tool.GetName())
+		}
+		if req.Cursor = page.NextCursor; req.Cursor == nil {
+			return nil
+		}
+	}
+}
+
+func call(ctx context.Context, mcp pb.McpServiceClient, req *pb.CallToolRequest) error {
+	stream, err := mcp.CallTool(ctx, req)
+	for err == nil {
+		var event *pb.CallToolResponse
+		switch event, err = stream.Recv(); {
+		case event.GetProgress() != nil:
+			fmt.Println("progress", event.GetProgress().GetProgress(), "of", event.GetProgress().GetTotal())
+		case event.GetInputRequired() != nil: // the call is over; made again with the answers and the state, it goes on
+			req.State, req.InputResponses = event.GetInputRequired().State, map[string]*pb.InputResponse{}
+			for key, question := range event.GetInputRequired().GetRequests() {
+				req.InputResponses[key] = answer(question)
+			}
+			return call(ctx, mcp, req)
+		case event.GetResult() != nil:
+			for _, block := range event.GetResult().GetContent() {
+				fmt.Println(block.GetText().GetText()) // or GetImage, GetAudio, GetResource, GetResourceLink
+			}
+			return nil
+		}
+	}
+	return err
+}
+
+func answer(question *pb.InputRequest) *pb.InputResponse {
+	if sampling := question.GetCreateMessage(); sampling != nil {
+		prompt := sampling.GetMessages()[0].GetContent()[0].GetText()
+		said := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: ask("model", prompt.GetText())}}}
+		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
+			Role: pb.Role_ROLE_ASSISTANT, Model: "you", Content: []*pb.ContentBlock{said},
+		}}}
+	}
+	form := ask("question", question.GetElicit().GetForm().GetMessage())
+	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(form),
+	}}}
+}
+
+func ask(who, question string) string {
+	fmt.Printf("%s: %s\n", who, question)
+	input.Scan()
+	return input.Text()
+}
+
+func read(ctx context.Context, mcp pb.McpServiceClient, uri string) error {
+	stream, err := mcp.ReadResource(ctx, &pb.ReadResourceRequest{Context: caller, Uri: uri})
+	for err == nil {
+		var event *pb.ReadResourceResponse
+		if event, err = stream.Recv(); event.GetResult() != nil {
+			for _, contents := range event.GetResult().GetContents() {
+				fmt.Printf("%s: %s\n", contents.GetUri(), contents.GetText()) // or GetBlob
+			}
+			return nil
+		}
+	}
+	return err
+}
+
+// listen waits for one change, and cancels the call.
+func listen(ctx context.Context, mcp pb.McpServiceClient, uri string) error {
+	stream, err := mcp.Listen(ctx, &pb.ListenRequest{Context: caller, Notifications: &pb.SubscriptionFilter{
+		ToolsListChanged: proto.Bool(true), ResourceSubscriptions: strings.Fields(uri),
+	}})
+	for err == nil {
+		var event *pb.ListenResponse
+		switch event, err = stream.Recv(); {
+		case event.GetAcknowledged() != nil:
+			fmt.Println("listening")
+		case event.GetToolsListChanged() != nil:
+			fmt.Println("changed: the list of tools")
+			return nil
+		case event.GetResourceUpdated() != nil:
+			fmt.Println("changed:", event.GetResourceUpdated().GetUri())
+			return nil
+		}
+	}
+	return err
+}
+
+func explain(err error) {
+	st := status.Convert(err)
+	fmt.Printf("error %s: %s\n", code.Code(st.Code()), st.Message())
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *pb.CallFailure:
+			fmt.Println("  "+d.GetReason(), d.GetOutcome())
+		case *pb.JsonRpcError:
+			fmt.Println("  JSON-RPC", d.GetCode(), string(d.GetData()))
+		}
+	}
+}

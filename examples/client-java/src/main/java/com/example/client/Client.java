@@ -1,0 +1,188 @@
+package com.example.client;
+
+import com.google.protobuf.ByteString;
+import dev.mcpbridge.v1.*;
+import io.grpc.Context;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.StatusRuntimeException;
+import io.grpc.netty.NettyChannelBuilder;
+import io.grpc.protobuf.StatusProto;
+import io.grpc.stub.MetadataUtils;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioDomainSocketChannel;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.URI;
+import java.net.UnixDomainSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
+ *
+ * <p>It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
+ * between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+ */
+public final class Client {
+  /** Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted. */
+  private static final CallContext CALLER =
+      CallContext.newBuilder()
+          .setClientInfo(Implementation.newBuilder().setName("client-java").setVersion("1.0"))
+          .setClientCapabilities(
+              ClientCapabilities.newBuilder()
+                  .setElicitation(ElicitationCapability.newBuilder().setForm(Capability.getDefaultInstance()))
+                  .setSampling(SamplingCapability.getDefaultInstance()))
+          .setProgressWanted(true)
+          .build();
+
+  private static final BufferedReader IN = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+  private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+  private final McpServiceGrpc.McpServiceBlockingStub stub;
+
+  private Client(McpServiceGrpc.McpServiceBlockingStub stub) {
+    this.stub = stub;
+  }
+
+  public static void main(String[] args) throws IOException {
+    ManagedChannel channel = connect(args[0]);
+    Metadata metadata = new Metadata();
+    if (args.length > 1) {
+      metadata.put(Metadata.Key.of("mcpbridge-server", Metadata.ASCII_STRING_MARSHALLER), args[1]);
+    }
+    // One is enough, and any number of threads may use it.
+    var client = new Client(
+        McpServiceGrpc.newBlockingStub(channel).withInterceptors(MetadataUtils.newAttachHeadersInterceptor(metadata)));
+    for (String line; (line = IN.readLine()) != null; ) {
+      String[] words = (line + "   ").split(" ", 3);
+      try {
+        switch (words[0]) {
+          case "list" -> client.list();
+          case "call" -> client.call(words[1], words[2].strip());
+          case "read" -> client.read(words[1]);
+          case "listen" -> client.listen(words[1]);
+          default -> OUT.println("there is no command " + words[0]);
+        }
+      } catch (StatusRuntimeException e) {
+        explain(e);
+      }
+    }
+    channel.shutdownNow();
+  }
+
+  private static ManagedChannel connect(String address) {
+    if (!address.startsWith("unix:")) {
+      return NettyChannelBuilder.forTarget(address).usePlaintext().build();
+    }
+    return NettyChannelBuilder.forAddress(UnixDomainSocketAddress.of(Path.of(URI.create(address).getPath())))
+        .channelType(NioDomainSocketChannel.class, UnixDomainSocketAddress.class)
+        .eventLoopGroup(new MultiThreadIoEventLoopGroup(1, new DefaultThreadFactory("grpc", true), NioIoHandler.newFactory()))
+        .overrideAuthority("localhost")
+        .usePlaintext()
+        .build();
+  }
+
+  /** A call that takes longer is cancelled, at the server too. */
+  private McpServiceGrpc.McpServiceBlockingStub mcp() {
+    return stub.withDeadlineAfter(60, TimeUnit.SECONDS);
+  }
+
+  private void list() {
+    var request = ListToolsRequest.newBuilder().setContext(CALLER);
+    while (true) {
+      ListToolsResponse page = mcp().listTools(request.build());
+      page.getToolsList().forEach(tool -> OUT.println("tool " + tool.getName()));
+      if (!page.hasNextCursor()) {
+        return;
+      }
+      request.setCursor(page.getNextCursor());
+    }
+  }
+
+  private void call(String name, String arguments) throws IOException {
+    var request = CallToolRequest.newBuilder().setContext(CALLER).setName(name).setArguments(ByteString.copyFromUtf8(arguments));
+    for (boolean done = false; !done; ) {
+      for (var events = mcp().callTool(request.build()); events.hasNext(); ) {
+        CallToolResponse event = events.next();
+        switch (event.getEventCase()) {
+          case PROGRESS -> OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
+          case INPUT_REQUIRED -> { // The call is over; made again with the answers and the state, it goes on.
+            request.setState(event.getInputRequired().getState()).clearInputResponses();
+            for (var question : event.getInputRequired().getRequestsMap().entrySet()) {
+              request.putInputResponses(question.getKey(), answer(question.getValue()));
+            }
+          }
+          case RESULT -> {
+            // Or getImage, getAudio, getResource, getResourceLink.
+            event.getResult().getContentList().forEach(block -> OUT.println(block.getText().getText()));
+            done = true;
+          }
+          default -> {}
+        }
+      }
+    }
+  }
+
+  private static InputResponse answer(InputRequest question) throws IOException {
+    var answer = InputResponse.newBuilder();
+    if (question.hasCreateMessage()) {
+      String said = ask("model", question.getCreateMessage().getMessages(0).getContent(0).getText().getText());
+      answer.getCreateMessageBuilder().setRole(Role.ROLE_ASSISTANT).setModel("you").addContentBuilder().getTextBuilder().setText(said);
+    } else {
+      String form = ask("question", question.getElicit().getForm().getMessage());
+      answer.getElicitBuilder().setAction(ElicitAction.ELICIT_ACTION_ACCEPT).setContent(ByteString.copyFromUtf8(form));
+    }
+    return answer.build();
+  }
+
+  private static String ask(String who, String question) throws IOException {
+    OUT.println(who + ": " + question);
+    return IN.readLine();
+  }
+
+  private void read(String uri) {
+    mcp().readResource(ReadResourceRequest.newBuilder().setContext(CALLER).setUri(uri).build())
+        .forEachRemaining(event -> event.getResult().getContentsList()
+            .forEach(contents -> OUT.println(contents.getUri() + ": " + contents.getText()))); // Or getBlob.
+  }
+
+  /** Waits for one change, and cancels the call. */
+  private void listen(String uri) {
+    var wanted = SubscriptionFilter.newBuilder().setToolsListChanged(true);
+    if (!uri.isEmpty()) {
+      wanted.addResourceSubscriptions(uri);
+    }
+    var request = ListenRequest.newBuilder().setContext(CALLER).setNotifications(wanted).build();
+    try (Context.CancellableContext call = Context.current().withCancellation()) {
+      call.run(() -> {
+        for (var events = mcp().listen(request); events.hasNext(); ) {
+          ListenResponse event = events.next();
+          if (event.hasAcknowledged()) {
+            OUT.println("listening");
+          } else {
+            OUT.println("changed: " + (event.hasResourceUpdated() ? event.getResourceUpdated().getUri() : "the list of tools"));
+            return;
+          }
+        }
+      });
+    }
+  }
+
+  private static void explain(StatusRuntimeException e) throws IOException {
+    OUT.println("error " + e.getStatus().getCode() + ": " + e.getStatus().getDescription());
+    for (var detail : StatusProto.fromThrowable(e).getDetailsList()) {
+      if (detail.is(CallFailure.class)) {
+        CallFailure failure = detail.unpack(CallFailure.class);
+        OUT.println("  " + failure.getReason() + " " + failure.getOutcome());
+      } else if (detail.is(JsonRpcError.class)) {
+        JsonRpcError exact = detail.unpack(JsonRpcError.class);
+        OUT.println("  JSON-RPC " + exact.getCode() + " " + exact.getData().toStringUtf8());
+      }
+    }
+  }
+}

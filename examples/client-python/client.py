@@ -1,0 +1,124 @@
+"""Drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
+
+It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
+between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+"""
+
+import sys
+
+import grpc
+from google.rpc import status_pb2
+from mcpbridge.v1 import capability_pb2, common_pb2, error_pb2, input_pb2, service_pb2, service_pb2_grpc
+
+ADDRESS, SERVER = [*sys.argv[1:], ""][:2]
+# Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
+CALLER = service_pb2.CallContext(
+    client_info=common_pb2.Implementation(name="client-python", version="1.0"),
+    client_capabilities=capability_pb2.ClientCapabilities(
+        elicitation={"form": {}},
+        sampling={},
+    ),
+    progress_wanted=True,
+)
+# A call that takes longer is cancelled, at the server too.
+OPTIONS = {"timeout": 60, "metadata": [("mcpbridge-server", SERVER)] if SERVER else []}
+# One is enough, and any number of threads may use it.
+mcp = service_pb2_grpc.McpServiceStub(grpc.insecure_channel(ADDRESS))
+
+
+def list_tools() -> None:
+    request = service_pb2.ListToolsRequest(context=CALLER)
+    while True:
+        page = mcp.ListTools(request, **OPTIONS)
+        for tool in page.tools:
+            print("tool", tool.name)
+        if not page.HasField("next_cursor"):
+            return
+        request.cursor = page.next_cursor
+
+
+def call(name: str, arguments: str) -> None:
+    request = service_pb2.CallToolRequest(context=CALLER, name=name, arguments=arguments.encode())
+    done = False
+    while not done:
+        for event in mcp.CallTool(request, **OPTIONS):
+            match event.WhichOneof("event"):
+                case "progress":
+                    print(f"progress {event.progress.progress:g} of {event.progress.total:g}")
+                case "input_required":  # The call is over; made again with the answers and the state, it goes on.
+                    request.state = event.input_required.state
+                    request.input_responses.clear()
+                    for key, question in event.input_required.requests.items():
+                        request.input_responses[key].CopyFrom(answer(question))
+                case "result":
+                    for block in event.result.content:
+                        print(block.text.text)  # or image, audio, resource, resource_link
+                    done = True
+
+
+def answer(question: input_pb2.InputRequest) -> input_pb2.InputResponse:
+    if question.HasField("create_message"):
+        said = ask("model", question.create_message.messages[0].content[0].text.text)
+        content = [common_pb2.ContentBlock(text={"text": said})]
+        return input_pb2.InputResponse(create_message={"role": "ROLE_ASSISTANT", "model": "you", "content": content})
+    form = ask("question", question.elicit.form.message)
+    return input_pb2.InputResponse(elicit={"action": "ELICIT_ACTION_ACCEPT", "content": form.encode()})
+
+
+def ask(who: str, question: str) -> str:
+    print(f"{who}: {question}", flush=True)
+    return sys.stdin.readline().strip()
+
+
+def read(uri: str) -> None:
+    for event in mcp.ReadResource(service_pb2.ReadResourceRequest(context=CALLER, uri=uri), **OPTIONS):
+        for contents in event.result.contents:
+            print(f"{contents.uri}: {contents.text}")  # or blob
+
+
+def listen(uri: str) -> None:
+    """Waits for one change, and cancels the call."""
+    wanted = service_pb2.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=uri.split())
+    stream = mcp.Listen(service_pb2.ListenRequest(context=CALLER, notifications=wanted), **OPTIONS)
+    for event in stream:
+        match event.WhichOneof("event"):
+            case "acknowledged":
+                print("listening", flush=True)
+            case "tools_list_changed":
+                print("changed: the list of tools")
+                stream.cancel()
+                return
+            case "resource_updated":
+                print("changed:", event.resource_updated.uri)
+                stream.cancel()
+                return
+
+
+def explain(e: grpc.RpcError) -> None:
+    print(f"error {e.code().name}: {e.details()}")
+    trailer = dict(e.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
+    failure, exact = error_pb2.CallFailure(), error_pb2.JsonRpcError()
+    for detail in status_pb2.Status.FromString(trailer).details:
+        if detail.Unpack(failure):
+            print(" ", failure.reason, error_pb2.CallFailure.Outcome.Name(failure.outcome))
+        elif detail.Unpack(exact):
+            print("  JSON-RPC", exact.code, exact.data.decode())
+
+
+for line in iter(sys.stdin.readline, ""):
+    command, name, arguments = [*line.strip().split(" ", 2), "", ""][:3]
+    try:
+        match command:
+            case "list":
+                list_tools()
+            case "call":
+                call(name, arguments)
+            case "read":
+                read(name)
+            case "listen":
+                listen(name)
+            case _:
+                print("there is no command", command)
+    except grpc.RpcError as e:
+        explain(e)
+    sys.stdout.flush()

@@ -1,0 +1,131 @@
+// Drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
+//
+// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
+// between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+
+import { fromBinary } from "@bufbuild/protobuf";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { AnySchema } from "@bufbuild/protobuf/wkt";
+import { credentials, Metadata, status, type ServiceError } from "@grpc/grpc-js";
+
+import { ContentBlock, Role } from "./gen/mcpbridge/v1/common.js";
+import { CallFailure, CallFailure_Outcome, JsonRpcError } from "./gen/mcpbridge/v1/error.js";
+import { ElicitAction, InputResponse, type InputRequest } from "./gen/mcpbridge/v1/input.js";
+import * as v1 from "./gen/mcpbridge/v1/service.js";
+
+const [address = "", server] = process.argv.slice(2);
+// Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
+const context = v1.CallContext.fromPartial({
+  clientInfo: { name: "client-typescript", version: "1.0" },
+  clientCapabilities: { elicitation: { form: {} }, sampling: {} },
+  progressWanted: true,
+});
+const metadata = new Metadata();
+if (server) metadata.set("mcpbridge-server", server);
+// A call that takes longer is cancelled, at the server too.
+const options = () => ({ deadline: Date.now() + 60_000 });
+// One is enough, and any number of calls may go on at a time.
+const mcp = new v1.McpServiceClient(address, credentials.createInsecure());
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+async function list(): Promise<void> {
+  const listTools = promisify<v1.ListToolsRequest, Metadata, object, v1.ListToolsResponse>(mcp.listTools.bind(mcp));
+  let cursor: string | undefined;
+  do {
+    const page = await listTools(v1.ListToolsRequest.fromPartial({ context, cursor }), metadata, options());
+    for (const tool of page.tools) console.log("tool", tool.name);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+}
+
+async function call(request: v1.CallToolRequest): Promise<void> {
+  for await (const { event } of mcp.callTool(request, metadata, options()) as AsyncIterable<v1.CallToolResponse>) {
+    if (event?.$case === "progress") console.log(`progress ${event.value.progress} of ${event.value.total}`);
+    if (event?.$case === "inputRequired") {
+      // The call is over; made again with the answers and the state, it goes on.
+      const inputResponses: Record<string, InputResponse> = {};
+      for (const [key, question] of Object.entries(event.value.requests)) inputResponses[key] = await answer(question);
+      return call({ ...request, state: event.value.state, inputResponses });
+    }
+    if (event?.$case !== "result") continue;
+    // Or image, audio, resource, resourceLink.
+    for (const { block } of event.value.content) console.log(block?.$case === "text" ? block.value.text : "");
+  }
+}
+
+async function answer({ request }: InputRequest): Promise<InputResponse> {
+  if (request?.$case === "createMessage") {
+    const prompt = request.value.messages[0]?.content[0]?.block;
+    const text = await ask("model", prompt?.$case === "text" ? prompt.value.text : "");
+    const content = [ContentBlock.fromPartial({ block: { $case: "text", value: { text } } })];
+    return InputResponse.fromPartial({
+      response: { $case: "createMessage", value: { role: Role.ASSISTANT, model: "you", content } },
+    });
+  }
+  const mode = request?.$case === "elicit" ? request.value.mode : undefined;
+  const form = await ask("question", mode?.value.message ?? "");
+  const value = { action: ElicitAction.ACCEPT, content: Buffer.from(form) };
+  return InputResponse.fromPartial({ response: { $case: "elicit", value } });
+}
+
+async function ask(who: string, question: string): Promise<string> {
+  console.log(`${who}: ${question}`);
+  return String((await lines.next()).value);
+}
+
+async function read(uri: string): Promise<void> {
+  const request = v1.ReadResourceRequest.fromPartial({ context, uri });
+  for await (const { event } of mcp.readResource(request, metadata, options()) as AsyncIterable<v1.ReadResourceResponse>) {
+    if (event?.$case !== "result") continue;
+    // Or blob.
+    for (const { uri, body } of event.value.contents) console.log(`${uri}: ${body?.$case === "text" ? body.value : ""}`);
+  }
+}
+
+/** Waits for one change, and cancels the call. */
+async function listen(uri: string): Promise<void> {
+  const notifications = { toolsListChanged: true, resourceSubscriptions: uri ? [uri] : [] };
+  const request = v1.ListenRequest.fromPartial({ context, notifications });
+  for await (const { event } of mcp.listen(request, metadata, options()) as AsyncIterable<v1.ListenResponse>) {
+    if (event?.$case === "acknowledged") console.log("listening");
+    else if (event?.$case === "toolsListChanged") return console.log("changed: the list of tools");
+    else if (event?.$case === "resourceUpdated") return console.log("changed:", event.value.uri);
+  }
+}
+
+function explain(e: ServiceError): void {
+  console.log(`error ${status[e.code]}: ${e.details}`);
+  const reader = new BinaryReader(Buffer.from(e.metadata.get("grpc-status-details-bin")[0] ?? ""));
+  while (reader.pos < reader.len) {
+    // A google.rpc.Status: its details are field 3.
+    const [field, type] = reader.tag();
+    if (field !== 3) {
+      reader.skip(type);
+      continue;
+    }
+    const { typeUrl, value } = fromBinary(AnySchema, reader.bytes());
+    if (typeUrl.endsWith("/mcpbridge.v1.CallFailure")) {
+      const failure = CallFailure.decode(value);
+      console.log(`  ${failure.reason} OUTCOME_${CallFailure_Outcome[failure.outcome]}`);
+    } else if (typeUrl.endsWith("/mcpbridge.v1.JsonRpcError")) {
+      const exact = JsonRpcError.decode(value);
+      console.log(`  JSON-RPC ${exact.code} ${Buffer.from(exact.data).toString()}`);
+    }
+  }
+}
+
+for await (const line of { [Symbol.asyncIterator]: () => lines }) {
+  const [, command = "", name = "", args = ""] = /^(\S*) ?(\S*) ?(.*)$/.exec(line) ?? [];
+  try {
+    if (command === "list") await list();
+    else if (command === "call") await call(v1.CallToolRequest.fromPartial({ context, name, arguments: Buffer.from(args) }));
+    else if (command === "read") await read(name);
+    else if (command === "listen") await listen(name);
+    else console.log("there is no command", command);
+  } catch (e) {
+    explain(e as ServiceError);
+  }
+}
+mcp.close();
