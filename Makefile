@@ -166,7 +166,7 @@ bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done 
 	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
-conformance: setup build ## run the official conformance suite
+conformance: setup build ## run the official conformance suite, as a server and as a client
 	conformance/run
 
 .PHONY: clean

@@ -61,9 +61,9 @@ var importRules = []importRule{
 		fix:     "move what is needed into a package below bridge",
 	},
 	{
-		who:     []string{"sdkgen/go", "examples"},
+		who:     []string{"sdkgen/go", "examples", "conformance"},
 		notWhom: []string{"bridge"},
-		because: "a backend needs the contract only, as backends in other languages do",
+		because: "a backend needs the contract only, and so does a gRPC client, as those in other languages do",
 		fix:     "use sdkgen/go/gen, or put what is missing into sdkgen/go",
 	},
 }

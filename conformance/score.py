@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says how many scenarios of the official MCP conformance suite a server has passed, from what the suite has written.
+"""Says how many scenarios of the official MCP conformance suite a server or client has passed, from what the suite has written.
 
 The suite's console and exit code leave out warnings, and count what it finds by itself in every answer. Here a scenario
 counts if it has no failure and no warning, and at least one success of its own; one that did not run does not.
@@ -18,21 +18,37 @@ SYNTHETIC = {"wire-schema-valid", "wire-schema-harness-error"}
 NOT_DUE = {
     r"tasks-.*": "the tasks extension (io.modelcontextprotocol/tasks) is not part of any revision",
     r"sep-2640-.*": "the skills extension (SEP-2640) is not part of any revision",
+    r"auth/(enterprise-managed-authorization|wif-jwt-bearer)": "extensions whose assertions the configuration has no key for",
 }
 
 # Checks without whose success a scenario says nothing about what it is for: what it is for has then not happened.
 ESSENTIAL = {"server-sse-polling": "server-sse-disconnect-resume"}
 
 # Scenarios that a pinned leg runs and that are about what its version does not have: how they must end instead, and why.
-# Clients of that version would not understand the answer that the suite expects.
+# Peers of that version would not understand the answer that the suite expects.
+NO_AUDIO = (
+    ["failure tools-call-audio: No audio content found"],
+    "content of type audio came with 2025-03-26; it must come as an embedded resource",
+)
+NO_ELICITATION = (
+    [
+        "failure client-elicitation-sep1034-general: "
+        "Elicitation failed: MCP error -32601: this client does not have elicitation/create",
+        *(
+            f"failure client-elicitation-sep1034-{kind}-default: Server applies default default for elicitation"
+            for kind in ["string", "integer", "number", "enum", "boolean"]
+        ),
+    ],
+    "elicitation came with 2025-06-18; a client of before must say that it does not have it",
+)
 BEYOND = {
-    ("2024-11-05", "tools-call-audio"): (
-        "failure tools-call-audio: No audio content found",
-        "content of type audio came with 2025-03-26; it must come as an embedded resource",
-    ),
+    ("2024-11-05", "tools-call-audio"): NO_AUDIO,
+    ("2024-11-05", "elicitation-sep1034-client-defaults"): NO_ELICITATION,
+    ("2025-03-26", "elicitation-sep1034-client-defaults"): NO_ELICITATION,
 }
 
-RUN = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
+# Where the suite writes what a run has found. Names of scenarios may have slashes.
+RUN = re.compile(r"(?:server-)?(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
 
 def faults(scenario, checks):
@@ -55,7 +71,7 @@ def ran(results):
     """Returns the checks of every run that is below the directory, by scenario."""
     runs = {}
     for file in sorted(pathlib.Path(results).rglob("checks.json")):
-        if m := RUN.fullmatch(file.parent.name):
+        if m := RUN.fullmatch(file.parent.relative_to(results).as_posix()):
             runs.setdefault(m["scenario"], []).extend(json.loads(file.read_text(encoding="utf-8")))
     return runs
 
@@ -72,11 +88,11 @@ def without_beyond(verdicts, version):
     for (v, scenario), (end, why) in BEYOND.items():
         if v != version or scenario not in verdicts:
             continue
-        if verdicts[scenario] == [end]:
+        if verdicts[scenario] == end:
             del scored[scenario]
             beyond.append(f"{scenario} is not scored: {why}")
         else:
-            scored[scenario] = [*verdicts[scenario], f"it must end with {end!r}: {why}"]
+            scored[scenario] = [*verdicts[scenario], f"it must end with {'; '.join(end)!r}: {why}"]
     return scored, beyond
 
 
@@ -118,7 +134,7 @@ def main():
     leg.add_argument("results", help="what the suite wrote, with -o")
     leg.add_argument("--tally", required=True, help="the file to add the score to")
     leg.add_argument("--pinned", metavar="VERSION", help="the version that was forced")
-    leg.add_argument("--pins", metavar="FILE", help="what pin.mjs wrote")
+    leg.add_argument("--pins", metavar="FILE", help="what pin.mjs or pinserver.mjs wrote")
     total = commands.add_parser("total", help="add up the legs; the names of all scenarios are read from stdin")
     total.add_argument("tally")
     args = parser.parse_args()

@@ -15,6 +15,7 @@ import unittest
 import score
 
 HERE = pathlib.Path(__file__).parent
+NODE = os.environ.get("NODE", "node")
 SUITE = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 
 
@@ -60,8 +61,11 @@ class Leg(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.results)
 
     def write(self, scenario, *checks):
-        folder = self.results / f"server-{scenario}-2026-11-20T22-18-43-692Z"
-        folder.mkdir()
+        self.write_run(f"server-{scenario}", *checks)
+
+    def write_run(self, name, *checks):
+        folder = self.results / f"{name}-2026-11-20T22-18-43-692Z"
+        folder.mkdir(parents=True)
         (folder / "checks.json").write_text(json.dumps(checks))
 
     def test_scores_the_scenarios_of_the_leg_and_no_others(self):
@@ -71,6 +75,14 @@ class Leg(unittest.TestCase):
         self.assertEqual(
             score.score(self.results, ["server-initialize", "ping", "caching"]),
             {"server-initialize": [], "ping": ["failure ping: no"], "caching": ["it did not run"]},
+        )
+
+    def test_scores_clients(self):
+        self.write_run("initialize", check("SUCCESS"))
+        self.write_run("auth/basic-cimd", check("SUCCESS"), check("WARNING", "cimd", errorMessage="no"))
+        self.assertEqual(
+            score.score(self.results, ["initialize", "auth/basic-cimd", "basic-cimd"]),
+            {"initialize": [], "auth/basic-cimd": ["warning cimd: no"], "basic-cimd": ["it did not run"]},
         )
 
     def test_a_leg_in_another_version_passes_nothing(self):
@@ -89,7 +101,7 @@ class Leg(unittest.TestCase):
 
     def test_what_a_version_does_not_have_is_not_scored_but_must_end_as_it_says(self):
         end, _ = score.BEYOND["2024-11-05", "tools-call-audio"]
-        for verdict, scored in [([end], False), ([], True), (["it did not run"], True)]:
+        for verdict, scored in [(end, False), ([], True), (["it did not run"], True)]:
             verdicts, notes = score.without_beyond({"ping": [], "tools-call-audio": verdict}, "2024-11-05")
             self.assertEqual((not verdicts.get("tools-call-audio", []), len(notes)), (not scored, 1 - scored))
         self.assertEqual(score.without_beyond({"tools-call-audio": []}, None), ({"tools-call-audio": []}, []))
@@ -143,7 +155,13 @@ class NotFound(Nonsense):
 
 @unittest.skipUnless(SUITE.exists(), "the suite is not installed")
 class NegativeControl(unittest.TestCase):
-    """What a server passes that does nothing right. Those scenarios say little, and no others may join them unnoticed."""
+    """What those pass who do nothing right. Those scenarios say little, and no others may join them unnoticed."""
+
+    def listed(self, kind, revision):
+        listed = subprocess.run(
+            [NODE, SUITE, "list", kind, "--spec-version", revision], capture_output=True, text=True, check=True
+        ).stdout
+        return [line.split()[1] for line in listed.splitlines() if line.startswith("  - ")]
 
     def passed(self, handler, revision):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -153,15 +171,11 @@ class NegativeControl(unittest.TestCase):
         self.addCleanup(thread.join)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
-        node = os.environ.get("NODE", "node")
-        listed = subprocess.run(
-            [node, SUITE, "list", "--server", "--spec-version", revision], capture_output=True, text=True, check=True
-        ).stdout
-        names = [line.split()[1] for line in listed.splitlines() if line.startswith("  - ")]
+        names = self.listed("--server", revision)
         with tempfile.TemporaryDirectory() as results:
             subprocess.run(
                 [
-                    *[node, SUITE, "server", "--url", f"http://127.0.0.1:{server.server_port}/mcp"],
+                    *[NODE, SUITE, "server", "--url", f"http://127.0.0.1:{server.server_port}/mcp"],
                     *["--suite", "all", "--spec-version", revision, "--timeout", "10000", "-o", results],
                 ],
                 capture_output=True,
@@ -184,6 +198,22 @@ class NegativeControl(unittest.TestCase):
             # An empty result is the right answer.
             {"server-initialize", "ping", "logging-set-level", "resources-subscribe", "resources-unsubscribe"},
         )
+
+    def test_a_client_that_does_nothing_fails(self):
+        for revision in ["2025-11-25", "2026-07-28"]:
+            names = self.listed("--client", revision)
+            self.assertGreater(len(names), 15)
+            with tempfile.TemporaryDirectory() as results:
+                subprocess.run(
+                    [
+                        *[NODE, SUITE, "client", "--command", "true", "--suite", "all"],
+                        *["--spec-version", revision, "-o", results],
+                    ],
+                    capture_output=True,
+                    check=False,
+                )
+                verdicts = score.score(results, names)
+            self.assertEqual({s for s, why in verdicts.items() if not why}, set())
 
 
 if __name__ == "__main__":
