@@ -190,6 +190,7 @@ final class Serve {
     String multiplex = Optional.ofNullable(System.getenv("PLUGIN_MULTIPLEX_GRPC")).orElse("").isEmpty() ? "" : "|false";
     Stdout.writeHandshake(
         "1|" + PROTOCOL + "|" + network + "|" + address + "|grpc|" + (pair == null ? "" : pair.handshake()) + multiplex);
+    service.connect(System.getenv(Frames.VARIABLE));
     service.await();
     tidy.run();
   }

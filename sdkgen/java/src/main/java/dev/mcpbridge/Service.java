@@ -82,7 +82,7 @@ import java.util.logging.Logger;
 
 /** A gRPC server of one App: the contract, health, and go-plugin's controller. */
 final class Service extends McpServiceGrpc.McpServiceImplBase {
-  private static final int MAX_MESSAGE = 64 << 20;
+  static final int MAX_MESSAGE = 64 << 20;
   private static final int THREADS = 32;
 
   /** gRPC sets an option of TCP whatever the transport, and netty warns that a unix socket has none. */
@@ -100,6 +100,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   private final CountDownLatch stopping = new CountDownLatch(1);
   private final AtomicLong drain = new AtomicLong(Serve.DRAIN);
   private Server server;
+  private volatile Frames frames; // Null: calls come by gRPC only.
   private volatile boolean stopped;
 
   Service(App app) {
@@ -163,6 +164,11 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     return server;
   }
 
+  /** Takes calls of tools by a socket of the bridge's, too, if it gave us one. */
+  void connect(String address) {
+    frames = Frames.connect(this, address);
+  }
+
   /**
    * Somebody ends the program. If it is an author's code, which has been stopped where it called System.exit, its call gets an
    * answer, our log the line, and the other calls their time.
@@ -215,10 +221,17 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   private void drain(int stuck) throws InterruptedException {
     health.enterTerminalState();
     server.shutdown();
+    Frames framed = frames;
+    if (framed != null) {
+      framed.stop();
+    }
     app.changes.close();
     long began = System.nanoTime();
     while (running.get() > stuck && TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get()) {
       Thread.sleep(5);
+    }
+    if (framed != null) {
+      framed.close(500);
     }
     // What is left are streams without an end, such as a health watch, and answers on their way.
     if (!server.awaitTermination(100, TimeUnit.MILLISECONDS)) {
@@ -486,9 +499,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       try {
         closed = true;
         woken.signalAll();
-        if (!out.isCancelled()) {
-          how.run();
-        }
+        how.run(); // Also for a caller that has given up: gRPC drops it, and the bridge waits for the end of what came as a frame.
       } finally {
         lock.unlock();
       }

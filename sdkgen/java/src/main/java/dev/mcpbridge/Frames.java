@@ -1,0 +1,424 @@
+package dev.mcpbridge;
+
+import com.google.protobuf.CodedOutputStream;
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.MessageLite;
+import dev.mcpbridge.v1.CallToolRequest;
+import dev.mcpbridge.v1.CallToolResponse;
+import io.grpc.Status;
+import io.grpc.protobuf.StatusProto;
+import io.grpc.stub.ServerCallStreamObserver;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.CancelledKeyException;
+import java.nio.channels.ClosedSelectorException;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * Calls of tools as frames, by a socket of the bridge that started us: what gRPC's CallTool means, at a part of its cost.
+ * docs/frames.md says what goes over the socket. A call is answered by the same code as one of gRPC's: here is only what carries
+ * the messages.
+ */
+final class Frames {
+  static final String VARIABLE = "MCPBRIDGE_FRAMES";
+
+  // Of the bridge, and ours.
+  static final int CALL = 1;
+  static final int CANCEL = 2;
+  static final int TAKEN = 3;
+  static final int HELLO = 16;
+  static final int EVENT = 17;
+  static final int RESULT = 18;
+  static final int ERROR = 19;
+
+  static final int VERSION = 1;
+
+  /** Before a payload: its length, the call's id, the kind. */
+  static final int HEADER = 9;
+
+  /** Events of a call that its caller has not taken. */
+  static final int MAX_UNTAKEN = 64;
+
+  private static final int BUFFER = 64 << 10;
+  private static final System.Logger LOG = System.getLogger("mcpbridge");
+
+  private final Service service;
+  private final SocketChannel channel; // Does not block: a thread that is interrupted while it blocks would close it.
+  private final Selector selector;
+  private final SelectionKey key;
+  private final Map<Integer, Call> calls = new ConcurrentHashMap<>();
+  private final CountDownLatch closed = new CountDownLatch(1);
+  private volatile boolean stopping; // New calls are refused.
+  private volatile boolean closing; // When everything has been written.
+
+  // What is read. The reader's own.
+  private final ByteBuffer in = ByteBuffer.allocateDirect(BUFFER);
+  private byte[] request; // Of a CALL that has begun to come, or null.
+  private int number; // Its id.
+  private int have; // Bytes of it.
+  private int skip; // Bytes to come that nobody wants.
+
+  // What is written. Whoever makes unwritten more than 0 has the two buffers and writes, for all, until it is 0 again.
+  private final Queue<ByteBuffer> queue = new ConcurrentLinkedQueue<>();
+  private final AtomicInteger unwritten = new AtomicInteger();
+  private final ByteBuffer out = ByteBuffer.allocateDirect(BUFFER);
+  private ByteBuffer rest = ByteBuffer.allocate(0); // Of the frame that is being written.
+
+  /** Connects to the bridge where it says, and serves its calls. Null if it says nothing, or it cannot be: calls come by gRPC. */
+  static Frames connect(Service service, String address) {
+    if (address == null || !address.startsWith("unix:")) {
+      return null;
+    }
+    try {
+      Frames frames = new Frames(service, Path.of(address.substring("unix:".length())));
+      Thread reader = new Thread(frames::run, "mcpbridge-frames");
+      reader.setDaemon(true);
+      reader.start();
+      return frames;
+    } catch (IOException | RuntimeException e) { // Such as where there are no unix sockets.
+      LOG.log(System.Logger.Level.DEBUG, "no connection for frames at " + address + ", calls come by gRPC: " + e);
+      return null;
+    }
+  }
+
+  private Frames(Service service, Path socket) throws IOException {
+    this.service = service;
+    channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
+    try {
+      channel.configureBlocking(false);
+      selector = Selector.open();
+      key = channel.register(selector, SelectionKey.OP_READ);
+    } catch (IOException | RuntimeException e) {
+      channel.close();
+      throw e;
+    }
+    send(header(ByteBuffer.allocate(HEADER + 1), HELLO, 0, 1).put((byte) VERSION));
+  }
+
+  /** Refuses new calls from now on. */
+  void stop() {
+    stopping = true;
+  }
+
+  /** Ends the connection when everything has been written, but not later than that. */
+  void close(long milliseconds) throws InterruptedException {
+    closing = true;
+    selector.wakeup();
+    if (!closed.await(milliseconds, TimeUnit.MILLISECONDS)) {
+      end();
+    }
+  }
+
+  private void end() {
+    try {
+      channel.close();
+      selector.close(); // Which ends run.
+    } catch (IOException e) {
+      LOG.log(System.Logger.Level.DEBUG, "the connection for frames did not end well", e);
+    }
+  }
+
+  // Reading.
+
+  private void run() {
+    try {
+      while (!(closing && unwritten.get() == 0)) {
+        selector.select();
+        selector.selectedKeys().clear();
+        if (key.isWritable()) {
+          key.interestOps(SelectionKey.OP_READ);
+          write();
+        }
+        if (key.isReadable() && !read()) {
+          return;
+        }
+      }
+    } catch (IOException | CancelledKeyException | ClosedSelectorException e) {
+      LOG.log(System.Logger.Level.DEBUG, "the connection for frames ended", e);
+    } catch (Breach e) {
+      LOG.log(System.Logger.Level.ERROR, "the bridge sent " + e.getMessage() + ", which ends the connection for frames; calls come by gRPC");
+    } catch (Throwable e) { // No more memory, and the like.
+      LOG.log(System.Logger.Level.ERROR, "the connection for frames failed; calls come by gRPC", e);
+    } finally {
+      end();
+      closed.countDown();
+      calls.values().forEach(Call::cancel);
+      calls.clear();
+    }
+  }
+
+  /** What a peer must not send. */
+  private static final class Breach extends Exception {
+    private static final long serialVersionUID = 1;
+
+    Breach(String what) {
+      super(what);
+    }
+  }
+
+  /** Reads what there is, and takes all of it. False: there will be no more. */
+  private boolean read() throws IOException, Breach {
+    boolean full;
+    do {
+      if (channel.read(in) < 0) {
+        return false;
+      }
+      full = !in.hasRemaining();
+      in.flip();
+      while (take()) {}
+      in.compact();
+    } while (full);
+    return true;
+  }
+
+  /** Takes the next frame, or what there is of it. False: more has to be read. */
+  private boolean take() throws Breach {
+    if (skip > 0) {
+      int some = Math.min(skip, in.remaining());
+      in.position(in.position() + some);
+      skip -= some;
+      return skip == 0;
+    }
+    if (request == null) {
+      if (in.remaining() < HEADER) {
+        return false;
+      }
+      header(in.getInt(), in.getInt(), in.get());
+      return true;
+    }
+    int some = Math.min(request.length - have, in.remaining());
+    in.get(request, have, some);
+    have += some;
+    if (have < request.length) {
+      return false;
+    }
+    byte[] whole = request;
+    request = null;
+    begin(whole);
+    return true;
+  }
+
+  private void header(int length, int id, int kind) throws Breach {
+    if (length < 0 || length > Service.MAX_MESSAGE) {
+      throw new Breach("a frame of " + Integer.toUnsignedLong(length) + " bytes, more than " + Service.MAX_MESSAGE);
+    }
+    Call call = calls.get(id);
+    if (kind == CALL) {
+      if (call != null) {
+        throw new Breach("call " + Integer.toUnsignedLong(id) + ", which runs already");
+      }
+      request = new byte[length];
+      number = id;
+      have = 0;
+      return;
+    }
+    skip = length;
+    if (call != null && kind == CANCEL) {
+      call.cancel();
+    } else if (call != null && kind == TAKEN) {
+      call.taken();
+    } // Other kinds are of a later version.
+  }
+
+  private void begin(byte[] request) {
+    Call call = new Call(number);
+    calls.put(number, call);
+    if (stopping) {
+      call.onError(Status.UNAVAILABLE.withDescription("the backend is stopping").asRuntimeException());
+      return;
+    }
+    try {
+      service.callTool(CallToolRequest.parseFrom(request), call);
+    } catch (InvalidProtocolBufferException e) {
+      call.onError(Status.INTERNAL.withDescription("this is no CallToolRequest: " + e.getMessage()).asRuntimeException());
+    }
+  }
+
+  // Writing.
+
+  private void send(int kind, int number, MessageLite payload) {
+    int length = payload.getSerializedSize();
+    ByteBuffer frame = ByteBuffer.allocate(HEADER + length);
+    try {
+      var out = CodedOutputStream.newInstance(header(frame, kind, number, length));
+      payload.writeTo(out);
+      out.flush();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e); // There is as much room as it said that it needs.
+    }
+    send(frame);
+  }
+
+  private static ByteBuffer header(ByteBuffer frame, int kind, int number, int length) {
+    return frame.putInt(length).putInt(number).put((byte) kind);
+  }
+
+  private void send(ByteBuffer frame) {
+    if (!channel.isOpen()) {
+      return;
+    }
+    queue.add(frame.rewind());
+    if (unwritten.getAndIncrement() == 0) {
+      write();
+    }
+  }
+
+  /** Writes what is queued, and what others queue meanwhile. By the thread that found nobody who does. */
+  private void write() {
+    try {
+      int seen = unwritten.get();
+      do {
+        if (!writeAll()) {
+          key.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE); // The reader goes on when there is room.
+          selector.wakeup();
+          return;
+        }
+        seen = unwritten.addAndGet(-seen);
+      } while (seen > 0);
+    } catch (IOException | CancelledKeyException | ClosedSelectorException e) {
+      LOG.log(System.Logger.Level.DEBUG, "nobody reads the connection for frames", e);
+      end(); // Nobody writes any more: unwritten stays.
+      queue.clear();
+    }
+    if (closing) {
+      selector.wakeup();
+    }
+  }
+
+  /** False: there is no room now. */
+  private boolean writeAll() throws IOException {
+    while (fill()) {
+      out.flip();
+      channel.write(out);
+      boolean all = !out.hasRemaining();
+      out.compact();
+      if (!all) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Fills the buffer with frames, the last of them perhaps in part. False: there is nothing to write. */
+  private boolean fill() {
+    while (out.hasRemaining()) {
+      if (!rest.hasRemaining()) {
+        ByteBuffer next = queue.poll();
+        if (next == null) {
+          break;
+        }
+        rest = next;
+      }
+      int some = Math.min(rest.remaining(), out.remaining());
+      out.put(out.position(), rest, rest.position(), some).position(out.position() + some);
+      rest.position(rest.position() + some);
+    }
+    return out.position() > 0;
+  }
+
+  /** A call that came as a frame. To what answers it, it is one of gRPC's. */
+  private final class Call extends ServerCallStreamObserver<CallToolResponse> {
+    private final int id;
+    private final AtomicInteger untaken = new AtomicInteger();
+    private volatile boolean cancelled;
+
+    // The reader sets and runs them.
+    private Runnable onReady = () -> {};
+    private Runnable onCancel = () -> {};
+
+    Call(int id) {
+      this.id = id;
+    }
+
+    void cancel() {
+      cancelled = true;
+      onCancel.run();
+    }
+
+    /** Its caller has taken an event. What waits goes on when there is room for several. */
+    void taken() {
+      if (untaken.get() > 0 && untaken.decrementAndGet() == MAX_UNTAKEN / 2) {
+        onReady.run();
+      }
+    }
+
+    @Override
+    public void onNext(CallToolResponse response) {
+      boolean event = response.hasProgress() || response.hasLog();
+      int length = response.getSerializedSize();
+      if (length > Service.MAX_MESSAGE) {
+        String what = "an answer of " + length + " bytes is more than the " + Service.MAX_MESSAGE + " of a message";
+        if (event) {
+          throw new IllegalArgumentException(what);
+        }
+        onError(Status.RESOURCE_EXHAUSTED.withDescription(what).asRuntimeException());
+      } else if (event) {
+        untaken.incrementAndGet();
+        send(EVENT, id, response);
+      } else {
+        end(RESULT, response);
+      }
+    }
+
+    @Override
+    public void onError(Throwable thrown) {
+      end(ERROR, StatusProto.fromThrowable(thrown));
+    }
+
+    /** Its result was its end. */
+    @Override
+    public void onCompleted() {}
+
+    private void end(int kind, MessageLite payload) {
+      if (calls.remove(id, this)) { // First: the bridge may use the id again at once.
+        send(kind, id, payload);
+      }
+    }
+
+    @Override
+    public boolean isCancelled() {
+      return cancelled;
+    }
+
+    @Override
+    public boolean isReady() {
+      return untaken.get() < MAX_UNTAKEN;
+    }
+
+    @Override
+    public void setOnReadyHandler(Runnable handler) {
+      onReady = handler;
+    }
+
+    @Override
+    public void setOnCancelHandler(Runnable handler) {
+      onCancel = handler;
+    }
+
+    // What there is in gRPC only.
+
+    @Override
+    public void setCompression(String compression) {}
+
+    @Override
+    public void setMessageCompression(boolean enable) {}
+
+    @Override
+    public void disableAutoInboundFlowControl() {}
+
+    @Override
+    public void request(int count) {}
+  }
+}
