@@ -91,9 +91,13 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 		if b.In, err = b.cmd.StdinPipe(); err != nil {
 			return nil, err
 		}
-		if b.Out, err = b.cmd.StdoutPipe(); err != nil {
+		// Not StdoutPipe: what has not been read when the process ends would be lost.
+		out, in, err := os.Pipe()
+		if err != nil {
 			return nil, err
 		}
+		defer in.Close()
+		b.Out, b.cmd.Stdout = out, in
 	}
 	log, err := os.OpenFile(filepath.Join(b.Dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

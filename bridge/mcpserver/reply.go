@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -60,6 +61,8 @@ type reply struct {
 	log *eventLog
 	// patience is how long the client may take to read what is written to it.
 	patience time.Duration
+	// draining ends when the server is about to: a response that begins after it is the last of its connection.
+	draining context.Context //nolint:containedctx // it is the server's, and not that of the request
 	// open makes a log when the stream begins, in the legacy era.
 	open func() *eventLog
 	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
@@ -137,6 +140,7 @@ func (r *reply) begin() {
 	}
 	r.stream = true
 	streamHeaders(r.w.Header())
+	r.part()
 	if r.open == nil {
 		return
 	}
@@ -144,6 +148,14 @@ func (r *reply) begin() {
 	r.reader = r.log.take()
 	if r.prime {
 		r.write(primingEvent(r.log.id, r.log.append(nil, false)))
+	}
+}
+
+// part says in the head of the response that its connection ends, if the server does: the client makes its next request somewhere
+// else instead of being refused here.
+func (r *reply) part() {
+	if r.draining.Err() != nil {
+		r.w.Header().Set("Connection", "close")
 	}
 }
 
@@ -231,6 +243,7 @@ func (r *reply) finish(h head, msg []byte) {
 		header := r.w.Header()
 		header["Content-Type"] = contentTypeJSON
 		header["Content-Length"] = []string{strconv.Itoa(len(msg))}
+		r.part()
 		if h.status == http.StatusServiceUnavailable {
 			header["Retry-After"] = []string{"1"}
 		}

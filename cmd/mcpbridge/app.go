@@ -32,6 +32,10 @@ const (
 	maxHeaderBytes    = 60 << 10 // net/http adds 4 KiB
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
+	// acceptTime is how long calls are taken that come after the signal: who balances the load has to notice, and clients that
+	// keep a connection learn by its next response that it ends. Once nothing has been called for calmTime, it is enough.
+	acceptTime = 2 * time.Second
+	calmTime   = 100 * time.Millisecond
 	// silentTime is how long a connection may still say nothing at the end.
 	silentTime = 100 * time.Millisecond
 	// dialTime is how long a dialled backend is waited for before clients are served without it, and awaitTime is how long
@@ -465,7 +469,8 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	return endAll(len(fronts))
 }
 
-// drain takes no new clients and waits until no call runs, or for as long as the configuration allows.
+// drain takes no new clients, for a moment still calls of those that are there, and waits until no call runs, or for as long as
+// the configuration allows.
 func (a *App) drain(now context.Context, fronts []front) {
 	a.log.Info().Int("calls", a.calls.drain()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
@@ -474,6 +479,11 @@ func (a *App) drain(now context.Context, fronts []front) {
 	for _, f := range fronts {
 		f.refuse()
 	}
+	accept, enough := context.WithTimeout(ctx, acceptTime)
+	a.calls.quiet(accept, calmTime)
+	enough()
+	a.calls.refuse()
+	a.log.Info().Msg("refusing new calls")
 	if left := a.calls.wait(ctx); left > 0 {
 		a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
 	}

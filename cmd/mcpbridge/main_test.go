@@ -222,7 +222,7 @@ func TestServesStdio(t *testing.T) {
 	}
 }
 
-func TestDrainFinishesCallsAndBeginsNone(t *testing.T) {
+func TestDrainFinishesCallsAndSoonBeginsNone(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	type answer struct {
 		text string
@@ -230,12 +230,17 @@ func TestDrainFinishesCallsAndBeginsNone(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		text, err := r.call(t, "slow", `{"ms":1000}`)
+		text, err := r.call(t, "slow", `{"ms":4000}`)
 		answers <- answer{text, err}
 	}()
 	r.awaitCalls(t, 1)
 	r.drain()
 	r.awaitLog(t, "draining")
+	// A balancer may not have noticed yet.
+	if _, err := r.call(t, "echo", `{}`); err != nil {
+		t.Errorf("a call that came early got %v", err)
+	}
+	r.awaitLog(t, "refusing new calls")
 	if _, err := r.call(t, "echo", `{}`); err == nil || !strings.Contains(err.Error(), "shutting down") {
 		t.Errorf("a new call got %v", err)
 	}

@@ -170,13 +170,13 @@ backends:
 	answers := make(chan string, 2)
 	for _, tool := range []string{"one_slow", "two_slow"} {
 		go func() {
-			text, err := r.call(t, tool, `{"ms":1500}`)
+			text, err := r.call(t, tool, `{"ms":4000}`)
 			answers <- fmt.Sprint(text, err)
 		}()
 	}
 	r.awaitCalls(t, 2)
 	r.drain()
-	r.awaitLog(t, "draining")
+	r.awaitLog(t, "refusing new calls")
 	if _, err := r.at("/two").call(t, "echo", `{}`); err == nil || !strings.Contains(err.Error(), "shutting down") {
 		t.Errorf("a new call got %v", err)
 	}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/mcpbridge/mcpbridge/sdkgen/go"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// journalVar names the file in which the backend says what it does. With it, this program is the backend.
+const journalVar = "ATTACK_JOURNAL"
+
+// tools have a line in the journal for every call, and for everything that comes with it.
+const echoSchema = `{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}}`
+
+func backend(journal string) int {
+	f, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		return 2
+	}
+	defer f.Close()
+	note := func(format string, args ...any) {
+		fmt.Fprintln(f, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
+	}
+	note("environment %q", os.Environ())
+	begin := func(ctx context.Context, tool string) *pb.CallToolRequest {
+		r := mcpbridge.Request(ctx).(*pb.CallToolRequest)
+		note("call %s %s", tool, prototext.MarshalOptions{}.Format(r.GetContext()))
+		return r
+	}
+	app := mcpbridge.New("attacked", "1")
+	for _, name := range []string{"echo", "secret"} {
+		mcpbridge.Tool(app, name, "Say the same", func(ctx context.Context, in json.RawMessage) (string, error) {
+			begin(ctx, name)
+			return string(in), nil
+		}, mcpbridge.InputSchema(echoSchema))
+	}
+	mcpbridge.Tool(app, "hang", "Wait to be cancelled", func(ctx context.Context, _ struct{}) (string, error) {
+		begin(ctx, "hang")
+		<-ctx.Done()
+		note("cancelled hang")
+		return "", ctx.Err()
+	})
+	ask := func(ctx context.Context, _ json.RawMessage) (string, error) {
+		begin(ctx, "ask")
+		if len(mcpbridge.State(ctx)) > 0 {
+			return "gone on", nil
+		}
+		return "", mcpbridge.Require(ctx, &pb.InputRequired{State: []byte("a state"), Requests: map[string]*pb.InputRequest{
+			"name": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+				Message: "who?", RequestedSchema: []byte(`{"type":"object","properties":{"name":{"type":"string"}}}`),
+			}}}}},
+		}})
+	}
+	mcpbridge.Tool(app, "ask", "Ask the user", ask, mcpbridge.InputSchema(`{"type":"object"}`))
+	mcpbridge.Tool(app, "ask2", "Ask the user as well", ask, mcpbridge.InputSchema(`{"type":"object"}`))
+	return app.Run()
+}

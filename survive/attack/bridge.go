@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A bridge is a running mcpbridge with the counting backend.
+type bridge struct {
+	name    string
+	dir     string
+	addr    string // of HTTP
+	ops     string // of probes
+	grpc    string // a socket
+	journal string
+	token   string // of who calls
+	in      io.WriteCloser
+	out     *bufio.Reader
+	cmd     *exec.Cmd
+	done    chan struct{}
+
+	mu  sync.Mutex
+	log []byte
+
+	fds int // when it was at rest
+	rss int // KiB
+
+	sse      *eventStream
+	sessions map[string]string
+}
+
+var (
+	readyURL = regexp.MustCompile(`"url":"(https?://[^"]+)"`)
+	configs  = map[string]string{
+		"open": "",
+		"auth": `
+    auth:
+      resource: http://127.0.0.1:8080/mcp
+      issuers: [{url: "<<issuer>>", jwks: "<<issuer>>/jwks"}]
+      tokens:
+        - {token: "${env:ALICE_TOKEN}", subject: alice, scopes: [tools]}
+        - {token: "${env:BOB_TOKEN}", subject: bob, scopes: [tools]}
+      scopes: [tools]`,
+		"limits": "",
+	}
+	limits = `
+limits: {sessions: 8, sessionCalls: 2, streams: 4, body: 65536, line: 65536, calls: 4, callQueue: 10ms}`
+)
+
+// start starts a bridge by the name of its configuration. It is ready when it is returned.
+func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) {
+	b := &bridge{name: name, dir: filepath.Join(dir, name), done: make(chan struct{}), sessions: map[string]string{}}
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return nil, err
+	}
+	b.journal = filepath.Join(b.dir, "journal")
+	b.grpc = filepath.Join(b.dir, "grpc.sock")
+	var err error
+	if b.ops, err = freeAddr(); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	stdio := strings.HasPrefix(name, "stdio")
+	config := "version: 1\nserve:\n  stdio: true\n"
+	if !stdio {
+		config = "version: 1\nserve:\n  grpc: {addr: \"unix://" + b.grpc + "\"}\n  ops: {addr: \"" + b.ops + "\"}\n  http:\n    addr: 127.0.0.1:0" +
+			strings.ReplaceAll(configs[name], "<<issuer>>", issuer)
+	}
+	if strings.HasSuffix(name, "limits") {
+		config += limits
+	}
+	config += "\nbackends:\n  - name: attacked\n    launch: {command: [\"" + self + "\"], env: {" + journalVar + ": \"" + b.journal + "\"}}\n    toolScopes: {secret: [admin]}\n"
+	file := filepath.Join(b.dir, "mcpbridge.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	b.cmd = exec.CommandContext(ctx, bin, "run", "--log-format", "json", "-c", file)
+	b.cmd.Env = append(os.Environ(), "TMPDIR="+b.dir, "ALICE_TOKEN="+aliceToken, "BOB_TOKEN="+bobToken)
+	stderr, err := b.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if stdio {
+		if b.in, err = b.cmd.StdinPipe(); err != nil {
+			return nil, err
+		}
+		out, err := b.cmd.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		b.out = bufio.NewReaderSize(out, 1<<20)
+	}
+	if err := b.cmd.Start(); err != nil {
+		return nil, err
+	}
+	urls := make(chan string, 1)
+	go func() { // ends with the process, which stop waits for
+		defer close(b.done)
+		lines := bufio.NewReader(stderr)
+		for {
+			line, err := lines.ReadString('\n')
+			b.mu.Lock()
+			b.log = append(b.log, line...)
+			b.mu.Unlock()
+			for _, m := range readyURL.FindAllStringSubmatch(line, -1) {
+				select {
+				case urls <- m[1]:
+				default:
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
+		_ = b.cmd.Wait() // ProcessState says how it ended
+	}()
+	if name == "auth" {
+		b.token = aliceToken
+	}
+	if stdio {
+		return b, nil
+	}
+	select {
+	case text := <-urls:
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		b.addr = u.Host
+		return b, nil
+	case <-b.done:
+		return nil, fmt.Errorf("%s: mcpbridge ended: %s", name, b.logged())
+	case <-time.After(30 * time.Second):
+		return nil, errors.Join(fmt.Errorf("%s: mcpbridge was not ready in 30 s: %s", name, b.logged()), b.stop())
+	}
+}
+
+// freeAddr returns an address of this machine at which nobody listens.
+func freeAddr() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+func (b *bridge) logged() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]byte(nil), b.log...)
+}
+
+func (b *bridge) alive() bool {
+	select {
+	case <-b.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop ends the bridge, and says if it does not end well.
+func (b *bridge) stop() error {
+	if b.sse != nil {
+		b.sse.close()
+	}
+	if b.in != nil {
+		b.in.Close()
+	}
+	_ = syscall.Kill(b.cmd.Process.Pid, syscall.SIGTERM) // it may have ended
+	select {
+	case <-b.done:
+	case <-time.After(40 * time.Second):
+		_ = syscall.Kill(b.cmd.Process.Pid, syscall.SIGKILL)
+		<-b.done
+		return errors.New(b.name + ": did not end within 40 s of SIGTERM")
+	}
+	if code := b.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("%s: ended with %v", b.name, b.cmd.ProcessState)
+	}
+	return nil
+}
+
+// calls returns how many calls the backend has seen, and cancelled how many it was told to end.
+func (b *bridge) calls() int { return b.count("call ") }
+
+func (b *bridge) count(prefix string) int {
+	data, _ := os.ReadFile(b.journal) // before the backend starts there is none
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(line, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// openFiles returns how many files the bridge has open.
+func (b *bridge) openFiles() int {
+	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid)) // it may have ended, which alive tells
+	return len(all)
+}
+
+// memory returns what the bridge takes of the machine's, in KiB.
+func (b *bridge) memory(field string) int {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid)) // as above
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			n, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return n
+		}
+	}
+	return 0
+}
+
+// rest notes what the bridge has open when nothing happens.
+func (b *bridge) rest() { b.fds, b.rss = b.openFiles(), b.memory("VmRSS") }
+
+// most is how much more memory a row may leave taken, in KiB.
+const most = 192 << 10
+
+// settled returns what a row has left behind, if anything.
+func (b *bridge) settled() error {
+	if !b.alive() {
+		return fmt.Errorf("%s: the bridge has ended: %v", b.name, b.cmd.ProcessState)
+	}
+	end := time.Now().Add(3 * time.Second)
+	for b.openFiles() > b.fds {
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: %d files are open, and %d were before", b.name, b.openFiles(), b.fds)
+		}
+		time.Sleep(5 * time.Millisecond) // nothing tells when a socket is closed
+	}
+	if rss := b.memory("VmRSS"); rss > b.rss+most {
+		return fmt.Errorf("%s: takes %d KiB of memory, and %d before", b.name, rss, b.rss)
+	}
+	return nil
+}
+
+// sound returns why a log is not to be trusted: what a client says must not look like a line of ours.
+func (b *bridge) sound() error {
+	for line := range strings.Lines(string(b.logged())) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x9b || r == 0x2028 || r == 0x202e }) || !json.Valid([]byte(line)) {
+			return fmt.Errorf("%s: a line of the log is not ours: %.200q", b.name, line)
+		}
+		if len(line) > 9<<10 {
+			return fmt.Errorf("%s: a line of the log has %d bytes", b.name, len(line))
+		}
+	}
+	return nil
+}

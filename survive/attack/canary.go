@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// canary returns a secret that nobody else has.
+func canary(of string) string { return "canary-" + of + "-" + rand.Text() }
+
+// carolCanary is in a claim, which a backend may see, and nobody else.
+var carolCanary = canary("carol")
+
+func unquote(s string) (string, error) { return strconv.Unquote(`"` + s + `"`) }
+
+// leaks looks for secrets where they must not be: in the log, in what the backend saw, and in what anybody on the machine can read of
+// the processes.
+func (r *rig) leaks(b *bridge) error {
+	secrets := []string{aliceToken, bobToken, "canary-of-a-row"}
+	where := map[string][]byte{"the log": b.logged()}
+	journal, err := os.ReadFile(b.journal)
+	if err != nil {
+		return err
+	}
+	where["what the backend saw"] = journal
+	procs := []string{strconv.Itoa(b.cmd.Process.Pid)}
+	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", b.cmd.Process.Pid))
+	if err != nil {
+		return err
+	}
+	found := 0
+	for _, file := range children {
+		list, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for _, pid := range strings.Fields(string(list)) {
+			found++
+			procs = append(procs, pid)
+			env, err := os.ReadFile("/proc/" + pid + "/environ")
+			if err != nil {
+				return err
+			}
+			where["the environment of a child"] = append(where["the environment of a child"], env...)
+		}
+	}
+	if found == 0 {
+		return fmt.Errorf("no child is seen, so that nothing is known of its environment")
+	}
+	for _, pid := range procs {
+		for _, name := range []string{"cmdline", "comm"} {
+			data, err := os.ReadFile("/proc/" + pid + "/" + name)
+			if err != nil {
+				return err
+			}
+			where["/proc/PID/"+name] = append(where["/proc/PID/"+name], data...)
+		}
+	}
+	for place, data := range where {
+		for _, s := range secrets {
+			if bytes.Contains(data, []byte(s)) {
+				return fmt.Errorf("a secret is in %s", place)
+			}
+		}
+	}
+	if bytes.Contains(where["the log"], []byte(carolCanary)) {
+		return fmt.Errorf("a claim is in the log")
+	}
+	return nil
+}

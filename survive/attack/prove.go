@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// prove runs the Go tests that rows name, one package after the other, beside the rows that are run here. A test that does not
+// exist, is skipped or fails is a row that does not hold.
+func (r *rig) prove(ctx context.Context, rows []Row) *sync.WaitGroup {
+	byPackage := map[string]map[string][]string{} // the rows, by package and test
+	for i := range rows {
+		for _, t := range rows[i].Tests {
+			pkg, test, _ := strings.Cut(t, " ")
+			if byPackage[pkg] == nil {
+				byPackage[pkg] = map[string][]string{}
+			}
+			byPackage[pkg][test] = append(byPackage[pkg][test], rows[i].ID)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for pkg, tests := range byPackage {
+			r.provePackage(ctx, pkg, tests)
+		}
+	})
+	return &wg
+}
+
+func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]string) {
+	var tops []string
+	for name := range tests {
+		top, _, _ := strings.Cut(name, "/")
+		if !slices.Contains(tops, top) {
+			tops = append(tops, top)
+		}
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-json", "-run", "^("+strings.Join(tops, "|")+")$", "./"+pkg)
+	cmd.Dir = r.root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	ended := map[string]string{}
+	said := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		var e struct{ Action, Test, Output string }
+		if json.Unmarshal([]byte(line), &e) != nil || e.Test == "" {
+			continue
+		}
+		switch e.Action {
+		case "pass", "fail", "skip":
+			ended[e.Test] = e.Action
+		case "output":
+			said[e.Test] += e.Output
+		}
+	}
+	for name, ids := range tests {
+		var why error
+		switch ended[name] {
+		case "pass":
+		case "":
+			why = fmt.Errorf("there is no such test: %w %.500s", errors.Join(err), stderr.String())
+		default:
+			why = fmt.Errorf("the test ended with %s: %.1000s", ended[name], said[name])
+		}
+		for _, id := range ids {
+			r.check(id+" "+pkg+" "+name, why)
+		}
+	}
+}

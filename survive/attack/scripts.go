@@ -1,0 +1,845 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A script is an attack of several steps. It returns what came of it, in words that the table compares.
+type script func(ctx context.Context, r *rig, b *bridge, endpoint, arg string) (string, error)
+
+var scripts = map[string]script{
+	"refuses-to-start": refusesToStart,
+	"slow-header":      slowHeader,
+	"slow-body":        slowBody,
+	"slow-idle":        slowIdle,
+	"foreign-session":  foreignSession,
+	"session-ids":      sessionIDs,
+	"second-get":       secondGet,
+	"delete-twice":     deleteTwice,
+	"endpoint-event":   endpointEvent,
+	"state":            stateOfOthers,
+	"ids-apart":        idsApart,
+	"two-clients":      twoClients,
+	"hang-up":          hangUp,
+	"sessions-limit":   sessionsLimit,
+	"streams-limit":    streamsLimit,
+	"stdio-pieces":     stdioPieces,
+	"stdio-flood":      stdioFlood,
+	"pipelined":        pipelined,
+	"half-then-good":   halfThenGood,
+	"other-uid":        socketModes,
+	"accept-flood":     acceptFlood,
+}
+
+// refusesToStart starts a bridge with what follows "version: 1", and says with which code it ends.
+func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
+	dir, err := os.MkdirTemp(b.dir, "start")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "mcpbridge.yaml")
+	text, err := fill(arg, speech{}, r.funcs)
+	if err != nil {
+		return "", err
+	}
+	mode := os.FileMode(0o600)
+	if rest, ok := strings.CutPrefix(text, "# writable\n"); ok {
+		text, mode = rest, 0o666
+	}
+	if err := os.WriteFile(file, []byte(text), mode); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(file, mode); err != nil { // whatever the umask
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.bin, "run", "--log-format", "json", "-c", file)
+	cmd.Env = append(os.Environ(), "CANARY=canary-of-a-row")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return "it-runs", nil
+	}
+	if strings.Contains(out.String(), "canary-of-a-row") {
+		return "", errors.New("what it says has a secret")
+	}
+	if strings.Contains(out.String(), "goroutine ") {
+		return "", fmt.Errorf("it panicked: %.1000s", out.String())
+	}
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "exit" + strconv.Itoa(e.ExitCode()), nil
+	}
+	return "exit0", err
+}
+
+// slowHeader opens many connections that send a byte of a header now and then, and says how they end and what others notice.
+func slowHeader(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	began := time.Now()
+	var wg sync.WaitGroup
+	late := make(chan error, n)
+	for range n {
+		c, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			return "", err
+		}
+		wg.Go(func() {
+			defer c.Close()
+			end := time.AfterFunc(20*time.Second, func() { c.Close() })
+			defer end.Stop()
+			_, _ = c.Write([]byte("POST /mcp HTTP/1.1\r\nX-A: ")) // a connection that is closed ends below
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			closed := make(chan struct{})
+			go func() { // ends with the connection
+				defer close(closed)
+				_, _ = io.Copy(io.Discard, c) // any end will do
+			}()
+			for {
+				select {
+				case <-tick.C:
+					_, _ = c.Write([]byte("a")) // as above
+				case <-closed:
+					if time.Since(began) > 9*time.Second {
+						late <- fmt.Errorf("a connection lived %v", time.Since(began))
+					}
+					return
+				}
+			}
+		})
+	}
+	worst := time.Duration(0)
+	for range 20 {
+		at := time.Now()
+		a, err := ask(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
+		if err != nil || a.StatusCode != http.StatusBadRequest {
+			return "", fmt.Errorf("a good client meanwhile: %v %w", a, err)
+		}
+		worst = max(worst, time.Since(at))
+	}
+	wg.Wait()
+	if worst > 2*time.Second {
+		return "", fmt.Errorf("a good client waited %v", worst)
+	}
+	select {
+	case err := <-late:
+		return "", err
+	default:
+		return "closed", ctx.Err()
+	}
+}
+
+// ended returns how long a connection lives that is not closed from here.
+func ended(c net.Conn, most time.Duration) (time.Duration, error) {
+	began := time.Now()
+	if err := c.SetReadDeadline(began.Add(most)); err != nil {
+		return 0, err
+	}
+	_, err := io.Copy(io.Discard, c)
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		return 0, fmt.Errorf("the connection is open after %v", most)
+	}
+	return time.Since(began), nil
+}
+
+// slowBody sends a body of which most never comes.
+func slowBody(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
+	c, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	q := b.plain("{")
+	q.set("Content-Length", "1000")
+	if _, err := c.Write(q.bytes()); err != nil {
+		return "", err
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // ends with this function, or the connection
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+				if _, err := c.Write([]byte(" ")); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	if _, err := ended(c, 40*time.Second); err != nil {
+		return "", err
+	}
+	return "closed", nil
+}
+
+// slowIdle keeps a connection on which nothing is ever sent.
+func slowIdle(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
+	c, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := ended(c, 15*time.Second); err != nil {
+		return "", err
+	}
+	return "closed", nil
+}
+
+// foreignSession uses a session as somebody else, and compares the answer with that for a session that is not there.
+func foreignSession(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
+	r, s, err := b.base(endpoint)
+	if err != nil {
+		return "", err
+	}
+	if r.body != nil {
+		r.body = []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{}}}`)
+	}
+	r.set("Authorization", "Bearer "+bobToken)
+	var said [2]string
+	for i := range said {
+		if i == 1 { // the same length, and nobody's
+			if s.Session != "" {
+				r.set("Mcp-Session-Id", strings.Repeat("A", len(s.Session)))
+			} else {
+				path, id, _ := strings.Cut(s.Target, "=")
+				r.line = "POST " + path + "=" + strings.Repeat("A", len(id)) + " HTTP/1.1"
+			}
+		}
+		a, err := ask(b.addr, r)
+		if err != nil {
+			return "", err
+		}
+		a.Header.Del("Date")
+		o := a.outcome()
+		said[i] = fmt.Sprint(a.StatusCode, o.header, string(a.body))
+	}
+	if said[0] != said[1] {
+		return "", fmt.Errorf("somebody else's session: %s; none: %s", said[0], said[1])
+	}
+	return said[0][:3] + " same", b.again(endpoint, nil, &outcome{})
+}
+
+// sessionIDs looks at the ids of many sessions.
+func sessionIDs(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	seen := map[string]bool{}
+	for range n {
+		id, err := b.newSession(revision(endpoint))
+		if err != nil {
+			return "", err
+		}
+		if len(id) < 26 || seen[id] || strings.ContainsFunc(id, func(r rune) bool { return r < '!' || r > '~' }) {
+			return "", fmt.Errorf("session %q: it is too short, not the first of its kind, or not visible ASCII", id)
+		}
+		seen[id] = true
+		if o, err := b.remove(id); err != nil || o.status != http.StatusNoContent {
+			return "", fmt.Errorf("DELETE: %s %w", o, err)
+		}
+	}
+	return "unguessable", nil
+}
+
+func (b *bridge) remove(id string) (outcome, error) {
+	d := b.plain("")
+	d.method, d.line, d.body = http.MethodDelete, "DELETE /mcp HTTP/1.1", nil
+	d.set("Mcp-Session-Id", id)
+	a, err := ask(b.addr, d)
+	if err != nil {
+		return outcome{}, err
+	}
+	return a.outcome(), nil
+}
+
+// listen opens a session's stream, and leaves it open.
+func (b *bridge) listen(id string) (net.Conn, int, error) {
+	g := b.plain("")
+	g.method, g.line, g.body = http.MethodGet, "GET /mcp HTTP/1.1", nil
+	g.set("Accept", "text/event-stream")
+	if id != "" {
+		g.set("Mcp-Session-Id", id)
+	}
+	c, err := net.DialTimeout("tcp", b.addr, patience)
+	if err != nil {
+		return nil, 0, err
+	}
+	_ = c.SetDeadline(time.Now().Add(patience)) // of a socket that is open
+	if _, err := c.Write(g.bytes()); err != nil {
+		c.Close()
+		return nil, 0, err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodGet}) //nolint:bodyclose // the connection is closed
+	if err != nil {
+		c.Close()
+		return nil, 0, err
+	}
+	return c, res.StatusCode, nil
+}
+
+func secondGet(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
+	id, err := b.newSession(revision(endpoint))
+	if err != nil {
+		return "", err
+	}
+	first, status, err := b.listen(id)
+	if err != nil {
+		return "", err
+	}
+	defer first.Close()
+	second, status2, err := b.listen(id)
+	if err != nil {
+		return "", err
+	}
+	second.Close()
+	_ = first.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // as above
+	_, err = first.Read(make([]byte, 1))
+	if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
+		return "", fmt.Errorf("the first stream has ended: %w", err)
+	}
+	_, err = b.remove(id)
+	return fmt.Sprint(status, " then-", status2), err
+}
+
+func deleteTwice(ctx context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
+	id, err := b.newSession(revision(endpoint))
+	if err != nil {
+		return "", err
+	}
+	cancelled := b.count("cancelled ")
+	calls := b.calls()
+	call := b.plain(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hang","arguments":{}}}`)
+	call.set("Mcp-Session-Id", id)
+	answered := make(chan error, 1)
+	go func() { // ends with the call
+		_, err := ask(b.addr, call)
+		if errors.Is(err, errNoAnswer) {
+			err = nil
+		}
+		answered <- err
+	}()
+	if err := until(ctx, func() bool { return b.calls() > calls }); err != nil {
+		return "", err
+	}
+	first, err := b.remove(id)
+	if err != nil {
+		return "", err
+	}
+	if err := until(ctx, func() bool { return b.count("cancelled ") > cancelled }); err != nil {
+		return "", fmt.Errorf("the call was not cancelled: %w", err)
+	}
+	second, err := b.remove(id)
+	return fmt.Sprint(first.status, " then-", second.status), errors.Join(err, <-answered)
+}
+
+// until waits for what happens in another process.
+func until(ctx context.Context, is func() bool) error {
+	end := time.Now().Add(patience)
+	for !is() {
+		if time.Now().After(end) || ctx.Err() != nil {
+			return errors.New("it does not happen")
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil
+}
+
+func endpointEvent(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
+	if err := b.openSSE(); err != nil {
+		return "", err
+	}
+	path, id, ok := strings.Cut(b.sse.endpoint, "?sessionId=")
+	if !ok || path != "/mcp" || len(id) < 26 {
+		return "", fmt.Errorf("the endpoint is %q", b.sse.endpoint)
+	}
+	return "relative", nil
+}
+
+// callOf returns the text of a modern call.
+func callOf(tool, arguments, more string) string {
+	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + modernMeta + `,"name":"` + tool + `","arguments":` + arguments + more + `}}`
+}
+
+// say sends a modern call to a bridge, and returns the answer.
+func (b *bridge) say(tool, body, token string) (outcome, []byte, error) {
+	if b.in != nil {
+		if _, err := b.in.Write([]byte(body + "\n")); err != nil {
+			return outcome{}, nil, err
+		}
+		data, err := b.line()
+		o := outcome{}
+		o.tell(data)
+		return o, data, err
+	}
+	q := b.plain(body)
+	q.set("Mcp-Protocol-Version", revisions["07"])
+	q.set("Mcp-Method", "tools/call")
+	q.set("Mcp-Name", tool)
+	if token != "" {
+		q.set("Authorization", "Bearer "+token)
+	}
+	a, err := ask(b.addr, q)
+	if err != nil {
+		return outcome{}, nil, err
+	}
+	return a.outcome(), a.body, nil
+}
+
+// stateOfOthers has a tool ask, and comes back with the state changed as arg says.
+func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	_, data, err := b.say("ask", callOf("ask", `{"a":1}`, ""), "")
+	if err != nil {
+		return "", err
+	}
+	var m struct {
+		Result struct {
+			RequestState string `json:"requestState"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(data, &m); err != nil || m.Result.RequestState == "" {
+		return "", fmt.Errorf("no state: %s %w", data, err)
+	}
+	state, tool, arguments, token := m.Result.RequestState, "ask", `{"a":1}`, ""
+	raw, err := base64.RawURLEncoding.DecodeString(state)
+	if err != nil {
+		return "", fmt.Errorf("the state is not what this script thinks: %w", err)
+	}
+	switch arg {
+	case "same", "again":
+	case "flip-first":
+		raw[0] ^= 1
+	case "flip-middle":
+		raw[len(raw)/2] ^= 1
+	case "flip-last":
+		raw[len(raw)-1] ^= 1
+	case "truncated":
+		raw = raw[:len(raw)-1]
+	case "half":
+		raw = raw[:len(raw)/2]
+	case "longer":
+		raw = append(raw, 0)
+	case "empty":
+		raw = nil
+	case "invented":
+		raw = bytes.Repeat([]byte("A"), len(raw))
+	case "huge":
+		raw = bytes.Repeat([]byte("A"), 1<<20)
+	case "other-tool":
+		tool = "ask2"
+	case "other-arguments":
+		arguments = `{"a":2}`
+	case "more-arguments":
+		arguments = `{"a":1,"b":1}`
+	case "other-principal":
+		token = bobToken
+	default:
+		return "", fmt.Errorf("there is no way %q to change a state", arg)
+	}
+	text := strconv.Quote(base64.RawURLEncoding.EncodeToString(raw))
+	switch arg {
+	case "empty":
+		text = `""`
+	}
+	body := callOf(tool, arguments, `,"inputResponses":{"name":{"action":"accept","content":{"name":"x"}}},"requestState":`+text)
+	o, _, err := b.say(tool, body, token)
+	if arg == "again" && err == nil {
+		o, _, err = b.say(tool, body, token)
+	}
+	return o.String(), err
+}
+
+// idsApart has the ids 1 and "1" in flight together.
+func idsApart(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
+	meta, id := "", ""
+	if endpoint == "m07-post" || endpoint == "stdio07" {
+		meta = modernMeta + ","
+	}
+	var err error
+	if strings.HasPrefix(endpoint, "sh") {
+		if id, err = b.session(endpoint); err != nil {
+			return "", err
+		}
+	}
+	body := func(id, x string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{` + meta + `"name":"echo","arguments":{"x":"` + x + `"}}}`
+	}
+	answers := make(chan []byte, 2)
+	errs := make(chan error, 2)
+	pairs := [][2]string{{"1", "number"}, {`"1"`, "string"}}
+	if b.in != nil {
+		for _, p := range pairs {
+			if _, err := b.in.Write([]byte(body(p[0], p[1]) + "\n")); err != nil {
+				return "", err
+			}
+		}
+		for range pairs {
+			data, err := b.line()
+			answers <- data
+			errs <- err
+		}
+	} else {
+		for _, p := range pairs {
+			q := b.plain(body(p[0], p[1]))
+			if id != "" {
+				q.set("Mcp-Session-Id", id)
+			}
+			if meta != "" {
+				q.set("Mcp-Protocol-Version", revisions["07"])
+				q.set("Mcp-Method", "tools/call")
+				q.set("Mcp-Name", "echo")
+			}
+			go func() {
+				a, err := ask(b.addr, q)
+				if a == nil {
+					a = &answer{}
+				}
+				data := a.body
+				if all := events(data); len(all) > 0 {
+					data = all[len(all)-1]
+				}
+				answers <- data
+				errs <- err
+			}()
+		}
+	}
+	for range pairs {
+		data, err := <-answers, <-errs
+		if err != nil {
+			return "", err
+		}
+		want := "string"
+		if bytes.Contains(data, []byte(`"id":1,`)) {
+			want = "number"
+		}
+		if !bytes.Contains(data, []byte(want)) {
+			return "", fmt.Errorf("mixed up: %s", data)
+		}
+	}
+	return "apart", nil
+}
+
+// twoClients has two sessions use the same ids at the same time.
+func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	meta := ""
+	if endpoint == "m07-post" {
+		meta = modernMeta + ","
+	}
+	var wg sync.WaitGroup
+	errs := make(chan error, 2*n)
+	for client := range 2 {
+		id := ""
+		if meta == "" {
+			if id, err = b.newSession(revision(endpoint)); err != nil {
+				return "", err
+			}
+			defer func() { _, _ = b.remove(id) }() // the row's check of files tells
+		}
+		for k := range n {
+			wg.Go(func() {
+				mark := fmt.Sprintf("client-%d-call-%d-", client, k)
+				q := b.plain(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s"name":"echo","arguments":{"x":"%s"}}}`, k, meta, mark))
+				if id != "" {
+					q.set("Mcp-Session-Id", id)
+				} else {
+					q.set("Mcp-Protocol-Version", revisions["07"])
+					q.set("Mcp-Method", "tools/call")
+					q.set("Mcp-Name", "echo")
+				}
+				a, err := ask(b.addr, q)
+				if err != nil {
+					errs <- err
+				} else if !bytes.Contains(a.body, []byte(mark)) && !bytes.Contains(a.body, []byte("OVERLOADED")) {
+					errs <- fmt.Errorf("call %d of client %d was answered with %s", k, client, a.body)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return "", err
+	default:
+		return "apart", nil
+	}
+}
+
+// hangUp goes in the middle of a request, many times, at different bytes.
+func hangUp(_ context.Context, r *rig, b *bridge, endpoint, _ string) (string, error) {
+	q, s, err := b.base(endpoint)
+	if err != nil {
+		return "", err
+	}
+	if q.body != nil {
+		body, err := fill(echoCall, s, r.funcs)
+		if err != nil {
+			return "", err
+		}
+		q.body = []byte(body)
+	}
+	text := q.bytes()
+	for cut := 1; cut < len(text)-1; cut += 1 + len(text)/40 {
+		c, err := net.Dial("tcp", b.host(endpoint))
+		if err != nil {
+			return "", err
+		}
+		if _, err := c.Write(text[:cut]); err != nil {
+			return "", err
+		}
+		if cut%2 == 0 {
+			_ = c.(*net.TCPConn).SetLinger(0) // a reset instead of an end
+		}
+		c.Close()
+	}
+	return "survived", b.again(endpoint, nil, &outcome{})
+}
+
+// sessionsLimit begins as many sessions as may be, one fewer and one more.
+func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
+	most, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	defer func() {
+		for _, id := range ids {
+			_, _ = b.remove(id) // the next row would notice
+		}
+		b.sessions = map[string]string{}
+		if b.sse != nil {
+			b.sse.close()
+			b.sse = nil
+		}
+	}()
+	for _, id := range b.sessions {
+		ids = append(ids, id)
+	}
+	there := len(ids)
+	if b.sse != nil {
+		there++
+	}
+	for ; there < most; there++ {
+		id, err := b.newSession(revision(endpoint))
+		if err != nil {
+			return "", fmt.Errorf("session %d of %d: %w", there+1, most, err)
+		}
+		ids = append(ids, id)
+	}
+	a, err := ask(b.addr, b.plain(initialize(revision(endpoint))))
+	if err != nil {
+		return "", err
+	}
+	if a.Header.Get("Retry-After") == "" {
+		return "", errors.New("there is no Retry-After")
+	}
+	return fmt.Sprint("one-more-", a.StatusCode), nil
+}
+
+// streamsLimit opens as many streams as may be, and one more.
+func streamsLimit(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	most, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	if b.sse != nil {
+		most--
+	}
+	for n := range most + 1 {
+		c, status, err := b.listen("")
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		if n < most && status != http.StatusOK {
+			return "", fmt.Errorf("stream %d of %d: %d", n+1, most, status)
+		}
+		if n == most {
+			return fmt.Sprint("one-more-", status), nil
+		}
+	}
+	return "", errors.New("cannot be")
+}
+
+// stdioPieces writes what is no line at a time.
+func stdioPieces(_ context.Context, r *rig, b *bridge, _, arg string) (string, error) {
+	s := speech{}
+	if b.name == "stdio07" {
+		s.M = modernMeta + ","
+	}
+	good, err := fill(echoCall, s, r.funcs)
+	if err != nil {
+		return "", err
+	}
+	switch arg {
+	case "crlf":
+		good = "\r\n\r\n  \r\n" + good + "\r\n"
+	case "blank":
+		good = "\n\n \t\n" + good + "\n\n\n"
+	case "bytes":
+		for i := range len(good) {
+			if _, err := b.in.Write([]byte{good[i]}); err != nil {
+				return "", err
+			}
+		}
+		good = "\n"
+	default:
+		return "", fmt.Errorf("there are no pieces %q", arg)
+	}
+	if _, err := b.in.Write([]byte(good)); err != nil {
+		return "", err
+	}
+	data, err := b.line()
+	o := outcome{}
+	o.tell(data)
+	return o.String(), err
+}
+
+// stdioFlood writes garbage as fast as it is taken, or a line that never ends, and then asks for something good.
+func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	before := b.memory("VmRSS")
+	line := bytes.Repeat([]byte("x"), 64<<10)
+	end := time.Now().Add(2 * time.Second)
+	written := make(chan error, 1)
+	go func() { // ends in two seconds, or with the bridge
+		var err error
+		for n := 0; err == nil && (arg == "lines" && time.Now().Before(end) || arg == "one" && n < 64<<4); n++ {
+			if arg == "lines" {
+				_, err = b.in.Write([]byte("garbage\n"))
+			} else {
+				_, err = b.in.Write(line)
+			}
+		}
+		if err == nil {
+			_, err = b.in.Write([]byte("\n" + `{"jsonrpc":"2.0","id":"last","method":"server/discover","params":{` + modernMeta + `}}` + "\n"))
+		}
+		written <- err
+	}()
+	errorsSeen := 0
+	for {
+		data, err := b.line()
+		if err != nil {
+			return "", err
+		}
+		if bytes.Contains(data, []byte(`"id":"last"`)) {
+			break
+		}
+		errorsSeen++
+	}
+	if err := <-written; err != nil {
+		return "", err
+	}
+	if grown := b.memory("VmRSS") - before; grown > 40<<10 {
+		return "", fmt.Errorf("it took %d KiB", grown)
+	}
+	if errorsSeen == 0 || errorsSeen > 100+100*6 {
+		return "", fmt.Errorf("%d errors were told", errorsSeen)
+	}
+	return "bounded", nil
+}
+
+// pipelined sends a second request before the first is answered, as one write.
+func pipelined(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
+	l, err := dial(b.addr)
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	bad := b.plain(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`)
+	bad.set("Host", "evil.example")
+	good := b.plain(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo"}}`)
+	if _, err := l.Write(append(bad.bytes(), good.bytes()...)); err != nil {
+		return "", err
+	}
+	_ = l.SetReadDeadline(time.Now().Add(patience)) // of a socket that is open
+	all, _ := io.ReadAll(l)                          // it ends with the connection, or with a reset
+	return fmt.Sprint(bytes.Count(all, []byte("HTTP/1.1 ")), "-answers ", string(all[9:min(12, len(all))])), nil
+}
+
+// halfThenGood ends a body early, so that what follows it would be a request if lengths were not kept to.
+func halfThenGood(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
+	inner := b.plain(callOf("echo", "{}", ""))
+	inner.set("Mcp-Protocol-Version", revisions["07"])
+	inner.set("Mcp-Method", "tools/call")
+	inner.set("Mcp-Name", "echo")
+	outer := b.plain(string(inner.bytes()))
+	a, err := ask(b.addr, outer)
+	if err != nil {
+		return "", err
+	}
+	return a.outcome().String(), nil
+}
+
+// socketModes says whether others can get at the sockets and the directory of the bridge.
+func socketModes(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
+	n := 0
+	err := filepath.WalkDir(b.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.Type()&os.ModeSocket == 0 {
+			return err
+		}
+		n++
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		parent, err := os.Stat(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		if info.Mode()&0o077 != 0 && parent.Mode()&0o077 != 0 {
+			return fmt.Errorf("%s: others may open it", path)
+		}
+		return nil
+	})
+	if n == 0 && err == nil {
+		err = errors.New("there is no socket to look at")
+	}
+	return "closed-to-others", err
+}
+
+// acceptFlood opens and closes many connections at once.
+func acceptFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	var open []net.Conn
+	for range n {
+		c, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			return "", err
+		}
+		open = append(open, c)
+	}
+	_, err = ask(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
+	for _, c := range open {
+		c.Close()
+	}
+	return "served", err
+}

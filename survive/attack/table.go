@@ -1,0 +1,235 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// The table, which says at its top what its words mean.
+//
+//go:embed attacks.yaml
+var attacks []byte
+
+// A Table is every attack, and why some endpoints have no part in a class of them.
+type Table struct {
+	// Not says, by the first letter of a row's id and by endpoint, why its attacks do not apply there.
+	Not  map[string]map[string]string `yaml:"not"`
+	Rows []Row                        `yaml:"rows"`
+}
+
+// A Row is one attack, in one or several forms.
+type Row struct {
+	ID   string `yaml:"id"`
+	What string `yaml:"what"`
+	// Was is the public advisory or bug behind it.
+	Was string `yaml:"was"`
+	// On names the bridges that it is run against. Empty: open and auth.
+	On []string `yaml:"on"`
+	// Only names the endpoints that it is run against, and Because why not the others. Empty: all that Expect has.
+	Because string `yaml:"because"`
+	// Tests are Go tests that prove what needs no bridge of its own: "bridge/auth TestMetadata".
+	Tests []string `yaml:"tests"`
+	Input `yaml:",inline"`
+	// Inputs are its forms. What one does not say is as the row says.
+	Inputs []Input `yaml:"inputs"`
+}
+
+// An Input is what is sent, and what must come of it.
+type Input struct {
+	// Line is the request line, and Headers edit the header: "Name: value" replaces, "+Name: value" adds, "-Name" removes, and "!line"
+	// is sent as it is.
+	Line    string   `yaml:"line"`
+	Headers []string `yaml:"headers"`
+	// Body is what is posted, or written as a line. All three are templates between << and >>.
+	Body string `yaml:"body"`
+	// Do names a script instead, and Arg is for it.
+	Do  string `yaml:"do"`
+	Arg string `yaml:"arg"`
+	// Expect says what must come of it, by endpoint.
+	Expect map[string]string `yaml:"expect"`
+	// Has must be in the header of the answer, and Lacks must not be.
+	Has   string `yaml:"has"`
+	Lacks string `yaml:"lacks"`
+	// Calls is how many calls the backend must see. Nothing: none.
+	Calls int `yaml:"calls"`
+}
+
+// inputs returns the forms of the row, each whole.
+func (r *Row) inputs() []Input {
+	if len(r.Inputs) == 0 {
+		return []Input{r.Input}
+	}
+	out := slices.Clone(r.Inputs)
+	for i := range out {
+		in := &out[i]
+		for _, f := range []struct {
+			to   *string
+			from string
+		}{{&in.Line, r.Line}, {&in.Body, r.Body}, {&in.Do, r.Do}, {&in.Arg, r.Arg}, {&in.Has, r.Has}, {&in.Lacks, r.Lacks}} {
+			if *f.to == "" {
+				*f.to = f.from
+			}
+		}
+		in.Headers = append(slices.Clone(r.Headers), in.Headers...)
+		if in.Expect == nil {
+			in.Expect = r.Expect
+		}
+		if in.Calls == 0 {
+			in.Calls = r.Calls
+		}
+	}
+	return out
+}
+
+// The endpoints, and the groups that each is in, from the smallest to the largest.
+var groups = map[string][]string{
+	"stdio24":     {"stdio-legacy", "stdio"},
+	"stdio03":     {"stdio-legacy", "stdio"},
+	"stdio06":     {"stdio-legacy", "stdio"},
+	"stdio11":     {"stdio-legacy", "stdio"},
+	"stdio07":     {"stdio"},
+	"sse24-get":   {"get", "sse24", "http"},
+	"sse24-post":  {"sse24", "post", "http"},
+	"sh03-get":    {"sh-get", "get", "sh", "http"},
+	"sh06-get":    {"sh-get", "get", "sh", "http"},
+	"sh11-get":    {"sh-get", "get", "sh", "http"},
+	"sh03-post":   {"sh-post", "sh", "post", "http"},
+	"sh06-post":   {"sh-post", "sh", "post", "http"},
+	"sh11-post":   {"sh-post", "sh", "post", "http"},
+	"sh03-delete": {"delete", "sh", "http"},
+	"sh06-delete": {"delete", "sh", "http"},
+	"sh11-delete": {"delete", "sh", "http"},
+	"m07-post":    {"m07", "post", "http"},
+	"well-known":  {"http"},
+	"livez":       {"probes", "http"},
+	"startupz":    {"probes", "http"},
+	"readyz":      {"probes", "http"},
+	"bridge":      {},
+}
+
+// endpoints are the keys of groups, in order.
+var endpoints = []string{
+	"bridge", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07", "sse24-get", "sse24-post", "sh03-get", "sh06-get", "sh11-get",
+	"sh03-post", "sh06-post", "sh11-post", "sh03-delete", "sh06-delete", "sh11-delete", "m07-post", "well-known", "livez", "startupz", "readyz",
+}
+
+// of returns what a map says of an endpoint: the closest of the words for it counts.
+func of(m map[string]string, endpoint string) string {
+	for _, name := range append([]string{endpoint}, groups[endpoint]...) {
+		if v := m[name]; v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+var rowID = regexp.MustCompile(`^([A-L])(\d\d)$`)
+
+// load reads the table. What it does not say of an endpoint is a mistake: nothing is left out by accident.
+func load(data []byte) (*Table, error) {
+	var t Table
+	if err := yaml.Load(data, &t, yaml.WithKnownFields()); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		m := rowID.FindStringSubmatch(r.ID)
+		if m == nil || seen[r.ID] || r.What == "" {
+			return nil, fmt.Errorf("row %d: id %q, what %q: it needs an id of its own, and words", i+1, r.ID, r.What)
+		}
+		seen[r.ID] = true
+		for _, in := range r.inputs() {
+			if len(in.Expect) == 0 && len(r.Tests) > 0 {
+				continue
+			}
+			for name := range in.Expect {
+				if !isEndpoint(name) {
+					return nil, fmt.Errorf("%s: there is no endpoint %q", r.ID, name)
+				}
+			}
+			for _, e := range endpoints[1:] {
+				if of(in.Expect, e) == "" && r.Because == "" && of(t.Not[m[1]], e) == "" {
+					return nil, fmt.Errorf("%s: nothing is said of %s: expect something, or say why not", r.ID, e)
+				}
+			}
+		}
+	}
+	return &t, nil
+}
+
+func isEndpoint(name string) bool {
+	for e, in := range groups {
+		if name == e || slices.Contains(in, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// An outcome is what came of an input.
+type outcome struct {
+	status int    // of HTTP
+	closed bool   // without an answer
+	code   int    // of a JSON-RPC error
+	result bool   // or else there is a result
+	failed bool   // which is a tool's failure
+	id     bool   // the answer has an id
+	text   string // for people, or what a script says
+	header string
+}
+
+func (o outcome) String() string {
+	var s []string
+	if o.status != 0 {
+		s = append(s, fmt.Sprint(o.status))
+	}
+	switch {
+	case o.closed:
+		s = append(s, "close")
+	case o.failed:
+		s = append(s, "failure")
+	case o.result:
+		s = append(s, "result")
+	case o.code != 0:
+		s = append(s, fmt.Sprint(o.code))
+	case o.status == 0 && o.text == "":
+		s = append(s, "silent")
+	}
+	if o.text != "" {
+		s = append(s, o.text)
+	}
+	return strings.Join(s, " ")
+}
+
+// is reports whether the outcome is what a table says: words that must all hold, or others after a bar.
+func (o outcome) is(want string) bool {
+	return slices.ContainsFunc(strings.Split(want, "|"), func(words string) bool {
+		for _, w := range strings.Fields(words) {
+			ok := false
+			switch w {
+			case "close":
+				ok = o.closed
+			case "result":
+				ok = o.result && !o.failed
+			case "failure":
+				ok = o.failed
+			case "silent":
+				ok = !o.result && o.code == 0
+			case "noid":
+				ok = !o.id
+			default:
+				ok = w == fmt.Sprint(o.status) || w == fmt.Sprint(o.code) || slices.Contains(strings.Fields(o.text), w)
+			}
+			if !ok {
+				return false
+			}
+		}
+		return true
+	})
+}
