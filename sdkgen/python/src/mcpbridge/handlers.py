@@ -1,12 +1,10 @@
 """What an App has: tools, resources and prompts, and how a call of one becomes an answer."""
 
 import asyncio
-import contextvars
 import functools
 import inspect
 import logging
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +23,7 @@ from mcpbridge.context import Context, Response, Write, current
 from mcpbridge.errors import McpError, NotFound, ToolError
 from mcpbridge.schema import Kind, Object, Signature, choices, definition_error, signature, unwrap, where
 from mcpbridge.template import Template
+from mcpbridge.threads import Threads
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
@@ -221,9 +220,9 @@ class Calls:
         self.app = app
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix=app.name)
         self.running = 0  # Calls that have not been answered. Of the event loop's thread only.
-        self.blocking = 0  # Plain functions that have not returned, even if their call is over.
         self.forwarding = False  # Whether somebody wants to know which call is under way.
-        self._lock = threading.Lock()  # Guards blocking.
+        self._most = threads
+        self._threads: Threads | None = None
 
     async def answer(self, handler: Handler[..., Any], arguments: Object, request: Any, write: Write) -> Any:
         """Writes the events and returns the last one. StatusError and McpError are the errors."""
@@ -271,19 +270,15 @@ class Calls:
         return await (handler.fn(**arguments) if handler.is_async else self._in_thread(handler.fn, arguments))
 
     async def _in_thread(self, fn: Callable[..., Any], arguments: Object) -> Any:
-        call = functools.partial(contextvars.copy_context().run, self._block, fn, arguments)
-        return await asyncio.get_running_loop().run_in_executor(self.pool, call)
+        loop = asyncio.get_running_loop()
+        if self._threads is None or self._threads.loop is not loop:
+            self._threads = Threads(loop, self.pool, self._most)
+        return await self._threads.run(fn, arguments)
 
-    def _block(self, fn: Callable[..., Any], arguments: Object) -> Any:
-        with self._lock:
-            self.blocking += 1
-        try:
-            return fn(**arguments)
-        except StopIteration as e:  # A future cannot hold it.
-            raise RuntimeError("the function raised StopIteration") from e
-        finally:
-            with self._lock:
-                self.blocking -= 1
+    @property
+    def blocking(self) -> int:
+        """Plain functions that have not returned, even if their call is over."""
+        return self._threads.blocking if self._threads else 0
 
     def _failed(self, handler: Handler[..., Any], e: BaseException) -> Response:
         """The answer of a function that raised e."""
