@@ -14,7 +14,7 @@ BUF := tools/node_modules/.bin/buf
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The modules beside the main one: peers that nobody who uses mcpbridge should have to download.
-PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod bench/go.mod))
+PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod bench/go.mod survive/go.mod))
 # The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest,
 # programs that start programs) is let off.
 PYTHON_BESIDE := ../../examples ../../interop/witness.py ../../conformance ../../bench
@@ -168,6 +168,14 @@ bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done 
 .PHONY: conformance
 conformance: setup build ## run the official conformance suite, as a server and as a client
 	conformance/run
+
+.PHONY: survive
+survive: build ## break what the bridge stands on, and count what clients lose; ARGS="-only R1,R8" for some of it
+	cd survive && $(GO) run . -bin ../bin/mcpbridge $(ARGS)
+
+.PHONY: survive-long
+survive-long: build ## the same for as long as the goals say: about an hour
+	cd survive && $(GO) run . -bin ../bin/mcpbridge -long $(ARGS)
 
 .PHONY: clean
 clean: ## remove what was built and installed here

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,7 +113,7 @@ func cancels(ctx context.Context, r *Rig) error {
 			at[e.Token] = e.At
 		}
 	}
-	history := append(legacy, modern...)
+	history := slices.Concat(legacy, modern)
 	wrongs := checker.Rule{DropCancels: func(era string) bool { return era == loadgen.Modern }}.Judge(history, journal)
 	var took [2][]time.Duration
 	missed, late := 0, 0
@@ -129,7 +130,7 @@ func cancels(ctx context.Context, r *Rig) error {
 		}
 		took[which] = append(took[which], time.Duration(at[c.Token]-asked))
 	}
-	all := append(append([]time.Duration{}, took[0]...), took[1]...)
+	all := slices.Concat(took[0], took[1])
 	if len(wrongs) > 0 {
 		if err := r.keepHistory(b, history, wrongs); err != nil {
 			return err

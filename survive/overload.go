@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -128,20 +129,20 @@ func overloads(ctx context.Context, r *Rig) error {
 	d := time.Duration(r.cycles(5, 60)) * time.Second
 	peak := tallied(p.offer(ctx, capacity*.9, d, loadgen.Work{Ms: workMs}))
 	pass := peak.bad == 0
-	figure := fmt.Sprintf("peak %.0f/s, p99 %v%s", peak.goodput, quantile(peak.latency, .99), peak.first)
+	figures := []string{fmt.Sprintf("peak %.0f/s, p99 %v%s", peak.goodput, quantile(peak.latency, .99), peak.first)}
 	for _, times := range []float64{4, 10} {
 		t := tallied(p.offer(ctx, capacity*times, d, loadgen.Work{Ms: workMs}))
 		// A refusal has waited for its turn as long as a call may.
 		const queue = 100 * time.Millisecond
 		pass = pass && t.bad == 0 && t.goodput >= .9*peak.goodput && quantile(t.latency, .99) <= 2*quantile(peak.latency, .99) &&
 			quantile(t.refusal, .99)-queue <= 50*time.Millisecond && t.refused > 0
-		figure += fmt.Sprintf("; %.0fx: goodput %.0f/s, p99 %v, %d refused, p99 %v, %d bad%s", times, t.goodput, quantile(t.latency, .99), t.refused,
-			quantile(t.refusal, .99), t.bad, t.first)
+		figures = append(figures, fmt.Sprintf("%.0fx: goodput %.0f/s, p99 %v, %d refused, p99 %v, %d bad%s", times, t.goodput,
+			quantile(t.latency, .99), t.refused, quantile(t.refusal, .99), t.bad, t.first))
 	}
 	rss := status(b.PID, "VmHWM")
 	_, err = b.stop()
 	r.tell("L8", pass, "at 4x and 10x goodput is 90 % of the peak, p99 at most twice, refusals are well-formed and within 50 ms of the queue's 100 ms",
-		"%s; at most %d MiB RSS", figure, rss>>20)
+		"%s; at most %d MiB RSS", strings.Join(figures, "; "), rss>>20)
 	return err
 }
 
@@ -229,7 +230,7 @@ var badBodies = []badBody{
 // cpuOf is the CPU time that a process has used.
 func cpuOf(pid int) (time.Duration, error) {
 	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil { //nolint:gosec // process ids fit
+	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
 		return 0, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
@@ -263,11 +264,11 @@ func badRequests(ctx context.Context, r *Rig) error {
 		rss := status(b.PID, "VmRSS")
 		n := r.cycles(5, 50)
 		for i := range n {
-			resp, answer, err := c.Do("POST", c.Headers(""), text)
+			resp, answer, err := c.Do(http.MethodPost, c.Headers(""), text)
 			if err != nil {
 				return fmt.Errorf("%s: %w", body.name, err)
 			}
-			if resp.StatusCode == 200 && !strings.Contains(string(answer), `"error"`) && !strings.Contains(string(answer), `"isError":true`) {
+			if resp.StatusCode == http.StatusOK && !strings.Contains(string(answer), `"error"`) && !strings.Contains(string(answer), `"isError":true`) {
 				return fmt.Errorf("%s: it was not refused: %.200s", body.name, answer)
 			}
 			if i == 0 { // of one: more would show when garbage is collected, and not what a request needs

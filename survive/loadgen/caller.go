@@ -2,11 +2,11 @@
 package loadgen
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +41,7 @@ func (w *Work) complete() (arguments string) {
 	if w.Token == "" {
 		w.Token = NewToken()
 	}
-	text, _ := json.Marshal(w) // there is nothing in it that JSON has not
+	text, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not
 	return string(text)
 }
 
@@ -185,7 +185,7 @@ func Listen(on *Conn, id string) (*http.Response, error) {
 
 // IsResponse reports whether a message is the response to the request with an id.
 func IsResponse(m checker.Message, id string) bool {
-	return bytes.Contains([]byte(m.Data), []byte(`"id":"`+id+`"`)) && bytes.Contains([]byte(m.Data), []byte(`"result"`))
+	return strings.Contains(m.Data, `"id":"`+id+`"`) && strings.Contains(m.Data, `"result"`)
 }
 
 // Request returns the body of the request of a call.

@@ -226,7 +226,8 @@ func note(c *checker.Call, text []byte) (answered bool) {
 	case m.Method != "":
 		c.Foreign = append(c.Foreign, m.Method)
 		return false
-	case string(m.ID) != mine && !(m.Error != nil && (m.ID == nil || string(m.ID) == "null")): // an error before the id was read has none
+	case m.Error != nil && (m.ID == nil || string(m.ID) == "null"): // it was refused before its id was read
+	case string(m.ID) != mine:
 		c.Foreign = append(c.Foreign, string(m.ID))
 		return false
 	}
