@@ -74,7 +74,7 @@ type endpoint struct {
 
 // serve runs an App until ctx ends or the client goes.
 func (p *Program) serve(ctx context.Context, cfg *loaded) error {
-	log, _ := newLog(p.Stderr, cfg.Log, cfg.secrets)
+	log, _ := newLog(p.errors, cfg.Log, cfg.secrets)
 	cfg.tellWarnings(log)
 	a, err := newApp(cfg, log, p.Stdin, p.Stdout)
 	if err != nil {

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +40,9 @@ type Program struct {
 	Now context.Context //nolint:containedctx // it is an input of the program, as a signal is, and not of one call
 	// Started is called when the App of `run` serves. It may be nil.
 	Started func(*App)
+
+	// errors is Stderr without waiting for whoever reads it: the log of what is served, and the error that ends it.
+	errors *queue
 }
 
 // Run runs the command and returns its exit code. When ctx ends, it drains.
@@ -44,6 +50,8 @@ func (p *Program) Run(ctx context.Context) int {
 	if p.Now == nil {
 		p.Now = context.Background()
 	}
+	p.errors = newQueue(p.Stderr)
+	defer p.errors.close()
 	root, logging := p.command()
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
@@ -57,8 +65,8 @@ func (p *Program) Run(ctx context.Context) int {
 	if !slices.Contains(logFormats, logging.Format) {
 		logging.Format = "auto" // which is perhaps what the problem is about
 	}
-	log, asJSON := newLog(p.Stderr, logging.LogConfig, logging.secrets)
-	pr.tell(logging.secrets.hide(p.Stderr), log, asJSON)
+	log, asJSON := newLog(p.errors, logging.LogConfig, logging.secrets)
+	pr.tell(logging.secrets.hide(p.errors), log, asJSON)
 	return pr.Exit
 }
 
@@ -267,6 +275,7 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else the process would end when whoever reads the log does
 			return p.serve(c.Context(), cfg)
 		},
 	}

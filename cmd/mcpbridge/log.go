@@ -20,6 +20,10 @@ func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	if err != nil {
 		level = zerolog.InfoLevel // validate has refused it
 	}
+	if q, ok := w.(*queue); ok {
+		direct, _ := newLog(q.to, c, hidden)
+		q.log.Store(&direct)
+	}
 	asJSON := c.Format == "json" || c.Format != "text" && !isTerminal(w)
 	color := isTerminal(w) && os.Getenv("NO_COLOR") == ""
 	w = hidden.hide(w)
@@ -38,6 +42,9 @@ func messageText(message any) string {
 }
 
 func isTerminal(v any) bool {
+	if q, ok := v.(*queue); ok {
+		v = q.to
+	}
 	f, ok := v.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A stuckRun is mcpbridge as a process that serves stdin and stdout, and whose stderr is not as it should be.
+type stuckRun struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func startStuck(t *testing.T, stderr *os.File) *stuckRun {
+	t.Helper()
+	r := &stuckRun{cmd: exec.Command("mcpbridge", "run", "--log-level", "debug", "--log-format", "json", "--stdio", "--", echoGo(t))}
+	r.cmd.Stderr = stderr
+	var err error
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill() // it may have ended
+		_ = r.cmd.Wait()
+	})
+	r.out = bufio.NewScanner(out)
+	r.ask(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`, `"id":0`)
+	if _, err := io.WriteString(r.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// ask sends a request and expects a text in the answer to it, which has to come in time.
+func (r *stuckRun) ask(t *testing.T, request, want string) {
+	t.Helper()
+	late := time.AfterFunc(20*time.Second, func() { r.cmd.Process.Kill() })
+	defer late.Stop()
+	if _, err := io.WriteString(r.in, request+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !r.out.Scan() || !strings.Contains(r.out.Text(), want) {
+		t.Fatalf("%s was answered with %q, %v", request, r.out.Text(), r.out.Err())
+	}
+}
+
+// askMany makes calls that each say something in the log, and one that a backend answers.
+func (r *stuckRun) askMany(t *testing.T, n int) {
+	t.Helper()
+	for i := 1; i <= n; i++ {
+		r.ask(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"no/such"}`, i), fmt.Sprintf(`"id":%d,"error"`, i))
+	}
+	r.ask(t, `{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"echo","arguments":{"n":1}}}`, `"id":"last","result"`)
+}
+
+// end tells it to end, and expects that it does so soon and well.
+func (r *stuckRun) end(t *testing.T) {
+	t.Helper()
+	begin := time.Now()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(20*time.Second, func() { r.cmd.Process.Kill() })
+	defer late.Stop()
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if took := time.Since(begin); took > flushTime+2*time.Second {
+		t.Errorf("it took %s to end", took)
+	}
+}
+
+// fullPipe returns a pipe that has no room, and that nobody reads.
+func fullPipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		w.Close()
+	})
+	for piece := 4096; piece > 0; piece /= 2 {
+		for err = error(nil); err == nil; {
+			if err = w.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err == nil {
+				_, err = io.WriteString(w, strings.Repeat("\n", piece))
+			}
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	return r, w
+}
+
+// Whoever started the bridge may not read its log.
+func TestCallsAreAnsweredAlthoughNobodyReadsTheLog(t *testing.T) {
+	_, w := fullPipe(t)
+	r := startStuck(t, w)
+	r.askMany(t, maxQueued+100)
+	r.end(t)
+}
+
+func TestLinesThatNobodyReadInTimeAreCounted(t *testing.T) {
+	pipe, w := fullPipe(t)
+	r := startStuck(t, w)
+	r.askMany(t, 3*maxQueued)
+	w.Close()
+	lines := bufio.NewScanner(pipe)
+	for !strings.Contains(lines.Text(), "lines of the log were dropped") {
+		if !lines.Scan() {
+			t.Fatal("nothing is said of the lines that were dropped")
+		}
+	}
+	if text := lines.Text(); !strings.Contains(text, `"level":"warn"`) || !strings.Contains(text, `"lines":`) || strings.Contains(text, `"lines":0`) {
+		t.Errorf("it says %s", text)
+	}
+	rest := make(chan string, 1)
+	go func() {
+		all, _ := io.ReadAll(pipe) // until the process has ended
+		rest <- string(all)
+	}()
+	r.end(t)
+	if all := <-rest; !strings.Contains(all, "draining") {
+		t.Errorf("the last lines are missing:\n%s", all)
+	}
+}
+
+func TestALogThatCannotBeWrittenHarmsNobody(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	gone, broken, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broken.Close()
+	gone.Close()
+	for name, stderr := range map[string]*os.File{"a full disk": full, "nobody there": broken} {
+		t.Run(name, func(t *testing.T) {
+			r := startStuck(t, stderr)
+			r.askMany(t, 100)
+			r.end(t)
+		})
+	}
+}
+
+// The error that ends the program is written like the log is.
+func TestAnErrorThatNobodyReadsDoesNotKeepTheProgram(t *testing.T) {
+	_, w := fullPipe(t)
+	cmd := exec.Command("mcpbridge", "run", "--", "no-such-program")
+	cmd.Stderr = w
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	defer late.Stop()
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitPlugin {
+		t.Errorf("it ended with %v", err)
+	}
+	if took := time.Since(begin); took < flushTime || took > flushTime+3*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
