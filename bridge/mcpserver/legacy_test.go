@@ -148,6 +148,11 @@ func TestLegacyAnswersThatAreNone(t *testing.T) {
 	c.send(`{"jsonrpc":"2.0","id":` + get(t, s.next(), "id") + `,"error":{"code":-1,"message":"no"}}`)
 	want(t, s.next(), "result.content.0.text", `"REASON_REFUSED -1 no"`)
 
+	// Its capabilities said otherwise.
+	s = read(t, c.send(call("3", "why", "{}", "")))
+	c.send(`{"jsonrpc":"2.0","id":` + get(t, s.next(), "id") + `,"error":{"code":-32601,"message":"what?"}}`)
+	want(t, s.next(), "result.content.0.text", `"REASON_UNSUPPORTED -32601 what?"`)
+
 	s = read(t, c.send(call("2", "why", "{}", "")))
 	q := s.next()
 	want(t, s.next(), "method", `"notifications/cancelled"`, "params.requestId", get(t, q, "id"))
@@ -165,6 +170,20 @@ func TestLegacyClientIsNotAskedWhatItCannotAnswer(t *testing.T) {
 		want(t, msg[len(msg)-1], "id", "1", "result.isError", "true")
 		if text := get(t, msg[len(msg)-1], "result.content.0.text"); !strings.Contains(text, "elicitation") {
 			t.Errorf("%s: %s", rev, text)
+		}
+	}
+}
+
+// The backend decides what becomes of the call; only one that asks again gets no further.
+func TestBackendIsToldWhatALegacyClientCannotAnswer(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-06-18", `{}`)
+	msgs := read(t, c.send(call("1", "why", "{}", ""))).rest()
+	want(t, msgs[len(msgs)-1], "result.content.0.text",
+		`"REASON_UNSUPPORTED 0 this needs an answer from the user (elicitation), which this client does not support"`)
+	for _, msg := range msgs {
+		if get(t, msg, "method") == `"elicitation/create"` {
+			t.Errorf("it was asked: %s", msg)
 		}
 	}
 }

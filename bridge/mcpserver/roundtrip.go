@@ -23,6 +23,7 @@ import (
 func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call) (proto.Message, error) {
 	var asked map[string]*pb.InputRequest
 	var answers map[string]*pb.InputResponse
+	told := false // the handler knows that the client cannot be asked what it wants to know
 	for range seal.MaxRounds {
 		res, err := ss.s.handle(ctx, call, x.emit(call))
 		if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
@@ -41,12 +42,14 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 		if err := seal.Check(call, res.Needs); err != nil {
 			return nil, err
 		}
-		if reason := ss.cannot(res.Needs); reason != "" {
-			// No code says this in the legacy era. The model can read why, and may ask the user by itself.
-			if call.Method == bridge.CallTool {
-				return toolError(reason), nil
+		if reason := ss.cannotAny(res.Needs); reason != "" {
+			if told { // and it insists. No code says this in the legacy era. The model can read why, and may ask the user by itself.
+				if call.Method == bridge.CallTool {
+					return toolError("Cannot go on: " + reason + ". Ask the user directly, or use another client."), nil
+				}
+				return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
 			}
-			return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
+			told = true
 		}
 		asked = withIDs(res.Needs.GetRequests(), rand.Text)
 		if answers, err = ss.askAll(ctx, x, asked); err != nil {
@@ -58,14 +61,21 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 }
 
 // cannot returns why the client cannot be asked what is needed, or nothing if it can.
-func (ss *session) cannot(needs *pb.InputRequired) string {
+func (ss *session) cannot(req *pb.InputRequest) string {
+	if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
+		return fmt.Sprintf("this needs %s, which this client does not support", kindOf(req))
+	}
+	if _, err := askMessage("", req, ss.rev); err != nil {
+		return fmt.Sprintf("this needs %s, which cannot be asked in MCP %s: %v", kindOf(req), ss.rev, err)
+	}
+	return ""
+}
+
+// cannotAny returns why the client cannot be asked some of what is needed, or nothing if it can.
+func (ss *session) cannotAny(needs *pb.InputRequired) string {
 	for _, key := range sortedKeys(needs.GetRequests()) {
-		req := needs.GetRequests()[key]
-		if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
-			return fmt.Sprintf("This needs %s, which this client does not support. Ask the user directly, or use another client.", kindOf(req))
-		}
-		if _, err := askMessage("", req, ss.rev); err != nil {
-			return fmt.Sprintf("This needs %s, which cannot be asked in MCP %s: %v. Ask the user directly, or use a newer client.", kindOf(req), ss.rev, err)
+		if reason := ss.cannot(needs.GetRequests()[key]); reason != "" {
+			return reason
 		}
 	}
 	return ""
@@ -97,7 +107,7 @@ type question struct {
 	answer  <-chan jsonrpc.Message
 }
 
-// askAll asks the client all that is needed, at once, and returns the answers by the same keys.
+// askAll asks the client all that is needed and that it can be asked, at once, and returns the answers by the same keys.
 func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.InputRequest) (map[string]*pb.InputResponse, error) {
 	timeout := time.NewTimer(ss.s.opts.AskTimeout)
 	defer timeout.Stop()
@@ -107,7 +117,12 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 			ss.forget(q.id)
 		}
 	}()
+	answers := make(map[string]*pb.InputResponse, len(reqs))
 	for _, key := range sortedKeys(reqs) {
+		if reason := ss.cannot(reqs[key]); reason != "" {
+			answers[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: reason})
+			continue
+		}
 		q := question{key: key, req: reqs[key]}
 		q.id, q.answer = ss.ask()
 		open = append(open, q)
@@ -119,7 +134,6 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 			return nil, err
 		}
 	}
-	answers := make(map[string]*pb.InputResponse, len(reqs))
 	for i, q := range open {
 		select {
 		case msg := <-q.answer:
@@ -167,9 +181,11 @@ func askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, e
 // client sends: the backend decides what becomes of the call.
 func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision) *pb.InputResponse {
 	if e := msg.Error; e != nil {
-		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
-			Reason: pb.InputError_REASON_REFUSED, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(), Data: e.GetData(),
-		}}}
+		reason := pb.InputError_REASON_REFUSED
+		if e.GetCode() == codeMethodNotFound { // whatever its capabilities said
+			reason = pb.InputError_REASON_UNSUPPORTED
+		}
+		return failed(&pb.InputError{Reason: reason, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(), Data: e.GetData()})
 	}
 	out := &pb.InputResponse{}
 	var to proto.Message
@@ -185,9 +201,7 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 		out.Response, to = &pb.InputResponse_ListRoots{ListRoots: r}, r
 	}
 	if err := mcpjson.Unmarshal(msg.Result, to, rev); err != nil {
-		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
-			Reason: pb.InputError_REASON_REFUSED, Message: "the client's answer cannot be read: " + err.Error(),
-		}}}
+		return failed(&pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "the client's answer cannot be read: " + err.Error()})
 	}
 	return out
 }
@@ -195,11 +209,14 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 // unanswered adds to answers that the questions have none.
 func unanswered(answers map[string]*pb.InputResponse, questions []question, message string) map[string]*pb.InputResponse {
 	for _, q := range questions {
-		answers[q.key] = &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
-			Reason: pb.InputError_REASON_NO_ANSWER, Message: message,
-		}}}
+		answers[q.key] = failed(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
 	}
 	return answers
+}
+
+// failed returns that there is no answer.
+func failed(e *pb.InputError) *pb.InputResponse {
+	return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: e}}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
