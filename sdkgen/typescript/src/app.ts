@@ -43,6 +43,7 @@ import {
   type Schema,
   type Shape,
 } from "./schema.js";
+import { StatusError } from "./status.js";
 import { MANAGED } from "./stdout.js";
 import { Template, type Variables } from "./template.js";
 
@@ -157,16 +158,6 @@ interface PromptEntry {
   readonly completers: Map<string, Completer>;
   readonly handler: Handler;
   readonly at: string;
-}
-
-/** Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of. */
-export class StatusError extends Error {
-  constructor(
-    readonly code: status,
-    message: string,
-  ) {
-    super(message);
-  }
 }
 
 /** A set of tools, resources and prompts: `const a = app("weather", "1.0.0")`. */

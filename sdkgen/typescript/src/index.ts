@@ -11,6 +11,7 @@
 
 // First of all, so that whatever the imports below print cannot get between the handshake and the bridge.
 import "./stdout.js";
+import "./frames.js"; // What is started from now on does not hear of the bridge's socket.
 
 export { app, App } from "./app.js";
 export type {

@@ -1,4 +1,5 @@
 /** Values to the JSON bytes of the contract, and back. */
+import { isAscii, isUtf8, transcode } from "node:buffer";
 import { randomUUID } from "node:crypto";
 
 export type JsonObject = Record<string, unknown>;
@@ -39,8 +40,13 @@ export function toExactObject(bytes: Uint8Array): JsonObject {
   return JSON.parse(marked, revive) as JsonObject;
 }
 
+const LONG = 4096; // Bytes from which on text is worth a look at what is in it.
+
 function textOf(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  // Node decodes UTF-8 at a third of the speed of this. What is not quite UTF-8, only it decodes.
+  if (buffer.length >= LONG && !isAscii(buffer) && isUtf8(buffer)) return transcode(buffer, "utf8", "utf16le").toString("utf16le");
+  return buffer.toString();
 }
 
 // What begins with this is the digits of a number. Nobody outside this process knows it, so no text of theirs does.

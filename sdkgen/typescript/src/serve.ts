@@ -22,12 +22,12 @@ import {
   type ServiceError,
 } from "@grpc/grpc-js";
 
-import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
 import { CallToolResponse, McpServiceService, type ListenRequest, type ListenResponse, type McpServiceServer } from "./gen/mcpbridge/v1/service.js";
-import { StatusError, type App } from "./app.js";
+import type { App } from "./app.js";
 import type { Caller, Emit, Event } from "./context.js";
-import { McpError } from "./errors.js";
-import { NOTHING, toJson } from "./json.js";
+import { Frames, FRAMES } from "./frames.js";
+import { NOTHING } from "./json.js";
+import { encodeStatus, statusOf } from "./status.js";
 import { MANAGED, writeHandshake } from "./stdout.js";
 
 const PROTOCOL = "1"; // Of the handshake's second field: the contract's major version.
@@ -113,6 +113,7 @@ async function managed(app: App): Promise<void> {
   const fields = ["1", PROTOCOL, network, address, "grpc", certificate];
   if (process.env.PLUGIN_MULTIPLEX_GRPC) fields.push("false");
   writeHandshake(fields.join("|"));
+  if (FRAMES) host.takeFrames(FRAMES);
   await host.stopped;
 }
 
@@ -205,6 +206,7 @@ class Host {
     "grpc.max_send_message_length": MAX_MESSAGE,
     "grpc.enable_channelz": 0,
   });
+  #frames: Frames | undefined;
   readonly #atStop = new Set<() => void>(); // The ends of the streams without an end.
   #stopping = false;
   #drain = Infinity;
@@ -264,12 +266,18 @@ class Host {
     });
   }
 
+  /** Takes calls of tools as frames, too, at the address where the bridge waits for us. */
+  takeFrames(address: string): void {
+    this.#frames = new Frames(this.#app, address, MAX_MESSAGE);
+  }
+
   /** Lets the calls finish, and then ends the server. A shorter drain than before counts. */
   stop(drain = DRAIN): void {
     if (drain >= this.#drain) return;
     this.#drain = drain;
     const force = () => {
       this.#server.forceShutdown();
+      this.#frames?.destroy();
       this.#resolve();
     };
     clearTimeout(this.#deadline);
@@ -284,7 +292,9 @@ class Host {
       clearTimeout(this.#deadline);
       this.#deadline = setTimeout(force, 200);
     }, 20);
-    this.#server.tryShutdown(() => {
+    this.#frames?.stop();
+    const served = new Promise((resolve) => { this.#server.tryShutdown(resolve); });
+    void Promise.all([served, this.#frames?.over]).then(() => {
       clearInterval(look);
       clearTimeout(this.#deadline);
       this.#resolve();
@@ -343,7 +353,7 @@ function unary<Request, Response>(answer: (request: Request, started: (caller: C
       try {
         done(null, await answer(call.request, (caller) => call.on("cancelled", () => { caller.cancel(); })));
       } catch (e) {
-        done(statusOf(e));
+        done(failure(e));
       }
     };
     void reply();
@@ -377,39 +387,18 @@ function streaming<Request, Response>(answer: Answer<Request, Response>) {
         call.write(last);
         call.end();
       } catch (e) {
-        if (!cancelled) call.emit("error", statusOf(e));
+        if (!cancelled) call.emit("error", failure(e));
       }
     };
     void reply();
   };
 }
 
-const CODES: Record<number, status> = {
-  [-32600]: status.INVALID_ARGUMENT,
-  [-32601]: status.UNIMPLEMENTED,
-  [-32602]: status.INVALID_ARGUMENT,
-  [-32603]: status.INTERNAL,
-};
-
-function statusOf(e: unknown): Partial<ServiceError> {
-  if (e instanceof StatusError) return { code: e.code, details: e.message };
-  if (!(e instanceof McpError)) {
-    console.error(`mcpbridge: a fault of the SDK: ${inspect(e)}`);
-    return { code: status.INTERNAL, details: e instanceof Error ? e.message : String(e) };
-  }
-  const code = CODES[e.code] ?? status.UNKNOWN;
+function failure(e: unknown): Partial<ServiceError> {
+  const s = statusOf(e);
   const metadata = new Metadata();
-  metadata.set("grpc-status-details-bin", statusDetails(code, e));
-  return { code, details: e.message, metadata };
-}
-
-/** A google.rpc.Status whose details hold the exact JSON-RPC error. */
-function statusDetails(code: number, e: McpError): Buffer {
-  const data = e.data === undefined ? NOTHING : Buffer.from(toJson(e.data));
-  const detail = JsonRpcError.encode({ code: e.code, message: e.message, data }).finish();
-  const w = new BinaryWriter().uint32(8).int32(code).uint32(18).string(e.message);
-  w.uint32(26).fork().uint32(10).string("type.googleapis.com/mcpbridge.v1.JsonRpcError").uint32(18).bytes(detail).join();
-  return Buffer.from(w.finish());
+  if (s.detail) metadata.set("grpc-status-details-bin", Buffer.from(encodeStatus(s).finish()));
+  return { code: s.code, details: s.message, metadata };
 }
 
 // What tools answer can be large: one encoder for all keeps its room, and grpc-js makes the only copy.

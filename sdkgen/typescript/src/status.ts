@@ -1,0 +1,61 @@
+/** How a call fails: as a gRPC status, whose details hold the exact JSON-RPC error if there is one. */
+import { inspect } from "node:util";
+
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
+import { status } from "@grpc/grpc-js";
+
+import { McpError } from "./errors.js";
+import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
+import { NOTHING, toJson } from "./json.js";
+
+/** Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of. */
+export class StatusError extends Error {
+  constructor(
+    readonly code: status,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+const CODES: Record<number, status> = {
+  [-32600]: status.INVALID_ARGUMENT,
+  [-32601]: status.UNIMPLEMENTED,
+  [-32602]: status.INVALID_ARGUMENT,
+  [-32603]: status.INTERNAL,
+};
+
+export interface Status {
+  code: status;
+  message: string;
+  /** A JSON-RPC error, encoded. */
+  detail?: Uint8Array;
+}
+
+/** The status of an error that App threw. */
+export function statusOf(e: unknown): Status {
+  if (e instanceof StatusError) return { code: e.code, message: e.message };
+  if (!(e instanceof McpError)) {
+    console.error(`mcpbridge: a fault of the SDK: ${inspect(e)}`);
+    return { code: status.INTERNAL, message: e instanceof Error ? e.message : String(e) };
+  }
+  const detail = JsonRpcError.encode({ code: e.code, message: e.message, data: dataOf(e) }).finish();
+  return { code: CODES[e.code] ?? status.UNKNOWN, message: e.message, detail };
+}
+
+function dataOf(e: McpError): Uint8Array {
+  if (e.data === undefined) return NOTHING;
+  try {
+    return Buffer.from(toJson(e.data));
+  } catch (cause) {
+    console.error(`mcpbridge: the data of an McpError is left out, as it cannot be JSON: ${inspect(cause)}`);
+    return NOTHING;
+  }
+}
+
+/** Writes a status as a google.rpc.Status. */
+export function encodeStatus(s: Status, w = new BinaryWriter()): BinaryWriter {
+  w.uint32(8).int32(s.code).uint32(18).string(s.message);
+  if (!s.detail) return w;
+  return w.uint32(26).fork().uint32(10).string("type.googleapis.com/mcpbridge.v1.JsonRpcError").uint32(18).bytes(s.detail).join();
+}
