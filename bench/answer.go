@@ -13,6 +13,7 @@ import (
 // number only, so that checking 64 KiB costs a comparison of bytes and the machine's two cores are left to what is measured. An answer
 // that is not byte for byte the template is decoded again: the template makes checking cheap, never weaker.
 type answerCheck struct {
+	bare     bool   // answers are the payload alone, and no messages
 	text     []byte // the decoded payload
 	textAt   []int
 	template []byte
@@ -22,6 +23,13 @@ type answerCheck struct {
 
 func newAnswerCheck(p payload) *answerCheck {
 	return &answerCheck{text: bytes.Clone(p.text), textAt: places(p.text, firstCall)}
+}
+
+// newEchoCheck is for answers that a client library has read: they are what was echoed.
+func newEchoCheck(p payload) *answerCheck {
+	c := newAnswerCheck(p)
+	c.bare = true
+	return c
 }
 
 // check says what is wrong with message as the answer to call n.
@@ -42,6 +50,9 @@ func (c *answerCheck) check(message []byte, n int) error {
 }
 
 func (c *answerCheck) decode(message []byte, n int) error {
+	if c.bare {
+		return c.echoed(message, n)
+	}
 	var answer struct {
 		ID     json.RawMessage `json:"id"`
 		Error  json.RawMessage `json:"error"`
@@ -70,6 +81,11 @@ func (c *answerCheck) decode(message []byte, n int) error {
 	if len(answer.Result.Content) == 1 && answer.Result.Content[0].Type == "text" {
 		arguments = []byte(answer.Result.Content[0].Text)
 	}
+	return c.echoed(arguments, n)
+}
+
+// echoed says what is wrong with the arguments that came back from call n.
+func (c *answerCheck) echoed(arguments []byte, n int) error {
 	var echoed struct {
 		Text string `json:"text"`
 	}

@@ -94,6 +94,7 @@ func startAll(w io.Writer, r *report, o options) ([]runningSubject, error) {
 		if err == nil {
 			var p *process
 			if p, err = start(cmd, 30*time.Second); err == nil {
+				p.dial = s.dial
 				running = append(running, runningSubject{s.name, p})
 				r.Subjects = append(r.Subjects, subjectInfo{s.name, s.about})
 				continue

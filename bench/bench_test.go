@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -332,23 +333,33 @@ func TestEveryPeerAnswersItsErasAndEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			p.dial = s.dial
 			for _, e := range []era{legacy, modern} {
 				if !speaks(s.name, e) {
 					continue
 				}
 				for _, size := range []int{200, 65536} {
-					c := dialOne(t, p.url, e, 1, size)
-					for range 3 {
-						if err := c.call(); err != nil {
-							t.Fatal(e, err)
+					callers, err := dialAll(p, setting{e, size, 2}, "mixed")
+					if err != nil {
+						t.Fatal(e, err)
+					}
+					for _, c := range callers {
+						for range 3 {
+							if err := c.call(); err != nil {
+								t.Fatal(e, err)
+							}
 						}
+						if c.decoded() != 1 {
+							t.Errorf("%s: %d answers were decoded, want the first", e, c.decoded())
+						}
+						c.close()
 					}
 				}
 			}
 			used, err := p.cpu()
 			want := 1
-			if strings.HasPrefix(s.name, floor) {
-				want = 2 // its plugin
+			if strings.HasPrefix(s.name, floor) || slices.Contains([]string{proxyLegacy, proxyModern, grpcLegacy, grpcModern}, s.name) {
+				want = 2 // its plugin, or the bridge
 			}
 			if err != nil || used.server <= 0 || used.total < used.server || len(used.pids) != want {
 				t.Errorf("%+v, %v; want %d processes", used, err, want)
@@ -398,6 +409,26 @@ func TestRunReportsRatiosAndWritesThem(t *testing.T) {
 	}
 	if len(r.Cells) != 4 || len(r.Cells[0].Rounds) != 2 || len(r.Ratios) != 4 {
 		t.Errorf("%d cells, %d ratios", len(r.Cells), len(r.Ratios))
+	}
+}
+
+func TestGoalsOverDirectCountTheClientAndWhatIsAdded(t *testing.T) {
+	r := newReport(options{Rounds: 3})
+	for _, callers := range []int{1, 16} {
+		at := setting{modern, 200, callers}
+		for _, ms := range []float64{0.5, 0.75, 0.25} {
+			r.add(proxyModern, at, sample{CPU: 9, Whole: 10, P50: 1 + ms}, nil)
+			r.add(direct, at, sample{CPU: 1, Whole: 8, P50: 1}, nil)
+		}
+	}
+	r.conclude()
+	want := []goalResult{
+		{proxyModern, direct, setting{modern, 200, 1}, false, 1.5, spread{1.25, 1.25, 1.25}, true},
+		{proxyModern, direct, setting{modern, 200, 16}, false, 1.5, spread{1.25, 1.25, 1.25}, true},
+		{proxyModern, direct, setting{modern, 200, 1}, true, 0.3, spread{0.5, 0.25, 0.75}, false},
+	}
+	if !slices.Equal(r.Goals, want) {
+		t.Errorf("goals: %+v, want %+v", r.Goals, want)
 	}
 }
 

@@ -21,6 +21,21 @@ const clientInfo = `{"name":"bench","version":"1"}`
 const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + clientInfo + `}`
 
+// A client makes calls, one after the other, and verifies their answers.
+type client interface {
+	// call makes the next call. An error says what is wrong with its answer.
+	call() error
+	// decoded is how many answers were decoded. The others were compared with one that was.
+	decoded() int
+	close()
+}
+
+// A dialer connects a client to an endpoint.
+type dialer func(endpoint string, e era, p payload) (client, error)
+
+// dialRaw connects a caller.
+func dialRaw(endpoint string, e era, p payload) (client, error) { return dial(endpoint, e, p) }
+
 // A caller is one MCP client: a keep-alive connection, in the legacy era a session, and calls one after the other.
 type caller struct {
 	conn      net.Conn
@@ -121,6 +136,8 @@ func (c *caller) call() error {
 	}
 	return c.answers.check(message, n)
 }
+
+func (c *caller) decoded() int { return c.answers.decoded }
 
 // close ends the session, so that a later measurement does not pay for it, and the connection.
 func (c *caller) close() {

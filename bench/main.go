@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string) error {
 var peers = map[string]func(context.Context, []string) error{
 	"serve-gosdk":  serveGoSDK,
 	"serve-mcpgo":  serveMCPGo,
+	"serve-behind": serveBehind,
 	"serve-floor":  serveFloor,
 	"floor-plugin": floorPlugin,
 }

@@ -26,7 +26,8 @@ type sample struct {
 	CPU       float64 `json:"cpuSecondsPer10k"`       // of the server and its descendants
 	ServerCPU float64 `json:"serverCPUSecondsPer10k"` // of the server alone
 	ClientCPU float64 `json:"loadGeneratorCPUSecondsPer10k"`
-	Decoded   int     `json:"answersDecoded"` // the others were compared with one that was
+	Whole     float64 `json:"wholeCPUSecondsPer10k"` // of the server, its descendants and the load generator
+	Decoded   int     `json:"answersDecoded"`        // the others were compared with one that was
 }
 
 // Phases of a measurement. A call counts if it ends while they measure.
@@ -39,7 +40,7 @@ const (
 // measure drives one subject for d, after a warm-up. An error means that at least one call was not answered as it must be: there is
 // no sample then.
 func measure(ctx context.Context, p *process, s setting, text string, d time.Duration) (sample, error) {
-	callers, err := dialAll(p.url, s, text)
+	callers, err := dialAll(p, s, text)
 	if err != nil {
 		return sample{}, err
 	}
@@ -52,7 +53,7 @@ func measure(ctx context.Context, p *process, s setting, text string, d time.Dur
 	for i, c := range callers {
 		callersG.Go(func() {
 			defer c.close()
-			took[i], failed[i] = c.run(&phase)
+			took[i], failed[i] = drive(c, &phase)
 		})
 	}
 	wait(ctx, max(d/8, 200*time.Millisecond))
@@ -88,19 +89,24 @@ func measure(ctx context.Context, p *process, s setting, text string, d time.Dur
 		P50: quantile(all, 0.50), P99: quantile(all, 0.99),
 		CPU: per10k(after.total - before.total), ServerCPU: per10k(after.server - before.server), ClientCPU: per10k(own),
 	}
+	r.Whole = r.CPU + r.ClientCPU
 	for _, c := range callers {
-		r.Decoded += c.answers.decoded
+		r.Decoded += c.decoded()
 	}
 	return r, nil
 }
 
-func dialAll(url string, s setting, text string) ([]*caller, error) {
-	var callers []*caller
+func dialAll(server *process, s setting, text string) ([]client, error) {
+	dial := server.dial
+	if dial == nil {
+		dial = dialRaw
+	}
+	var callers []client
 	for i := range s.Callers {
 		p, err := newPayload(i, s.Size, text)
 		if err == nil {
-			var c *caller
-			if c, err = dial(url, s.Era, p); err == nil {
+			var c client
+			if c, err = dial(server.url, s.Era, p); err == nil {
 				callers = append(callers, c)
 				continue
 			}
@@ -113,8 +119,8 @@ func dialAll(url string, s setting, text string) ([]*caller, error) {
 	return callers, nil
 }
 
-// run calls until it is over, and says how long the calls that count took. It stops at the first wrong answer.
-func (c *caller) run(phase *atomic.Int32) ([]time.Duration, error) {
+// drive calls until it is over, and says how long the calls that count took. It stops at the first wrong answer.
+func drive(c client, phase *atomic.Int32) ([]time.Duration, error) {
 	took := make([]time.Duration, 0, 1<<14)
 	for {
 		from := time.Now()

@@ -32,9 +32,13 @@ func serveHTTP(ctx context.Context, handler http.Handler) error {
 	return nil
 }
 
-// serveGoSDK serves echo with go-sdk the fastest way it has: a raw tool, which gets the arguments as bytes and is spared the schema's
-// validation, and JSON answers. It cannot serve both eras from one handler; the header that tells them apart is looked at here.
-func serveGoSDK(ctx context.Context, _ []string) error {
+// serveGoSDK serves echo with go-sdk, to both eras.
+func serveGoSDK(ctx context.Context, _ []string) error { return serveHTTP(ctx, goSDKHandler("")) }
+
+// goSDKHandler serves echo with go-sdk the fastest way it has: a raw tool, which gets the arguments as bytes and is spared the schema's
+// validation, and JSON answers. It cannot serve both eras from one handler; the header that tells them apart is looked at here, unless it
+// is to be of one era only.
+func goSDKHandler(only era) http.Handler {
 	server := gosdk.NewServer(&gosdk.Implementation{Name: "bench", Version: "1"}, nil)
 	server.AddTool(&gosdk.Tool{Name: "echo", Description: "Answers its arguments.", InputSchema: json.RawMessage(echoSchema)},
 		func(_ context.Context, r *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
@@ -43,13 +47,13 @@ func serveGoSDK(ctx context.Context, _ []string) error {
 	get := func(*http.Request) *gosdk.Server { return server }
 	stateful := gosdk.NewStreamableHTTPHandler(get, &gosdk.StreamableHTTPOptions{JSONResponse: true})
 	stateless := gosdk.NewStreamableHTTPHandler(get, &gosdk.StreamableHTTPOptions{JSONResponse: true, Stateless: true})
-	return serveHTTP(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("MCP-Protocol-Version") == "2026-07-28" {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if only == modern || only == "" && r.Header.Get("MCP-Protocol-Version") == versions[modern] {
 			stateless.ServeHTTP(w, r)
 			return
 		}
 		stateful.ServeHTTP(w, r)
-	}))
+	})
 }
 
 // serveMCPGo serves echo with mcp-go: stateful sessions, the arguments as bytes, JSON answers, which it gives when nothing was notified.

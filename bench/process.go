@@ -22,12 +22,13 @@ import (
 // A process is a started subject: a server and whatever it started in turn.
 type process struct {
 	url  string
+	dial dialer // nil: dialRaw
 	pid  int
 	tail *tail
 	done chan struct{} // closed when the server has ended and been waited for
 }
 
-var endpoint = regexp.MustCompile(`https?://[0-9A-Za-z.:\[\]-]+/mcp\b`)
+var endpoint = regexp.MustCompile(`https?://[0-9A-Za-z.:\[\]-]+/mcp\b|unix:\S+`)
 
 // start runs cmd until it says on stderr where it listens.
 func start(cmd *exec.Cmd, within time.Duration) (*process, error) {

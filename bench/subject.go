@@ -15,46 +15,54 @@ type subject struct {
 	name    string
 	about   string
 	command func(options) (*exec.Cmd, error)
+	dial    dialer // what calls it; nil: this benchmark's own MCP client, which takes next to nothing
 }
 
 // subjects are what is compared, in the order the report shows them.
 var subjects = []subject{
 	{bridgeGo, "the bridge with a Go plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, filepath.Join(o.Bin, "echo-go"))
-	}},
+	}, nil},
 	{bridgePython, "the bridge with a Python plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Python, "python_echo.py")
-	}},
+	}, nil},
 	{pythonSDK, "the official Python SDK (2.x) in process, no plugin, JSON answers", func(options) (*exec.Cmd, error) {
 		return exec.Command("python/.venv/bin/python", "python/official.py"), nil
-	}},
+	}, nil},
 	{bridgeTypeScript, "the bridge with a TypeScript plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Node, "typescript/echo.mjs")
-	}},
+	}, nil},
 	{typeScriptSDK, "the official TypeScript SDK (2.x) in process, no plugin, JSON answers", func(o options) (*exec.Cmd, error) {
 		return exec.Command(o.Node, "typescript/official.mjs"), nil
-	}},
+	}, nil},
 	{bridgeJava, "the bridge with a Java plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Java, "-jar", "java/target/bench-java.jar")
-	}},
+	}, nil},
 	{javaSDK, "the official Java SDK (2.x) in process in Tomcat, no plugin, event streams", func(o options) (*exec.Cmd, error) {
 		return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official"), nil
-	}},
+	}, nil},
 	{javaSDKFast, "the same in the request's thread, where a tool must not wait, and without validation", func(o options) (*exec.Cmd, error) {
 		return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official", "fast"), nil
-	}},
+	}, nil},
 	{floor, "net/http, the body by unary gRPC to a Go plugin and back, no TLS", func(options) (*exec.Cmd, error) {
 		return self("serve-floor")
-	}},
+	}, nil},
 	{floorTLS, "the same with the mutual TLS the bridge uses", func(options) (*exec.Cmd, error) {
 		return self("serve-floor", "-tls")
-	}},
+	}, nil},
 	{goSDK, "go-sdk in process, no plugin, JSON answers", func(options) (*exec.Cmd, error) {
 		return self("serve-gosdk")
-	}},
+	}, nil},
 	{mcpGo, "mcp-go in process, no plugin, JSON answers", func(options) (*exec.Cmd, error) {
 		return self("serve-mcpgo")
-	}},
+	}, nil},
+	{direct, "go-sdk's client, and the same server", func(options) (*exec.Cmd, error) {
+		return self("serve-gosdk")
+	}, dialSDK},
+	{proxyLegacy, "go-sdk's client, the bridge, and go-sdk's server of 2025-11-25", behind("http", legacy), dialSDK},
+	{proxyModern, "the same, of 2026-07-28", behind("http", modern), dialSDK},
+	{grpcLegacy, "a gRPC client, the bridge, and go-sdk's server of 2025-11-25", behind("grpc", legacy), dialGRPC},
+	{grpcModern, "the same, of 2026-07-28", behind("grpc", modern), dialGRPC},
 }
 
 const (
@@ -70,13 +78,20 @@ const (
 	floorTLS         = "floor-tls"
 	goSDK            = "go-sdk"
 	mcpGo            = "mcp-go"
+	direct           = "direct"
+	proxyLegacy      = "proxy-legacy"
+	proxyModern      = "proxy-modern"
+	grpcLegacy       = "grpc-legacy"
+	grpcModern       = "grpc-modern"
 )
 
-// legacyOnly are the subjects that do not speak 2026-07-28.
-var legacyOnly = []string{javaSDK, javaSDKFast}
+// only are the subjects that speak one era, or are about it.
+var only = map[string]era{
+	javaSDK: legacy, javaSDKFast: legacy, proxyLegacy: legacy, proxyModern: modern, grpcLegacy: legacy, grpcModern: modern,
+}
 
 // speaks reports whether a subject speaks the MCP of an era.
-func speaks(name string, e era) bool { return e == legacy || !slices.Contains(legacyOnly, name) }
+func speaks(name string, e era) bool { return only[name] == "" || only[name] == e }
 
 // warmUps say how many calls of each era and size a subject gets before the first round: a JVM compiles what is called often, and the
 // first rounds are not to pay for it.
