@@ -77,16 +77,35 @@ func open(ctx context.Context, url string, sessions int) error {
 	return errors.Join(errs...)
 }
 
-// goroutines returns how many goroutines an idle session costs. A process does not tell that from outside, so this is the same server
-// and the same backend in this process.
-func (r *Rig) goroutines(ctx context.Context) (float64, error) {
+// goroutines returns how many goroutines an idle session costs.
+func (r *Rig) goroutines(ctx context.Context) (each float64, err error) {
+	const sessions = 2000
+	err = r.inside(ctx, func(b *Bridge) error {
+		if err := open(ctx, b.URL, 1); err != nil { // what is made once
+			return err
+		}
+		before := still()
+		err := open(ctx, b.URL, sessions)
+		each = float64(max(still()-before-goroutineNoise, 0)) / sessions
+		return err
+	})
+	return each, err
+}
+
+// goroutineNoise is how many goroutines more or less mean nothing.
+const goroutineNoise = 5
+
+// inside calls f with a bridge that is in this process: the same server and the same backend as in mcpbridge. How many goroutines there
+// are, a process does not tell from outside.
+func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 	dir, err := os.MkdirTemp(r.dir, "b")
 	if err != nil {
-		return 0, err
+		return err
 	}
-	p, err := plugin.New(plugin.Options{Name: "faultplug", Command: []string{r.plugin}, Env: []string{"FAULTPLUG_JOURNAL=" + filepath.Join(dir, "journal")}})
+	b := &Bridge{Dir: dir, Journal: filepath.Join(dir, "journal"), PID: os.Getpid()}
+	p, err := plugin.New(plugin.Options{Name: "faultplug", Command: []string{r.plugin}, Env: []string{"FAULTPLUG_JOURNAL=" + b.Journal}})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -94,27 +113,52 @@ func (r *Rig) goroutines(ctx context.Context) (float64, error) {
 	defer cancel()
 	wg.Go(func() { _ = p.Run(ctx) }) // Ready says if it does not start
 	if err := p.Ready(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	mcp := mcpserver.New(p, mcpserver.Options{})
 	defer mcp.Close()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	srv := &http.Server{Handler: mcp, ReadHeaderTimeout: 5 * time.Second}
 	wg.Go(func() { _ = srv.Serve(ln) }) // it always ends with an error
 	defer srv.Close()
-	const sessions = 2000
-	url := "http://" + ln.Addr().String() + "/mcp"
-	if err := open(ctx, url, 1); err != nil { // what is made once
-		return 0, err
-	}
-	before := still()
-	if err := open(ctx, url, sessions); err != nil {
-		return 0, err
-	}
-	return float64(max(still()-before-5, 0)) / sessions, nil // K1 allows five
+	b.URL = "http://" + ln.Addr().String() + "/mcp"
+	return f(b)
+}
+
+// rests is what of K1 cannot be seen from outside: when all is over there are as many goroutines as before. The rest is told by
+// killUnderLoad, of the real process.
+func rests(ctx context.Context, r *Rig) error {
+	kills := r.cycles(20, 200)
+	return r.inside(ctx, func(b *Bridge) error {
+		callers, clients, err := callersOf(b.URL, 32)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			for _, c := range callers {
+				c.End()
+			}
+		}()
+		if err := warm(callers); err != nil {
+			return err
+		}
+		poison, err := loadgen.NewCaller(b.URL, loadgen.Modern, 100)
+		if err != nil {
+			return err
+		}
+		before := still()
+		k, err := r.killChapter(ctx, b, clients, poison, kills)
+		for _, c := range append(callers, poison) {
+			c.Close()
+		}
+		after := still()
+		r.tell("K1g", after <= before+goroutineNoise && len(k.wrongs) == 0, "after kills under load there are as many goroutines as before, 5 more at most",
+			"goroutines %d → %d after %d kills and %d calls", before, after, kills, k.calls)
+		return err
+	})
 }
 
 // still returns the number of goroutines when it does not change any more.

@@ -131,23 +131,16 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	var webClients, pipeClients []client
-	var callers []*loadgen.Caller
-	for n := range 56 {
-		c, err := loadgen.NewCaller(web.URL, []string{loadgen.Legacy, loadgen.Modern}[n%2], n)
-		if err != nil {
-			return err
-		}
-		webClients, callers = append(webClients, c), append(callers, c)
+	callers, webClients, err := callersOf(web.URL, 56)
+	if err != nil {
+		return err
 	}
+	var pipeClients []client
 	for n := range 8 {
-		pipeClients = append(pipeClients, pipeClient{p, 56 + n})
+		pipeClients = append(pipeClients, pipeClient{p, len(callers) + n})
 	}
-	for _, c := range callers { // once, so that what is made once is there
-		if call := c.Call(loadgen.Work{}); !call.OK() {
-			return fmt.Errorf("a first call failed: %+v", call)
-		}
-		c.Close()
+	if err := warm(callers); err != nil {
+		return err
 	}
 	before := settled(web)
 
@@ -213,6 +206,29 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 		"fds %d → %d, threads %d → %d, children %d → %d, sockets %d → %d, files %d → %d, RSS %d → %d MiB", before.FDs, after.FDs,
 		before.Threads, after.Threads, before.Children, after.Children, before.Sockets, after.Sockets, before.Files, after.Files,
 		before.RSS>>20, after.RSS>>20)
+	return nil
+}
+
+// callersOf returns so many clients over HTTP, of both eras.
+func callersOf(url string, n int) (callers []*loadgen.Caller, clients []client, err error) {
+	for i := range n {
+		c, err := loadgen.NewCaller(url, []string{loadgen.Legacy, loadgen.Modern}[i%2], i)
+		if err != nil {
+			return nil, nil, err
+		}
+		callers, clients = append(callers, c), append(clients, c)
+	}
+	return callers, clients, nil
+}
+
+// warm has each client call once, so that what is made once is there, and closes their connections.
+func warm(callers []*loadgen.Caller) error {
+	for _, c := range callers {
+		if call := c.Call(loadgen.Work{}); !call.OK() {
+			return fmt.Errorf("a first call failed: %+v", call)
+		}
+		c.Close()
+	}
 	return nil
 }
 

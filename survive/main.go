@@ -60,6 +60,7 @@ type scenario struct {
 var scenarios = []scenario{
 	{"R1 R2 R4 K1", killUnderLoad},
 	{"R3", killQuietly},
+	{"K1g", rests},
 	{"R5", killBridge},
 	{"R6", restartRolling},
 	{"R7", endBridge},
@@ -122,7 +123,9 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 			continue
 		}
 		began, had := time.Now(), len(r.results)
-		err := s.run(ctx, r)
+		its, cancel := context.WithCancel(ctx) // of a scenario that broke, no bridge stays
+		err := s.run(its, r)
+		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
