@@ -151,6 +151,7 @@ const (
 	stepsLast = 10 * time.Minute // then they may be tried again
 	maxRounds = 6                // of one request
 	maxError  = 2 << 10          // bytes of an error
+	maxIdle   = 256              // connections to the MCP server that are kept between requests
 )
 
 // New returns the Transport that o describes. It connects to nothing.
@@ -216,6 +217,8 @@ func New(o Options) (*Transport, error) {
 	if t.base == nil {
 		base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // nobody here changes it
 		base.MaxResponseHeaderBytes = 256 << 10
+		base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, maxIdle // all of them are of one server
+		base.DisableCompression = true
 		t.base = base
 	}
 	t.log = o.Log.With().Str("server", redactURL(o.Server)).Logger()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -956,6 +957,51 @@ func TestCloseEndsALogin(t *testing.T) {
 	tr.CloseIdleConnections()
 	w.mcp.Close()
 	w.as.Close()
+}
+
+// As many connections as there are requests at a time are enough for all that follow.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	const callers = 16
+	var conns atomic.Int64
+	var together [3]sync.WaitGroup // of each round
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		round, _ := strconv.Atoi(r.URL.Query().Get("round"))
+		together[round].Done()
+		together[round].Wait()
+		rw.WriteHeader(http.StatusNoContent)
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	tr, err := New(Options{Server: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	defer tr.CloseIdleConnections()
+	for round := range together {
+		together[round].Add(callers)
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprint(server.URL, "?round=", round), nil)
+				res, err := tr.RoundTrip(req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				res.Body.Close()
+			})
+		}
+		wg.Wait()
+	}
+	if n := conns.Load(); n != callers {
+		t.Errorf("%d connections for %d requests at a time", n, callers)
+	}
 }
 
 // The token is for the server's origin, whatever anybody else says.
