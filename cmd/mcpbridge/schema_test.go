@@ -55,7 +55,7 @@ func TestHostileSchemas(t *testing.T) {
 		}
 		s.coerce([]string{"x"})
 		s.coerce([]string{"x", "y"})
-		if d := time.Since(begin); d > 2*time.Second {
+		if d := time.Since(begin); d > time.Minute { // it takes a fraction of a second; what is not bounded takes for ever
 			t.Errorf("%.100s took %s", input, d)
 		}
 	}
