@@ -184,6 +184,9 @@ func (s *Server) SetServing(name string, serving bool) {
 	s.setOverall(some)
 }
 
+// NotServing makes the health service say from now on that nothing serves. Calls are still taken.
+func (s *Server) NotServing() { s.health.Shutdown() }
+
 func (s *Server) setOverall(serving bool) {
 	for _, name := range []string{"", pb.McpService_ServiceDesc.ServiceName} {
 		s.health.SetServingStatus(name, servingStatus(serving))

@@ -221,7 +221,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 
 // reply returns the response to a POST that belongs to no session.
 func (s *Server) reply(w http.ResponseWriter) *reply {
-	return &reply{w: w, patience: s.opts.WriteTimeout, draining: s.draining}
+	return &reply{w: w, patience: s.opts.WriteTimeout, parting: s.parting}
 }
 
 // postInitialize begins a session.

@@ -237,8 +237,10 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 	}
 	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && (ended(ctx) || s.draining.Err() == nil):
 		x.end(head{}, nil) // nobody wants an answer
+	case ctx.Err() != nil && err != nil:
+		x.fail(call.Method, cutOff(errClosed)) // unless the client went just now, and will not read it
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.Needs != nil:

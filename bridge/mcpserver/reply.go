@@ -61,8 +61,8 @@ type reply struct {
 	log *eventLog
 	// patience is how long the client may take to read what is written to it.
 	patience time.Duration
-	// draining ends when the server is about to: a response that begins after it is the last of its connection.
-	draining context.Context //nolint:containedctx // it is the server's, and not that of the request
+	// parting ends when the server is about to: a response that begins after it is the last of its connection.
+	parting context.Context //nolint:containedctx // it is the server's, and not that of the request
 	// open makes a log when the stream begins, in the legacy era.
 	open func() *eventLog
 	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
@@ -154,7 +154,7 @@ func (r *reply) begin() {
 // part says in the head of the response that its connection ends, if the server does: the client makes its next request somewhere
 // else instead of being refused here.
 func (r *reply) part() {
-	if r.draining.Err() != nil {
+	if r.parting.Err() != nil {
 		r.w.Header().Set("Connection", "close")
 	}
 }

@@ -106,12 +106,12 @@ type Server struct {
 	// ctx ends when the server does; everything that outlives an HTTP request is derived from it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// draining ends when streams that only wait for changes are to end.
-	draining context.Context
-	drain    context.CancelFunc
-	params   paramTable
-	streams  streams
-	replay   replay // of all sessions
+	// parting ends when clients are to go elsewhere, and draining when streams that only wait for changes are to end.
+	parting, draining context.Context
+	part, drain       context.CancelFunc
+	params            paramTable
+	streams           streams
+	replay            replay // of all sessions
 
 	// known is what the handler last was.
 	known atomic.Pointer[known]
@@ -148,6 +148,7 @@ func New(h bridge.Handler, o Options) *Server {
 		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL),
 		sessions: map[string]*session{}, conns: map[string]*conn{}, swept: time.Now(),
 	}
+	s.parting, s.part = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
@@ -157,12 +158,19 @@ func New(h bridge.Handler, o Options) *Server {
 	return s
 }
 
+// Part tells clients that the server is about to end: from now on, responses over HTTP say that they are the last of their
+// connections. Everything is still taken.
+func (s *Server) Part() { s.part() }
+
 // Drain makes the server end: streams that only wait for changes end, and no new sessions begin. Requests are still
 // answered.
-func (s *Server) Drain() { s.drain() }
+func (s *Server) Drain() {
+	s.part()
+	s.drain()
+}
 
-// Close ends every session and every call that a session made, and waits for them. It does not wait for modern requests
-// over HTTP: they end with their connections.
+// Close ends every session and every call that a session made, and waits for them. It does not wait for modern requests over
+// HTTP: they end with the contexts of their requests, and are told that the bridge has cut them.
 func (s *Server) Close() {
 	s.Drain()
 	s.cancel(errClosed)

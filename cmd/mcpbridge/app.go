@@ -32,8 +32,8 @@ const (
 	maxHeaderBytes    = 60 << 10 // net/http adds 4 KiB
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
-	// acceptTime is how long calls are taken that come after the signal: who balances the load has to notice, and clients that
-	// keep a connection learn by its next response that it ends. Once nothing has been called for calmTime, it is enough.
+	// acceptTime is how long calls are taken that come after serve.preDrain: clients that keep a connection learn by its next
+	// response that it ends. Once nothing has been called for calmTime, it is enough.
 	acceptTime = 2 * time.Second
 	calmTime   = 100 * time.Millisecond
 	// silentTime is how long a connection may still say nothing at the end.
@@ -353,6 +353,9 @@ func (a *App) tellReady(ctx context.Context, ready bool) {
 		if addr := a.GRPC(); addr != "" {
 			e = e.Str("grpc", addr)
 		}
+		if a.ops != nil {
+			e = e.Str("ops", a.ops.Addr().String())
+		}
 		return e
 	}
 	if len(a.backends) == 1 {
@@ -469,11 +472,23 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	return endAll(len(fronts))
 }
 
-// drain takes no new clients, for a moment still calls of those that are there, and waits until no call runs, or for as long as
-// the configuration allows.
+// drain tells everybody that this is the end, and still takes everything for as long as whoever balances the load needs to hear
+// it. Then it takes no new clients, for a moment still calls of those that are there, and waits until no call runs, or for as
+// long as the configuration allows.
 func (a *App) drain(now context.Context, fronts []front) {
 	a.log.Info().Int("calls", a.calls.drain()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
+	for _, f := range fronts {
+		f.part()
+	}
+	if d := a.cfg.Serve.PreDrain; d > 0 {
+		heard := time.NewTimer(d)
+		defer heard.Stop()
+		select {
+		case <-heard.C:
+		case <-now.Done():
+		}
+	}
 	ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)
 	defer cancel()
 	for _, f := range fronts {

@@ -98,7 +98,11 @@ type ServeConfig struct {
 	// Stdio is auto, true or false. Auto is true if stdin is a pipe, a socket or a file, and neither HTTP nor gRPC has an
 	// address.
 	Stdio string `koanf:"stdio"`
-	// Drain is how long calls may go on after the first signal.
+	// PreDrain is how long new clients and calls are taken after the first signal, while probes are told that this is the end:
+	// whoever sends clients needs that long to hear of it. If nothing says it, it is defaultPreDrain where other machines reach
+	// HTTP or gRPC, and 0 elsewhere: nobody sends clients to this machine only, and who presses Ctrl-C does not want to wait.
+	PreDrain time.Duration `koanf:"preDrain"`
+	// Drain is how long calls may go on after that.
 	Drain time.Duration `koanf:"drain"`
 }
 
@@ -289,6 +293,9 @@ func defaults() map[string]any {
 	}
 }
 
+// defaultPreDrain is how long a cluster usually needs to take an address off its balancers.
+const defaultPreDrain = 2 * time.Second
+
 // defaultAddr is what HTTP listens on if stdio is not served and nothing says an address.
 const defaultAddr = "127.0.0.1:8080"
 
@@ -331,6 +338,9 @@ func load(fileName string, environ []string, flags map[string]any, flagNames map
 	}
 	if err := k.Unmarshal("", &l.Config); err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	if !k.Exists("serve.preDrain") && l.Serve.isRemote() {
+		l.Serve.PreDrain = defaultPreDrain
 	}
 	if l.file != nil {
 		l.resolve(filepath.Dir(fileName))
@@ -450,6 +460,9 @@ func (l *loaded) validateServe() error {
 	if s.Stdio == "true" && s.HTTP.Addr != "" {
 		return usage(l.where("serve.http.addr"), "keep one of the two, or run mcpbridge twice",
 			"stdio and HTTP cannot both be served by one process yet")
+	}
+	if s.PreDrain < 0 {
+		return usage(l.where("serve.preDrain"), "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
 	}
 	if s.Drain < 0 {
 		return usage(l.where("serve.drain"), "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
@@ -589,6 +602,18 @@ func (l *loaded) validateAddr() error {
 		Fix: "say who may call in serve.http.auth; or listen on 127.0.0.1:" + port + "; or say --insecure if the network is\n" +
 			"trusted (inside a pod, behind a mesh); --allow-host then names the hosts that clients use",
 	}
+}
+
+// isRemote reports whether other machines reach clients' addresses.
+func (s *ServeConfig) isRemote() bool {
+	addrs := []string{s.HTTP.Addr}
+	if network, addr := grpcNetwork(s.GRPC.Addr); network == "tcp" {
+		addrs = append(addrs, addr)
+	}
+	return slices.ContainsFunc(addrs, func(addr string) bool {
+		host, _, err := net.SplitHostPort(addr)
+		return err == nil && !isLoopback(host)
+	})
 }
 
 func isLoopback(host string) bool {

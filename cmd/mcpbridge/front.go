@@ -20,10 +20,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
 
-// A front is how clients reach the App. Its methods are called in this order, refuse perhaps not at all.
+// A front is how clients reach the App. Its methods are called in this order, part and refuse perhaps not at all.
 type front interface {
 	// serve serves clients until end is called, they are gone for good, or something breaks.
 	serve() error
+	// part tells clients, and whoever sends them, that this is the end. Everything is still taken.
+	part()
 	// refuse takes no new clients and ends streams that only wait for changes. Calls that run go on.
 	refuse()
 	// end ends what is left, and returns when it has ended.
@@ -93,6 +95,8 @@ func (f *stdioFront) serve() error {
 	return err
 }
 
+func (f *stdioFront) part() {}
+
 func (f *stdioFront) refuse() { f.mcp.Drain() }
 
 func (f *stdioFront) end() {
@@ -108,8 +112,8 @@ type httpFront struct {
 	calls   *calls
 	ln      net.Listener
 	srv     *http.Server
-	// refusing says that connections are not to be used again.
-	refusing atomic.Bool
+	// parting says that connections are not to be used again.
+	parting atomic.Bool
 
 	mu     sync.Mutex
 	silent map[net.Conn]struct{} // connections on which no request has come yet
@@ -147,7 +151,7 @@ func (f *httpFront) serve() error {
 // with a request, which may need a new connection; the server and the calls know what is new.
 func (f *httpFront) admit(mcp *mcpserver.Server) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if f.refusing.Load() {
+		if f.parting.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		if r.Method == http.MethodPost {
@@ -159,8 +163,15 @@ func (f *httpFront) admit(mcp *mcpserver.Server) http.HandlerFunc {
 	}
 }
 
+func (f *httpFront) part() {
+	f.parting.Store(true)
+	for _, s := range f.servers {
+		s.Part()
+	}
+}
+
 func (f *httpFront) refuse() {
-	f.refusing.Store(true)
+	f.parting.Store(true)
 	for _, s := range f.servers {
 		s.Drain()
 	}
@@ -169,6 +180,7 @@ func (f *httpFront) refuse() {
 // end ends sessions and streams, lets answers that are complete be written, and closes what is left.
 func (f *httpFront) end() {
 	f.refuse()
+	f.cancel()   // calls that have not ended are cut, and answered with that
 	f.ln.Close() // it may be closed already
 	f.srv.SetKeepAlivesEnabled(false)
 	ctx, cancel := context.WithTimeout(f.now, finishTime)
@@ -188,7 +200,6 @@ func (f *httpFront) end() {
 	if err := f.srv.Shutdown(ctx); err != nil {
 		f.srv.Close() // it only repeats why the listener cannot be closed again
 	}
-	f.cancel()
 }
 
 // A debugLog takes what net/http says of connections that went wrong: the fault of a client, and nothing to do about it.

@@ -68,6 +68,8 @@ func (f *grpcFront) watch(ctx context.Context) {
 	}
 }
 
+func (f *grpcFront) part() { f.srv.NotServing() }
+
 func (f *grpcFront) refuse() { f.cancel() }
 
 func (f *grpcFront) end() {

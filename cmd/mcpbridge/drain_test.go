@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// initialize begins a session, and returns how that was answered.
+func (r *run) initialize(t *testing.T) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res
+}
+
+// Who sends clients here needs time to hear that this is the end.
+func TestEverythingIsTakenUntilBalancersHaveHeardOfTheEnd(t *testing.T) {
+	t.Setenv("MCPBRIDGE_SERVE__PREDRAIN", "1s")
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--", echoGo(t))
+	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	isHealthy := func() bool {
+		res, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	r.await(t, "it is healthy", isHealthy)
+	running := make(chan error, 1)
+	go func() {
+		_, err := r.call(t, "slow", `{"ms":4000}`)
+		running <- err
+	}()
+	r.awaitCalls(t, 1)
+
+	r.drain()
+	r.await(t, "it is not healthy", func() bool { return !isHealthy() })
+	stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{}`)})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Errorf("a gRPC call got %v", err)
+	}
+	if _, err := r.call(t, "echo", `{}`); err != nil {
+		t.Errorf("a call got %v", err)
+	}
+	if res := r.initialize(t); res.StatusCode != http.StatusOK || !res.Close {
+		t.Errorf("a new session got %s, closing: %t", res.Status, res.Close)
+	}
+
+	r.awaitLog(t, "refusing new calls")
+	if res := r.initialize(t); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "1" {
+		t.Errorf("a session that came too late got %s, to be tried again after %q", res.Status, res.Header.Get("Retry-After"))
+	}
+	if err := <-running; err != nil {
+		t.Errorf("the call that ran got %v", err)
+	}
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+}
+
+// A process under load is told to end. Its balancer asks now and then whether it is ready; what it sends until it hears that it
+// is not is answered, all of it.
+func TestABalancerLosesNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}, preDrain: 1s}\nbackends: [{name: b, launch: {command: [" + echoGo(t) + "]}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "-c", file)
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	r := &run{stderr: stderr}
+	r.awaitLog(t, `"message":"ready"`)
+	r.url = regexp.MustCompile(`"url":"([^"]*)"`).FindStringSubmatch(stderr.String())[1]
+	probes := "http://" + regexp.MustCompile(`"ops":"([^"]*)"`).FindStringSubmatch(stderr.String())[1] + "/readyz"
+
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var told atomic.Bool // to end
+	var calls, late atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				after := told.Load()
+				tool, arguments := "echo", `{}`
+				if i%2 == 0 {
+					tool, arguments = "slow", `{"ms":300}`
+				}
+				if _, err := r.call(t, tool, arguments); err != nil {
+					t.Errorf("a call that began after the signal: %t: %v", after, err)
+					return
+				}
+				calls.Add(1)
+				if after {
+					late.Add(1)
+				}
+			}
+		})
+	}
+	r.await(t, "calls are made", func() bool { return calls.Load() > 200 })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	told.Store(true)
+	begin := time.Now()
+	for range time.Tick(200 * time.Millisecond) {
+		res, err := http.Get(probes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			break
+		}
+	}
+	leave()
+	wg.Wait()
+	if late.Load() == 0 {
+		t.Error("no call came after the signal")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, stderr)
+	}
+	t.Logf("%d calls, %d of them after the signal; it took %s", calls.Load(), late.Load(), time.Since(begin))
+}
+
+func TestOnlyWhatOtherMachinesReachWaitsForThem(t *testing.T) {
+	for args, want := range map[string]time.Duration{
+		"serve.http.addr=127.0.0.1:8080":                      0,
+		"serve.http.addr=localhost:8080":                      0,
+		"serve.http.addr=0.0.0.0:8080":                        defaultPreDrain,
+		"serve.http.addr=:8080":                               defaultPreDrain,
+		"serve.http.addr=:8080 serve.preDrain=0s":             0,
+		"serve.http.addr=127.0.0.1:8080 serve.preDrain=5s":    5 * time.Second,
+		"serve.grpc.addr=unix:///run/m.sock":                  0,
+		"serve.grpc.addr=10.0.0.1:50051":                      defaultPreDrain,
+		"serve.grpc.addr=tcp:127.0.0.1:50051 serve.stdio=yes": 0,
+	} {
+		flags := map[string]any{}
+		for arg := range strings.FieldsSeq(args) {
+			name, value, _ := strings.Cut(arg, "=")
+			flags[name] = value
+		}
+		l, err := load("", nil, flags, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Serve.PreDrain != want {
+			t.Errorf("%s: %s", args, l.Serve.PreDrain)
+		}
+	}
+	l := &loaded{Config: Config{Serve: ServeConfig{Stdio: "auto", PreDrain: -1}}}
+	if p, ok := errors.AsType[*problem](l.validateServe()); !ok || !strings.Contains(p.What, "preDrain") {
+		t.Errorf("a negative one: %v", p)
+	}
+}
