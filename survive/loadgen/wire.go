@@ -68,6 +68,7 @@ func (c *Conn) Dead() bool {
 	if !ok {
 		return false
 	}
+	_ = c.conn.SetDeadline(time.Time{}) // that of what was read last has passed perhaps
 	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return true
