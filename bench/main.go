@@ -7,6 +7,9 @@
 // and at each setting each subject in turn, so that whatever else the machine does falls on all of them alike. CPU-seconds per 10,000
 // calls, of the server and all its descendants and not of the load generator, is the figure to compare; ratios are taken inside a round.
 //
+// What the bridge adds between a client and an MCP server is measured with clients that cost as much as real ones do: go-sdk's, and one of
+// gRPC. They run in the load generator, whose CPU counts where the subject is compared with go-sdk's client calling the server directly.
+//
 // Arguments are text as it comes, with escapes and letters beyond ASCII. Most scanners are faster over plain ASCII: -text ascii shows
 // how much of a figure is that.
 package main
