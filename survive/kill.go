@@ -310,7 +310,10 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 		}
 		return w
 	})
-	type death struct{ kill, back time.Time }
+	type death struct {
+		token      string // of the call that it was told to die by, if it was
+		kill, back time.Time
+	}
 	var deaths []death
 	cur, err := herd.await(ctx, 0)
 	for i := 0; i < cycles && err == nil; i++ {
@@ -321,7 +324,8 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 			err = syscall.Kill(cur.pid, syscall.SIGKILL)
 		} else {
 			point := points[i/2%len(points)]
-			w := loadgen.Work{Die: point}
+			d.token = loadgen.NewToken()
+			w := loadgen.Work{Token: d.token, Die: point}
 			if point == "event" {
 				w.Events, w.Ms, w.At = 20, 20, 1+rand.IntN(20)
 			}
@@ -330,9 +334,7 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 		if err == nil {
 			cur, err = herd.await(ctx, cur.pid)
 			d.back = cur.at
-			if !d.kill.IsZero() {
-				deaths = append(deaths, d)
-			}
+			deaths = append(deaths, d)
 		}
 	}
 	history := herd.end()
@@ -345,7 +347,17 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 	}
 	k := killing{cycles: cycles, calls: len(history)}
 	k.wrongs = checker.Rule{}.Judge(history, journal)
-	slices.SortFunc(deaths, func(a, b death) int { return a.kill.Compare(b.kill) })
+	for _, e := range journal {
+		if e.What != checker.Die {
+			continue
+		}
+		for i := range deaths {
+			if deaths[i].token == e.Token {
+				deaths[i].kill = time.Unix(0, e.At)
+			}
+		}
+	}
+	deaths = slices.DeleteFunc(deaths, func(d death) bool { return d.kill.IsZero() }) // it was dead already when it was told to die
 	for _, d := range deaths {
 		k.replaced = append(k.replaced, d.back.Sub(d.kill))
 	}
@@ -363,7 +375,7 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 		switch {
 		case a.Outcome == "unknown":
 			k.crashed++
-			if at >= 0 && c.End < deaths[at].back.Add(time.Second).UnixNano() {
+			if at >= 0 {
 				k.learn = append(k.learn, time.Duration(c.End-max(c.Begin, deaths[at].kill.UnixNano())))
 			}
 		case a.Outcome == "not_executed":
