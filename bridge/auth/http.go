@@ -60,21 +60,30 @@ func (a *Auth) Wrap(next http.Handler) http.Handler {
 func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 	values := r.Header["Authorization"]
 	switch {
-	case len(values) > 1:
-		return nil, &refusal{http.StatusBadRequest, "invalid_request", "there are several Authorization headers: send one"}
 	case r.URL.RawQuery != "" && r.URL.Query().Has("access_token"):
 		return nil, &refusal{http.StatusUnauthorized, "invalid_request", "a token in the URL is not taken: send it in the Authorization header"}
-	case len(values) == 0:
-		if p := bridge.PeerPrincipal(r.TLS); p != nil && a.o.Certificates {
+	case len(values) == 0 && a.o.Certificates:
+		if p := bridge.PeerPrincipal(r.TLS); p != nil {
 			return p, nil
 		}
+	}
+	return a.bearer(r.Context(), values)
+}
+
+// bearer returns whose token is in the Authorization header that has the given values.
+func (a *Auth) bearer(ctx context.Context, values []string) (*pb.Principal, error) {
+	switch len(values) {
+	case 0:
 		return nil, &refusal{status: http.StatusUnauthorized, why: "send a token: Authorization: Bearer TOKEN"}
+	case 1:
+	default:
+		return nil, &refusal{http.StatusBadRequest, "invalid_request", "there are several Authorization headers: send one"}
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, &refusal{status: http.StatusUnauthorized, why: "the Authorization header must be: Bearer TOKEN"}
 	}
-	return a.Verify(r.Context(), strings.TrimSpace(token))
+	return a.Verify(ctx, strings.TrimSpace(token))
 }
 
 // refuse answers a request that is not let in.
@@ -88,10 +97,12 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("WWW-Authenticate", a.challenge(no.code, no.why, a.o.Scopes))
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))
-		no = &refusal{status: no.status, why: "tokens cannot be checked at the moment: the keys of their issuer cannot be had"}
+		no = &refusal{status: no.status, why: cannotCheck}
 	}
 	mcphttp.Refuse(w, no.status, no.why)
 }
+
+const cannotCheck = "tokens cannot be checked at the moment: the keys of their issuer cannot be had"
 
 // Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs.
 func (a *Auth) Challenge(scopes []string) string {

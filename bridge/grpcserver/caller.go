@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -16,9 +17,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// check makes the request of a call one that Handlers can rely on, or says what is wrong with it. Who the caller is says the
-// connection, and nothing that the caller says.
-func check(ctx context.Context, call *bridge.Call) error {
+// check makes the request of a call by who one that Handlers can rely on, or says what is wrong with it. What the caller says of
+// itself is not believed.
+func check(call *bridge.Call, who *pb.Principal) error {
 	m := call.Request.ProtoReflect()
 	cc := call.Request.GetContext()
 	if cc == nil {
@@ -35,7 +36,7 @@ func check(ctx context.Context, call *bridge.Call) error {
 	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {
 		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
 	}
-	cc.Principal, cc.Headers = principal(ctx), nil
+	cc.Principal, cc.Headers = who, nil
 	if err := checkJSON(m, ""); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
@@ -50,17 +51,18 @@ var newest, revisions = func() (string, string) {
 	return names[len(names)-1], strings.Join(names, ", ")
 }()
 
-// principal returns who the caller has proved to be by its certificate, or nil.
-func principal(ctx context.Context) *pb.Principal {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
+// principal returns who the caller has proved to be, or nil if it did not have to.
+func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
+	if s.o.Principal != nil {
+		md, _ := metadata.FromIncomingContext(ctx)
+		return s.o.Principal(ctx, md)
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok {
-		return nil
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return bridge.PeerPrincipal(&info.State), nil
+		}
 	}
-	return bridge.PeerPrincipal(&info.State)
+	return nil, nil //nolint:nilnil // nobody was asked
 }
 
 // A leaf says what JSON a field of bytes holds.

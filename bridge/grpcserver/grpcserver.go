@@ -107,12 +107,16 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		e.Failure.RetryAfterMs = proto.Int64(1_000)
 		return nil, e
 	}
+	who, err := s.principal(ctx)
+	if err != nil {
+		return nil, err
+	}
 	h, err := s.handler(ctx)
 	if err != nil {
 		return nil, err
 	}
 	call := &bridge.Call{Method: m, Request: req}
-	if err := check(ctx, call); err != nil {
+	if err := check(call, who); err != nil {
 		return nil, err
 	}
 	round, err := s.seal.Open(call)

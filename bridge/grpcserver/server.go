@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -41,6 +42,9 @@ type Options struct {
 	Log zerolog.Logger
 	// TLS is how connections are encrypted. Nil: they are not.
 	TLS *TLS
+	// Principal returns who makes a call with the given metadata, or why nobody may who it is: an error that the client is told. It
+	// may be called concurrently. Nil: who the client's certificate names, if it has one.
+	Principal func(context.Context, metadata.MD) (*pb.Principal, error)
 	// MaxMessage is the most bytes one gRPC message may have, either way. Zero: 4 MiB. At most HardMaxMessage.
 	MaxMessage int
 	// MaxStreams is how many calls one connection may make at a time; further ones wait at the client. Zero: 1,000.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -15,8 +17,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // The page's configurations are accepted, and what they leave out is refused.
@@ -159,7 +171,126 @@ func TestCallersProveWhoTheyAre(t *testing.T) {
 			t.Errorf("%s: %s", c.name, res.Proto)
 		}
 	}
+	r.awaitLog(t, "refused a caller")
 	if log := r.stderr.String(); strings.Contains(log, "canary") || !strings.Contains(log, "refused a caller") {
 		t.Errorf("the log is %s", log)
+	}
+}
+
+// Who may call over HTTP says also who may over gRPC, where nothing else does. The token goes no further.
+func TestGRPCCallersProveWhoTheyAre(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "mcpbridge.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nserve:\n  grpc: {addr: 127.0.0.1:0}\n"+
+		"  http:\n    auth:\n      scopes: [tools]\n      tokens:\n        - {token: canary-of-ada, subject: ada, scopes: [tools]}\n"+
+		"        - {token: canary-of-root, subject: root, scopes: [tools, admin]}\n        - {token: canary-of-bob, subject: bob}\n"+
+		"backends:\n  - name: echo\n    dial: unix:"+dir+"/s\n    toolScopes: {echo: [admin]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", dir+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := &listener{}
+	backend := grpc.NewServer()
+	pb.RegisterMcpServiceServer(backend, heard)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer backend.Stop()
+	wg.Go(func() {
+		if err := backend.Serve(ln); err != nil {
+			t.Error(err)
+		}
+	})
+	r := start(t, nil, nil, "run", "-c", file)
+	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, c := range []struct {
+		name, tool    string
+		authorization []string
+		want          codes.Code
+		subject       string
+	}{
+		{"nobody", "slow", nil, codes.Unauthenticated, ""},
+		{"a wrong token", "slow", []string{"Bearer canary-of-eve"}, codes.Unauthenticated, ""},
+		{"another scheme", "slow", []string{"Basic canary-of-ada"}, codes.Unauthenticated, ""},
+		{"two tokens", "slow", []string{"Bearer canary-of-ada", "Bearer canary-of-root"}, codes.Unauthenticated, ""},
+		{"without the scope that all need", "slow", []string{"Bearer canary-of-bob"}, codes.PermissionDenied, ""},
+		{"without the tool's scope", "echo", []string{"Bearer canary-of-ada"}, codes.PermissionDenied, ""},
+		{"a token", "slow", []string{"Bearer canary-of-ada"}, codes.OK, "ada"},
+		{"with the tool's scope", "echo", []string{"bearer canary-of-root"}, codes.OK, "root"},
+	} {
+		heard.md, heard.subject = nil, ""
+		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"authorization": c.authorization})
+		stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{
+			Name: c.tool, Context: &pb.CallContext{Principal: &pb.Principal{Subject: "root", Scopes: []string{"tools", "admin"}}},
+		})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if status.Code(err) != c.want || err != nil && !strings.Contains(err.Error(), "not executed") && !strings.Contains(err.Error(), "needs the scopes") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if strings.Contains(fmt.Sprint(heard.md), "canary") || heard.subject != c.subject {
+			t.Errorf("%s: the backend was called by %q, with %v", c.name, heard.subject, heard.md)
+		}
+	}
+	if _, err := pb.NewMcpServiceClient(conn).Discover(t.Context(), &pb.DiscoverRequest{}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a call without a stream: %v", err)
+	}
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Errorf("a probe: %v", err)
+	}
+	r.awaitLog(t, "refused a gRPC caller")
+	if log := r.stderr.String(); strings.Contains(log, "canary") {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+// A listener is a sayer that knows who called it last.
+type listener struct {
+	sayer
+
+	md      metadata.MD
+	subject string
+}
+
+func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	object := []byte(`{"type":"object"}`)
+	return &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "echo", InputSchema: object}, {Name: "slow", InputSchema: object}}}, nil
+}
+
+func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	l.md, _ = metadata.FromIncomingContext(stream.Context())
+	l.subject = req.GetContext().GetPrincipal().GetSubject()
+	return l.sayer.CallTool(req, stream)
+}
+
+func TestGRPCThatOtherMachinesReachAsksWhoCalls(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"grpc: {addr: 'unix:///x'}":                                                                           true,
+		"grpc: {addr: '127.0.0.1:1'}":                                                                         true,
+		"grpc: {addr: '0.0.0.0:1'}":                                                                           false,
+		"grpc: {addr: '0.0.0.0:1', insecure: true}":                                                           true,
+		"grpc: {addr: '0.0.0.0:1', tls: {cert: a, key: b}}":                                                   false,
+		"grpc: {addr: '0.0.0.0:1', tls: {cert: a, key: b, clientCA: c}}":                                      true,
+		"grpc: {addr: '0.0.0.0:1'}, http: {auth: {tokens: [{token: t, subject: s}]}}":                         false,
+		"grpc: {addr: '0.0.0.0:1', tls: {cert: a, key: b}}, http: {auth: {tokens: [{token: t, subject: s}]}}": true,
+		"grpc: {addr: '0.0.0.0:1', tls: {cert: a, key: b}, insecure: true}, http: {auth: {tokens: []}}":       true,
+	} {
+		name := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+		if err := os.WriteFile(name, []byte("version: 1\nserve: {"+text+"}\nbackends: [{name: a, dial: 'unix:///y'}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := load(name, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.validate(); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

@@ -184,7 +184,7 @@ type GRPCConfig struct {
 	Addr string `koanf:"addr"`
 	// TLS is how the connection is protected.
 	TLS TLSConfig `koanf:"tls"`
-	// Insecure says that Addr may be one that other machines reach although there is no TLS.
+	// Insecure says that Addr may be one that other machines reach although there is no TLS, or nothing checks who calls.
 	Insecure bool `koanf:"insecure"`
 }
 
@@ -447,7 +447,22 @@ func (l *loaded) validate() error {
 	if err := l.validateServe(); err != nil {
 		return err
 	}
+	if err := l.validateLimits(); err != nil {
+		return err
+	}
 	return l.validateBackends()
+}
+
+// validateLimits refuses limits below nothing, which would let nobody do anything.
+func (l *loaded) validateLimits() error {
+	limits := reflect.ValueOf(l.Limits)
+	for i := range limits.NumField() {
+		if limits.Field(i).Int() < 0 { // they are all numbers and times
+			key := "limits." + limits.Type().Field(i).Tag.Get("koanf")
+			return usage(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, limits.Field(i).Interface())
+		}
+	}
+	return nil
 }
 
 func (l *loaded) validateServe() error {
@@ -531,8 +546,8 @@ func (l *loaded) validateTLS(path string, t TLSConfig) error {
 	return nil
 }
 
-// validateGRPC refuses what gRPC cannot be served by, and addresses that other machines reach without TLS, unless the user
-// has said that this is meant.
+// validateGRPC refuses what gRPC cannot be served by, and addresses that other machines reach without TLS or without anything
+// that checks who calls, unless the user has said that this is meant.
 func (l *loaded) validateGRPC() error {
 	g := l.Serve.GRPC
 	if g.Addr == "" {
@@ -552,16 +567,17 @@ func (l *loaded) validateGRPC() error {
 		return nil
 	}
 	host, port, err := l.splitAddr("serve.grpc.addr", addr)
-	if err != nil || g.Insecure || g.TLS.Cert != "" || isLoopback(host) {
+	if err != nil || g.Insecure || isLoopback(host) || g.TLS.Cert != "" && (g.TLS.ClientCA != "" || l.Serve.HTTP.Auth.on()) {
 		return err
 	}
 	return &problem{
 		Exit: exitConfig, Code: "not_loopback",
-		What:  g.Addr + " can be reached from other machines, and nothing protects the connection or checks who calls",
+		What:  g.Addr + " can be reached from other machines, and nothing protects the connection, or checks who calls",
 		Where: l.where("serve.grpc.addr"),
 		Why:   "whoever reaches this address can call every tool of the backends",
-		Fix: "listen on a unix: socket or on 127.0.0.1:" + port + "; or write `tls: {cert: ..., key: ..., clientCA: ...}`; or write\n" +
-			"`insecure: true` if the network is trusted (inside a pod, behind a mesh)",
+		Fix: "listen on a unix: socket or on 127.0.0.1:" + port + "; or write `tls: {cert: ..., key: ..., clientCA: ...}`,\n" +
+			"without clientCA if serve.http.auth says who may call; or write `insecure: true` if the network is trusted (inside a\n" +
+			"pod, behind a mesh)",
 	}
 }
 
