@@ -22,7 +22,7 @@ RUFF_BESIDE := --config pyproject.toml --extend-ignore N802,N815,PT,RUF012,S
 
 # The TypeScript SDK, built, and what uses it.
 TYPESCRIPT := sdkgen/typescript/dist/index.js examples/watch-typescript/node_modules/.done \
-	examples/conformance-typescript/dist/.done examples/kit-typescript/dist/.done
+	examples/conformance-typescript/dist/.done examples/kit-typescript/dist/.done examples/client-typescript/dist/.done
 
 # The Java SDK, and what uses it.
 JAVA := sdkgen/java/target/.done
@@ -52,12 +52,12 @@ setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPE
 sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts)
 	npm run --silent build --prefix sdkgen/typescript
 
-bench/python/.venv/.done: bench/python/requirements.txt
-	@test -x bench/python/.venv/bin/python || $(PYTHON) -m venv bench/python/.venv
-	bench/python/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+bench/python/.venv/.done interop/servers/.venv/.done: %/.venv/.done: %/requirements.txt
+	@test -x $*/.venv/bin/python || $(PYTHON) -m venv $*/.venv
+	$*/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java)
+sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java interop/servers/java/pom.xml interop/servers/java/src/main/java/interop/*.java)
 	mvn -B -q -f sdkgen/java/all.xml package -DskipTests
 	@touch $@
 
@@ -65,6 +65,9 @@ sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml sdkgen/java/src/main/java
 examples/%/dist/.done: examples/%/node_modules/.done sdkgen/typescript/dist/index.js $(wildcard examples/*-typescript/*.ts)
 	npm run --silent build --prefix examples/$*
 	@touch $@
+
+# Servers that others wrote.
+SERVERS := interop/servers/node_modules/.done interop/servers/.venv/.done $(JAVA)
 
 bench/java/target/.done: $(JAVA) bench/java/pom.xml $(wildcard bench/java/src/main/java/bench/*.java)
 	mvn -B -q -f sdkgen/java/all.xml -P bench package -DskipTests
@@ -108,7 +111,7 @@ test-sdk-java: build
 	cd sdkgen/java && mvn -B -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -f all.xml verify
 
 .PHONY: test-interop
-test-interop: setup build lint-ts bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done
+test-interop: setup build lint-ts $(SERVERS) bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done
 	@for dir in $(PEER_MODULES); do \
 		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
 	done
@@ -179,4 +182,4 @@ survive-long: build ## the same for as long as the goals say: about an hour
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,.venv,java/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen}

@@ -8,6 +8,7 @@ import sys
 
 import grpc
 from google.rpc import status_pb2
+
 from mcpbridge.v1 import capability_pb2, common_pb2, error_pb2, input_pb2, service_pb2, service_pb2_grpc
 
 ADDRESS, SERVER = [*sys.argv[1:], ""][:2]
@@ -46,8 +47,9 @@ def call(name: str, arguments: str) -> None:
                 case "progress":
                     print(f"progress {event.progress.progress:g} of {event.progress.total:g}")
                 case "input_required":  # The call is over; made again with the answers and the state, it goes on.
-                    request.state = event.input_required.state
-                    request.input_responses.clear()
+                    request = service_pb2.CallToolRequest(context=CALLER, name=name, arguments=arguments.encode())
+                    if event.input_required.HasField("state"):
+                        request.state = event.input_required.state
                     for key, question in event.input_required.requests.items():
                         request.input_responses[key].CopyFrom(answer(question))
                 case "result":

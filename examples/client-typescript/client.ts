@@ -88,11 +88,14 @@ async function read(uri: string): Promise<void> {
 async function listen(uri: string): Promise<void> {
   const notifications = { toolsListChanged: true, resourceSubscriptions: uri ? [uri] : [] };
   const request = v1.ListenRequest.fromPartial({ context, notifications });
-  for await (const { event } of mcp.listen(request, metadata, options()) as AsyncIterable<v1.ListenResponse>) {
+  const stream = mcp.listen(request, metadata, options());
+  for await (const { event } of stream as AsyncIterable<v1.ListenResponse>) {
     if (event?.$case === "acknowledged") console.log("listening");
-    else if (event?.$case === "toolsListChanged") return console.log("changed: the list of tools");
-    else if (event?.$case === "resourceUpdated") return console.log("changed:", event.value.uri);
+    if (event?.$case === "toolsListChanged") console.log("changed: the list of tools");
+    if (event?.$case === "resourceUpdated") console.log("changed:", event.value.uri);
+    if (event?.$case !== "acknowledged") break;
   }
+  stream.cancel(); // leaving the loop does not do it
 }
 
 function explain(e: ServiceError): void {

@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// bridgeCommand is the bridge with a backend behind it, in a process group of its own that dies with the test. The backend is
-// "witness", which is interop/witness.py, or "conformance-go".
+// bridgeCommand is the bridge with a backend behind it: "witness", which is interop/witness.py, or "conformance-go".
 func bridgeCommand(t *testing.T, backend string, front ...string) *exec.Cmd {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -36,8 +35,13 @@ func bridgeCommand(t *testing.T, backend string, front ...string) *exec.Cmd {
 			t.Fatalf("%v: build it with make, or say where it is with MCPBRIDGE_BIN and MCPBRIDGE_PYTHON", err)
 		}
 	}
-	args := append([]string{"run"}, front...)
-	cmd := exec.Command(binary, append(append(args, "--"), command...)...)
+	return bridgeRun(t, append(append(front, "--"), command...)...)
+}
+
+// bridgeRun is the bridge with these arguments, in a process group of its own that dies with the test.
+func bridgeRun(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(fromEnv("MCPBRIDGE_BIN", filepath.Join("..", "..", "bin", "mcpbridge")), append([]string{"run"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
 		if cmd.Process != nil {
@@ -54,12 +58,17 @@ func fromEnv(name, otherwise string) string {
 	return otherwise
 }
 
-// startHTTP starts the bridge on a free port and returns its address and what it logs. At the end of the test it is told
-// to stop, and must leave nothing running.
+// startHTTP starts the bridge with a backend on a free port and returns its address and what it logs.
 func startHTTP(t *testing.T, backend string) (string, *lines) {
 	t.Helper()
+	return listening(t, bridgeCommand(t, backend, "--http", "127.0.0.1:0"))
+}
+
+// listening starts the bridge and returns its address and what it logs. At the end of the test it is told to stop, and must
+// leave nothing running.
+func listening(t *testing.T, cmd *exec.Cmd) (string, *lines) {
+	t.Helper()
 	log := newLines()
-	cmd := bridgeCommand(t, backend, "--http", "127.0.0.1:0")
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

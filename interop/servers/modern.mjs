@@ -30,7 +30,7 @@ serveStdio(
       return inputRequired({ inputRequests: { thought: inputRequired.createMessage({ messages, maxTokens: 10 }) } });
     });
     server.registerResource("greeting", "modern://greeting", { mimeType: "text/plain" }, (uri) => ({
-      contents: [{ uri: uri.href, mimeType: "text/plain", text: "Hello from 2026-07-28" }],
+      contents: [{ uri: uri.href, mimeType: "text/plain", text: "Hello from the modern era" }],
     }));
     const argsSchema = z.object({ name: completable(z.string(), (value) => ["Ada", "Alan"].filter((n) => n.startsWith(value))) });
     server.registerPrompt("greet", { argsSchema }, ({ name }) => ({

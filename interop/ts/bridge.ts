@@ -8,9 +8,9 @@ import { fileURLToPath } from "node:url";
 import type { Lines } from "./lines.ts";
 import type { Backend } from "./tour.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-const binary = process.env.MCPBRIDGE_BIN ?? resolve(root, "bin/mcpbridge");
-const python = process.env.MCPBRIDGE_PYTHON ?? resolve(root, ".venv/bin/python");
+export const root = fileURLToPath(new URL("../..", import.meta.url));
+export const binary = process.env.MCPBRIDGE_BIN ?? resolve(root, "bin/mcpbridge");
+export const python = process.env.MCPBRIDGE_PYTHON ?? resolve(root, ".venv/bin/python");
 const backends: Record<Backend, string[]> = {
   witness: [python, resolve(root, "interop/witness.py")],
   "conformance-go": [resolve(dirname(binary), "conformance-go")],
@@ -26,12 +26,22 @@ export function stdioCommand(backend: Backend): { command: string; args: string[
   return { command: binary, args: ["run", "--stdio", "--", ...backends[backend]] };
 }
 
-/** The bridge on a free port, configured by a file that is `config`. `stop` resolves when it and all that it started are gone. */
-export async function startHttp(backend: Backend, log: Lines, config = "version: 1\n"): Promise<{ url: string; stop: () => Promise<void> }> {
+/** The bridge in front of a backend, configured by a file that is `config`. */
+export async function startHttp(backend: Backend, log: Lines, config = "version: 1\n"): ReturnType<typeof start> {
   const work = mkdtempSync(resolve(tmpdir(), "interop-"));
   const file = resolve(work, "mcpbridge.yaml");
   writeFileSync(file, config);
-  const child = spawn(binary, ["run", "-c", file, "--http", "127.0.0.1:0", "--", ...backends[backend]], {
+  const bridge = await start(log, "-c", file, "--", ...backends[backend]);
+  const stop = async () => {
+    await bridge.stop();
+    rmSync(work, { recursive: true });
+  };
+  return { ...bridge, stop };
+}
+
+/** The bridge on a free port. `stop` resolves when it and all that it started are gone. */
+export async function start(log: Lines, ...args: string[]): Promise<{ url: string; stop: () => Promise<void> }> {
+  const child = spawn(binary, ["run", "--http", "127.0.0.1:0", ...args], {
     detached: true, // a group of its own, so that one signal reaches all of it
     stdio: ["ignore", "ignore", "pipe"],
   });
@@ -67,7 +77,6 @@ export async function startHttp(backend: Backend, log: Lines, config = "version:
     await exited;
     clearTimeout(late);
     process.off("exit", lastResort);
-    rmSync(work, { recursive: true });
     await gone(family);
   };
 

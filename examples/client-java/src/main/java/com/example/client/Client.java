@@ -112,7 +112,10 @@ public final class Client {
         switch (event.getEventCase()) {
           case PROGRESS -> OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
           case INPUT_REQUIRED -> { // The call is over; made again with the answers and the state, it goes on.
-            request.setState(event.getInputRequired().getState()).clearInputResponses();
+            request.clearState().clearInputResponses();
+            if (event.getInputRequired().hasState()) {
+              request.setState(event.getInputRequired().getState());
+            }
             for (var question : event.getInputRequired().getRequestsMap().entrySet()) {
               request.putInputResponses(question.getKey(), answer(question.getValue()));
             }
