@@ -26,7 +26,7 @@ const VERSION = 1;
 const HEADER = 9; // Bytes: the payload's length, the call's id, the kind.
 const AHEAD = 64; // Events of a call that its caller has not taken yet.
 const BUFFER = 256 << 10; // Bytes of what is read at once. A longer frame has a buffer of its own while it comes.
-const JOIN = 64 << 10; // Bytes of answers that are copied together to be written.
+const JOIN = 64 << 10; // Bytes of what is written at once, unless one frame has more.
 const MAX_SPARE = 1 << 20; // Bytes of the answers whose encoder is used again.
 
 /** Where the bridge waits for us. What we start is not to hear of it. */
@@ -41,6 +41,7 @@ export class Frames {
   readonly #socket: Socket;
   readonly #most: number;
   readonly #calls = new Map<number, Call>();
+  #held = new Set<Call>(); // Those whose events wait for the bridge to read.
   #stopping = false;
   #buffer = Buffer.allocUnsafeSlow(BUFFER); // A frame begins where it does.
   #end = 0; // Of what has been read into it.
@@ -65,7 +66,9 @@ export class Frames {
     this.send(HELLO, 0, (w) => w.raw(Uint8Array.of(VERSION)));
     this.#socket.on("error", (e) => console.debug(`DEBUG mcpbridge: calls go by gRPC, not by frames: ${e.message}`));
     this.#socket.on("drain", () => {
-      for (const call of this.#calls.values()) call.go();
+      const held = this.#held;
+      this.#held = new Set();
+      for (const call of held) call.go();
     });
     this.over = new Promise((resolve) => {
       this.#socket.on("close", () => {
@@ -85,11 +88,6 @@ export class Frames {
   /** Ends the connection, and the calls that are under way. */
   destroy(): void {
     this.#socket.destroy();
-  }
-
-  /** Whether the bridge has left so much unread that events wait. */
-  get full(): boolean {
-    return this.#socket.writableNeedDrain;
   }
 
   #read(n: number): void {
@@ -141,7 +139,7 @@ export class Frames {
     if (bytes.length <= MAX_SPARE) this.#encoder = w;
     const length = bytes.length - HEADER;
     if (length > this.#most) {
-      const what = `the answer has ${length} bytes, more than the ${this.#most} of a message`;
+      const what = `the call was executed, and its answer has ${length} bytes, more than the ${this.#most} of a message`;
       throw new StatusError(status.RESOURCE_EXHAUSTED, what);
     }
     const frame = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -154,8 +152,16 @@ export class Frames {
   /** For Call: sends a frame soon, with those that others send. */
   send(kind: number, id: number, write: (w: BinaryWriter) => void): void {
     const frame = this.#frame(kind, id, write);
+    if (this.#size + frame.length > JOIN) this.#flush();
     this.#size += frame.length;
     if (this.#out.push(frame) === 1) process.nextTick(() => { this.#flush(); }); // After all that does not wait for something.
+  }
+
+  /** For Call: whether the bridge reads what it is sent. If not, go() says when. */
+  hasRoom(call: Call): boolean {
+    if (!this.#socket.writableNeedDrain) return true;
+    this.#held.add(call);
+    return false;
   }
 
   /** For Call: it is over. */
@@ -167,20 +173,11 @@ export class Frames {
   }
 
   #flush(): void {
-    const out = this.#out;
-    const size = this.#size;
-    const [first] = out;
+    const [first] = this.#out;
     if (!first) return;
+    if (!this.#socket.destroyed) this.#socket.write(this.#out.length === 1 ? first : Buffer.concat(this.#out, this.#size));
     this.#out = [];
     this.#size = 0;
-    if (this.#socket.destroyed) return;
-    if (out.length === 1) this.#socket.write(first);
-    else if (size <= JOIN) this.#socket.write(Buffer.concat(out, size));
-    else {
-      this.#socket.cork();
-      for (const frame of out) this.#socket.write(frame);
-      this.#socket.uncork();
-    }
   }
 }
 
@@ -230,23 +227,29 @@ class Call {
   readonly emit = (event: Event): Promise<void> => {
     if (this.#over) return DONE;
     this.#events.push(event);
-    this.#next();
+    this.#tell();
     return this.#hasRoom() ? DONE : this.#room();
   };
 
   #hasRoom(): boolean {
-    return this.#over || (this.#untaken < AHEAD && !this.#frames.full);
+    return this.#over || (this.#untaken < AHEAD && this.#frames.hasRoom(this));
   }
 
   #room(): Promise<void> {
     return new Promise((go) => this.#waiting.push(go));
   }
 
-  #next(): void {
-    while (this.#events.length > 0 && this.#hasRoom()) {
-      const event = this.#events.shift();
-      this.#frames.send(EVENT, this.#id, (w) => CallToolResponse.encode({ event }, w));
-      this.#untaken++;
+  /** Sends the events that there is room for. */
+  #tell(): void {
+    try {
+      while (this.#events.length > 0 && this.#hasRoom()) {
+        const event = this.#events.shift();
+        this.#frames.send(EVENT, this.#id, (w) => CallToolResponse.encode({ event }, w));
+        this.#untaken++;
+      }
+    } catch (e) {
+      this.#fail(e);
+      this.cancel();
     }
   }
 
@@ -258,12 +261,7 @@ class Call {
 
   /** There may be room. */
   go(): void {
-    try {
-      this.#next();
-    } catch (e) {
-      this.#fail(e);
-      this.cancel();
-    }
+    this.#tell();
     if (!this.#hasRoom()) return;
     const waiting = this.#waiting;
     this.#waiting = [];

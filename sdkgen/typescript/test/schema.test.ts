@@ -5,7 +5,7 @@ import { z } from "zod";
 import { app, DefinitionError, result } from "../src/index.js";
 import type { JsonSchema, Schema, Shape } from "../src/index.js";
 import { compile, didYouMean, formOf, usageOf } from "../src/schema.js";
-import { toExactObject, toJson } from "../src/json.js";
+import { toExactObject, toJson, toObject } from "../src/json.js";
 import { call, EVERYTHING } from "../src/testing.js";
 import { CallToolRequest } from "../src/v1.js";
 
@@ -223,6 +223,18 @@ describe("forms", () => {
   test("cannot be nested", () => {
     expect(() => formOf({ inner: z.object({ a: z.string() }) })).toThrow('a form cannot ask for "inner"');
   });
+});
+
+test("JSON is read the same, however long it is and whatever is in it", () => {
+  for (const letters of ["x", "é", "東京", "𝄞", "\u2028", "\\ud834"]) {
+    for (const n of [1, 5_000]) {
+      const text = `{"${letters}":"${letters.repeat(n)}"}`;
+      expect(toObject(Buffer.from(text))).toEqual(JSON.parse(text));
+      // What is not quite UTF-8 is read as far as it can be.
+      const cut = Buffer.concat([Buffer.from(text.slice(0, -2)), Buffer.of(0xe6, 0x9d), Buffer.from('"}')]);
+      expect(toObject(cut)).toEqual(JSON.parse(`${text.slice(0, -2)}\ufffd"}`));
+    }
+  }
 });
 
 describe("integers beyond 2^53", () => {

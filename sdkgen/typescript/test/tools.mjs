@@ -45,6 +45,40 @@ a.tool("greet", {}, async (_, ctx) => {
     return "swallowed";
   }
 });
+a.tool("survey", {}, async (_, ctx) => {
+  const [name, colour] = await ctx.all([ctx.elicit("Name?", z.string()), ctx.elicit("Colour?", z.string())]);
+  const size = await ctx.elicit(`Size, ${name.data}?`, z.number());
+  return `${name.data} ${colour.data} ${size.data}`;
+});
+a.tool("later", { input: { n: z.number() } }, async ({ n }) => {
+  for (let i = 0; i < n % 5; i++) await new Promise(setImmediate);
+  return String(n);
+});
+a.tool("big", { input: { size: z.number() } }, ({ size }) => "x".repeat(size));
+let shouted = 0;
+a.tool("shout", { input: { n: z.number(), size: z.number() } }, async ({ n, size }, ctx) => {
+  for (let i = 0; i < n; i++, shouted++) await ctx.log.info("x".repeat(size));
+  return "done";
+});
+a.tool("shouted", {}, () => String(shouted));
+a.tool("rush", { input: { n: z.number() } }, ({ n }, ctx) => {
+  for (let i = 0; i < n; i++) void ctx.progress(i);
+  return "rushed";
+});
+a.tool("stubborn", {}, async (_, ctx) => {
+  const gone = new Promise((resolve) => ctx.signal.addEventListener("abort", resolve));
+  await ctx.progress(0);
+  await gone;
+  for (let i = 1; i < 200; i++) await ctx.progress(i);
+  console.log("stubborn went on");
+  return "done";
+});
+a.tool("children", {}, () => spawnSync("env").stdout.toString());
+a.tool("circular", {}, () => {
+  const data = {};
+  data.data = data;
+  throw new McpError(-32042, "around", data);
+});
 a.tool("exact", {}, () => {
   throw new McpError(-32042, "exactly this", { n: [1] });
 });

@@ -1,0 +1,527 @@
+/** A real process that takes calls of tools as frames, from a socket such as the bridge's, and by gRPC beside them. */
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type Server, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { EVERYTHING } from "../src/testing.js";
+import { CallToolRequest, CallToolResponse, ElicitAction, InputResponse, JsonRpcError, type InputRequired } from "../src/v1.js";
+import { COOKIE, Plugin, type Client } from "./plugin.js";
+
+// As docs/frames.md has them, and not as the SDK does.
+const [CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR] = [1, 2, 3, 16, 17, 18, 19];
+const UNTAKEN = 64;
+const LIMIT = 64 << 20;
+const NONE = Buffer.alloc(0);
+
+interface Frame {
+  kind: number;
+  payload: Buffer;
+}
+
+interface End {
+  events: NonNullable<CallToolResponse["event"]>[];
+  kind: number;
+  payload: Buffer;
+}
+
+function frame(kind: number, id: number, payload: Uint8Array = NONE): Buffer {
+  const header = Buffer.alloc(9);
+  header.writeUInt32BE(payload.length);
+  header.writeUInt32BE(id, 4);
+  header[8] = kind;
+  return Buffer.concat([header, payload]);
+}
+
+function request(name: string, args: object = {}): Uint8Array {
+  return CallToolRequest.encode(CallToolRequest.fromPartial({ context: EVERYTHING, name, arguments: Buffer.from(JSON.stringify(args)) })).finish();
+}
+
+/** The frames of one call, in their order. */
+class Told {
+  readonly frames: Frame[] = [];
+  #wake: () => void = () => undefined;
+
+  add(f: Frame): void {
+    this.frames.push(f);
+    this.#wake();
+  }
+
+  async next(): Promise<Frame> {
+    for (;;) {
+      const f = this.frames.shift();
+      if (f) return f;
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+  }
+}
+
+/** The bridge's end: a socket in a folder of its own, what it says, and what each call is told. */
+class Bridge {
+  readonly folder = mkdtempSync(join(tmpdir(), "mcpf"));
+  readonly path = join(this.folder, "frames.sock");
+  readonly ended: Promise<void>;
+  socket!: Socket;
+  readonly #server: Server;
+  readonly #accepted: Promise<unknown>;
+  readonly #told = new Map<number, Told>();
+  #id = 0;
+  #end: () => void = () => undefined;
+
+  constructor() {
+    this.#server = createServer({ pauseOnConnect: true }).listen(this.path);
+    this.#accepted = once(this.#server, "connection");
+    this.ended = new Promise((resolve) => (this.#end = resolve));
+  }
+
+  start(): Plugin {
+    return new Plugin({ tls: "none", env: { ...COOKIE, MCPBRIDGE_FRAMES: `unix:${this.path}` } });
+  }
+
+  /** The plugin has connected; nothing is read yet. */
+  async accept(): Promise<void> {
+    [this.socket] = (await this.#accepted) as [Socket];
+    this.socket.on("error", () => undefined).on("close", this.#end);
+  }
+
+  /** Reads what the plugin says, the HELLO first. */
+  async read(): Promise<void> {
+    let rest: Buffer[] = [];
+    let size = 0;
+    let wanted = 9;
+    this.socket.on("data", (data) => {
+      rest.push(data);
+      size += data.length;
+      if (size < wanted) return;
+      let all = Buffer.concat(rest);
+      for (wanted = 9; all.length >= 9; wanted = 9) {
+        const length = all.readUInt32BE();
+        if (all.length < (wanted = 9 + length)) break;
+        this.told(all.readUInt32BE(4)).add({ kind: all[8] ?? 0, payload: all.subarray(9, wanted) });
+        all = all.subarray(wanted);
+      }
+      rest = [all];
+      size = all.length;
+    });
+    this.socket.resume();
+    expect(await this.told(0).next()).toEqual({ kind: HELLO, payload: Buffer.from([1]) });
+  }
+
+  told(id: number): Told {
+    let told = this.#told.get(id);
+    if (!told) this.#told.set(id, (told = new Told()));
+    return told;
+  }
+
+  /** The ids of calls that have been told more than their end. */
+  get leftOver(): number[] {
+    return [...this.#told].filter(([, told]) => told.frames.length).map(([id]) => id);
+  }
+
+  say(kind: number, id: number, payload: Uint8Array = NONE): void {
+    this.socket.write(frame(kind, id, payload));
+  }
+
+  call(name: string, args: object = {}): number {
+    this.say(CALL, ++this.#id, request(name, args));
+    return this.#id;
+  }
+
+  async event(id: number): Promise<CallToolResponse> {
+    const { kind, payload } = await this.told(id).next();
+    expect(kind).toBe(EVENT);
+    return CallToolResponse.decode(payload);
+  }
+
+  /** What a call is told until it ends; all of it is taken. */
+  async end(id: number): Promise<End> {
+    const events: End["events"] = [];
+    for (;;) {
+      const { kind, payload } = await this.told(id).next();
+      if (kind !== EVENT) return { events, kind, payload };
+      this.say(TAKEN, id);
+      const { event } = CallToolResponse.decode(payload);
+      if (event) events.push(event);
+    }
+  }
+
+  async last(id: number): Promise<NonNullable<CallToolResponse["event"]>> {
+    const { kind, payload } = await this.end(id);
+    if (kind !== RESULT) throw new Error(`call ${id} ended by ${kind}: ${payload.toString("latin1")}`);
+    const { event } = CallToolResponse.decode(payload);
+    if (!event) throw new Error("an empty result");
+    return event;
+  }
+
+  async textOf(id: number): Promise<string> {
+    const last = await this.last(id);
+    if (last.$case !== "result") throw new Error(`it ended with ${last.$case}`);
+    return last.value.content.map(({ block }) => (block?.$case === "text" ? block.value.text : "")).join("\n");
+  }
+
+  text(name: string, args: object = {}): Promise<string> {
+    return this.textOf(this.call(name, args));
+  }
+
+  async error(id: number): Promise<Status> {
+    const { kind, payload } = await this.end(id);
+    expect(kind).toBe(ERROR);
+    return statusFrom(payload);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    (this.socket as Socket | undefined)?.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+interface Status {
+  code: number;
+  message: string;
+  detail?: [string, JsonRpcError];
+}
+
+/** A google.rpc.Status, read by hand. */
+function statusFrom(bytes: Uint8Array): Status {
+  const r = new BinaryReader(bytes);
+  const s: Status = { code: 0, message: "" };
+  while (r.pos < r.len) {
+    const [field] = r.tag();
+    if (field === 1) s.code = r.int32();
+    else if (field === 2) s.message = r.string();
+    else {
+      const any = new BinaryReader(r.bytes());
+      any.tag();
+      const type = any.string();
+      any.tag();
+      s.detail = [type, JsonRpcError.decode(any.bytes())];
+    }
+  }
+  return s;
+}
+
+/** A plugin that has connected, and what to dispose of after. */
+async function connected(): Promise<{ bridge: Bridge; plugin: Plugin; client: Client } & AsyncDisposable> {
+  const bridge = new Bridge();
+  const plugin = bridge.start();
+  const client = await plugin.connect();
+  await bridge.accept();
+  await bridge.read();
+  return {
+    bridge,
+    plugin,
+    client,
+    async [Symbol.asyncDispose]() {
+      client.close();
+      await plugin[Symbol.asyncDispose]();
+      await bridge[Symbol.asyncDispose]();
+    },
+  };
+}
+
+describe("calls by frames", () => {
+  let all: Awaited<ReturnType<typeof connected>>;
+  let bridge: Bridge;
+  beforeAll(async () => {
+    all = await connected();
+    bridge = all.bridge;
+  });
+  afterAll(async () => {
+    expect(bridge.leftOver, "nothing comes after the end of a call").toEqual([]);
+    await all[Symbol.asyncDispose]();
+  });
+
+  test("are never crossed, 10,000 side by side", async () => {
+    let next = 0;
+    const caller = async () => {
+      for (let i = next++; i < 10_000; i = next++) {
+        if (i % 2) expect(await bridge.text("later", { n: i })).toBe(String(i));
+        else expect(await bridge.text("echo", { text: `${i}` })).toBe(String(i));
+      }
+    };
+    await Promise.all(Array.from({ length: 256 }, caller));
+  });
+
+  test("may come split at every byte", async () => {
+    const two = Buffer.concat([frame(CALL, 1 << 20, request("echo", { text: "a" })), frame(CALL, (1 << 20) + 1, request("echo", { text: "b" }))]);
+    for (let at = 1; at < two.length; at++) {
+      // A call by gRPC between the halves: the process has read the first.
+      bridge.socket.write(two.subarray(0, at));
+      if (at % 16 === 0 || at < 12) await all.client.text("echo", { text: "between" });
+      else await new Promise(setImmediate);
+      bridge.socket.write(two.subarray(at));
+      expect([await bridge.textOf(1 << 20), await bridge.textOf((1 << 20) + 1)]).toEqual(["a", "b"]);
+    }
+    for (const byte of two) {
+      bridge.socket.write(Buffer.of(byte));
+      await new Promise(setImmediate);
+    }
+    expect([await bridge.textOf(1 << 20), await bridge.textOf((1 << 20) + 1)]).toEqual(["a", "b"]);
+  });
+
+  test("may be large, with small ones between", async () => {
+    const large = "ü€x".repeat(3_000_000);
+    const texts = ["a", large, "b", "y".repeat(300_000), large, "c"];
+    const ids = texts.map((text) => bridge.call("echo", { text }));
+    for (const [i, id] of ids.entries()) expect((await bridge.textOf(id)) === texts[i]).toBe(true);
+  });
+
+  test("keep what they were sent, whatever comes after", async () => {
+    const texts = Array.from({ length: 500 }, (_, i) => `${i}:${"z".repeat(i * 17)}`);
+    const ids = texts.map((text) => bridge.call("echo", { text }));
+    expect(await Promise.all(ids.map((id) => bridge.textOf(id)))).toEqual(texts);
+  });
+
+  test("tell events in their order, and the result last", async () => {
+    const ids = [1, 2, 3].map(() => bridge.call("steps", { n: 1000 }));
+    for (const id of ids) {
+      const { events, kind } = await bridge.end(id);
+      expect(kind).toBe(RESULT);
+      expect(events.map((e) => e.$case)).toEqual(Array.from({ length: 2000 }, (_, i) => (i % 2 ? "log" : "progress")));
+      expect(events.flatMap((e) => (e.$case === "progress" ? [e.value.progress] : []))).toEqual(Array.from({ length: 1000 }, (_, i) => i));
+    }
+  });
+
+  test("wait for events to be taken, and nobody else does", async () => {
+    const waits = bridge.call("steps", { n: UNTAKEN });
+    for (let i = 0; i < UNTAKEN; i++) await bridge.event(waits);
+    for (let i = 0; i < 100; i++) expect(await bridge.text("later", { n: i })).toBe(String(i));
+    expect(bridge.told(waits).frames).toEqual([]);
+    for (let i = 0; i < 3; i++) {
+      bridge.say(TAKEN, waits);
+      await bridge.event(waits);
+      expect(await bridge.text("echo", { text: "x" })).toBe("x");
+      expect(bridge.told(waits).frames).toEqual([]);
+    }
+    for (let i = 0; i < UNTAKEN; i++) bridge.say(TAKEN, waits);
+    expect(await bridge.textOf(waits)).toBe("done");
+  });
+
+  test("tell what the handler did not wait for, before the result", async () => {
+    const waits = bridge.call("rush", { n: 200 });
+    for (let i = 0; i < UNTAKEN; i++) await bridge.event(waits);
+    expect(await bridge.text("echo", { text: "x" })).toBe("x");
+    expect(bridge.told(waits).frames).toEqual([]);
+    for (let i = 0; i < UNTAKEN; i++) bridge.say(TAKEN, waits);
+    const { events, kind } = await bridge.end(waits);
+    expect([events.length, kind]).toEqual([200 - UNTAKEN, RESULT]);
+  });
+
+  test("end when they are cancelled, and the signal is aborted", async () => {
+    const id = bridge.call("slow", { ms: 60_000 });
+    await bridge.event(id);
+    bridge.say(CANCEL, id);
+    bridge.say(CANCEL, id);
+    bridge.say(TAKEN, id);
+    expect(await bridge.error(id)).toMatchObject({ code: 1 });
+    await all.plugin.find(() => all.plugin.stderr.includes("slow was aborted"));
+    // Its id is free.
+    bridge.say(CALL, id, request("echo", { text: "again" }));
+    expect(await bridge.textOf(id)).toBe("again");
+    // In the same moment as they begin, too.
+    for (let id = 2000_000; id < 2000_100; id++) {
+      bridge.socket.write(Buffer.concat([frame(CALL, id, request("later", { n: id })), frame(CANCEL, id)]));
+      expect(await bridge.error(id)).toMatchObject({ code: 1 });
+    }
+  });
+
+  test("that go on though they are cancelled hold up nothing, and say nothing", async () => {
+    const id = bridge.call("stubborn");
+    await bridge.event(id);
+    bridge.say(CANCEL, id);
+    expect(await bridge.error(id)).toMatchObject({ code: 1 });
+    await all.plugin.find(() => all.plugin.stderr.includes("stubborn went on"));
+    const waits = bridge.call("rush", { n: 1000 });
+    await bridge.event(waits);
+    bridge.say(CANCEL, waits);
+    const rest: number[] = [];
+    while (rest.at(-1) !== ERROR) rest.push((await bridge.told(waits).next()).kind);
+    expect(rest.length).toBe(UNTAKEN);
+    expect(await bridge.text("echo", { text: "x" })).toBe("x");
+  });
+
+  test("fail with the status that gRPC would have", async () => {
+    for (const name of ["exact", "ad", "circular"]) {
+      const said = await bridge.error(bridge.call(name));
+      const { error } = await all.client.call(name);
+      expect([said.code, said.message]).toEqual([error?.code, error?.details]);
+      const details = error?.metadata.get("grpc-status-details-bin")[0];
+      if (details) expect(statusFrom(details as Buffer)).toEqual(said);
+      else expect(said.detail).toBeUndefined();
+    }
+    const [type, detail] = (await bridge.error(bridge.call("exact"))).detail ?? [];
+    expect(type).toBe("type.googleapis.com/mcpbridge.v1.JsonRpcError");
+    expect([detail?.code, detail?.message, String(Buffer.from(detail?.data ?? NONE))]).toEqual([-32042, "exactly this", '{"n":[1]}']);
+    expect(await bridge.text("crash")).toBe("no such thing");
+    expect(await bridge.text("echo", {})).toContain("text");
+    bridge.say(CALL, 1 << 21, Buffer.from([0xff, 0xff, 0xff]));
+    expect(await bridge.error(1 << 21)).toMatchObject({ code: 13, message: expect.stringContaining("no message of the contract") as string });
+  });
+
+  test("ask several things, in several rounds", async () => {
+    const answers: Record<string, unknown> = { "Name?": "Ada", "Colour?": "red", "Size, Ada?": 3 };
+    const rounds: number[] = [];
+    let required: InputRequired | undefined;
+    for (;;) {
+      const next = CallToolRequest.fromPartial({ context: EVERYTHING, name: "survey", ...(required?.state ? { state: required.state } : {}) });
+      for (const [key, { request }] of Object.entries(required?.requests ?? {})) {
+        const mode = request?.$case === "elicit" ? request.value.mode : undefined;
+        const content = Buffer.from(JSON.stringify({ value: answers[mode?.value.message ?? ""] }));
+        next.inputResponses[key] = InputResponse.fromPartial({ response: { $case: "elicit", value: { action: ElicitAction.ACCEPT, content } } });
+      }
+      const id = (1 << 22) + rounds.length;
+      bridge.say(CALL, id, CallToolRequest.encode(next).finish());
+      const last = await bridge.last(id);
+      if (last.$case !== "inputRequired") {
+        expect(last).toMatchObject({ $case: "result", value: { content: [{ block: { value: { text: "Ada red 3" } } }] } });
+        break;
+      }
+      required = last.value;
+      rounds.push(Object.keys(required.requests).length);
+    }
+    expect(rounds).toEqual([2, 1]);
+  });
+
+  test("go on after kinds that are not known", async () => {
+    const waits = bridge.call("steps", { n: UNTAKEN });
+    for (let kind = 0; kind < 256; kind++) {
+      if ([CALL, CANCEL, TAKEN].includes(kind)) continue;
+      bridge.say(kind, waits, Buffer.from("payload"));
+      bridge.say(kind, 0);
+    }
+    bridge.say(TAKEN, 1 << 30);
+    bridge.say(CANCEL, 1 << 30);
+    expect(await bridge.text("echo", { text: "x" })).toBe("x");
+    expect(await bridge.textOf(waits)).toBe("done");
+  });
+
+  test("that answer too much fail alone", async () => {
+    const ids = [bridge.call("big", { size: LIMIT }), bridge.call("shout", { n: 2, size: LIMIT })];
+    for (const id of ids) {
+      const { code, message } = await bridge.error(id);
+      expect(code).toBe(8);
+      expect(message).toMatch(/^the call was executed, and its answer has 6710\d+ bytes, more than the 67108864 of a message$/);
+    }
+    expect((await bridge.text("big", { size: LIMIT - 100 })).length).toBe(LIMIT - 100);
+  });
+
+  test("do not tell children of the socket", async () => {
+    expect(await bridge.text("children")).not.toContain("MCPBRIDGE_FRAMES");
+  });
+});
+
+describe("the connection", () => {
+  test("that is not read makes events wait", async () => {
+    await using bridge = new Bridge();
+    await using plugin = bridge.start();
+    const client = await plugin.connect();
+    await bridge.accept();
+    const id = bridge.call("shout", { n: UNTAKEN, size: 1_000_000 });
+    // Each of these is a turn of its event loop, in which it could shout again.
+    let shouted = 0;
+    for (let i = 0; i < 100; i++) shouted = Number(await client.text("shouted"));
+    expect(shouted).toBeLessThan(5);
+    await bridge.read();
+    const { events, kind } = await bridge.end(id);
+    expect([events.length, kind]).toEqual([UNTAKEN, RESULT]);
+    client.close();
+  });
+
+  test.each(["too long", "twice"])("ends by a mistake of the bridge (%s), and gRPC goes on", async (mistake) => {
+    await using all = await connected();
+    const { bridge, plugin, client } = all;
+    const id = bridge.call("slow", { ms: 60_000 });
+    await bridge.event(id);
+    if (mistake === "twice") bridge.say(CALL, id, request("echo", { text: "x" }));
+    else {
+      const header = frame(TAKEN, id);
+      header.writeUInt32BE(LIMIT + 1);
+      bridge.socket.write(header);
+    }
+    await bridge.ended;
+    await plugin.find(() => plugin.stderr.includes("slow was aborted"));
+    expect(plugin.stderr).toContain("the connection for frames is closed, and gRPC goes on");
+    expect(await client.text("echo", { text: "x" })).toBe("x");
+    expect(bridge.leftOver).toEqual([]);
+  });
+
+  test("cancels its calls when it ends, and those only", async () => {
+    await using all = await connected();
+    const { bridge, plugin, client } = all;
+    const byGrpc = await client.begin("slow", { ms: 500 });
+    for (let i = 0; i < 3; i++) await bridge.event(bridge.call("slow", { ms: 60_000 }));
+    const rush = bridge.call("rush", { n: 1000 });
+    await bridge.event(rush);
+    bridge.socket.destroy();
+    await plugin.find(() => plugin.stderr.match(/slow was aborted/g)?.length === 3);
+    expect((await byGrpc.done).events.at(-1)).toMatchObject({ $case: "result" });
+    expect(await client.text("echo", { text: "x" })).toBe("x");
+    expect(plugin.stderr).not.toMatch(/nobody waited|fault of the SDK/);
+  });
+
+  test("is drained: calls finish, others are refused, and the process ends", async () => {
+    await using all = await connected();
+    const { bridge, plugin, client } = all;
+    const id = bridge.call("slow", { ms: 1000 });
+    await bridge.event(id);
+    await client.other("shutdown");
+    client.close();
+    let late: End;
+    do late = await bridge.end(bridge.call("echo", { text: "x" }));
+    while (late.kind === RESULT); // It answers first, and then it stops.
+    expect(statusFrom(late.payload)).toEqual({ code: 14, message: "the backend is stopping" });
+    expect(await bridge.textOf(id)).toBe("slept");
+    await bridge.ended;
+    expect(await plugin.exited).toBe(0);
+    expect(plugin.stderr).toContain("run returned");
+  });
+
+  test("is drained no longer than 5 seconds", async () => {
+    await using all = await connected();
+    const { bridge, plugin, client } = all;
+    await bridge.event(bridge.call("slow", { ms: 60_000 }));
+    const began = Date.now();
+    await client.other("shutdown");
+    client.close();
+    await bridge.ended;
+    expect(Date.now() - began).toBeGreaterThan(4500);
+    expect(Date.now() - began).toBeLessThan(8000);
+    expect(await plugin.exited).toBe(0);
+  }, 20_000);
+
+  test("has written the last answer to its end before the process ends", async () => {
+    await using all = await connected();
+    const { bridge, plugin, client } = all;
+    const id = bridge.call("big", { size: 20 << 20 });
+    await bridge.text("echo", { text: "x" });
+    await client.other("shutdown");
+    client.close();
+    expect((await bridge.textOf(id)).length).toBe(20 << 20);
+    expect(await plugin.exited).toBe(0);
+  });
+
+  test.each(["unix:/none/frames.sock", "unix:", "tcp:127.0.0.1:1", "x"])("that cannot be (%s) leaves gRPC", async (address) => {
+    await using plugin = new Plugin({ env: { ...COOKIE, MCPBRIDGE_FRAMES: address } });
+    const client = await plugin.connect();
+    expect(await client.text("echo", { text: "x" })).toBe("x");
+    await plugin.find(() => /^DEBUG mcpbridge: calls go by gRPC, not by frames: /m.test(plugin.stderr));
+    await client.other("shutdown");
+    expect(await plugin.exited).toBe(0);
+    client.close();
+  });
+
+  test("is taken out of the environment by the import: a program may start others before it serves", () => {
+    const sdk = fileURLToPath(new URL("../dist/index.js", import.meta.url));
+    const program = `import ${JSON.stringify(sdk)}; process.stdout.write(String(process.env.MCPBRIDGE_FRAMES));`;
+    const env = { ...process.env, MCPBRIDGE_FRAMES: "unix:/tmp/none" };
+    const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", program], { env });
+    expect(stdout.toString()).toBe("undefined");
+  });
+});
