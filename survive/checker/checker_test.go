@@ -112,7 +112,12 @@ func TestJournalIgnoresTornLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Write(checker.Start, "-")
+	write := func(what, token string) {
+		if err := j.Write(what, token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(checker.Start, "-")
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +127,7 @@ func TestJournalIgnoresTornLines(t *testing.T) {
 		if _, err := f.WriteString(torn); err != nil {
 			t.Fatal(err)
 		}
-		j.Write(checker.Begin, "whole")
+		write(checker.Begin, "whole")
 	}
 	if _, err := f.WriteString("end whole 12 1234"); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,8 @@ func run() int {
 		return 2
 	}
 	starts := j.Starts()
-	j.Write(checker.Start, "-")
+	f := &faults{journal: j}
+	f.note(checker.Start, "-")
 	if slow, _ := time.ParseDuration(os.Getenv("FAULTPLUG_SLOW")); slow > 0 {
 		time.Sleep(slow)
 	}
@@ -41,7 +42,6 @@ func run() int {
 		return 3
 	}
 	app := mcpbridge.New("faultplug", "1")
-	f := &faults{journal: j}
 	mcpbridge.Tool(app, "work", "Do something that must not be done twice", f.work)
 	mcpbridge.Tool(app, "hang", "Wait to be cancelled", f.hang)
 	mcpbridge.Tool(app, "spoil", "Leak memory or print without end", f.spoil)
@@ -54,6 +54,14 @@ type faults struct {
 
 	mu     sync.Mutex // guards leaked
 	leaked [][]byte
+}
+
+// note adds an entry to the journal. Without one, nothing that is done here is worth anything.
+func (f *faults) note(what, token string) {
+	if err := f.journal.Write(what, token); err != nil {
+		fmt.Fprintln(os.Stderr, "faultplug: the journal:", err)
+		os.Exit(4)
+	}
 }
 
 // Work says what to do, and where to die.
@@ -76,7 +84,7 @@ type Done struct {
 
 func (f *faults) work(ctx context.Context, w Work) (Done, error) {
 	f.dieAt(w, "received")
-	f.journal.Write(checker.Begin, w.Token)
+	f.note(checker.Begin, w.Token)
 	f.dieAt(w, "begun")
 	step := time.Duration(w.Ms) * time.Millisecond / time.Duration(w.Events+1)
 	pad := strings.Repeat("x", w.Pad)
@@ -88,11 +96,11 @@ func (f *faults) work(ctx context.Context, w Work) (Done, error) {
 			}
 		}
 		if !sleep(ctx, step) {
-			f.journal.Write(checker.Cancel, w.Token)
+			f.note(checker.Cancel, w.Token)
 			return Done{}, ctx.Err()
 		}
 	}
-	f.journal.Write(checker.End, w.Token)
+	f.note(checker.End, w.Token)
 	f.dieAt(w, "done")
 	return Done{w.Token, os.Getpid()}, nil
 }
@@ -117,7 +125,7 @@ func (f *faults) dieAt(w Work, point string) {
 	if w.Die != point {
 		return
 	}
-	f.journal.Write(checker.Die, w.Token)
+	f.note(checker.Die, w.Token)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // one may always kill oneself
 	select {}
 }
@@ -129,10 +137,10 @@ type Hang struct {
 
 // hang tells progress once, so that the caller knows that it has begun, and waits until it is cancelled.
 func (f *faults) hang(ctx context.Context, h Hang) (Done, error) {
-	f.journal.Write(checker.Begin, h.Token)
+	f.note(checker.Begin, h.Token)
 	mcpbridge.Progress(ctx, 1, 0)
 	<-ctx.Done()
-	f.journal.Write(checker.Cancel, h.Token)
+	f.note(checker.Cancel, h.Token)
 	return Done{}, ctx.Err()
 }
 
