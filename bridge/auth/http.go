@@ -145,7 +145,7 @@ func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		w.WriteHeader(http.StatusMethodNotAllowed)
+		mcphttp.Refuse(w, http.StatusMethodNotAllowed, "the metadata can only be read: send GET")
 		return
 	}
 	m := metadata{Resource: a.o.Resource, Methods: []string{"header"}, Scopes: a.allScopes()}

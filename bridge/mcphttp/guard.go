@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -36,9 +37,12 @@ type Guard struct {
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, why := g.check(r); why != "" {
-			g.Log.Warn().Str("host", r.Host).Str("origin", r.Header.Get("Origin")).Str("remote", r.RemoteAddr).Msg("refused: " + why)
+			g.Log.Warn().Str("remote", r.RemoteAddr).Msg("refused: " + why)
 			Refuse(w, status, why)
 			return
+		}
+		if r.Method != http.MethodPost && r.ContentLength != 0 { // nobody reads it, and net/http waits for it
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // an error says that nobody sends any more
 		}
 		allowOrigin(w.Header(), r)
 		if r.Method == http.MethodOptions {
@@ -52,8 +56,11 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 // Refuse answers a request, whose body need not have been read, with an error that belongs to no message. The connection ends,
 // as otherwise net/http would wait for the body.
 func Refuse(w http.ResponseWriter, status int, why string) {
-	// An error of either line means that nobody reads any more.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTimeout))
+	// An error of any of these lines means that nobody reads any more.
+	rc := http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(time.Now().Add(refusalTimeout))
+	// net/http reads on for a while, so that the client sees the answer before the end of the connection.
+	_ = rc.SetReadDeadline(time.Now().Add(drainTimeout))
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Content-Type", JSON)
 	w.WriteHeader(status)
@@ -63,6 +70,10 @@ func Refuse(w http.ResponseWriter, status int, why string) {
 const (
 	// refusalTimeout is how long a client may take to read why it is refused.
 	refusalTimeout = 10 * time.Second
+	// drainTimeout is how long it may still send what nobody wants.
+	drainTimeout = time.Second
+	// bodyTimeout is how long a body may take to come that is no message.
+	bodyTimeout = 30 * time.Second
 	// codeInvalidRequest is the JSON-RPC code of what is refused before it is read.
 	codeInvalidRequest = -32600
 )
@@ -80,18 +91,21 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 		return http.StatusRequestHeaderFieldsTooLarge, "there are " + strconv.Itoa(fields) + " header fields: at most " + strconv.Itoa(maxFields) + " are allowed"
 	}
 	if !g.hostAllowed(r.Host) {
-		return http.StatusForbidden, "Host " + strconv.Quote(r.Host) + " is not allowed: name it with --allow-host or serve.http.allowedHosts if it is this bridge's"
+		return http.StatusForbidden, "Host " + quote(r.Host) + " is not allowed: name it with --allow-host or serve.http.allowedHosts if it is this bridge's"
 	}
 	origins := r.Header["Origin"]
 	if len(origins) > 1 || len(origins) == 1 && !g.originAllowed(origins[0], r.Host) {
-		return http.StatusForbidden, "Origin " + strconv.Quote(strings.Join(origins, ", ")) + " is not allowed: name it with --allow-origin or serve.http.allowedOrigins if you trust its pages"
+		return http.StatusForbidden, "Origin " + quote(strings.Join(origins, ", ")) + " is not allowed: name it with --allow-origin or serve.http.allowedOrigins if you trust its pages"
 	}
 	// A browser sends no Origin with a request that a page makes blindly, such as that for an image.
 	if site := r.Header.Get("Sec-Fetch-Site"); len(origins) == 0 && (site == "cross-site" || site == "same-site") {
-		return http.StatusForbidden, "Sec-Fetch-Site is " + strconv.Quote(site) + " and there is no Origin: a page of another site may not call"
+		return http.StatusForbidden, "Sec-Fetch-Site is " + quote(site) + " and there is no Origin: a page of another site may not call"
 	}
 	return 0, ""
 }
+
+// quote returns somebody else's text as it can be shown and logged: short, and without what terminals obey.
+func quote(text string) string { return strconv.Quote(rawjson.Shorten(text)) }
 
 func (g *Guard) hostAllowed(host string) bool {
 	name := hostname(host)

@@ -1,12 +1,17 @@
 package mcphttp_test
 
 import (
+	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 )
@@ -149,5 +154,45 @@ func TestAddressesAsHosts(t *testing.T) {
 		if res := g.do(http.MethodGet, "Host", host); res.StatusCode != status {
 			t.Errorf("%s: %s", host, res.Status)
 		}
+	}
+}
+
+// What nobody reads does not keep a connection: a refusal is read, and then the connection ends, however slowly the rest comes.
+func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
+	for _, method := range []string{"POST", "GET", "PUT"} {
+		t.Run(method, func(t *testing.T) {
+			srv := httptest.NewServer((&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it came through") })))
+			t.Cleanup(srv.Close)
+			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.Write([]byte(method + " / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n{")); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			said, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 40") {
+				t.Errorf("got %q, %v", said, err)
+			}
+		})
+	}
+}
+
+// Somebody else's text is short in the log, and has nothing that a terminal obeys.
+func TestRefusalsAreLoggedHarmlessly(t *testing.T) {
+	var log bytes.Buffer
+	h := (&mcphttp.Guard{Log: zerolog.New(&log)}).Wrap(http.NotFoundHandler())
+	for _, origin := range []string{"http://a\u202eb", "http://a\u009b31m", strings.Repeat("x", 100_000)} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+		r.Host = "localhost"
+		r.Header.Set("Origin", origin)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if strings.ContainsAny(log.String(), "\u202e\u009b") || log.Len() == 0 || log.Len() > 3000 {
+		t.Errorf("logged %d bytes: %.1000q", log.Len(), log.String())
 	}
 }

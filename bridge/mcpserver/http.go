@@ -44,7 +44,7 @@ func refuse(w http.ResponseWriter, status int, why string) {
 
 func notAllowed(w http.ResponseWriter, why string) {
 	w.Header().Set("Allow", "POST, GET, DELETE")
-	refuse(w, http.StatusMethodNotAllowed, why)
+	mcphttp.Refuse(w, http.StatusMethodNotAllowed, why)
 }
 
 // isModern reports whether a header says a modern revision.

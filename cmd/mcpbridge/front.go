@@ -64,6 +64,9 @@ func (a *App) newHTTPFront(now context.Context) *httpFront {
 		f.servers = append(f.servers, e.mcp)
 		mux.Handle(path.Join(a.cfg.Serve.HTTP.Path, e.name), f.admit(e.mcp))
 	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+a.cfg.Serve.HTTP.Path)
+	})
 	var handler http.Handler = mux
 	if a.auth != nil {
 		handler = a.auth.Wrap(mux)
