@@ -232,7 +232,7 @@ func discovered(d *known) *pb.DiscoverResponse {
 func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
 	round, err := s.seal.Open(call)
 	if err != nil {
-		x.fail(call.Method, err)
+		x.refuse(call.Method, err)
 		return
 	}
 	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))

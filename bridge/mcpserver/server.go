@@ -54,7 +54,7 @@ type Options struct {
 	Linger time.Duration
 	// SessionTTL is how long a legacy session may be idle. Zero: 30 minutes.
 	SessionTTL time.Duration
-	// MaxSessions is how many legacy sessions there may be. Zero: 100,000.
+	// MaxSessions is how many legacy sessions there may be, with those of HTTP+SSE. Zero: 100,000.
 	MaxSessions int
 	// MaxSessionsPerPrincipal is how many of them may be of one verified caller. Zero: 1,000.
 	MaxSessionsPerPrincipal int
@@ -262,7 +262,7 @@ func (s *Server) newSession(ss *session) error {
 		return errClosed
 	}
 	now := time.Now()
-	if len(s.sessions) >= s.opts.MaxSessions || now.Sub(s.swept) > time.Minute {
+	if len(s.sessions)+len(s.conns) >= s.opts.MaxSessions || now.Sub(s.swept) > time.Minute {
 		s.swept = now
 		for id, old := range s.sessions {
 			if old.idleSince(now) > s.opts.SessionTTL {
@@ -273,7 +273,7 @@ func (s *Server) newSession(ss *session) error {
 			}
 		}
 	}
-	if len(s.sessions) >= s.opts.MaxSessions {
+	if len(s.sessions)+len(s.conns) >= s.opts.MaxSessions {
 		return errTooManySessions
 	}
 	if !s.owners.enter(ss.caller.GetPrincipal()) {

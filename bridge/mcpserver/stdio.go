@@ -123,31 +123,42 @@ type lineReader struct {
 
 var errLineTooLong = errors.New("line too long")
 
-// next returns the next line that is not empty. The line is the caller's.
+// next returns the next line that is not empty. The line is the caller's. A long one is kept in pieces until its end has come:
+// what grows by being copied takes several times the memory.
 func (l lineReader) next() ([]byte, error) {
 	for {
-		var line []byte
+		var parts [][]byte
+		length := 0
 		for {
 			part, err := l.r.ReadSlice('\n')
-			if len(line)+len(part) > l.most+1 { // the end of the line does not count
+			length += len(part)
+			if length > l.most+1 { // the end of the line does not count
 				return nil, l.skip(err)
 			}
-			line = append(line, part...)
+			parts = append(parts, bytes.Clone(part))
 			if err == nil {
 				break
 			}
 			if errors.Is(err, bufio.ErrBufferFull) {
 				continue
 			}
-			if line = bytes.TrimSpace(line); len(line) > 0 && errors.Is(err, io.EOF) {
+			if line := joined(parts); len(line) > 0 && errors.Is(err, io.EOF) {
 				return line, nil // a last line without an end
 			}
 			return nil, err
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if line := joined(parts); len(line) > 0 {
 			return line, nil
 		}
 	}
+}
+
+// joined returns a line of its pieces, without what is around it.
+func joined(parts [][]byte) []byte {
+	if len(parts) == 1 {
+		return bytes.TrimSpace(parts[0])
+	}
+	return bytes.TrimSpace(bytes.Join(parts, nil))
 }
 
 // skip reads to the end of a line that is too long.
