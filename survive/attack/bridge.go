@@ -87,7 +87,10 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 	if strings.HasSuffix(name, "limits") {
 		config += limits
 	}
-	config += "\nbackends:\n  - name: attacked\n    launch: {command: [\"" + self + "\"], env: {" + journalVar + ": \"" + b.journal + "\"}}\n    toolScopes: {secret: [admin]}\n"
+	config += "\nbackends:\n  - name: attacked\n    launch: {command: [\"" + self + "\"], env: {" + journalVar + ": \"" + b.journal + "\"}}\n"
+	if name == "auth" {
+		config += "    toolScopes: {secret: [admin]}\n"
+	}
 	file := filepath.Join(b.dir, "mcpbridge.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err

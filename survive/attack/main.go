@@ -242,12 +242,12 @@ func (r *rig) verdict(b *bridge, in *Input, o outcome, err error, want string, c
 	case err != nil:
 		return fmt.Errorf("%w (%s)", err, o)
 	case !o.is(want):
-		return fmt.Errorf("got %s, want %s", o, want)
+		return fmt.Errorf("got %s, want %s: %.300s", o, want, o.said)
 	case calls != in.Calls:
 		return fmt.Errorf("the backend saw %d calls, want %d", calls, in.Calls)
-	case in.Has != "" && !strings.Contains(o.header, in.Has):
+	case in.Has != "" && !strings.Contains(strings.ToLower(o.header), strings.ToLower(in.Has)):
 		return fmt.Errorf("the answer lacks %q: %s", in.Has, o.header)
-	case in.Lacks != "" && strings.Contains(o.header, in.Lacks):
+	case in.Lacks != "" && strings.Contains(strings.ToLower(o.header), strings.ToLower(in.Lacks)):
 		return fmt.Errorf("the answer has %q: %s", in.Lacks, o.header)
 	}
 	return nil

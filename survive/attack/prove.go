@@ -51,7 +51,11 @@ func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]s
 	said := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		var e struct{ Action, Test, Output string }
-		if json.Unmarshal([]byte(line), &e) != nil || e.Test == "" {
+		if json.Unmarshal([]byte(line), &e) != nil {
+			continue
+		}
+		if e.Test == "" {
+			stderr.WriteString(e.Output)
 			continue
 		}
 		switch e.Action {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -30,7 +31,7 @@ type Row struct {
 	Was string `yaml:"was"`
 	// On names the bridges that it is run against. Empty: open and auth.
 	On []string `yaml:"on"`
-	// Only names the endpoints that it is run against, and Because why not the others. Empty: all that Expect has.
+	// Because says why it is not run against endpoints that Expect does not have.
 	Because string `yaml:"because"`
 	// Tests are Go tests that prove what needs no bridge of its own: "bridge/auth TestMetadata".
 	Tests []string `yaml:"tests"`
@@ -55,7 +56,7 @@ type Input struct {
 	// Has must be in the header of the answer, and Lacks must not be.
 	Has   string `yaml:"has"`
 	Lacks string `yaml:"lacks"`
-	// Calls is how many calls the backend must see. Nothing: none.
+	// Calls is how many calls the backend must see. Nothing: as many as the row says, or none; -1: none.
 	Calls int `yaml:"calls"`
 }
 
@@ -79,8 +80,11 @@ func (r *Row) inputs() []Input {
 		if in.Expect == nil {
 			in.Expect = r.Expect
 		}
-		if in.Calls == 0 {
+		switch in.Calls {
+		case 0:
 			in.Calls = r.Calls
+		case -1:
+			in.Calls = 0
 		}
 	}
 	return out
@@ -182,6 +186,7 @@ type outcome struct {
 	id     bool   // the answer has an id
 	text   string // for people, or what a script says
 	header string
+	said   string // the message that answers
 }
 
 func (o outcome) String() string {
@@ -211,20 +216,20 @@ func (o outcome) String() string {
 func (o outcome) is(want string) bool {
 	return slices.ContainsFunc(strings.Split(want, "|"), func(words string) bool {
 		for _, w := range strings.Fields(words) {
-			ok := false
+			ok := slices.Contains(strings.Fields(o.text), w)
 			switch w {
 			case "close":
-				ok = o.closed
+				ok = ok || o.closed
 			case "result":
-				ok = o.result && !o.failed
+				ok = ok || o.result && !o.failed
 			case "failure":
-				ok = o.failed
+				ok = ok || o.failed
 			case "silent":
-				ok = !o.result && o.code == 0
+				ok = ok || !o.result && o.code == 0
 			case "noid":
-				ok = !o.id
+				ok = ok || !o.id
 			default:
-				ok = w == fmt.Sprint(o.status) || w == fmt.Sprint(o.code) || slices.Contains(strings.Fields(o.text), w)
+				ok = ok || w == strconv.Itoa(o.status) || w == strconv.Itoa(o.code)
 			}
 			if !ok {
 				return false

@@ -169,6 +169,7 @@ func (o *outcome) tell(data []byte) {
 			data = all[0]
 		}
 	}
+	o.said = string(data[:min(len(data), 300)])
 	var m message
 	if json.Unmarshal(data, &m) != nil {
 		return
