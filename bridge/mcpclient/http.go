@@ -381,16 +381,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hearTimeout is how long a server may take to answer the GET by which it can ask.
+// hearTimeout is how long a server may take to answer the GET by which it can say more.
 const hearTimeout = time.Second
 
-// open implements wire. Servers that ask in the middle of a call may do so on the stream of what is no answer, and a question
-// that comes before there is that stream gets lost in many of them, and the call hangs.
+// open implements wire. Servers that ask in the middle of a call may do so on the stream of what is no answer, and what they ask
+// or tell before there is that stream gets lost in many of them, and the call hangs; or a server takes the GET that comes late
+// for one that resumes the call's stream.
 func (w *streamable) open(ctx context.Context) {
 	w.wg.Go(w.unrelated)
-	if !w.p.lent {
-		return
-	}
 	timer := time.NewTimer(hearTimeout)
 	defer timer.Stop()
 	select {

@@ -316,16 +316,16 @@ func TestServersAreHeardBeforeTheyAreCalled(t *testing.T) {
 		<-r.Context().Done()
 	})
 	f.get = func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Mcp-Session-Id") == "s1" { // of those who cannot be asked
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
 		select {
 		case <-called:
 			t.Error("the call came before the server could ask")
 		case <-time.After(100 * time.Millisecond):
 		}
 		stream(w)
+		if r.Header.Get("Mcp-Session-Id") == "s1" { // of those who cannot be asked
+			<-r.Context().Done()
+			return
+		}
 		<-called
 		stream(w, `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`+"\n\n")
 		<-r.Context().Done()
@@ -333,5 +333,26 @@ func TestServersAreHeardBeforeTheyAreCalled(t *testing.T) {
 	c := run(t, mcpclient.Options{URL: f.URL})
 	if n := len(needs(t, c, asking("ask", `{}`, "a")).GetRequests()); n != 1 {
 		t.Errorf("it asks %d times, want once", n)
+	}
+}
+
+// Who cannot be asked may be told something, on the same stream.
+func TestServersAreHeardBeforeAnybodyCalls(t *testing.T) {
+	var heard atomic.Bool
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		if !heard.Load() {
+			t.Error("the call came before the server could say anything")
+		}
+		result(w, m, hello)
+	})
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(100 * time.Millisecond) // it is slow
+		heard.Store(true)
+		stream(w)
+		<-r.Context().Done()
+	}
+	c := run(t, mcpclient.Options{URL: f.URL})
+	if got := call(t, c, "t", `{}`); got != "hello" {
+		t.Errorf("got %q", got)
 	}
 }

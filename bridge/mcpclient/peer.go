@@ -63,8 +63,8 @@ type wire interface {
 	tell(msg []byte)
 	// say sends a message that has no answer before any request that is started later.
 	say(ctx context.Context, msg []byte) error
-	// open begins to listen to what the server says besides its answers, once the session has begun. In a session for a caller
-	// who can be asked it returns when the server can ask, or when that cannot be known; or ctx has ended.
+	// open begins to listen to what the server says besides its answers, once the session has begun. It returns when the server
+	// is heard, or when that cannot be known; or ctx has ended.
 	open(ctx context.Context)
 	// close ends the connection, and returns when nothing is left of it.
 	close()
