@@ -175,7 +175,8 @@ export class Frames {
   #flush(): void {
     const [first] = this.#out;
     if (!first) return;
-    if (!this.#socket.destroyed) this.#socket.write(this.#out.length === 1 ? first : Buffer.concat(this.#out, this.#size));
+    // What comes when we have ended is not answered: it goes by gRPC.
+    if (this.#socket.writable) this.#socket.write(this.#out.length === 1 ? first : Buffer.concat(this.#out, this.#size));
     this.#out = [];
     this.#size = 0;
   }

@@ -68,6 +68,8 @@ class Bridge {
   readonly path = join(this.folder, "frames.sock");
   readonly ended: Promise<void>;
   socket!: Socket;
+  /** What it still does when the plugin says nothing more. */
+  atEnd: () => unknown = () => undefined;
   readonly #server: Server;
   readonly #accepted: Promise<unknown>;
   readonly #told = new Map<number, Told>();
@@ -75,7 +77,7 @@ class Bridge {
   #end: () => void = () => undefined;
 
   constructor() {
-    this.#server = createServer({ pauseOnConnect: true }).listen(this.path);
+    this.#server = createServer({ pauseOnConnect: true, allowHalfOpen: true }).listen(this.path);
     this.#accepted = once(this.#server, "connection");
     this.ended = new Promise((resolve) => (this.#end = resolve));
   }
@@ -88,6 +90,10 @@ class Bridge {
   async accept(): Promise<void> {
     [this.socket] = (await this.#accepted) as [Socket];
     this.socket.on("error", () => undefined).on("close", this.#end);
+    this.socket.on("end", () => {
+      this.atEnd();
+      this.socket.end();
+    });
   }
 
   /** Reads what the plugin says, the HELLO first. */
@@ -481,6 +487,18 @@ describe("the connection", () => {
     await bridge.ended;
     expect(await plugin.exited).toBe(0);
     expect(plugin.stderr).toContain("run returned");
+  });
+
+  test("ends at once where there are no calls, and those that come too late are not answered", async () => {
+    await using all = await connected();
+    const { bridge, plugin, client } = all;
+    bridge.atEnd = () => bridge.call("echo", { text: "x" });
+    await client.other("shutdown");
+    client.close();
+    await bridge.ended;
+    expect(bridge.leftOver).toEqual([]);
+    expect(await plugin.exited).toBe(0);
+    expect(plugin.stderr).not.toContain("DEBUG");
   });
 
   test("is drained no longer than 5 seconds", async () => {
