@@ -1,9 +1,10 @@
 // Command survive breaks what the bridge stands on, under load, and counts what its clients lose.
 //
-//	go run . -bin ../bin/mcpbridge [-long] [-only R1,R8] [-out survive.json] [-keep]
+//	go run . -bin ../bin/mcpbridge [-long] [-laws] [-only R1,R8] [-out survive.json] [-keep]
 //
 // Each scenario prints a line: its goal, the figure, and whether it holds. docs/survive.md says what they are. The exit code is 1 if a
-// goal that must hold does not.
+// goal does not hold. With -laws, those of measured do not count: how fast and how small depends on the machine and on what else it
+// does, and nothing that is lost or done twice does.
 package main
 
 import (
@@ -37,7 +38,7 @@ func main() {
 type Rig struct {
 	bin, plugin string // programs
 	dir         string // what is left of a run
-	long        bool
+	long, laws  bool
 	results     []Result
 }
 
@@ -74,11 +75,15 @@ var scenarios = []scenario{
 	{"L10", neighbours},
 }
 
+// measured are the goals that are times and sizes of a busy machine.
+var measured = []string{"R2", "R3", "L5", "L8", "L9", "L10"}
+
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}
 	flags := flag.NewFlagSet("survive", flag.ContinueOnError)
 	flags.StringVar(&r.bin, "bin", "../bin/mcpbridge", "the mcpbridge to break")
 	flags.BoolVar(&r.long, "long", false, "run as many cycles as the goals say, which takes about an hour")
+	flags.BoolVar(&r.laws, "laws", false, "fail only for what does not depend on the machine")
 	only := flags.String("only", "", "run only the scenarios of these goals, such as R1,R8")
 	out := flags.String("out", "", "write the figures to this file, as JSON")
 	keep := flags.Bool("keep", false, "keep logs, journals and histories even if all is well")
@@ -137,7 +142,7 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 			failed = append(failed, ids[0])
 		}
 		for _, res := range r.results[had:] {
-			if !res.Pass {
+			if !res.Pass && !(r.laws && slices.Contains(measured, res.ID)) {
 				failed = append(failed, res.ID)
 			}
 		}
@@ -154,7 +159,10 @@ func (r *Rig) tell(id string, pass bool, goal, figure string, args ...any) {
 	r.results = append(r.results, res)
 	word := "pass"
 	if !pass {
-		word = "FAIL"
+		word = "MISS"
+		if !r.laws || !slices.Contains(measured, id) {
+			word = "FAIL"
+		}
 	}
 	fmt.Printf("%-4s %s  %s  (goal: %s; load %s)\n", id, word, res.Figure, goal, res.Load)
 }
