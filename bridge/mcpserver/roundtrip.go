@@ -42,14 +42,19 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 		if err := seal.Check(call, res.Needs); err != nil {
 			return nil, err
 		}
-		if reason := ss.cannotAny(res.Needs); reason != "" {
-			if told { // and it insists. No code says this in the legacy era. The model can read why, and may ask the user by itself.
+		if reason, unsupported := ss.cannotAny(res.Needs); reason != "" {
+			if told || len(unsupported) < len(res.Needs.GetRequests()) {
+				// The handler insists, or some could be asked, but in vain. No code says this in the legacy era. The model can
+				// read why, and may ask the user by itself.
+				reason = "This needs " + reason + ". Ask the user directly, or use another client."
 				if call.Method == bridge.CallTool {
-					return toolError("Cannot go on: " + reason + ". Ask the user directly, or use another client."), nil
+					return toolError(reason), nil
 				}
 				return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
 			}
 			told = true
+			call = call.Retry(unsupported, res.Needs.State)
+			continue
 		}
 		asked = withIDs(res.Needs.GetRequests(), rand.Text)
 		if answers, err = ss.askAll(ctx, x, asked); err != nil {
@@ -60,25 +65,27 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 	return nil, seal.TooManyRounds(call)
 }
 
-// cannot returns why the client cannot be asked what is needed, or nothing if it can.
+// cannot returns what is needed and why the client cannot be asked it, or nothing if it can.
 func (ss *session) cannot(req *pb.InputRequest) string {
 	if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
-		return fmt.Sprintf("this needs %s, which this client does not support", kindOf(req))
+		return fmt.Sprintf("%s, which this client does not support", kindOf(req))
 	}
 	if _, err := askMessage("", req, ss.rev); err != nil {
-		return fmt.Sprintf("this needs %s, which cannot be asked in MCP %s: %v", kindOf(req), ss.rev, err)
+		return fmt.Sprintf("%s, which cannot be asked in MCP %s: %v", kindOf(req), ss.rev, err)
 	}
 	return ""
 }
 
-// cannotAny returns why the client cannot be asked some of what is needed, or nothing if it can.
-func (ss *session) cannotAny(needs *pb.InputRequired) string {
+// cannotAny is cannot for several. It also returns what the handler is told of those that cannot be asked.
+func (ss *session) cannotAny(needs *pb.InputRequired) (reason string, unsupported map[string]*pb.InputResponse) {
+	unsupported = map[string]*pb.InputResponse{}
 	for _, key := range sortedKeys(needs.GetRequests()) {
-		if reason := ss.cannot(needs.GetRequests()[key]); reason != "" {
-			return reason
+		if why := ss.cannot(needs.GetRequests()[key]); why != "" {
+			reason = why
+			unsupported[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why})
 		}
 	}
-	return ""
+	return reason, unsupported
 }
 
 // kindOf says in words what a request asks for.
@@ -107,7 +114,7 @@ type question struct {
 	answer  <-chan jsonrpc.Message
 }
 
-// askAll asks the client all that is needed and that it can be asked, at once, and returns the answers by the same keys.
+// askAll asks the client all that is needed, at once, and returns the answers by the same keys.
 func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.InputRequest) (map[string]*pb.InputResponse, error) {
 	timeout := time.NewTimer(ss.s.opts.AskTimeout)
 	defer timeout.Stop()
@@ -119,10 +126,6 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 	}()
 	answers := make(map[string]*pb.InputResponse, len(reqs))
 	for _, key := range sortedKeys(reqs) {
-		if reason := ss.cannot(reqs[key]); reason != "" {
-			answers[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: reason})
-			continue
-		}
 		q := question{key: key, req: reqs[key]}
 		q.id, q.answer = ss.ask()
 		open = append(open, q)
