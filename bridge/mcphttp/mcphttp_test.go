@@ -31,3 +31,19 @@ func TestEncodedValuesComeBack(t *testing.T) {
 		}
 	}
 }
+
+// FuzzDecodeValue decodes what any client could send, and encodes it again.
+func FuzzDecodeValue(f *testing.F) {
+	for _, s := range []string{"", "echo", "=?base64?ZWNobw==?=", "=?base64?ZWNobw?=", "=?base64??=", "=?base64?/w==?=", "=?BASE64?ZWNobw==?=", "=?base64?DQo=?=", "\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		value, ok := DecodeValue(s)
+		if !ok {
+			return
+		}
+		if again, ok := DecodeValue(EncodeValue(value)); !ok || again != value {
+			t.Fatalf("%q is %q, and came back as %q, %v", s, value, again, ok)
+		}
+	})
+}

@@ -100,3 +100,19 @@ func TestSealingHasLimits(t *testing.T) {
 		t.Errorf("asked for nothing: %v", err)
 	}
 }
+
+// FuzzOpen opens what a client made up, which is refused and never anything else.
+func FuzzOpen(f *testing.F) {
+	for _, s := range []string{"", "A", "AAAA", "!!!", "\xff", string(bytes.Repeat([]byte("A"), 200))} {
+		f.Add([]byte(s))
+	}
+	s := seal.New([][32]byte{{1}}, 0)
+	f.Fuzz(func(t *testing.T, state []byte) {
+		if state == nil {
+			state = []byte{}
+		}
+		if _, err := s.Open(call("me", state)); code(err) != codes.InvalidArgument {
+			t.Fatalf("%q: %v", state, err)
+		}
+	})
+}

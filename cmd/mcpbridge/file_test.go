@@ -77,3 +77,30 @@ func TestServersOfOtherClients(t *testing.T) {
 		t.Errorf("%v, and its url is at %s", err, l.where("backends.0.mcp.url"))
 	}
 }
+
+// FuzzConfig reads any file: it is a configuration, or an error, and never anything else.
+func FuzzConfig(f *testing.F) {
+	for _, s := range []string{
+		"", "version: 1\nbackends: [{name: a, launch: {command: [x]}}]\n", "version: 1\nversion: 1\n", "{", "a: &a [*a]", "limits: {body: -1}",
+		"version: 1\nlimits: {callIdle: -1s}\nbackends: [{dial: \"unix:///x\"}]\n", "backends: {}", "version: ${env:X}", "\xff\xfe", "- 1", "!!binary x",
+	} {
+		f.Add([]byte(s))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		name := filepath.Join(dir, "mcpbridge.yaml")
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := load(name, nil, nil, nil)
+		if err != nil {
+			if asProblem(err).Exit != exitConfig {
+				t.Fatalf("%q: %v", data, err)
+			}
+			return
+		}
+		if err := l.validate(); err == nil && (l.Version != 1 || len(l.Backends) == 0) {
+			t.Fatalf("%q is a configuration", data)
+		}
+	})
+}
