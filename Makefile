@@ -85,7 +85,7 @@ demo: ## call the Python example with real clients of both eras; KEEP=1 keeps se
 	@KEEP='$(KEEP)' scripts/demo
 
 .PHONY: test
-test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop test-readme ## run every test
+test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop test-readme test-attack ## run every test
 
 .PHONY: test-generated
 test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
@@ -116,6 +116,10 @@ test-interop: setup build lint-ts $(SERVERS) bench/typescript/node_modules/.done
 		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
 	done
 	npm test --prefix interop/ts
+
+.PHONY: test-attack
+test-attack: build ## run every attack of survive/attack against the real bridge: two minutes
+	cd survive && $(GO) run ./attack -bin ../bin/mcpbridge
 
 .PHONY: test-readme
 test-readme: setup build
