@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -64,10 +65,10 @@ func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, re
 		return result, nil
 	}
 	lines := wrong.lines("the structured content")
-	c.o.Log.Error().Str("tool", shorten(r.GetName(), maxName)).Str("code", "Internal").Str("violation", lines).
+	c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), maxName)).Str("code", "Internal").Str("violation", lines).
 		Msg("the backend's tool returned what its own output schema does not allow")
 	return refused("The tool %q was called, and returned something that its own output schema does not allow. This is a fault of the tool; "+
-		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, shorten(s.shape(s.full, maxShape), maxSignature)), nil
+		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, rawjson.ShortenTo(s.shape(s.full, maxShape), maxSignature)), nil
 }
 
 func inputOf(t *tool) *schema  { return t.input }

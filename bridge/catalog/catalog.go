@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -126,7 +127,7 @@ func (o *onceEach) first(what string) bool {
 
 // warn logs something about a tool, unless it has been logged.
 func (c *Catalog) warn(tool, what string, err error) {
-	tool = shorten(tool, maxName)
+	tool = rawjson.ShortenTo(tool, maxName)
 	if c.warned.first(tool + "\x00" + what + "\x00" + errText(err)) {
 		c.o.Log.Warn().Str("tool", tool).Str("reason", errText(err)).Msg(what)
 	}

@@ -55,19 +55,11 @@ func (v *violation) lines(whole string) string {
 		}
 		at := whole
 		if p.at != "" {
-			at = shorten(p.at, maxProblem)
+			at = rawjson.ShortenTo(p.at, maxProblem)
 		}
-		fmt.Fprintf(&b, "\n- %s: %s", at, shorten(p.text, maxProblem))
+		fmt.Fprintf(&b, "\n- %s: %s", at, rawjson.ShortenTo(p.text, maxProblem))
 	}
 	return b.String()
-}
-
-// shorten returns s, or its beginning.
-func shorten(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // english is the language of what the library says.
@@ -139,7 +131,7 @@ func (e *explainer) error(err *jsonschema.ValidationError) {
 		e.add(at, "expected nothing here, got %s", e.got(at))
 		return
 	case *kind.PropertyNames:
-		e.add(at, "%q is not a name that is allowed here", shorten(k.Property, maxProblem))
+		e.add(at, "%q is not a name that is allowed here", rawjson.ShortenTo(k.Property, maxProblem))
 		return
 	}
 	if want := expected(err.ErrorKind); want != "" {
@@ -163,7 +155,7 @@ func expected(k jsonschema.ErrorKind) string {
 	case *kind.MaxLength:
 		return fmt.Sprintf("at most %s", count(k.Want, "character"))
 	case *kind.Pattern:
-		return "text that matches " + shorten(k.Want, maxProblem/3)
+		return "text that matches " + rawjson.ShortenTo(k.Want, maxProblem/3)
 	case *kind.Minimum:
 		return "at least " + decimal(k.Want)
 	case *kind.Maximum:
@@ -204,7 +196,7 @@ func count(n int, what string) string {
 // decimal returns a number as people write it.
 func decimal(r *big.Rat) string {
 	if r.IsInt() {
-		return shorten(r.Num().String(), 40)
+		return rawjson.ShortenTo(r.Num().String(), 40)
 	}
 	text, exact := r.FloatPrec()
 	if !exact || text > 20 {
@@ -226,7 +218,7 @@ func (e *explainer) missing(at, names []string, with string) {
 		}
 		because := ""
 		if with != "" {
-			because = fmt.Sprintf(" because %q is there", shorten(with, maxProblem/3))
+			because = fmt.Sprintf(" because %q is there", rawjson.ShortenTo(with, maxProblem/3))
 		}
 		e.add(append(slices.Clone(at), name), "expected %s%s, got nothing: it is required", want, because)
 	}
@@ -320,7 +312,7 @@ func (e *explainer) got(at []string) string {
 	case bool:
 		return fmt.Sprintf("the boolean %t", v)
 	case json.Number:
-		return "the number " + shorten(v.String(), 40)
+		return "the number " + rawjson.ShortenTo(v.String(), 40)
 	case string:
 		return "the string " + show(v)
 	case []any:
@@ -429,7 +421,7 @@ func (s *schema) signature(tool string) string {
 	if root == nil {
 		return tool
 	}
-	return shorten(tool+"("+s.fields(root, maxShape)+")", maxSignature)
+	return rawjson.ShortenTo(tool+"("+s.fields(root, maxShape)+")", maxSignature)
 }
 
 // fields returns the properties of an object: those that are required first.
@@ -529,8 +521,8 @@ func errText(err error) string {
 			for len(v.Causes) > 0 {
 				v = v.Causes[0]
 			}
-			return fmt.Sprintf("it is not a valid schema: at %q %s", pointer(v.InstanceLocation), shorten(v.ErrorKind.LocalizedString(english), maxProblem))
+			return fmt.Sprintf("it is not a valid schema: at %q %s", pointer(v.InstanceLocation), rawjson.ShortenTo(v.ErrorKind.LocalizedString(english), maxProblem))
 		}
 	}
-	return shorten(strings.ReplaceAll(err.Error(), location, ""), maxProblem)
+	return rawjson.ShortenTo(strings.ReplaceAll(err.Error(), location, ""), maxProblem)
 }

@@ -349,7 +349,7 @@ type walk struct {
 // value returns the end of the value that begins at i, if it surely conforms to q.
 func (w *walk) value(q *quick, i, depth int) (int, bool) {
 	if q.free {
-		return w.skip(i), true
+		return rawjson.SkipValue(w.b, i), true
 	}
 	w.steps--
 	if q.unsure || i >= len(w.b) || w.steps < 0 || depth > maxNesting {
@@ -377,19 +377,19 @@ func (w *walk) value(q *quick, i, depth int) (int, bool) {
 		}
 		return w.array(q, i, depth)
 	case '"':
-		end := w.skipString(i)
+		end := rawjson.SkipString(w.b, i)
 		return end, q.allows(tString) && q.string(w.b[i:end])
 	case 't':
-		return w.literal(i), q.allows(tBool) && (q.enum == nil || q.enum.yes)
+		return rawjson.SkipLiteral(w.b, i), q.allows(tBool) && (q.enum == nil || q.enum.yes)
 	case 'f':
-		return w.literal(i), q.allows(tBool) && (q.enum == nil || q.enum.no)
+		return rawjson.SkipLiteral(w.b, i), q.allows(tBool) && (q.enum == nil || q.enum.no)
 	case 'n':
-		return w.literal(i), q.allows(tNull) && (q.enum == nil || q.enum.null)
+		return rawjson.SkipLiteral(w.b, i), q.allows(tNull) && (q.enum == nil || q.enum.null)
 	default:
 		if end := w.digits(i); end > i && q.anyInteger {
 			return end, true
 		}
-		end := w.literal(i)
+		end := rawjson.SkipLiteral(w.b, i)
 		return end, (c == '-' || c >= '0' && c <= '9') && q.number(w.b[i:end])
 	}
 }
@@ -438,7 +438,7 @@ func (w *walk) object(q *quick, i, depth int) (int, bool) {
 			}
 		}
 		if schema == nil {
-			end, ok = w.skip(i), true
+			end, ok = rawjson.SkipValue(w.b, i), true
 		} else {
 			end, ok = w.value(schema, i, depth+1)
 		}
@@ -461,7 +461,7 @@ func (w *walk) name(i int) (name []byte, end int, ok bool) {
 		case '"':
 			return b[i+1 : end], end + 1, true
 		case '\\':
-			end = w.skipString(i)
+			end = rawjson.SkipString(w.b, i)
 			name, ok = bare(b[i:end])
 			return name, end, ok
 		}
@@ -516,7 +516,7 @@ func (w *walk) array(q *quick, i, depth int) (int, bool) {
 		ok := true
 		switch {
 		case q.items == nil:
-			end = w.skip(i)
+			end = rawjson.SkipValue(w.b, i)
 		case q.items.anyInteger:
 			if end = w.digits(i); end > i {
 				break
@@ -657,10 +657,11 @@ func (w *walk) digits(i int) int {
 	b := w.b
 	for end := i; end < len(b); end++ {
 		if c := b[end]; c < '0' || c > '9' {
-			if class[c] == 0 {
-				return i
+			switch c {
+			case ',', ']', '}', ' ', '\n', '\t', '\r':
+				return end
 			}
-			return end
+			return i
 		}
 	}
 	return i // an integer that ends the text is not worth another case

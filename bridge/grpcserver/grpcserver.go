@@ -3,7 +3,6 @@ package grpcserver
 import (
 	"context"
 	"runtime/debug"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -159,12 +159,8 @@ func (s *Server) handler(ctx context.Context) (bridge.Handler, error) {
 		if h := s.byName[names[0]]; h != nil {
 			return h, nil
 		}
-		name := names[0]
-		if len(name) > 64 {
-			name = strings.ToValidUTF8(name[:64], "") + "…"
-		}
 		return nil, bridge.Failed(codes.NotFound, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNKNOWN_SERVER",
-			"there is no server %q (metadata %s); there are: %s", name, MetadataServer, s.names)
+			"there is no server %q (metadata %s); there are: %s", rawjson.Shorten(names[0]), MetadataServer, s.names)
 	}
 	return nil, bridge.Errorf(codes.InvalidArgument, "the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer, len(names))
 }

@@ -35,7 +35,7 @@ func TestMetadataSaysWhichServerIsMeant(t *testing.T) {
 		{[]string{"c"}, `there is no server "c" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
 		{[]string{""}, `there is no server "" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
 		{[]string{"A"}, `there is no server "A" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
-		{[]string{strings.Repeat("x", 9_000)}, `there is no server "` + strings.Repeat("x", 64) + `…" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
+		{[]string{strings.Repeat("x", 9_000)}, `there is no server "` + strings.Repeat("x", 77) + `…" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
 		{[]string{"a", "a"}, "the metadata mcpbridge-server is there 2 times: say it once, or not at all for all servers together", codes.InvalidArgument},
 	} {
 		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"mcpbridge-server": s.names})

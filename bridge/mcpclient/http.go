@@ -22,6 +22,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -265,7 +266,7 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	msg, err := jsonrpc.Parse(data)
 	switch {
 	case err != nil && res.StatusCode != http.StatusOK:
-		x.fail(w.status(res, shorten(data, 500)))
+		x.fail(w.status(res, rawjson.ShortenTo(data, 500)))
 	case err != nil:
 		x.fail(w.misbehaved("answered with what is not MCP: %v", err))
 	case !msg.IsResponse() || msg.Result != nil && string(msg.ID) != x.id:
@@ -546,7 +547,7 @@ func (w *streamable) misbehaved(format string, args ...any) error {
 func (w *streamable) status(res *http.Response, text string) error {
 	c := w.p.c
 	if text != "" {
-		text = ": " + shorten([]byte(text), 300)
+		text = ": " + rawjson.ShortenTo(text, 300)
 	}
 	err := fmt.Errorf("the server answered with %s%s", res.Status, text)
 	switch code := res.StatusCode; {

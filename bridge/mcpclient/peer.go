@@ -492,14 +492,7 @@ func (p *peer) logged(m *jsonrpc.Message) {
 		return
 	}
 	p.c.log.Debug().Str("stream", "notifications").Stringer("level", l.GetLevel()).Str("logger", l.GetLogger()).
-		Str("data", shorten(l.GetData(), 8<<10)).Msg("the server logs")
-}
-
-func shorten(b []byte, n int) string {
-	if len(b) > n {
-		return string(b[:n]) + "…"
-	}
-	return string(b)
+		Str("data", rawjson.ShortenTo(l.GetData(), 8<<10)).Msg("the server logs")
 }
 
 // setLevel has a legacy server log what a caller wants to see. The level is the session's, so it only ever grows; what is less
@@ -530,5 +523,5 @@ func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 
 // asError says what a server answered to a request of our own.
 func asError(method string, m *jsonrpc.Message) error {
-	return fmt.Errorf("%s: the server answers with error %d: %s", method, m.Error.GetCode(), shorten([]byte(m.Error.GetMessage()), 500))
+	return fmt.Errorf("%s: the server answers with error %d: %s", method, m.Error.GetCode(), rawjson.ShortenTo(m.Error.GetMessage(), 500))
 }

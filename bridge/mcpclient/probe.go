@@ -240,7 +240,7 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *life, again bool, 
 			case legacy:
 				return nil, false, nil
 			}
-			return nil, false, fmt.Errorf("it speaks none of our revisions: %s", shorten(e.GetData(), 300))
+			return nil, false, fmt.Errorf("it speaks none of our revisions: %s", rawjson.ShortenTo(e.GetData(), 300))
 		case codeHeaderMismatch, bridge.CodeMissingCapability:
 			return nil, false, asError(bridge.Discover.Name, msg)
 		}
@@ -547,7 +547,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	name, _ := rawjson.String(rawjson.Get(result, "protocolVersion"))
 	rev, ok := bridge.ParseRevision(name)
 	if !ok || rev.Modern() {
-		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can negotiate", shorten([]byte(name), 50))
+		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can negotiate", rawjson.ShortenTo(name, 50))
 	}
 	d := &pb.DiscoverResponse{}
 	if err := mcpjson.Unmarshal(result, d, rev); err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
 // An sse2024 is a server of HTTP+SSE: everything it says comes on one event stream, which begins with where our messages are
@@ -85,7 +86,7 @@ const maxEndpoint = 8 << 10
 // has our credentials with it.
 func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
 	if e.name != "endpoint" {
-		return nil, fmt.Errorf("the event stream begins with %q: HTTP+SSE begins with endpoint", shorten([]byte(e.name), 40))
+		return nil, fmt.Errorf("the event stream begins with %q: HTTP+SSE begins with endpoint", rawjson.ShortenTo(e.name, 40))
 	}
 	if len(e.data) > maxEndpoint {
 		return nil, errors.New("the endpoint is too long to be a URL")
@@ -95,7 +96,7 @@ func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
 		return nil, errors.New("the endpoint is no URL")
 	}
 	if !sameOrigin(u, server) || u.User != nil {
-		return nil, fmt.Errorf("the endpoint is at %s://%s: it must be where the event stream is", shorten([]byte(u.Scheme), 20), shorten([]byte(u.Host), 200))
+		return nil, fmt.Errorf("the endpoint is at %s://%s: it must be where the event stream is", rawjson.ShortenTo(u.Scheme, 20), rawjson.ShortenTo(u.Host, 200))
 	}
 	return u, nil
 }

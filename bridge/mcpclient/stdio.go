@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge/child"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
 // spawner starts programs for as long as the client runs, and then waits for end. Linux takes the end of the thread that
@@ -124,7 +125,7 @@ func lastWords(proc *child.Process, stderr *child.Tail) string {
 		b.WriteString("\n  stderr:")
 	}
 	for _, w := range words {
-		b.WriteString("\n    " + shorten([]byte(w), 300))
+		b.WriteString("\n    " + rawjson.ShortenTo(w, 300))
 	}
 	return b.String()
 }
@@ -166,7 +167,7 @@ func (t *trash) add(line []byte, err error) {
 	t.since++
 	if now := time.Now(); now.Sub(t.at) >= trashEvery {
 		t.at = now
-		t.log.Warn().Str("line", shorten(line, 200)).AnErr("why", err).Int("lines", t.since).Int("total", t.count).
+		t.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).AnErr("why", err).Int("lines", t.since).Int("total", t.count).
 			Msg("the server prints what is not MCP; it is ignored")
 		t.since = 0
 	}

@@ -75,12 +75,16 @@ func explain(data []byte) error {
 // maxShown is how much of somebody else's text goes into an error.
 const maxShown = 80
 
-// Shorten returns s, or its beginning and an ellipsis, for use in an error.
-func Shorten[T ~string | ~[]byte](s T) string {
-	if len(s) <= maxShown {
+// Shorten returns somebody else's text for use in an error: s, or its beginning and an ellipsis.
+func Shorten[T ~string | ~[]byte](s T) string { return ShortenTo(s, maxShown) }
+
+// ShortenTo returns s if it has at most so many bytes, of which there are 4 or more. Otherwise it returns the beginning of s, to
+// the end of a character, and an ellipsis, which have no more together. What is no UTF-8 is replaced by U+FFFD, which is longer.
+func ShortenTo[T ~string | ~[]byte](s T, most int) string {
+	if len(s) <= most {
 		return strings.ToValidUTF8(string(s), "\uFFFD")
 	}
-	cut := maxShown
+	cut := most - len("…")
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}

@@ -24,21 +24,21 @@ func member(object []byte, i int) (name, value []byte, next int, ok bool) {
 	if i == len(object) || object[i] != '"' {
 		return nil, nil, i, false
 	}
-	end := skipString(object, i)
+	end := SkipString(object, i)
 	name, ok = unquote(object[i:end])
 	i = skipSpace(object, end)
 	if !ok || i == len(object) || object[i] != ':' {
 		return nil, nil, i, false
 	}
 	i = skipSpace(object, i+1)
-	end = skipValue(object, i)
+	end = SkipValue(object, i)
 	return name, object[i:end:end], end, end > i
 }
 
 // element returns the element that begins at i or after it, and where it ends.
 func element(array []byte, i int) (value []byte, next int, ok bool) {
 	i = skipComma(array, i)
-	end := skipValue(array, i)
+	end := SkipValue(array, i)
 	return array[i:end:end], end, end > i
 }
 
@@ -92,17 +92,22 @@ func trim(raw []byte) []byte {
 	return raw[i:end:end]
 }
 
-// skipValue returns the end of the value that begins at i, or i if none does.
-func skipValue(b []byte, i int) int {
+// SkipValue returns the end of the value that begins at i, or i if none does. The text was checked.
+func SkipValue(b []byte, i int) int {
 	if i >= len(b) {
 		return i
 	}
 	switch b[i] {
 	case '"':
-		return skipString(b, i)
+		return SkipString(b, i)
 	case '{', '[':
 		return skipBrackets(b, i)
 	}
+	return SkipLiteral(b, i)
+}
+
+// SkipLiteral returns the end of the number or literal that begins at i, or i if none does. The text was checked.
+func SkipLiteral(b []byte, i int) int {
 	for i < len(b) && class[b[i]] == 0 {
 		i++
 	}
@@ -121,7 +126,7 @@ func skipBrackets(b []byte, i int) int {
 				return i + 1
 			}
 		case quotes:
-			i = skipString(b, i)
+			i = SkipString(b, i)
 			continue
 		}
 		i++
@@ -129,8 +134,11 @@ func skipBrackets(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the end of the string that begins at i.
-func skipString(b []byte, i int) int {
+// SkipString returns the end of the string that begins at i, or i if none does. The text was checked.
+func SkipString(b []byte, i int) int {
+	if i >= len(b) || b[i] != '"' {
+		return i
+	}
 	i++
 	// Most strings are short, and looking at a few bytes is faster than calling for help.
 	for near := min(i+16, len(b)); i < near; i++ {

@@ -3,11 +3,11 @@ package router
 import (
 	"context"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -44,7 +44,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 		none = false
 		merge(out.GetCapabilities(), d.GetCapabilities())
 		if text := d.GetInstructions(); text != "" {
-			instructions = append(instructions, "# "+a.route.Name+"\n\nWhat begins with "+a.route.prefix+" is of this server.\n\n"+shorten(text, maxInstructions))
+			instructions = append(instructions, "# "+a.route.Name+"\n\nWhat begins with "+a.route.prefix+" is of this server.\n\n"+rawjson.ShortenTo(text, maxInstructions))
 		}
 		versions = append(versions, a.route.Name+" "+d.GetServerInfo().GetVersion())
 		if first {
@@ -62,11 +62,11 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 		out.TtlMs = proto.Int64(0)
 	}
 	if len(instructions) > 0 {
-		out.Instructions = proto.String(shorten(strings.Join(instructions, "\n\n"), maxAllInstructions))
+		out.Instructions = proto.String(rawjson.ShortenTo(strings.Join(instructions, "\n\n"), maxAllInstructions))
 	}
 	out.ServerInfo = r.o.Info
 	if out.GetServerInfo() == nil {
-		out.ServerInfo = &pb.Implementation{Name: "mcpbridge", Version: shorten(strings.Join(versions, ", "), maxVersion)}
+		out.ServerInfo = &pb.Implementation{Name: "mcpbridge", Version: rawjson.ShortenTo(strings.Join(versions, ", "), maxVersion)}
 	}
 	return &bridge.Result{Complete: out}, nil
 }
@@ -119,16 +119,4 @@ func either(a **bool, b *bool) {
 	if b != nil && (*a == nil || *b) {
 		*a = proto.Bool(*b)
 	}
-}
-
-// shorten cuts a text that has more than so many bytes.
-func shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	cut := most - len("…")
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
 }

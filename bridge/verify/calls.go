@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -49,7 +50,7 @@ func (a *answer) text() string {
 	if c := a.result.GetContent(); len(c) == 1 && c[0].GetText() != nil {
 		return c[0].GetText().GetText()
 	}
-	return shorten(a.result.String())
+	return rawjson.ShortenTo(a.result.String(), maxShown)
 }
 
 // errBreach is that a stream is not one of the contract's.
@@ -92,7 +93,7 @@ func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*answer, e
 		case len(a.progress)+len(a.logs) > maxEvents:
 			return nil, fmt.Errorf("%w: it has more than %d events", errBreach, maxEvents)
 		case over:
-			return nil, fmt.Errorf("%w: after the result came %s", errBreach, shorten(fmt.Sprint(m.GetEvent())))
+			return nil, fmt.Errorf("%w: after the result came %s", errBreach, rawjson.ShortenTo(fmt.Sprint(m.GetEvent()), maxShown))
 		}
 		switch e := m.GetEvent().(type) {
 		case *pb.CallToolResponse_Progress:
@@ -139,7 +140,7 @@ func problem(err error) string {
 		return err.Error()
 	}
 	s := status.Convert(err)
-	return fmt.Sprintf("status %s: %s", names[s.Code()], shorten(s.Message()))
+	return fmt.Sprintf("status %s: %s", names[s.Code()], rawjson.ShortenTo(s.Message(), maxShown))
 }
 
 // fails checks that a call fails with a status of one of the codes.
@@ -156,7 +157,7 @@ func (t *trial) fails(what string, err error, want ...codes.Code) {
 		t.wrong("%s is answered as if it were right; want status %s", what, wanted)
 		return
 	}
-	t.wrong("%s: status %s: %s; want %s", what, names[status.Code(err)], shorten(status.Convert(err).Message()), wanted)
+	t.wrong("%s: status %s: %s; want %s", what, names[status.Code(err)], rawjson.ShortenTo(status.Convert(err).Message(), maxShown), wanted)
 }
 
 // names are the codes as the contract writes them.

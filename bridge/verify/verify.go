@@ -7,11 +7,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -166,7 +166,7 @@ type trial struct {
 
 // wrong says that something is wrong.
 func (t *trial) wrong(format string, args ...any) {
-	t.defect(Defect{What: shorten(fmt.Sprintf(format, args...))})
+	t.defect(Defect{What: rawjson.ShortenTo(fmt.Sprintf(format, args...), maxShown)})
 }
 
 // defect adds one that has words of its own.
@@ -174,7 +174,7 @@ func (t *trial) defect(d Defect) {
 	if len(t.found) == maxDefects {
 		return
 	}
-	d.Where = shorten(d.Where)
+	d.Where = rawjson.ShortenTo(d.Where, maxShown)
 	if d.Why == "" {
 		d.Why = t.row.why
 	}
@@ -182,7 +182,7 @@ func (t *trial) defect(d Defect) {
 		d.Fix = t.row.fix
 	}
 	if d.Where == "" {
-		d.Where = shorten(t.where)
+		d.Where = rawjson.ShortenTo(t.where, maxShown)
 	}
 	t.found = append(t.found, d)
 }
@@ -192,14 +192,6 @@ func (t *trial) at(place string) func() {
 	before := t.where
 	t.where = place
 	return func() { t.where = before }
-}
-
-// shorten keeps what a backend says from filling the screen.
-func shorten(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxShown], "") + " ..."
 }
 
 // begin launches the backend that most checks share, or dials it.
