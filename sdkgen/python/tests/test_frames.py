@@ -79,12 +79,18 @@ def slow_sync(seconds: float, file: str, ctx: Context) -> str:
 
 @app.tool
 async def stubborn(file: str, ctx: Context) -> str:
+    for i in range(100):
+        ctx.progress(i)  # Nobody takes them.
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
-        for i in range(100):
-            ctx.progress(i)  # Nobody takes them.
         open(file, "w").write("goes on")
+    return "done"
+
+@app.tool
+async def burst(n: int, ctx: Context) -> str:
+    for i in range(n):
+        ctx.progress(i)
     return "done"
 
 @app.tool
@@ -334,7 +340,7 @@ async def test_events_wait_for_a_bridge_that_does_not_read(given: Given, tmp_pat
 @pytest.mark.parametrize("tool", ["slow", "slow_sync"])
 async def test_a_cancelled_call_stops_and_ends(given: Given, tmp_path: Path, tool: str) -> None:
     file = tmp_path / "told"
-    async with connected(given, tmp_path) as (_, bridge):
+    async with connected(given, tmp_path) as (plugin, bridge):
         number = bridge.call(tool, seconds=60, file=str(file))
         await bridge.event(number)
         bridge.say(CANCEL, number)
@@ -345,6 +351,7 @@ async def test_a_cancelled_call_stops_and_ends(given: Given, tmp_path: Path, too
         bridge.say(CALL, number, v1.CallToolRequest(name="add", arguments=b'{"a":1,"b":2}').SerializeToString())
         assert (await bridge.result(number)).result.content[0].text.text == "3"
         assert bridge.told[number].empty()
+        assert "Traceback" not in plugin.log()
 
 
 async def test_a_call_that_is_cancelled_before_it_begins_ends(given: Given, tmp_path: Path) -> None:
@@ -364,11 +371,11 @@ async def test_events_of_a_cancelled_call_hold_up_nothing(given: Given, tmp_path
     file = tmp_path / "told"
     async with connected(given, tmp_path) as (_, bridge):
         number = bridge.call("stubborn", file=str(file))
-        assert await bridge.text("add", a=1, b=2) == "3"
+        for _ in range(UNTAKEN):
+            await bridge.event(number)
         bridge.say(CANCEL, number)
-        while (await bridge.next(number))[0] == EVENT:
-            pass
-        await until(file.exists)
+        assert (await bridge.next(number))[0] in (RESULT, ERROR)
+        assert file.exists()
 
 
 async def test_an_answer_does_not_wait_for_calls_that_compute(given: Given, tmp_path: Path) -> None:
@@ -474,6 +481,20 @@ async def test_shutdown_lets_calls_finish_and_takes_no_more(given: Given, tmp_pa
         assert (await bridge.result(number)).result.content[0].text.text == "slept"
         await asyncio.wait_for(bridge.ended.wait(), 5)
         assert await asyncio.to_thread(plugin.process.wait, 5) == 0
+
+
+async def test_shutdown_waits_for_events_to_be_taken(given: Given, tmp_path: Path) -> None:
+    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+        number = bridge.call("burst", n=2 * UNTAKEN)
+        for _ in range(UNTAKEN):
+            await bridge.event(number)
+        await shutdown(channel)
+        while (await bridge.end(bridge.call("add", a=1, b=2)))[1] == RESULT:
+            pass
+        for _ in range(UNTAKEN):
+            bridge.say(TAKEN, number)
+        events, kind, _ = await bridge.end(number)
+        assert (len(events), kind) == (UNTAKEN, RESULT)
 
 
 async def test_shutdown_waits_no_longer_than_the_drain(given: Given, tmp_path: Path) -> None:

@@ -17,9 +17,19 @@ from mcpbridge.threads import Threads
 MOST = 4
 
 
+class Pool(ThreadPoolExecutor):
+    """A pool that counts what it is asked to do."""
+
+    asked = 0
+
+    def submit(self, *arguments: Any, **more: Any) -> Any:
+        self.asked += 1
+        return super().submit(*arguments, **more)
+
+
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(MOST) as pool:
+def pool() -> Iterator[Pool]:
+    with Pool(MOST) as pool:
         yield pool
 
 
@@ -27,7 +37,7 @@ def threads_of(pool: ThreadPoolExecutor) -> Threads:
     return Threads(asyncio.get_running_loop(), pool, MOST)
 
 
-async def test_each_gets_its_own_result(pool: ThreadPoolExecutor) -> None:
+async def test_each_gets_its_own_result(pool: Pool) -> None:
     threads = threads_of(pool)
 
     def double(n: int) -> int:
@@ -48,14 +58,14 @@ async def test_each_gets_its_own_result(pool: ThreadPoolExecutor) -> None:
     assert threads.blocking == 0
 
 
-async def test_those_that_wait_for_one_another_run_together(pool: ThreadPoolExecutor) -> None:
+async def test_those_that_wait_for_one_another_run_together(pool: Pool) -> None:
     threads = threads_of(pool)
     for _ in range(20):
         together = threading.Barrier(MOST, timeout=10)
         await asyncio.gather(*(threads.run(together.wait, {}) for _ in range(MOST)))
 
 
-async def test_one_that_is_stuck_holds_up_none(pool: ThreadPoolExecutor) -> None:
+async def test_one_that_is_stuck_holds_up_none(pool: Pool) -> None:
     threads = threads_of(pool)
     go = threading.Event()
     stuck = [asyncio.create_task(threads.run(go.wait, {"timeout": 10})) for _ in range(MOST - 1)]
@@ -65,7 +75,7 @@ async def test_one_that_is_stuck_holds_up_none(pool: ThreadPoolExecutor) -> None
     assert await asyncio.gather(*stuck) == [True] * (MOST - 1)
 
 
-async def test_there_are_no_more_at_a_time_than_may_be(pool: ThreadPoolExecutor) -> None:
+async def test_there_are_no_more_at_a_time_than_may_be(pool: Pool) -> None:
     threads = threads_of(pool)
     lock, running, most = threading.Lock(), 0, 0
 
@@ -79,10 +89,10 @@ async def test_there_are_no_more_at_a_time_than_may_be(pool: ThreadPoolExecutor)
             running -= 1
 
     await asyncio.gather(*(threads.run(work, {}) for _ in range(10 * MOST)))
-    assert most == MOST
+    assert (most, pool.asked) == (MOST, MOST), "none is left that finds nothing to do"
 
 
-async def test_a_cancelled_one_does_not_begin(pool: ThreadPoolExecutor) -> None:
+async def test_a_cancelled_one_does_not_begin(pool: Pool) -> None:
     threads = threads_of(pool)
     go, begun = threading.Event(), threading.Event()
     stuck = [asyncio.create_task(threads.run(go.wait, {"timeout": 10})) for _ in range(MOST)]
@@ -98,7 +108,7 @@ async def test_a_cancelled_one_does_not_begin(pool: ThreadPoolExecutor) -> None:
     assert not begun.is_set()
 
 
-async def test_one_whose_caller_has_gone_still_counts(pool: ThreadPoolExecutor) -> None:
+async def test_one_whose_caller_has_gone_still_counts(pool: Pool) -> None:
     threads = threads_of(pool)
     go = threading.Event()
     task = asyncio.create_task(threads.run(go.wait, {"timeout": 10}))
@@ -113,12 +123,12 @@ async def test_one_whose_caller_has_gone_still_counts(pool: ThreadPoolExecutor) 
         await asyncio.sleep(0)
 
 
-async def test_what_cannot_be_an_exception_of_a_future(pool: ThreadPoolExecutor) -> None:
+async def test_what_cannot_be_an_exception_of_a_future(pool: Pool) -> None:
     with pytest.raises(RuntimeError, match="the function raised StopIteration"):
         await threads_of(pool).run(lambda: next(iter(())), {})
 
 
-async def test_each_has_the_context_of_its_caller(pool: ThreadPoolExecutor) -> None:
+async def test_each_has_the_context_of_its_caller(pool: Pool) -> None:
     threads = threads_of(pool)
     who: contextvars.ContextVar[int] = contextvars.ContextVar("who")
 
