@@ -67,7 +67,7 @@ examples/%/dist/.done: examples/%/node_modules/.done sdkgen/typescript/dist/inde
 	@touch $@
 
 # Servers that others wrote.
-SERVERS := interop/servers/node_modules/.done interop/servers/.venv/.done $(JAVA)
+SERVERS := interop/servers/node_modules/.done interop/servers/2024/node_modules/.done interop/servers/.venv/.done $(JAVA)
 
 bench/java/target/.done: $(JAVA) bench/java/pom.xml $(wildcard bench/java/src/main/java/bench/*.java)
 	mvn -B -q -f sdkgen/java/all.xml -P bench package -DskipTests
@@ -186,4 +186,4 @@ survive-long: build ## the same for as long as the goals say: about an hour
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,.venv,java/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,2024/node_modules,.venv,java/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen}
