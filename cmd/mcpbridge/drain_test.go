@@ -32,7 +32,7 @@ func (r *run) initialize(t *testing.T) *http.Response {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	res, err := http.DefaultClient.Do(req)
+	res, err := new(http.Client).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestABalancerLosesNothing(t *testing.T) {
 	told.Store(true)
 	begin := time.Now()
 	for range time.Tick(200 * time.Millisecond) {
-		res, err := http.Get(probes)
+		res, err := new(http.Client).Get(probes)
 		if err != nil {
 			t.Fatal(err)
 		}
