@@ -296,7 +296,7 @@ func (b *bridge) listen(id string) (net.Conn, int, error) {
 		c.Close()
 		return nil, 0, err
 	}
-	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodGet}) //nolint:bodyclose // the connection is closed
+	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodGet})
 	if err != nil {
 		c.Close()
 		return nil, 0, err

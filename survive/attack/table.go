@@ -192,7 +192,7 @@ type outcome struct {
 func (o outcome) String() string {
 	var s []string
 	if o.status != 0 {
-		s = append(s, fmt.Sprint(o.status))
+		s = append(s, strconv.Itoa(o.status))
 	}
 	switch {
 	case o.closed:
@@ -202,7 +202,7 @@ func (o outcome) String() string {
 	case o.result:
 		s = append(s, "result")
 	case o.code != 0:
-		s = append(s, fmt.Sprint(o.code))
+		s = append(s, strconv.Itoa(o.code))
 	case o.status == 0 && o.text == "":
 		s = append(s, "silent")
 	}
