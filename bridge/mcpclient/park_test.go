@@ -346,7 +346,7 @@ func TestServersAreHeardBeforeAnybodyCalls(t *testing.T) {
 		result(w, m, hello)
 	})
 	f.get = func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(100 * time.Millisecond) // it is slow
+		<-time.After(100 * time.Millisecond) // it is slow
 		heard.Store(true)
 		stream(w)
 		<-r.Context().Done()

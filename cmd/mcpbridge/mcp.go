@@ -124,7 +124,7 @@ func (p *Program) browser() func(ctx context.Context, address string) error {
 		}
 		err := exec.CommandContext(ctx, open[0], open[1:]...).Run()
 		if person {
-			return nil //nolint:nilerr // the person can open the page, too
+			return nil // the person can open the page, too
 		}
 		return err
 	}

@@ -87,18 +87,22 @@ func TestClientOfSDKServers(t *testing.T) {
 			return mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}}
 		},
 		"http": func(t *testing.T) mcpclient.Options {
+			t.Helper()
 			s := sdkServer()
 			return mcpclient.Options{URL: served(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))}
 		},
 		"http, one JSON each": func(t *testing.T) mcpclient.Options {
+			t.Helper()
 			s := sdkServer()
 			return mcpclient.Options{URL: served(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))}
 		},
 		"http without sessions": func(t *testing.T) mcpclient.Options {
+			t.Helper()
 			s := sdkServer()
 			return mcpclient.Options{URL: served(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))}
 		},
 		"sse": func(t *testing.T) mcpclient.Options {
+			t.Helper()
 			s := sdkServer()
 			return mcpclient.Options{URL: served(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil))}
 		},
@@ -117,30 +121,30 @@ func TestClientOfSDKServers(t *testing.T) {
 	}
 }
 
-func served(t testing.TB, h http.Handler) string {
-	t.Helper()
+func served(tb testing.TB, h http.Handler) string {
+	tb.Helper()
 	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
+	tb.Cleanup(srv.Close)
 	return srv.URL
 }
 
-func started(t testing.TB, o mcpclient.Options) *mcpclient.Client {
-	t.Helper()
+func started(tb testing.TB, o mcpclient.Options) *mcpclient.Client {
+	tb.Helper()
 	c, err := mcpclient.New(o)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := c.Run(t.Context()); err != nil {
-			t.Errorf("Run: %v", err)
+		if err := c.Run(tb.Context()); err != nil {
+			tb.Errorf("Run: %v", err)
 		}
 	})
-	t.Cleanup(wg.Wait)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	tb.Cleanup(wg.Wait)
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
 	defer cancel()
 	if err := c.Ready(ctx); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }

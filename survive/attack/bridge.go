@@ -223,10 +223,10 @@ func (b *bridge) openFiles() int {
 }
 
 // memory returns what the bridge takes of the machine's, in KiB.
-func (b *bridge) memory(field string) int {
+func (b *bridge) memory() int {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid)) // as above
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			n, _ := strconv.Atoi(strings.Fields(rest)[0])
 			return n
 		}
@@ -235,7 +235,7 @@ func (b *bridge) memory(field string) int {
 }
 
 // rest notes what the bridge has open when nothing happens.
-func (b *bridge) rest() { b.fds, b.rss = b.openFiles(), b.memory("VmRSS") }
+func (b *bridge) rest() { b.fds, b.rss = b.openFiles(), b.memory() }
 
 // most is how much more memory a row may leave taken, in KiB.
 const most = 192 << 10
@@ -252,7 +252,7 @@ func (b *bridge) settled() error {
 		}
 		time.Sleep(5 * time.Millisecond) // nothing tells when a socket is closed
 	}
-	if rss := b.memory("VmRSS"); rss > b.rss+most {
+	if rss := b.memory(); rss > b.rss+most {
 		return fmt.Errorf("%s: takes %d KiB of memory, and %d before", b.name, rss, b.rss)
 	}
 	return nil

@@ -39,7 +39,7 @@ func (r *rig) leaks(b *bridge) error {
 		if err != nil {
 			continue // a thread that has ended
 		}
-		for _, pid := range strings.Fields(string(list)) {
+		for pid := range strings.FieldsSeq(string(list)) {
 			found++
 			procs = append(procs, pid)
 			env, err := os.ReadFile("/proc/" + pid + "/environ")

@@ -153,7 +153,7 @@ func (i *issuer) funcs() template.FuncMap {
 		"bob":    func() string { return bobToken },
 		"issuer": func() string { return i.url },
 		"b64":    func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
-		"bytes":  func(s string) (string, error) { return unquote(s) },
+		"bytes":  unquote,
 		// numbered repeats a text whose %d counts.
 		"numbered": func(n int, s string) string {
 			var b strings.Builder

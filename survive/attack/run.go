@@ -220,7 +220,8 @@ func (b *bridge) attack(endpoint string, in *Input, funcs template.FuncMap) (out
 		l.Close()
 		l = nil
 	}
-	return o, b.again(endpoint, l, &o)
+	err = b.again(endpoint, l, &o)
+	return o, err
 }
 
 // heard fills in what came on the event stream. It is waited for if something is expected.
@@ -237,7 +238,7 @@ func (b *bridge) heard(o *outcome, want string) error {
 		if json.Unmarshal(data, &m) == nil && m.Method != "" {
 			continue
 		}
-		o.tell(data)
+		tell(o, data)
 		return nil
 	}
 }
@@ -338,7 +339,7 @@ func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error)
 		if err != nil {
 			return o, err
 		}
-		o.tell(data)
+		tell(&o, data)
 	}
 	if err := <-written; err != nil {
 		return o, err
@@ -361,7 +362,7 @@ func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error)
 		if o.code != 0 || o.result {
 			o.text = strings.TrimSpace(o.text + " more-than-one-answer")
 		}
-		o.tell(data)
+		tell(&o, data)
 	}
 }
 

@@ -150,17 +150,16 @@ func slowHeader(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, 
 	}
 }
 
-// ended returns how long a connection lives that is not closed from here.
-func ended(c net.Conn, most time.Duration) (time.Duration, error) {
-	began := time.Now()
-	if err := c.SetReadDeadline(began.Add(most)); err != nil {
-		return 0, err
+// ended waits until a connection is closed from there.
+func ended(c net.Conn, most time.Duration) error {
+	if err := c.SetReadDeadline(time.Now().Add(most)); err != nil {
+		return err
 	}
 	_, err := io.Copy(io.Discard, c)
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-		return 0, fmt.Errorf("the connection is open after %v", most)
+		return fmt.Errorf("the connection is open after %v", most)
 	}
-	return time.Since(began), nil
+	return nil
 }
 
 // slowBody sends a body of which most never comes, with what arg says instead of a POST that nothing is wrong with.
@@ -192,7 +191,7 @@ func slowBody(_ context.Context, _ *rig, b *bridge, _, arg string) (string, erro
 			}
 		}
 	}()
-	if _, err := ended(c, 40*time.Second); err != nil {
+	if err := ended(c, 40*time.Second); err != nil {
 		return "", err
 	}
 	return "closed", nil
@@ -205,7 +204,7 @@ func slowIdle(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error)
 		return "", err
 	}
 	defer c.Close()
-	if _, err := ended(c, 15*time.Second); err != nil {
+	if err := ended(c, 15*time.Second); err != nil {
 		return "", err
 	}
 	return "closed", nil
@@ -395,7 +394,7 @@ func (b *bridge) say(tool, body, token string) (outcome, []byte, error) {
 		}
 		data, err := b.line()
 		o := outcome{}
-		o.tell(data)
+		tell(&o, data)
 		return o, data, err
 	}
 	q := b.plain(body)
@@ -463,8 +462,7 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 		return "", fmt.Errorf("there is no way %q to change a state", arg)
 	}
 	text := strconv.Quote(base64.RawURLEncoding.EncodeToString(raw))
-	switch arg {
-	case "empty":
+	if arg == "empty" {
 		text = `""`
 	}
 	body := callOf(tool, arguments, `,"inputResponses":{"name":{"action":"accept","content":{"name":"x"}}},"requestState":`+text)
@@ -557,18 +555,24 @@ func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 	}
 	var wg sync.WaitGroup
 	errs := make(chan error, 2*n)
+	var ids []string
+	defer func() {
+		for _, id := range ids {
+			_, _ = b.remove(id) // the row's check of files tells
+		}
+	}()
 	for client := range 2 {
 		id := ""
 		if meta == "" {
 			if id, err = b.newSession(revision(endpoint)); err != nil {
 				return "", err
 			}
-			defer func() { _, _ = b.remove(id) }() // the row's check of files tells
+			ids = append(ids, id)
 		}
 		for k := range n {
 			wg.Go(func() {
 				mark := fmt.Sprintf("client-%d-call-%d-", client, k)
-				q := b.plain(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s"name":"echo","arguments":{"x":"%s"}}}`, k, meta, mark))
+				q := b.plain(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s"name":"echo","arguments":{"x":%q}}}`, k, meta, mark))
 				if id != "" {
 					q.set("Mcp-Session-Id", id)
 				} else {
@@ -674,12 +678,18 @@ func streamsLimit(_ context.Context, _ *rig, b *bridge, _, arg string) (string, 
 	if b.sse != nil {
 		most--
 	}
+	var open []io.Closer
+	defer func() {
+		for _, c := range open {
+			c.Close()
+		}
+	}()
 	for n := range most + 1 {
 		c, status, err := b.listen("")
 		if err != nil {
 			return "", err
 		}
-		defer c.Close()
+		open = append(open, c)
 		if n < most && status != http.StatusOK {
 			return "", fmt.Errorf("stream %d of %d: %d", n+1, most, status)
 		}
@@ -720,13 +730,13 @@ func stdioPieces(_ context.Context, r *rig, b *bridge, _, arg string) (string, e
 	}
 	data, err := b.line()
 	o := outcome{}
-	o.tell(data)
+	tell(&o, data)
 	return o.String(), err
 }
 
 // stdioFlood writes garbage as fast as it is taken, or a line that never ends, and then asks for something good.
 func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
-	before := b.memory("VmRSS")
+	before := b.memory()
 	line := bytes.Repeat([]byte("x"), 64<<10)
 	end := time.Now().Add(2 * time.Second)
 	written := make(chan error, 1)
@@ -762,7 +772,7 @@ func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, er
 	if arg == "lines" {
 		allowed = 96 << 10 // the garbage of what was read may become as much as the ballast before it is collected
 	}
-	if grown := b.memory("VmRSS") - before; grown > allowed {
+	if grown := b.memory() - before; grown > allowed {
 		return "", fmt.Errorf("it took %d KiB", grown)
 	}
 	if errorsSeen == 0 || errorsSeen > 100+100*6 {
@@ -800,7 +810,8 @@ func halfThenGood(_ context.Context, _ *rig, b *bridge, _, _ string) (string, er
 	if err != nil {
 		return "", err
 	}
-	return a.outcome().String(), nil
+	o := a.outcome()
+	return o.String(), nil
 }
 
 // socketModes says whether others can get at the sockets and the directory of the bridge.

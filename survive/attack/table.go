@@ -215,7 +215,7 @@ func (o outcome) String() string {
 // is reports whether the outcome is what a table says: words that must all hold, or others after a bar.
 func (o outcome) is(want string) bool {
 	return slices.ContainsFunc(strings.Split(want, "|"), func(words string) bool {
-		for _, w := range strings.Fields(words) {
+		for w := range strings.FieldsSeq(words) {
 			ok := slices.Contains(strings.Fields(o.text), w)
 			switch w {
 			case "close":

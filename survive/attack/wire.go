@@ -161,7 +161,7 @@ type message struct {
 }
 
 // tell fills in an outcome by the message that answers.
-func (o *outcome) tell(data []byte) {
+func tell(o *outcome, data []byte) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
 		var all []json.RawMessage
 		if json.Unmarshal(data, &all) == nil && len(all) > 0 {
@@ -196,11 +196,11 @@ func (a *answer) outcome() outcome {
 	body := a.body
 	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") {
 		for _, data := range events(body) {
-			o.tell(data)
+			tell(&o, data)
 		}
 		return o
 	}
-	o.tell(body)
+	tell(&o, body)
 	return o
 }
 
