@@ -3,8 +3,8 @@ module github.com/mcpbridge/mcpbridge
 go 1.26.0
 
 require (
-	github.com/creack/pty v1.1.24
 	code.dny.dev/ssrf v0.3.0
+	github.com/creack/pty v1.1.24
 	github.com/go-jose/go-jose/v4 v4.1.8
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/gofrs/flock v0.13.1

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// What is written last is what says why the program ends.
+func TestNothingIsLostAtTheEnd(t *testing.T) {
+	for i := range 20_000 {
+		var out bytes.Buffer
+		q := newQueue(&out)
+		fmt.Fprintf(q, "%d", i)
+		q.close()
+		if out.String() != fmt.Sprint(i) {
+			t.Fatalf("of %d there is %q", i, out.String())
+		}
+		fmt.Fprint(q, "too late, and no harm")
+		q.close()
+	}
+}
+
+// When nobody reads, the oldest lines go, and how many is told when somebody reads again.
+func TestTheOldestLinesGo(t *testing.T) {
+	r, w := io.Pipe()
+	q := newQueue(w)
+	var told bytes.Buffer
+	log := zerolog.New(&told)
+	q.log.Store(&log)
+	const lines = 3 * maxQueued
+	for i := range lines {
+		fmt.Fprintf(q, "line %d\n", i)
+	}
+	read := make(chan string)
+	go func() {
+		all, err := io.ReadAll(r)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- string(all)
+	}()
+	q.close()
+	w.Close()
+	all := <-read
+	n := strings.Count(all, "\n")
+	if n < maxQueued || n > maxQueued+1 || !strings.HasSuffix(all, fmt.Sprintf("line %d\n", lines-1)) {
+		t.Errorf("%d lines are left, to the end %q", n, all[len(all)-20:])
+	}
+	if want := fmt.Sprintf(`"lines":%d`, lines-n); !strings.Contains(told.String(), want) {
+		t.Errorf("told %s, not %s", told.String(), want)
+	}
+}
