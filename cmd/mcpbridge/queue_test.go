@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 		q := newQueue(&out)
 		fmt.Fprintf(q, "%d", i)
 		q.close()
-		if out.String() != fmt.Sprint(i) {
+		if out.String() != strconv.Itoa(i) {
 			t.Fatalf("of %d there is %q", i, out.String())
 		}
 		fmt.Fprint(q, "too late, and no harm")
