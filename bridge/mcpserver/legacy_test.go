@@ -180,7 +180,7 @@ func TestBackendIsToldWhatALegacyClientCannotAnswer(t *testing.T) {
 	c := f.initialize("2025-06-18", `{}`)
 	msgs := read(t, c.send(call("1", "why", "{}", ""))).rest()
 	want(t, msgs[len(msgs)-1], "result.content.0.text",
-		`"REASON_UNSUPPORTED 0 this needs an answer from the user (elicitation), which this client does not support"`)
+		`"REASON_UNSUPPORTED 0 this needs an answer from the user (elicitation), which this client does not support. Ask the user directly, or use another client."`)
 	for _, msg := range msgs {
 		if get(t, msg, "method") == `"elicitation/create"` {
 			t.Errorf("it was asked: %s", msg)

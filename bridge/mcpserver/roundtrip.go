@@ -46,7 +46,7 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 			if told || len(unsupported) < len(res.Needs.GetRequests()) {
 				// The handler insists, or some could be asked, but in vain. No code says this in the legacy era. The model can
 				// read why, and may ask the user by itself.
-				reason = "This needs " + reason + ". Ask the user directly, or use another client."
+				reason = "This needs " + reason + advice
 				if call.Method == bridge.CallTool {
 					return toolError(reason), nil
 				}
@@ -65,6 +65,9 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 	return nil, seal.TooManyRounds(call)
 }
 
+// advice is what there is to do if a client cannot be asked. Backends pass it on, to the model as well.
+const advice = ". Ask the user directly, or use another client."
+
 // cannot returns what is needed and why the client cannot be asked it, or nothing if it can.
 func (ss *session) cannot(req *pb.InputRequest) string {
 	if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
@@ -82,7 +85,7 @@ func (ss *session) cannotAny(needs *pb.InputRequired) (reason string, unsupporte
 	for _, key := range sortedKeys(needs.GetRequests()) {
 		if why := ss.cannot(needs.GetRequests()[key]); why != "" {
 			reason = why
-			unsupported[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why})
+			unsupported[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
 		}
 	}
 	return reason, unsupported
