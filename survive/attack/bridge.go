@@ -57,6 +57,7 @@ var (
         - {token: "${env:BOB_TOKEN}", subject: bob, scopes: [tools]}
       scopes: [tools]`,
 		"limits": "",
+		"slow":   "", // what goes on while other rows run is nobody else's
 	}
 	limits = `
 limits: {sessions: 8, sessionCalls: 2, streams: 4, body: 65536, line: 65536, calls: 4, callQueue: 10ms}`
