@@ -147,8 +147,13 @@ func (s *stdio) garbage(line []byte, err error) {
 		stray(line)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trash.add(line, err)
+	full := s.trash.add(line, err)
+	s.mu.Unlock()
+	if full && !s.p.isGone() {
+		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", mostTrash).Dur("within", trashWithin).
+			Msg("the server prints too much that is not MCP and is started again: have it log to standard error")
+		s.p.lose(errTrash)
+	}
 }
 
 // A trash counts what is not MCP and logs the first of it, and then only now and then.
@@ -157,20 +162,40 @@ type trash struct {
 	count int
 	since int // of the last log
 	at    time.Time
+	// last are when the last lines came: a ring that grows to mostTrash.
+	last []time.Time
 }
 
-// trashEvery is how often what is not MCP is logged at most.
-const trashEvery = 10 * time.Second
+const (
+	// trashEvery is how often what is not MCP is logged at most.
+	trashEvery = 10 * time.Second
+	// mostTrash is how many lines that are not MCP a program may print within trashWithin. One that prints more is not well, and to
+	// read it costs more than to start it again.
+	mostTrash   = 1000
+	trashWithin = time.Minute
+)
 
-func (t *trash) add(line []byte, err error) {
+var errTrash = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", mostTrash, trashWithin)
+
+// add counts a line. It reports whether it is one too many.
+func (t *trash) add(line []byte, err error) (full bool) {
+	now := time.Now()
+	if len(t.last) < mostTrash {
+		t.last = append(t.last, now)
+	} else {
+		oldest := &t.last[t.count%mostTrash]
+		full = now.Sub(*oldest) < trashWithin
+		*oldest = now
+	}
 	t.count++
 	t.since++
-	if now := time.Now(); now.Sub(t.at) >= trashEvery {
+	if !full && now.Sub(t.at) >= trashEvery {
 		t.at = now
 		t.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).AnErr("why", err).Int("lines", t.since).Int("total", t.count).
 			Msg("the server prints what is not MCP; it is ignored")
 		t.since = 0
 	}
+	return full
 }
 
 func (s *stdio) start(x *exchange) { s.out.add(outgoing{x.body, x}) }

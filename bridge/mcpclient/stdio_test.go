@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -146,6 +147,73 @@ func TestGarbageOfPrograms(t *testing.T) {
 	}
 	if s.starts.Load() != 1 {
 		t.Errorf("started %d times", s.starts.Load())
+	}
+}
+
+// A program that prints 1,000 lines a minute that are not MCP is used all the same. One that prints one more is started again: what
+// runs there ends and says that it may have been executed, and one warning says what to do.
+func TestTooMuchGarbageOfPrograms(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lines  int
+		slowly bool // the last one comes when the first is a minute old
+		starts int64
+	}{
+		"one below":       {999, false, 1},
+		"as many":         {1000, false, 1},
+		"one more":        {1001, false, 2},
+		"far more":        {100_000, false, 2},
+		"more, but later": {1001, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+					switch {
+					case m.Method == "initialize":
+						say(initialized)
+					case m.Method == "tools/call" && strings.Contains(string(m.Params), "babble"):
+						for n := range tt.lines {
+							if n == tt.lines-1 && tt.slowly {
+								time.Sleep(time.Minute) //nolint:forbidigo // by the bubble's clock
+							}
+							say("loading")
+						}
+						if tt.starts == 1 {
+							say(said1)
+						}
+					case m.Method == "tools/call":
+						say(said1)
+					}
+					return true
+				}}
+				var log bytes.Buffer
+				c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Log: zerolog.New(&log)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Pipe(s.serve)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- c.Run(ctx) }()
+				_, err = c.Handle(ctx, toolCall("babble", "{}"), ignore)
+				e, _ := errors.AsType[*bridge.Error](err)
+				switch {
+				case tt.starts == 1 && err != nil:
+					t.Errorf("got %v", err)
+				case tt.starts == 2 && (e == nil || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || e.Failure.GetReason() != "BACKEND_CRASHED"):
+					t.Errorf("got %v, want BACKEND_CRASHED and outcome unknown", err)
+				}
+				if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != tt.starts {
+					t.Errorf("got %q after %d starts, want %d", got, s.starts.Load(), tt.starts)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if n := strings.Count(log.String(), "have it log to standard error"); int64(n) != tt.starts-1 {
+					t.Errorf("%d warnings: %s", n, log.String())
+				}
+			})
+		})
 	}
 }
 
