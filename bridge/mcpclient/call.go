@@ -124,7 +124,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return a
 	}
 	c.setHeaders(x, call)
-	p.start(x)
+	p.startCall(ctx, x, true)
 	msg, err := x.await(ctx, c.taker(x, call, emit))
 	a.sent, a.shown = x.sent.Load(), x.shown
 	if err != nil {

@@ -29,13 +29,20 @@ type exchange struct {
 	// sent says that the server may have seen the request.
 	sent atomic.Bool
 
+	// stream is what the goroutine of the call has yet to read itself. Two changes of goroutine are a good part of what a call costs.
+	stream *stream
+	// untie ends what cancels ctx when the caller's ends.
+	untie func() bool
+
 	started  bool    // it was given to the wire
 	asks     []ask   // what the server has asked and nobody has answered; for the goroutine of the call
 	asked    int     // how often it has asked
 	progress float64 // the last that was passed on
 	shown    bool    // events were emitted
 
-	mu       sync.Mutex // guards the rest
+	mu sync.Mutex // guards the rest
+	// alone says that nothing comes of it but what is in the response to it, and that the goroutine of the call reads it.
+	alone    bool
 	msgs     []jsonrpc.Message
 	size     int // of msgs, about
 	answered bool
@@ -67,7 +74,7 @@ func (x *exchange) put(m *jsonrpc.Message) bool {
 	if x.over || x.answered {
 		return !m.IsRequest() // which somebody else has to answer
 	}
-	full := len(x.msgs) >= maxWaiting || x.size > maxWaitingSize
+	full := (len(x.msgs) >= maxWaiting || x.size > maxWaitingSize) && !x.alone // then one event is taken at a time
 	if full && !m.IsResponse() {
 		return false
 	}
@@ -89,6 +96,13 @@ func (x *exchange) putSlowly(m *jsonrpc.Message) {
 			return
 		}
 	}
+}
+
+// share says that another goroutine reads the rest.
+func (x *exchange) share() {
+	x.mu.Lock()
+	x.alone = false
+	x.mu.Unlock()
 }
 
 // fail ends the exchange: there will be no more messages.
@@ -137,10 +151,7 @@ type taker func(m *jsonrpc.Message) error
 
 // await returns the response. If the server asks something it returns nil instead, once what is asked together has come.
 func (x *exchange) await(ctx context.Context, each taker) (*jsonrpc.Message, error) {
-	gather := time.NewTimer(time.Hour)
-	gather.Stop()
-	defer gather.Stop()
-	gathering := false
+	var gather <-chan time.Time
 	for {
 		msgs, err := x.take()
 		for i := range msgs {
@@ -158,16 +169,21 @@ func (x *exchange) await(ctx context.Context, each taker) (*jsonrpc.Message, err
 		if err != nil {
 			return nil, err
 		}
-		if len(x.asks) > 0 && !gathering {
-			gathering = true
-			gather.Reset(x.p.c.pace.gather)
+		if len(x.asks) > 0 && gather == nil {
+			gather = time.After(x.p.c.pace.gather)
+		}
+		if x.stream != nil {
+			if !x.stream.step() {
+				x.stream = nil
+			}
+			continue
 		}
 		select {
 		case <-x.ready:
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-gather.C:
-			gathering = false
+		case <-gather:
+			gather = nil
 			if len(x.asks) > 0 {
 				return nil, nil //nolint:nilnil // no response yet and no error: the asks are in x
 			}

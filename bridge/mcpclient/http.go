@@ -77,6 +77,10 @@ type streamable struct {
 	p   *peer
 	out *outbox
 	wg  sync.WaitGroup
+
+	mu     sync.Mutex // guards closed, and what is added to wg before
+	closed bool
+
 	// ctx ends when the connection is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -148,10 +152,11 @@ func (c *Client) request(ctx context.Context, method string, to *url.URL, body [
 	if body != nil {
 		r = bytes.NewReader(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, to.String(), r)
+	req, err := http.NewRequestWithContext(ctx, method, "", r)
 	if err != nil {
 		return nil, err
 	}
+	req.URL, req.Host = to, to.Host // which was parsed once
 	maps.Copy(req.Header, c.o.Header)
 	req.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
 	req.Header.Set("Accept-Encoding", "identity") // what is compressed can be of any size
@@ -164,7 +169,18 @@ func (c *Client) request(ctx context.Context, method string, to *url.URL, body [
 	return req, nil
 }
 
-func (w *streamable) start(x *exchange) { w.wg.Go(func() { w.post(x) }) }
+func (w *streamable) start(x *exchange) { w.spawn(func() { w.post(x) }) }
+
+// spawn runs f, which close waits for. When the connection is closed, f has nothing to wait for any more.
+func (w *streamable) spawn(f func()) {
+	w.mu.Lock()
+	if w.closed {
+		defer f()
+	} else {
+		w.wg.Go(f)
+	}
+	w.mu.Unlock()
+}
 
 func (w *streamable) stop(x *exchange) {
 	if !w.p.rev().Modern() && x.sent.Load() {
@@ -175,8 +191,6 @@ func (w *streamable) stop(x *exchange) {
 
 // post sends the request of x and takes what comes of it.
 func (w *streamable) post(x *exchange) {
-	stop := context.AfterFunc(w.ctx, x.cancel)
-	defer stop()
 	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 		if i.Err == nil {
 			x.sent.Store(true)
@@ -201,8 +215,17 @@ func (w *streamable) post(x *exchange) {
 		x.fail(unsent(err))
 		return
 	}
-	defer res.Body.Close()
 	w.answer(x, res)
+}
+
+// mediaOf returns the media type of a response.
+func mediaOf(res *http.Response) string {
+	t := res.Header.Get("Content-Type")
+	if t == mcphttp.JSON || t == mcphttp.EventStream {
+		return t
+	}
+	media, _, _ := mime.ParseMediaType(t)
+	return media
 }
 
 // unsent returns the error of a request that has no response. A Transport may know better than we that it was not executed:
@@ -224,15 +247,25 @@ func withoutURL(err error) error {
 
 // answer takes the response to the request of x.
 func (w *streamable) answer(x *exchange, res *http.Response) {
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	switch {
-	case res.Header.Get("Content-Encoding") != "" && res.Header.Get("Content-Encoding") != "identity":
-		x.fail(w.misbehaved("answered with the encoding %q, which was not asked for", res.Header.Get("Content-Encoding")))
-	case res.StatusCode == http.StatusOK && media == mcphttp.EventStream:
+	media := mediaOf(res)
+	streams := res.StatusCode == http.StatusOK && media == mcphttp.EventStream
+	encoding := res.Header.Get("Content-Encoding")
+	if streams && (encoding == "" || encoding == "identity") {
 		if x.method == methodInitialize {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
-		w.stream(x, res.Body)
+		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.MaxMessage)}
+		if x.alone {
+			x.stream = s
+		} else {
+			w.spawn(s.read)
+		}
+		return
+	}
+	defer res.Body.Close()
+	switch {
+	case encoding != "" && encoding != "identity":
+		x.fail(w.misbehaved("answered with the encoding %q, which was not asked for", encoding))
 	case media == mcphttp.JSON:
 		data, err := readAll(res.Body, res.ContentLength, w.p.c.o.MaxMessage)
 		if err != nil {
@@ -284,31 +317,15 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	}
 }
 
-// stream takes the messages of a stream until the response has come.
-func (w *streamable) stream(x *exchange, body io.Reader) {
-	last, again, err := w.events(x, body, "")
-	for tries := 0; err != nil && !x.isAnswered() && x.ctx.Err() == nil; {
-		if again.fatal || last == "" || w.p.rev().Modern() || tries >= maxResumes {
-			x.fail(w.cut(err))
-			return
-		}
-		if again.progress {
-			tries = 0
-		}
-		tries++
-		wait := again.retry
-		if wait < 0 {
-			wait = min(time.Duration(tries)*100*time.Millisecond, time.Second)
-		}
-		if !sleep(x.ctx, wait) {
-			return
-		}
-		last, again, err = w.resume(x, last)
-	}
+// A stream is the response to a request, or what is left of it, as events.
+type stream struct {
+	w    *streamable
+	x    *exchange
+	body io.ReadCloser
+	r    *eventReader
+	last string // the id of the last event
+	how  resumption
 }
-
-// maxResumes is how often in a row a stream is resumed on which nothing comes.
-const maxResumes = 5
 
 // resumption says how a stream ended.
 type resumption struct {
@@ -317,57 +334,117 @@ type resumption struct {
 	fatal    bool // there is no use in resuming
 }
 
-// events takes the messages of a response to x. The error says why there is no response among them; last is the id of the last
-// event.
-func (w *streamable) events(x *exchange, body io.Reader, last string) (string, resumption, error) {
-	r := newEventReader(body, w.p.c.o.MaxMessage)
-	var how resumption
-	for {
-		e, err := r.next()
-		how.retry = r.retry
-		if err != nil {
-			how.fatal = errors.Is(err, errTooLarge)
-			return last, how, err
-		}
-		how.progress = true
-		if e.hasID {
-			last = e.id
-		}
-		if len(e.data) == 0 || e.name != "" && e.name != "message" {
-			continue
-		}
-		if err := w.p.receive(e.data, x); err != nil {
-			how.fatal = true
-			return last, how, fmt.Errorf("an event is not MCP: %w", err)
-		}
-		if x.isAnswered() {
-			// The end is near, and a connection read to its end can be used again.
-			t := time.AfterFunc(time.Second, x.cancel)
-			_, _ = io.CopyN(io.Discard, r.r, 64<<10)
-			t.Stop()
-			return last, how, nil
-		}
+// read takes the messages of a stream until the response has come.
+func (s *stream) read() {
+	for s.step() {
 	}
 }
 
-// resume goes on with the stream of x after an event (2025-11-25: basic/transports, resumability and redelivery).
-func (w *streamable) resume(x *exchange, last string) (string, resumption, error) {
+// step takes what comes next. It reports false if that was the last: the response has come, or will come in another way.
+func (s *stream) step() bool {
+	more, err := s.next()
+	switch {
+	case more:
+		return true
+	case err != nil:
+		s.body.Close()
+		s.x.share()
+		s.w.spawn(func() { s.mend(err) })
+	default:
+		s.w.spawn(s.drain)
+	}
+	return false
+}
+
+// drain reads the end, which is near: a connection read to its end can be used again.
+func (s *stream) drain() {
+	t := time.AfterFunc(time.Second, s.x.cancel)
+	defer t.Stop()
+	_, _ = io.CopyN(io.Discard, s.r.r, 64<<10)
+	s.body.Close()
+}
+
+// mend goes on with a stream that was cut, where that is possible.
+func (s *stream) mend(err error) {
+	x := s.x
+	for tries := 0; err != nil && !x.isAnswered() && x.ctx.Err() == nil; {
+		if s.how.fatal || s.last == "" || s.w.p.rev().Modern() || tries >= maxResumes {
+			x.fail(s.w.cut(err))
+			return
+		}
+		if s.how.progress {
+			tries = 0
+		}
+		tries++
+		wait := s.how.retry
+		if wait < 0 {
+			wait = min(time.Duration(tries)*100*time.Millisecond, time.Second)
+		}
+		if !sleep(x.ctx, wait) {
+			return
+		}
+		err = s.resume()
+	}
+}
+
+// maxResumes is how often in a row a stream is resumed on which nothing comes.
+const maxResumes = 5
+
+// next takes the next event. It reports false if the response has come, or with an error that says why there is none.
+func (s *stream) next() (bool, error) {
+	e, err := s.r.next()
+	s.how.retry = s.r.retry
+	if err != nil {
+		s.how.fatal = errors.Is(err, errTooLarge)
+		return false, err
+	}
+	s.how.progress = true
+	if e.hasID {
+		s.last = e.id
+	}
+	if len(e.data) == 0 || e.name != "" && e.name != "message" {
+		return true, nil
+	}
+	if err := s.w.p.receive(e.data, s.x); err != nil {
+		s.how.fatal = true
+		return false, fmt.Errorf("an event is not MCP: %w", err)
+	}
+	return !s.x.isAnswered(), nil
+}
+
+// resume goes on after the last event (2025-11-25: basic/transports, resumability and redelivery). The error says why there is no
+// response.
+func (s *stream) resume() error {
+	w, x := s.w, s.x
+	s.how = resumption{retry: -1}
 	req, err := w.request(x.ctx, http.MethodGet, nil)
 	if err != nil {
-		return last, resumption{fatal: true}, err
+		s.how.fatal = true
+		return err
 	}
 	req.Header.Set("Accept", mcphttp.EventStream)
-	req.Header.Set(mcphttp.HeaderLastEvent, last)
+	req.Header.Set(mcphttp.HeaderLastEvent, s.last)
 	res, err := w.p.c.http.Do(req)
 	if err != nil {
-		return last, resumption{retry: -1}, withoutURL(err)
+		return withoutURL(err)
 	}
-	defer res.Body.Close()
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if res.StatusCode != http.StatusOK || media != mcphttp.EventStream {
-		return last, resumption{retry: -1, fatal: res.StatusCode < 500}, fmt.Errorf("the stream cannot be resumed: %s", res.Status)
+	if res.StatusCode != http.StatusOK || mediaOf(res) != mcphttp.EventStream {
+		res.Body.Close()
+		s.how.fatal = res.StatusCode < 500
+		return fmt.Errorf("the stream cannot be resumed: %s", res.Status)
 	}
-	return w.events(x, res.Body, last)
+	s.body, s.r, s.how = res.Body, newEventReader(res.Body, w.p.c.o.MaxMessage), resumption{}
+	for {
+		more, err := s.next()
+		if err != nil {
+			s.body.Close()
+			return err
+		}
+		if !more {
+			s.drain()
+			return nil
+		}
+	}
 }
 
 // sleep waits for d. It reports false if ctx ended before.
@@ -456,7 +533,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 		return nil, nil //nolint:nilnil // the caller tries again
 	}
 	defer res.Body.Close()
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	media := mediaOf(res)
 	switch {
 	case w.session != "" && (res.StatusCode == http.StatusNotFound || again && res.StatusCode == http.StatusBadRequest):
 		w.p.lose(errSessionEnded)
@@ -503,6 +580,9 @@ func (w *streamable) close() {
 		cancel()
 	}
 	w.cancel()
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
 	w.wg.Wait()
 }
 

@@ -79,7 +79,7 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call) (*
 		p.end(x)
 		return nil, unsayable(call, p.rev(), err)
 	}
-	p.start(x)
+	p.startCall(ctx, x, !x.mine && !x.logs && !call.Context().GetProgressWanted())
 	return x, nil
 }
 

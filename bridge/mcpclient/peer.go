@@ -126,6 +126,7 @@ func (p *peer) lose(err error) {
 		close(p.gone)
 		for _, x := range running {
 			x.fail(&lost{err: err})
+			x.cancel()
 		}
 	})
 }
@@ -221,6 +222,17 @@ func (p *peer) start(x *exchange) {
 	p.wire.start(x)
 }
 
+// startCall is start for a goroutine that waits for the answer until ctx ends.
+func (p *peer) startCall(ctx context.Context, x *exchange, alone bool) {
+	s, ok := p.wire.(*streamable)
+	if !ok || !alone {
+		p.start(x)
+		return
+	}
+	x.started, x.alone, x.untie = true, true, context.AfterFunc(ctx, x.cancel)
+	s.post(x)
+}
+
 // end forgets an exchange. If it has not been answered, the server is told that nobody waits any more.
 func (p *peer) end(x *exchange) {
 	p.mu.Lock()
@@ -232,6 +244,12 @@ func (p *peer) end(x *exchange) {
 	p.mu.Unlock()
 	answered := x.isAnswered()
 	x.finish()
+	if x.untie != nil {
+		x.untie()
+	}
+	if x.stream != nil {
+		x.stream.body.Close()
+	}
 	if x.started && !answered && !p.isGone() {
 		p.wire.stop(x)
 	}

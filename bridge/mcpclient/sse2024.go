@@ -158,8 +158,6 @@ func (w *sse2024) post(ctx context.Context, msg []byte) (status int, err error) 
 
 func (w *sse2024) start(x *exchange) {
 	w.wg.Go(func() {
-		stop := context.AfterFunc(w.ctx, x.cancel)
-		defer stop()
 		status, err := w.post(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 			if i.Err == nil {
 				x.sent.Store(true)
