@@ -34,7 +34,7 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 		if len(arguments) == 0 {
 			arguments = noArguments
 		}
-		wrong, s, err := c.check(ctx, r, &t, inputOf, arguments, arrived)
+		wrong, s, err := c.check(ctx, r, &t, input, arguments, arrived)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 // output returns the result of a tool, if it conforms to the tool's output schema.
 func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, result *bridge.Result, out *pb.CallToolResult) (*bridge.Result, error) {
 	returned := c.clock.Load()
-	wrong, s, err := c.check(ctx, r, &t, outputOf, out.GetStructuredContent(), returned)
+	wrong, s, err := c.check(ctx, r, &t, output, out.GetStructuredContent(), returned)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +71,25 @@ func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, re
 		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, rawjson.ShortenTo(s.shape(s.full, maxShape), maxSignature)), nil
 }
 
-func inputOf(t *tool) *schema  { return t.input }
-func outputOf(t *tool) *schema { return t.output }
+// A side is what of a tool is checked.
+type side struct {
+	schema func(*tool) *schema
+	// checked says that the text is known to be JSON.
+	checked bool
+	// most is how many bytes it may take decoded.
+	most int
+}
+
+var (
+	input  = side{func(t *tool) *schema { return t.input }, true, maxArguments} // fronts refuse what is not JSON
+	output = side{func(t *tool) *schema { return t.output }, false, maxOutput}
+)
 
 // check returns why a value does not conform to a schema of a tool, and which schema that is; nil if it does, or if that is
 // not known for sure. If the schema may be old, it looks for the tool anew, and leaves the newer one in t.
-func (c *Catalog) check(ctx context.Context, r *pb.CallToolRequest, t **tool, of func(*tool) *schema, value []byte, after uint64) (*violation, *schema, error) {
-	s := of(*t)
-	wrong := s.check(value)
+func (c *Catalog) check(ctx context.Context, r *pb.CallToolRequest, t **tool, of side, value []byte, after uint64) (*violation, *schema, error) {
+	s := of.schema(*t)
+	wrong := s.check(value, of)
 	if wrong == nil || (*t).began > after {
 		c.tell(r.GetName(), s)
 		return wrong, s, nil
@@ -87,13 +98,13 @@ func (c *Catalog) check(ctx context.Context, r *pb.CallToolRequest, t **tool, of
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
-	case err != nil || newer == nil || of(newer) == nil:
+	case err != nil || newer == nil || of.schema(newer) == nil:
 		return nil, nil, nil //nolint:nilerr // without a list that is new there is no refusal
 	}
 	*t = newer
-	if of(newer) != s {
-		s = of(newer)
-		wrong = s.check(value)
+	if of.schema(newer) != s {
+		s = of.schema(newer)
+		wrong = s.check(value, of)
 	}
 	c.tell(r.GetName(), s)
 	return wrong, s, nil

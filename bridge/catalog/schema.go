@@ -68,23 +68,26 @@ func (s *schema) accepts(value []byte) bool {
 	return s.quick.accepts(value)
 }
 
-// check returns why value does not conform, or nil if it does.
-func (s *schema) check(value []byte) *violation {
+// check returns why value, which is on a side of a call, does not conform, or nil if it does.
+func (s *schema) check(value []byte, of side) *violation {
 	if s.accepts(value) {
 		return nil
 	}
 	if len(value) == 0 {
 		return refusal("expected one, got nothing")
 	}
-	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-	if err != nil {
-		return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
+	if !of.checked {
+		if err := rawjson.Check(value); err != nil {
+			return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
+		}
 	}
-	if where, ok := sane(decoded); !ok {
+	decoded, bearable, fits := decode(value, of.most)
+	if fits && !bearable {
+		where, _ := sane(decoded)
 		return &violation{problems: []problem{{where, fmt.Sprintf("expected a number of at most %d digits", maxDigits)}}}
 	}
 	left := maxWork
-	if !s.affordable(s.full, decoded, 1, &left) {
+	if !fits || !s.affordable(s.full, decoded, 1, &left) {
 		return refusal("it is too large to be compared with the schema")
 	}
 	return s.decide(decoded)
@@ -414,15 +417,18 @@ func sane(v any) (string, bool) {
 }
 
 func bearable(number string) bool {
-	if len(number) <= 3 {
+	switch n := len(number); {
+	case n <= 3:
 		return true
+	case n > maxDigits:
+		return false
 	}
 	_, exponent, found := strings.Cut(strings.ToLower(number), "e")
 	if !found {
-		return len(number) <= maxDigits
+		return true
 	}
 	e, err := strconv.Atoi(exponent)
-	return err == nil && e <= maxExponent && e >= -maxExponent && len(number) <= maxDigits
+	return err == nil && e <= maxExponent && e >= -maxExponent
 }
 
 // subschemas returns how many values of a JSON text could be schemas: at least as many as there are.

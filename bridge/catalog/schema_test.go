@@ -65,7 +65,7 @@ func (v verdict) got() string {
 	case s.accepts([]byte(v.arguments)):
 		return "accepted at once"
 	}
-	wrong := s.check([]byte(v.arguments))
+	wrong := s.check([]byte(v.arguments), output)
 	if wrong == nil {
 		return "accepted"
 	}
@@ -113,6 +113,9 @@ func FuzzQuick(f *testing.F) {
 		decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 		if err != nil {
 			t.Fatalf("%s passed the check, and the library cannot read it: %v", value, err)
+		}
+		if mine, _, fits := decode(value, maxArguments); fits && !reflect.DeepEqual(mine, decoded) {
+			t.Fatalf("%s is decoded as %#v, and by the library as %#v", value, mine, decoded)
 		}
 		left := maxWork / 10
 		if _, ok := sane(decoded); !ok || !s.affordable(s.full, decoded, 1, &left) {
@@ -189,7 +192,7 @@ func TestSchemasThatAskTooMuchAreNotAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &schema{text: []byte(c.schema)}
-			wrong := s.check([]byte(c.arguments))
+			wrong := s.check([]byte(c.arguments), output)
 			if s.err != nil || wrong == nil || !strings.Contains(wrong.lines("it"), c.want) {
 				t.Errorf("%v, %v; want %q", s.err, wrong, c.want)
 			}
@@ -214,7 +217,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		arguments = append(arguments, fmt.Sprintf(`%q:%q`, name, strings.Repeat("x", 10_000)))
 	}
 	s := &schema{text: []byte(`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`)}
-	wrong := s.check([]byte(`{` + strings.Join(arguments, ",") + `}`))
+	wrong := s.check([]byte(`{`+strings.Join(arguments, ",")+`}`), output)
 	if wrong == nil {
 		t.Fatalf("accepted: %v", s.err)
 	}

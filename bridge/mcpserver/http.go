@@ -184,7 +184,8 @@ func (s *Server) readAll(w http.ResponseWriter, r *http.Request, n int64) ([]byt
 	}
 	body := make([]byte, 0, min(n, atOnce))
 	for int64(len(body)) < n {
-		body = slices.Grow(body, int(min(n-int64(len(body)), atOnce)))
+		// As much again as has come: what is copied and thrown away meanwhile is as long as the body, and no longer.
+		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), atOnce))))
 		part := body[len(body):min(int64(cap(body)), n)]
 		got, err := io.ReadFull(r.Body, part)
 		body = body[:len(body)+got]
