@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
 const (
@@ -97,9 +99,14 @@ func LogLine(log *zerolog.Logger, stream string, line []byte, length int) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
-	if level, message, ok := structured(line); ok && length == len(line) && length <= maxShown {
-		log.WithLevel(level).Str("stream", stream).RawJSON("record", bytes.Clone(line)).Msg(message)
-		return
+	if length == len(line) && length <= maxShown {
+		if level, message, ok := structured(line); ok {
+			// What readers of the log could take for something else is text, and a record is a line.
+			if record, err := rawjson.AppendChecked(nil, line); err == nil {
+				log.WithLevel(level).Str("stream", stream).RawJSON("record", record).Msg(message)
+				return
+			}
+		}
 	}
 	e := log.WithLevel(guessLevel(line)).Str("stream", stream)
 	if length > maxShown {

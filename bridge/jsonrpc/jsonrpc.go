@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -81,9 +83,14 @@ func check(data []byte) *Error {
 	return newError(nil, codeParse, "the message is not strict JSON: %v", err)
 }
 
-// Parse reads a message. The error is an *Error. Members that an envelope does not have are ignored, and so is `Method`,
-// which is not `method`.
+// members are those of an envelope.
+var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+
+// Parse reads a message. The error is an *Error. Members that an envelope does not have are ignored, except for `Method` and the
+// like: a reader that takes it for `method` would do something else than what was decided on here.
 func Parse(data []byte) (Message, error) {
+	// gofail: var parse struct{}
+
 	if err := check(data); err != nil {
 		return Message{}, err
 	}
@@ -91,6 +98,7 @@ func Parse(data []byte) (Message, error) {
 		return Message{}, newError(nil, codeInvalidRequest, "a message is a JSON object, not %s", rawjson.Shorten(data))
 	}
 	var version, id, method, params, result, rpcError []byte
+	var disguised string
 	for name, value := range rawjson.Members(data) {
 		switch string(name) {
 		case "jsonrpc":
@@ -105,6 +113,10 @@ func Parse(data []byte) (Message, error) {
 			result = value
 		case "error":
 			rpcError = value
+		default:
+			if disguised == "" && slices.ContainsFunc(members, func(m string) bool { return strings.EqualFold(m, string(name)) }) {
+				disguised = string(name)
+			}
 		}
 	}
 	// A response to a message whose id could not be read has the id null (JSON-RPC 2.0, 5).
@@ -119,6 +131,9 @@ func Parse(data []byte) (Message, error) {
 	}
 	fail := func(format string, args ...any) (Message, error) {
 		return Message{}, newError(id, codeInvalidRequest, format, args...)
+	}
+	if disguised != "" {
+		return fail("member %s is none, and must not look like one: names are in lower case", strconv.Quote(rawjson.Shorten(disguised)))
 	}
 	if v, _ := rawjson.Bytes(version); string(v) != "2.0" {
 		return fail(`member "jsonrpc" must be "2.0"`)

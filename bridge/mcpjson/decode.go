@@ -41,6 +41,12 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 				}
 				continue
 			}
+			if own := p.like(string(name), tag); own != "" {
+				if p.request {
+					return fmt.Errorf("member %s is not %s: names are to be in the right case", rawjson.Shorten(quote(string(name))), quote(own))
+				}
+				continue // nobody is told of it, so that nobody takes it for the other
+			}
 			unknown = appendUnknown(unknown, name, value)
 			continue
 		}

@@ -288,7 +288,7 @@ func (e *encoder) extra(text []byte, p *plan, tag string) error {
 		return fmt.Errorf("unknown members are not strict JSON: %w", err)
 	}
 	for name, value := range rawjson.Members(text) {
-		if !p.owns(string(name)) && string(name) != tag {
+		if !p.owns(string(name)) && p.like(string(name), tag) == "" && string(name) != tag {
 			e.member(string(name), value)
 		}
 	}

@@ -32,11 +32,29 @@ type plan struct {
 	hop []string
 	// down says a message in the words of a revision.
 	down downFunc
+	// request says that the message is what a client asks for.
+	request bool
 }
 
 // owns reports whether a member is not one of those without a field, in any revision.
 func (p *plan) owns(name string) bool {
 	return p.members[name] != nil || name == "_meta" || name == "resultType" || slices.Contains(p.hop, name)
+}
+
+// like returns the member that another one would be in another case, or nothing: whoever reads names without regard to case would take
+// it for that one. The tag is that of a union.
+func (p *plan) like(name, tag string) string {
+	for own := range p.members {
+		if own != name && strings.EqualFold(own, name) {
+			return own
+		}
+	}
+	for _, own := range append([]string{"_meta", "resultType", tag}, p.hop...) {
+		if own != name && strings.EqualFold(own, name) {
+			return own
+		}
+	}
+	return ""
 }
 
 // A field is how one field is read and written.
@@ -143,6 +161,7 @@ func newPlan(md protoreflect.MessageDescriptor, all map[protoreflect.MessageDesc
 	}
 	opts, _ := proto.GetExtension(md.Options(), pb.E_JsonMessage).(*pb.JsonMessage)
 	p := &plan{members: map[string]*field{}, resultType: opts.GetResultType(), hop: hopMembers[md.FullName()], down: downs[md.FullName()]}
+	p.request = strings.HasSuffix(string(md.Name()), "Request")
 	all[md] = p // before the messages inside: some of them hold the one they are in
 	if opts.GetTag() != "" || opts.GetUntagged() {
 		p.union = newUnion(md, opts, all)

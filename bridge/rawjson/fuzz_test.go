@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 )
 
 var seeds = []string{
@@ -20,7 +22,8 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		err := Check(data)
+		var err error
+		fuzzing.Bounded(t, len(data), func() { err = Check(data) })
 		walk(data, 0) // whatever it is
 		valid, limit := oracle(data)
 		if (err == nil) != (valid && !limit) {
