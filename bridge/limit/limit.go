@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -22,7 +21,8 @@ type Options struct {
 	// CallsPerPrincipal is how many of them may be of one verified caller. Zero: 64. Callers that nobody has verified share
 	// what Calls says.
 	CallsPerPrincipal int
-	// Queue is how long a call waits for its turn. Zero: 100 ms.
+	// Queue is how long a burst of calls waits for its turn. Once a call was refused, further ones wait for a twentieth of it,
+	// until none has been refused for ten times as long. Zero: 100 ms.
 	Queue time.Duration
 	// Idle is how long a call may say nothing: no progress, no log line, no answer. Zero: 60 s.
 	Idle time.Duration
@@ -33,9 +33,9 @@ type Options struct {
 // A Handler is a bridge.Handler that keeps the calls of another one within bounds. Listen calls are as many as there are, and
 // last.
 type Handler struct {
-	next  bridge.Handler
-	o     Options
-	slots chan struct{}
+	next bridge.Handler
+	o    Options
+	all  *lot
 
 	mu         sync.Mutex // guards what follows
 	principals map[principal]*share
@@ -46,7 +46,7 @@ type principal struct{ issuer, subject string }
 
 // A share is what one principal may have at a time.
 type share struct {
-	slots chan struct{}
+	lot   *lot
 	users int // how many calls have it or wait for it; it is forgotten with the last one
 }
 
@@ -67,7 +67,7 @@ func New(next bridge.Handler, o Options) *Handler {
 		o.CallsPerPrincipal = 64
 	}
 	o.Queue, o.Idle, o.Total = def(o.Queue, 100*time.Millisecond), def(o.Idle, time.Minute), def(o.Total, 15*time.Minute)
-	return &Handler{next: next, o: o, slots: make(chan struct{}, o.Calls), principals: map[principal]*share{}}
+	return &Handler{next: next, o: o, all: newLot(o.Calls, o.Queue, "the backend's"), principals: map[principal]*share{}}
 }
 
 // Handle implements bridge.Handler.
@@ -76,59 +76,37 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		return h.next.Handle(ctx, call, emit)
 	}
 	if p := call.Context().GetPrincipal(); p != nil {
-		s, leave := h.share(principal{p.GetIssuer(), p.GetSubject()})
+		its, leave := h.share(principal{p.GetIssuer(), p.GetSubject()})
 		defer leave()
-		if err := h.enter(ctx, s, "this caller's"); err != nil {
+		if err := its.enter(ctx); err != nil {
 			return nil, err
 		}
-		defer func() { <-s }()
+		defer its.leave()
 	}
-	if err := h.enter(ctx, h.slots, "the backend's"); err != nil {
+	if err := h.all.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { <-h.slots }()
+	defer h.all.leave()
 	return h.timed(ctx, call, emit)
 }
 
-// share returns the slots of a principal. Whoever has them calls leave.
-func (h *Handler) share(p principal) (slots chan struct{}, leave func()) {
+// share returns the places of a principal. Whoever has them calls leave.
+func (h *Handler) share(p principal) (its *lot, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.principals[p]
 	if s == nil {
-		s = &share{slots: make(chan struct{}, h.o.CallsPerPrincipal)}
+		s = &share{lot: newLot(h.o.CallsPerPrincipal, h.o.Queue, "this caller's")}
 		h.principals[p] = s
 	}
 	s.users++
-	return s.slots, func() {
+	return s.lot, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if s.users--; s.users == 0 {
 			delete(h.principals, p)
 		}
 	}
-}
-
-// enter takes a slot, or waits for one as long as a call may wait.
-func (h *Handler) enter(ctx context.Context, slots chan struct{}, whose string) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	default:
-	}
-	turn := time.NewTimer(h.o.Queue)
-	defer turn.Stop()
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-turn.C:
-	}
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
-		"%d calls are running, which is %s most: call again when one of them has ended", cap(slots), whose)
-	e.Failure.RetryAfterMs = proto.Int64(h.o.Queue.Milliseconds())
-	return e
 }
 
 // The causes for which a call is cut.

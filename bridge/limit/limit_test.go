@@ -2,6 +2,8 @@ package limit_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -94,20 +96,80 @@ func TestCallsAtATime(t *testing.T) {
 	}
 }
 
-func TestACallThatWaitsGetsItsTurn(t *testing.T) {
+// One place, which is taken, and when a call that comes at some time is refused.
+func TestABurstWaitsAndAnOverloadDoesNot(t *testing.T) {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	for _, c := range []struct {
+		name      string
+		comes, at []int // in ms
+	}{
+		{"the first waits for as long as a call may", []int{0}, []int{100}},
+		{"those after it have the same patience", []int{0, 40, 94, 95}, []int{100, 100, 100, 100}},
+		{"but a little, in any case", []int{0, 96, 99}, []int{100, 101, 104}},
+		{"it is known that there is an overload", []int{0, 101, 500, 1100}, []int{100, 106, 505, 1105}},
+		{"it is over ten times later", []int{0, 1100, 2105, 3300}, []int{100, 1105, 2110, 3400}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				end := make(chan struct{})
+				h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+					<-end
+					return &bridge.Result{}, nil
+				}), limit.Options{Calls: 1})
+				go func() { _, _ = h.Handle(t.Context(), call(""), nobody) }() // takes the place
+				synctest.Wait()
+				began := time.Now()
+				got := make([]time.Duration, len(c.comes))
+				var wg sync.WaitGroup
+				for i, comes := range c.comes {
+					wg.Go(func() {
+						bridgetest.Pass(ms(comes))
+						if _, err := h.Handle(t.Context(), call(""), nobody); err == nil || failure(err) != overloaded {
+							t.Error(err)
+						}
+						got[i] = time.Since(began)
+					})
+				}
+				wg.Wait()
+				for i, want := range c.at {
+					if got[i] != ms(want) {
+						t.Errorf("who came after %d ms was refused after %s, want %d ms", c.comes[i], got[i], want)
+					}
+				}
+				close(end)
+			})
+		})
+	}
+}
+
+// Who has waited for the longest time is the next, and who has gone meanwhile is not.
+func TestTurnsAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-			<-time.After(50 * time.Millisecond)
+		var order []string
+		h := limit.New(bridge.HandlerFunc(func(_ context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+			<-time.After(10 * time.Millisecond)
+			order = append(order, c.Request.(*pb.CallToolRequest).GetName())
 			return &bridge.Result{}, nil
 		}), limit.Options{Calls: 1})
-		for range 2 {
+		gone, leave := context.WithCancel(t.Context())
+		for _, name := range []string{"a", "b", "gone", "c"} {
 			go func() {
-				if _, err := h.Handle(t.Context(), call(""), nobody); err != nil {
-					t.Error(err)
+				ctx, c := t.Context(), call("")
+				if name == "gone" {
+					ctx = gone
+				}
+				c.Request.(*pb.CallToolRequest).Name = name
+				if _, err := h.Handle(ctx, c, nobody); (err != nil) != (name == "gone") {
+					t.Errorf("%s: %v", name, err)
 				}
 			}()
+			synctest.Wait()
 		}
-		bridgetest.Pass(time.Second)
+		leave()
+		bridgetest.Pass(50 * time.Millisecond)
+		if want := []string{"a", "b", "c"}; !slices.Equal(order, want) {
+			t.Errorf("%v, want %v", order, want)
+		}
 	})
 }
 
