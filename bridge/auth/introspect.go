@@ -3,12 +3,14 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -50,7 +52,7 @@ func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, e
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.SetBasicAuth(url.QueryEscape(i.Introspection.ClientID), url.QueryEscape(i.Introspection.ClientSecret)) // RFC 6749, 2.3.1
-	var answer json.RawMessage
+	var answer jsontext.Value
 	if err := i.exchange(req, &answer); err != nil {
 		return nil, unavailable("%s cannot be asked about a token: %v", i.URL, err)
 	}
@@ -65,7 +67,7 @@ func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, e
 }
 
 // judge returns what an issuer's answer says of a token.
-func (i *issuer) judge(answer json.RawMessage, now time.Time) introspection {
+func (i *issuer) judge(answer jsontext.Value, now time.Time) introspection {
 	var c struct {
 		Active bool  `json:"active"`
 		Expiry int64 `json:"exp"`

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -86,7 +87,7 @@ func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) 
 	if err != nil {
 		return nil, err
 	}
-	var claims json.RawMessage
+	var claims jsontext.Value
 	if !slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {
 		fits := (k.Algorithm == "" || k.Algorithm == head.Algorithm) && (k.Use == "" || k.Use == "sig")
 		return fits && t.Claims(k.Key, &claims) == nil
@@ -98,14 +99,15 @@ func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) 
 
 // accept returns whom claims are about, if they are for this server, and now. When the issuer was asked about the token, it
 // need not say who it is, nor when the token ends.
-func (i *issuer) accept(claims json.RawMessage, asked bool) (*pb.Principal, error) {
+func (i *issuer) accept(claims jsontext.Value, asked bool) (*pb.Principal, error) {
 	var c struct {
 		jwt.Claims
 
-		Scope    string          `json:"scope"`
-		Scp      json.RawMessage `json:"scp"`
-		ClientID string          `json:"client_id"`
+		Scope    string         `json:"scope"`
+		Scp      jsontext.Value `json:"scp"`
+		ClientID string         `json:"client_id"`
 	}
+	// Strictly: what an issuer lets others name, such as SUB, is not taken for sub.
 	if err := json.Unmarshal(claims, &c); err != nil {
 		return nil, invalidToken("the claims of the token cannot be read: %v", err)
 	}
@@ -131,7 +133,7 @@ func (i *issuer) accept(claims json.RawMessage, asked bool) (*pb.Principal, erro
 }
 
 // scopes returns what a token allows: `scope` is a string with spaces (RFC 8693), and some issuers have a list, `scp`.
-func scopes(scope string, scp json.RawMessage) []string {
+func scopes(scope string, scp jsontext.Value) []string {
 	out := strings.Fields(scope)
 	var list []string
 	var text string

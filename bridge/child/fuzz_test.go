@@ -17,7 +17,7 @@ func FuzzLogLine(f *testing.F) {
 	for _, s := range []string{
 		"", "hello\nworld\r\n", "ERROR: x\n", `{"level":"warn","msg":"x"}` + "\n", `{"@level":"error","@message":"x","a":{"b":[1]}}` + "\n",
 		`{"level":"info","msg":"x"}` + "\n" + `{"level":"info","stream":"stdout","message":"forged"}` + "\n", "{\"msg\":\"a\"\r,\t\"b\":1}\n", "{\"msg\":\"\xff\"}\n",
-		`{"msg":"a","msg":"b"}` + "\n", strings.Repeat("x", maxLine+5) + "\nnext\n", "\x1b[31mred\x1b[0m\n", "Traceback (most recent call last):\n", `{"level":"fatal","message":"end"}`,
+		`{"msg":"a","msg":"b"}` + "\n", strings.Repeat("x", maxShown+5) + "\nnext\n", "\x1b[31mred\x1b[0m\n", "Traceback (most recent call last):\n", `{"level":"fatal","message":"end"}`,
 	} {
 		f.Add([]byte(s), false)
 		f.Add([]byte(s), true)

@@ -1,14 +1,21 @@
 package mcpclient
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
 type read struct {
@@ -67,7 +74,10 @@ func FuzzEvents(f *testing.F) {
 	f.Add("data: a\ndata: b\nid: 1\n\nretry: 5\n: c\n\nevent: e\ndata:x\r\n\r\n")
 	f.Add("data: " + strings.Repeat("x", 5000) + "\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
-		whole, retry, err := readEvents(strings.NewReader(in), 1<<12)
+		var whole []read
+		var retry time.Duration
+		var err error
+		fuzzing.Bounded(t, len(in), func() { whole, retry, err = readEvents(strings.NewReader(in), 1<<12) })
 		pieces, retry2, err2 := readEvents(iotest.OneByteReader(strings.NewReader(in)), 1<<12)
 		if diff := cmp.Diff(whole, pieces); diff != "" || retry != retry2 || err.Error() != err2.Error() {
 			t.Errorf("%q: %s %v %v", in, diff, err, err2)
@@ -80,4 +90,65 @@ func FuzzEvents(f *testing.F) {
 			t.Errorf("%q: %d bytes of events", in, n)
 		}
 	})
+}
+
+// FuzzWrittenEvents writes an event as the bridge does, and has it read as the standard says (HTML, 9.2.6), and by ourselves.
+func FuzzWrittenEvents(f *testing.F) {
+	f.Add("1-0", "", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+	f.Add("", "endpoint", []byte(`/mcp?sessionId=a:b`))
+	f.Add("", "", []byte("{\"a\":\n\"data: x\",\r\n\"b\":\t1}"))
+	f.Add("99-7", "message", []byte(`" \u2028 `+"\u2028\u0085\ufeff"+`"`))
+	f.Fuzz(func(t *testing.T, id, name string, text []byte) {
+		if strings.ContainsAny(id+name, "\r\n\x00") || !utf8.ValidString(id+name) {
+			return // ids and names are our own
+		}
+		line, err := rawjson.AppendChecked(nil, text)
+		if err != nil {
+			return // nothing else is written as an event
+		}
+		stream := mcphttp.AppendEvent(nil, id, name, line)
+		stream = append(stream, mcphttp.Comment...)
+		stream = mcphttp.AppendEvent(stream, "", "", []byte(`{}`))
+		want := []read{{Name: name, ID: id, Data: string(line), HasData: true}, {Data: "{}", HasData: true}}
+		got, _, err := readEvents(bytes.NewReader(stream), len(stream))
+		if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, io.EOF) {
+			t.Errorf("%q: %v %s", stream, err, diff)
+		}
+		if diff := cmp.Diff(want, plainly(string(stream))); diff != "" {
+			t.Errorf("%q: others read %s", stream, diff)
+		}
+		was, _ := fuzzing.Value(text)
+		is, err := fuzzing.Value(line)
+		if diff := cmp.Diff(was, is); diff != "" || err != nil {
+			t.Errorf("%q became %q: %v %s", text, line, err, diff)
+		}
+	})
+}
+
+// plainly reads a whole stream as the standard says.
+func plainly(stream string) (events []read) {
+	stream = strings.TrimPrefix(stream, "\ufeff")
+	lines := regexp.MustCompile("\r\n|\r|\n").Split(stream, -1)
+	var e read
+	var data strings.Builder
+	for _, line := range lines[:len(lines)-1] { // what no end of a line follows is no line
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "":
+			if data.Len() > 0 {
+				e.Data, e.HasData = strings.TrimSuffix(data.String(), "\n"), true
+				events = append(events, e)
+			}
+			e = read{}
+			data.Reset()
+		case field == "event":
+			e.Name = value
+		case field == "data":
+			data.WriteString(value + "\n")
+		case field == "id" && !strings.Contains(value, "\x00"):
+			e.ID = value
+		}
+	}
+	return events
 }
