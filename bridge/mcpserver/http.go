@@ -214,6 +214,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		out := s.reply(w)
+		out.takeable = takeable(r)
 		out.start()
 		defer out.stop()
 		s.modern(r.Context(), msg, s.origin(r), out)
@@ -222,7 +223,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 
 // reply returns the response to a POST that belongs to no session.
 func (s *Server) reply(w http.ResponseWriter) *reply {
-	return &reply{w: w, patience: s.opts.WriteTimeout, parting: s.parting}
+	return &reply{s: s, w: w}
 }
 
 // postInitialize begins a session.
@@ -358,14 +359,16 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
 		return
 	}
+	var end ending
+	defer func() { end.run() }() // what of it a stream has not taken over
 	done, err := s.streams.open(s.origin(r).principal)
 	if err != nil {
 		refuseFull(w, err)
 		return
 	}
-	defer done()
+	end.add(done)
 	if r.Header.Get(mcphttp.HeaderSession) == "" && r.Header.Get(mcphttp.HeaderVersion) == "" {
-		s.serveSSE(w, r)
+		s.serveSSE(w, r, &end)
 		return
 	}
 	ss := s.sessionOf(w, r)
@@ -376,10 +379,10 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		refuseFull(w, err)
 		return
 	}
-	defer done()
+	end.add(done)
 	last := r.Header.Get(mcphttp.HeaderLastEvent)
 	if last == "" {
-		ss.openUnrelated(w, r)
+		ss.openUnrelated(w, r, &end)
 		return
 	}
 	l, n := ss.resumable(last)
@@ -387,10 +390,14 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "there is nothing after event "+strconv.Quote(last)+": its stream is over or forgotten; make the request again")
 		return
 	}
-	if l.id == unrelated {
-		defer ss.plug(l.push)()
+	if l.id != unrelated { // it ends with the answer, and the client can use its connection again
+		if beginStream(w, s.opts.WriteTimeout) == nil {
+			ss.copyLog(r.Context(), w, l, n+1)
+		}
+		return
 	}
-	ss.copyLog(r.Context(), w, l, n+1)
+	end.add(ss.plug(l.push))
+	s.last(w, r, &end, func(ctx context.Context, w http.ResponseWriter) { ss.copyLog(ctx, w, l, n+1) })
 }
 
 // resumable returns the stream that an event is of, and the event's number. There is none if what came after the event is
@@ -412,15 +419,16 @@ func (ss *session) resumable(event string) (*eventLog, int) {
 
 // openUnrelated begins the stream of what belongs to no request. There is one of the kind: a message goes to exactly one
 // stream (2025-03-26 to 2025-11-25: basic/transports, multiple connections).
-func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request) {
+func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *ending) {
 	l := ss.unrelatedLog()
 	unplug := ss.plugIfVacant(r.Context(), l.push)
 	if unplug == nil {
 		refuse(w, http.StatusConflict, "this session has such a stream: end it first, or go on with it by Last-Event-ID")
 		return
 	}
-	defer unplug()
-	ss.copyLog(r.Context(), w, l, l.untold())
+	end.add(unplug)
+	n := l.untold()
+	ss.s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) { ss.copyLog(ctx, w, l, n) })
 }
 
 // copyLog writes the events of a log, from number n on, until there are no more, the client goes, or another response takes
@@ -433,10 +441,6 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 		defer context.AfterFunc(ss.s.draining, cancel)()
 	}
 	reader := l.take()
-	streamHeaders(w.Header())
-	if writeStream(w, nil, ss.s.opts.WriteTimeout) != nil {
-		return
-	}
 	for {
 		waitCtx, stop := context.WithTimeout(ctx, keepaliveEvery)
 		events, more := l.wait(waitCtx, reader, n)

@@ -55,14 +55,13 @@ const (
 // A reply is the HTTP response to one POST. It is a plain JSON body unless something has to be said before the response;
 // then it becomes a stream of events.
 type reply struct {
+	s *Server
 	w http.ResponseWriter
 	// log keeps what is said on the stream, for a client that loses it and may come back. Without one (the modern era), a
 	// lost stream is the end of the request.
 	log *eventLog
-	// patience is how long the client may take to read what is written to it.
-	patience time.Duration
-	// parting ends when the server is about to: a response that begins after it is the last of its connection.
-	parting context.Context //nolint:containedctx // it is the server's, and not that of the request
+	// takeable says that the response can have its connection to itself.
+	takeable bool
 	// open makes a log when the stream begins, in the legacy era.
 	open func() *eventLog
 	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
@@ -76,6 +75,7 @@ type reply struct {
 	mu     sync.Mutex
 	stream bool // the response is a stream
 	done   bool // the response is complete, or has ended before: w must not be touched any more
+	held   bool // the response goes on after ServeHTTP has returned
 	broken error
 	reader int
 	alive  *time.Timer
@@ -110,10 +110,13 @@ func (r *reply) leave() {
 	close(r.polled)
 }
 
-// stop ends the response.
+// stop ends the response, unless it is held.
 func (r *reply) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.held {
+		return
+	}
 	r.done = true
 	r.alive.Stop()
 	if r.poll != nil {
@@ -154,9 +157,15 @@ func (r *reply) begin() {
 // part says in the head of the response that its connection ends, if the server does: the client makes its next request somewhere
 // else instead of being refused here.
 func (r *reply) part() {
-	if r.parting.Err() != nil {
+	if r.s.parting.Err() != nil {
 		r.w.Header().Set("Connection", "close")
 	}
+}
+
+// beginStream answers with a stream that has nothing to say yet.
+func beginStream(w http.ResponseWriter, patience time.Duration) error {
+	streamHeaders(w.Header())
+	return writeStream(w, nil, patience)
 }
 
 func streamHeaders(h http.Header) {
@@ -170,7 +179,7 @@ func (r *reply) write(data []byte) {
 	if r.done || r.broken != nil || r.log != nil && !r.log.holds(r.reader) {
 		return
 	}
-	r.broken = writeStream(r.w, data, r.patience)
+	r.broken = writeStream(r.w, data, r.s.opts.WriteTimeout)
 }
 
 // writeBody writes a whole body. A client must take every piece of it in time; one that does not read would otherwise keep the
@@ -222,6 +231,55 @@ func (r *reply) send(msg []byte) error {
 	return r.broken
 }
 
+// hold sends a message, and then has f say the rest, for which it may wait for as long as the client wants to know. Where that needs
+// less memory, f goes on after hold has returned. Its context ends when nobody wants the rest. If hold fails, f is not called.
+func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)) error {
+	var t *taken
+	var err error
+	r, ok := out.(*reply)
+	if ok {
+		t, err = r.sendAndTake(msg)
+	} else {
+		err = out.send(msg)
+	}
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		f(ctx)
+		return nil
+	}
+	t.serve(func(ctx context.Context) {
+		defer func() {
+			r.mu.Lock()
+			r.held = false
+			r.mu.Unlock()
+			r.stop()
+		}()
+		f(ctx)
+	})
+	return nil
+}
+
+// sendAndTake is send, and takes over the connection if that can be done.
+func (r *reply) sendAndTake(msg []byte) (*taken, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.takeable {
+		r.w.Header().Set("Connection", "close")
+	}
+	r.begin()
+	r.event(msg, false)
+	if r.broken != nil || !r.takeable {
+		return nil, r.broken
+	}
+	t := r.s.takeOver(r.w)
+	if t != nil {
+		r.w, r.held = t, true
+	}
+	return t, nil
+}
+
 // event says a message on the stream. The caller holds mu.
 func (r *reply) event(msg []byte, last bool) {
 	id := ""
@@ -251,7 +309,7 @@ func (r *reply) finish(h head, msg []byte) {
 			header["Www-Authenticate"] = []string{h.challenge}
 		}
 		r.w.WriteHeader(cmp.Or(h.status, http.StatusOK))
-		if r.broken = writeBody(r.w, msg, r.patience); r.broken == nil {
+		if r.broken = writeBody(r.w, msg, r.s.opts.WriteTimeout); r.broken == nil {
 			reuse(msg)
 		}
 	default:

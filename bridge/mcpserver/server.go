@@ -111,7 +111,8 @@ type Server struct {
 	part, drain       context.CancelFunc
 	params            paramTable
 	streams           streams
-	replay            replay // of all sessions
+	lasting           sync.WaitGroup // the streams whose connections are taken over
+	replay            replay         // of all sessions
 
 	// known is what the handler last was.
 	known atomic.Pointer[known]
@@ -169,8 +170,9 @@ func (s *Server) Drain() {
 	s.drain()
 }
 
-// Close ends every session and every call that a session made, and waits for them. It does not wait for modern requests over
-// HTTP: they end with the contexts of their requests, and are told that the bridge has cut them.
+// Close ends every session, every call that a session made, and every stream that only waits for changes, and waits for them.
+// It does not wait for modern calls over HTTP: they end with the contexts of their requests, and are told that the bridge has cut
+// them.
 func (s *Server) Close() {
 	s.Drain()
 	s.cancel(errClosed)
@@ -182,6 +184,7 @@ func (s *Server) Close() {
 		ss.end(errClosed)
 	}
 	s.hub.close()
+	s.lasting.Wait()
 }
 
 // handle has the handler answer a call. A bug in it must not end the bridge.

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"context"
 	"crypto/rand"
 	"net/http"
 	"net/url"
@@ -38,6 +39,12 @@ func (e *eventWriter) raw(data []byte) error {
 	return writeStream(e.w, data, e.patience)
 }
 
+func (e *eventWriter) open(w http.ResponseWriter) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.w = w
+}
+
 func (e *eventWriter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,12 +53,12 @@ func (e *eventWriter) close() {
 
 // serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with the
 // endpoint to send messages to, carries everything the server says, and cannot be come back to.
-func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
-	out := &eventWriter{w: w, patience: s.opts.WriteTimeout}
-	defer out.close()
+func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
+	out := &eventWriter{patience: s.opts.WriteTimeout}
+	end.add(out.close)
 	c := s.newConn(func(msg []byte) error { return out.event("message", msg) }, false)
 	c.principal = s.origin(r).principal
-	defer c.close(errGone)
+	end.add(func() { c.close(errGone) })
 	id := rand.Text()
 	s.mu.Lock()
 	var err error
@@ -70,14 +77,21 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 		refuseFull(w, err)
 		return
 	}
-	defer func() {
+	end.add(func() {
 		s.mu.Lock()
 		delete(s.conns, id)
 		s.owners.leave(c.principal)
 		s.mu.Unlock()
-	}()
-	streamHeaders(w.Header())
+	})
 	endpoint := r.URL.Path + "?" + url.Values{sseParam: {id}}.Encode()
+	s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
+		out.open(w)
+		s.keepSSE(ctx, c, out, endpoint)
+	})
+}
+
+// keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it.
+func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoint string) {
 	if out.event("endpoint", []byte(endpoint)) != nil {
 		return
 	}
@@ -89,7 +103,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 			if out.raw([]byte(mcphttp.Comment)) != nil {
 				return
 			}
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-s.draining.Done():
 			c.calls.Wait() // what has been asked is still answered

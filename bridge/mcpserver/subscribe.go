@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -375,7 +376,6 @@ func (p *pending) take() []*pb.ListenResponse {
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
 // basic/patterns/subscriptions).
 func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
-	id := mcpjson.Member{Name: metaSubscriptionID, Value: x.id}
 	if err := checkURIs(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions()); err != nil {
 		x.refuse(bridge.Listen, err)
 		return
@@ -385,35 +385,42 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	defer done()
 	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
 	changes := newPending()
 	sub := &subscriber{tell: changes.add}
 	s.hub.add(ctx, sub, honoured)
-	defer s.hub.remove(sub)
-	tell := func(change *pb.ListenResponse) error {
-		msg, err := notification(change, x.rev, id)
-		if err != nil {
-			return err
-		}
-		return x.out.send(msg)
+	leave := func() {
+		s.hub.remove(sub)
+		done()
 	}
-	err = tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+	x.id = bytes.Clone(x.id) // and keep no more of the message
+	acknowledged, err := notification(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: honoured},
-	}})
+	}}, x.rev, x.subscription())
+	if err == nil {
+		err = hold(ctx, x.out, acknowledged, func(ctx context.Context) {
+			defer leave()
+			s.tellChanges(ctx, x, changes, d)
+		})
+	}
+	if err != nil {
+		leave()
+		x.unsubscribed(err)
+	}
+}
+
+// tellChanges tells the client what changes until one of them goes.
+func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *pending, d *known) {
+	var err error
 	for err == nil {
 		select {
 		case <-changes.ready:
-			for _, c := range changes.take() {
-				if err = tell(c); err != nil {
-					break
-				}
-			}
+			err = x.tell(changes.take())
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-s.draining.Done():
 			// The graceful end is a result (T-1 of the protocol digest has why it is not notifications/cancelled).
-			result, encodeErr := mcpjson.Append(nil, &pb.ListenResult{}, x.rev, id, d.serverInfo())
+			result, encodeErr := mcpjson.Append(nil, &pb.ListenResult{}, x.rev, x.subscription(), d.serverInfo())
 			if encodeErr == nil {
 				x.finishRaw(result)
 				return
@@ -421,7 +428,31 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 			err = encodeErr
 		}
 	}
-	s.log.Debug().Err(err).Msg("a subscription ended")
+	x.unsubscribed(err)
+}
+
+// tell tells changes on a subscription.
+func (x *exchange) tell(changes []*pb.ListenResponse) error {
+	for _, c := range changes {
+		msg, err := notification(c, x.rev, x.subscription())
+		if err == nil {
+			err = x.out.send(msg)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subscription names the subscription that the request makes.
+func (x *exchange) subscription() mcpjson.Member {
+	return mcpjson.Member{Name: metaSubscriptionID, Value: x.id}
+}
+
+// unsubscribed is the end of a subscription that nobody can be told of.
+func (x *exchange) unsubscribed(err error) {
+	x.s.log.Debug().Err(err).Msg("a subscription ended")
 	x.end(head{}, nil)
 }
 
