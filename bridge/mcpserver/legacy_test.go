@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -170,6 +171,41 @@ func TestLegacyClientIsNotAskedWhatItCannotAnswer(t *testing.T) {
 		want(t, msg[len(msg)-1], "id", "1", "result.isError", "true")
 		if text := get(t, msg[len(msg)-1], "result.content.0.text"); !strings.Contains(text, "elicitation") {
 			t.Errorf("%s: %s", rev, text)
+		}
+	}
+}
+
+// What says in the modern era that a client lacks something is a code that the legacy era does not know: its models are told in
+// words. Clients of the modern era get it as it is.
+func TestMissingCapabilityIsSaidInTheWordsOfTheEra(t *testing.T) {
+	for data, needs := range map[string]string{
+		`{"requiredCapabilities":{"elicitation":{"form":{}}}}`:           "an answer from the user (elicitation)",
+		`{"requiredCapabilities":{"elicitation":{"url":{}},"roots":{}}}`: "a web page to be opened for the user (elicitation, url mode) and the client's folders (roots)",
+		`{"requiredCapabilities":{"sampling":{"tools":{}}}}`:             "an answer from the model with tools (sampling.tools)",
+		`{"requiredCapabilities":{"extensions":{"com.example/x":{}}}}`:   "the extension com.example/x",
+		`{"requiredCapabilities":7}`:                                     "something unknown",
+		`[]`:                                                             "something unknown",
+	} {
+		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
+			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if call.Method == bridge.Discover {
+					return h.Handle(ctx, call, emit)
+				}
+				code, message := int64(bridge.CodeMissingCapability), "no"
+				return nil, bridge.FromJSONRPC(&pb.JsonRpcError{Code: code, Message: &message, Data: []byte(data)}, bridge.Rev20260728, call.Method)
+			})
+		})
+		says := "This needs " + needs + ", which this client does not support. Ask the user directly, or use another client."
+		for _, rev := range legacyRevisions {
+			c := f.initialize(rev, `{}`)
+			want(t, read(t, c.send(call("1", "t", "{}", ""))).next(), "result.isError", "true", "result.content.0.text", `"`+says+`"`)
+			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"p"}}`)).next(),
+				"error.code", "-32603", "error.message", `"prompts/get: `+says+`"`, "error.data", "null")
+			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)).next(), "error.code", "-32603", "error.message", `"tools/list: `+says+`"`)
+		}
+		status, msgs := f.callModern("t", "", noCaps, "")
+		if want(t, msgs[0], "error.code", "-32021", "error.message", `"no"`, "error.data", data); status != 400 {
+			t.Errorf("status %d", status)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,6 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -30,6 +32,9 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 			res, err = asNeeds(res, err)
 		}
 		if err != nil {
+			if what := lacking(bridge.AsError(err)); what != "" {
+				return unasked(call, what)
+			}
 			ss.await(err)
 			return nil, err
 		}
@@ -44,13 +49,7 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 		}
 		if reason, unsupported := ss.cannotAny(res.Needs); reason != "" {
 			if told || len(unsupported) < len(res.Needs.GetRequests()) {
-				// The handler insists, or some could be asked, but in vain. No code says this in the legacy era. The model can
-				// read why, and may ask the user by itself.
-				reason = "This needs " + reason + advice
-				if call.Method == bridge.CallTool {
-					return toolError(reason), nil
-				}
-				return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
+				return unasked(call, reason) // the handler insists, or some could be asked, but in vain
 			}
 			told = true
 			call = call.Retry(unsupported, res.Needs.State)
@@ -65,13 +64,39 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 	return nil, seal.TooManyRounds(call)
 }
 
+// unasked is the end of a call that needs what the client does not have. No code says so in the legacy era. The model can read
+// why, and may ask the user by itself.
+func unasked(call *bridge.Call, what string) (proto.Message, error) {
+	reason := "This needs " + what + advice
+	if call.Method == bridge.CallTool {
+		return toolError(reason), nil
+	}
+	return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
+}
+
+// lacking returns what is needed if an error says that the client does not have it, as a server of the modern era does by a code
+// that the legacy era does not know (2026-07-28: basic/index, missing required client capability). It is empty for other errors.
+func lacking(e *bridge.Error) string {
+	if e.RPC.GetCode() != bridge.CodeMissingCapability {
+		return ""
+	}
+	required := &pb.ClientCapabilities{}
+	if data := e.RPC.GetData(); rawjson.Check(data) == nil {
+		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728) // what cannot be read is not known
+	}
+	return inWords(required) + notSupported
+}
+
 // advice is what there is to do if a client cannot be asked. Backends pass it on, to the model as well.
 const advice = ". Ask the user directly, or use another client."
+
+// notSupported follows what a client does not have.
+const notSupported = ", which this client does not support"
 
 // cannot returns what is needed and why the client cannot be asked it, or nothing if it can.
 func (ss *session) cannot(req *pb.InputRequest) string {
 	if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
-		return fmt.Sprintf("%s, which this client does not support", kindOf(req))
+		return kindOf(req) + notSupported
 	}
 	if _, err := askMessage("", req, ss.rev); err != nil {
 		return fmt.Sprintf("%s, which cannot be asked in MCP %s: %v", kindOf(req), ss.rev, err)
@@ -93,21 +118,34 @@ func (ss *session) cannotAny(needs *pb.InputRequired) (reason string, unsupporte
 
 // kindOf says in words what a request asks for.
 func kindOf(req *pb.InputRequest) string {
-	switch r := req.GetRequest().(type) {
-	case *pb.InputRequest_Elicit:
-		if r.Elicit.GetUrl() != nil {
-			return "a web page to be opened for the user (elicitation, url mode)"
-		}
-		return "an answer from the user (elicitation)"
-	case *pb.InputRequest_CreateMessage:
-		if r.CreateMessage.GetTools() != nil || r.CreateMessage.GetToolChoice() != nil {
-			return "an answer from the model with tools (sampling.tools)"
-		}
-		return "an answer from the model (sampling)"
-	case *pb.InputRequest_ListRoots:
-		return "the client's folders (roots)"
+	return inWords(bridge.Missing(&pb.ClientCapabilities{}, req))
+}
+
+// inWords says what a client does that has the capabilities.
+func inWords(c *pb.ClientCapabilities) string {
+	var words []string
+	if e := c.GetElicitation(); e.GetUrl() != nil {
+		words = append(words, "a web page to be opened for the user (elicitation, url mode)")
 	}
-	return "something unknown"
+	if bridge.ElicitsForms(c) {
+		words = append(words, "an answer from the user (elicitation)")
+	}
+	switch sampling := c.GetSampling(); {
+	case sampling.GetTools() != nil:
+		words = append(words, "an answer from the model with tools (sampling.tools)")
+	case sampling != nil:
+		words = append(words, "an answer from the model (sampling)")
+	}
+	if c.GetRoots() != nil {
+		words = append(words, "the client's folders (roots)")
+	}
+	for id := range rawjson.Members(c.GetExtensions()) {
+		words = append(words, "the extension "+rawjson.Shorten(id))
+	}
+	if len(words) == 0 {
+		return "something unknown"
+	}
+	return rawjson.ShortenTo(strings.Join(words, " and "), 500)
 }
 
 // A question is what the client is asked by one request of ours.
