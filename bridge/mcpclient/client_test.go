@@ -2,10 +2,12 @@ package mcpclient_test
 
 import (
 	"context"
-	"io"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,25 +16,46 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	"github.com/mcpbridge/mcpbridge/bridge/plugin"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// serveEnv makes the test's own program an MCP server on stdio.
+// serveEnv makes the test's own program an MCP server on stdio: of a handler of its own, or of the one at the address that it says.
 const serveEnv = "MCPCLIENT_TEST_SERVER"
 
+const own = "own"
+
 func TestMain(m *testing.M) {
-	if os.Getenv(serveEnv) != "" {
-		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
-		err := s.ServeStdio(context.Background(), os.Stdin, os.Stdout)
-		s.Close()
-		if err != nil {
+	if at := os.Getenv(serveEnv); at != "" {
+		if err := program(at); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// program is an MCP server on stdio.
+func program(at string) error {
+	h, end := bridge.Handler(bridgetest.New()), func() error { return nil }
+	if at != own {
+		p, err := plugin.New(plugin.Options{Name: "shared", Address: at})
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ran := make(chan error, 1)
+		go func() { ran <- p.Run(ctx) }()
+		h, end = p, func() error { cancel(); return <-ran }
+	}
+	s := mcpserver.New(h, mcpserver.Options{})
+	err := s.ServeStdio(context.Background(), os.Stdin, os.Stdout)
+	s.Close()
+	return errors.Join(err, end())
 }
 
 // run keeps a client until the test ends.
@@ -61,58 +84,95 @@ func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) 
 	return c
 }
 
-func TestLawsHTTP(t *testing.T) {
-	for _, rev := range bridge.Revisions() {
-		t.Run(rev.String(), func(t *testing.T) {
-			bridgetest.MCPLaws(t, rev, func(t *testing.T, h bridge.Handler) bridge.Handler {
-				t.Helper()
-				s := mcpserver.New(h, mcpserver.Options{})
-				srv := httptest.NewServer(http.Handler(s))
-				t.Cleanup(func() { s.Close(); srv.Close() })
-				return run(t, mcpclient.Options{URL: srv.URL + "/mcp", Revision: rev})
-			})
-		})
-	}
+// A chain is a way from a client to a Handler behind an MCP server of a revision.
+type chain struct {
+	name string
+	// spoken are the revisions it is tried in, by what the client is told: NoRevision has it find out.
+	spoken map[bridge.Revision]bridge.Revision
+	// server says how a server of h is reached.
+	server func(t *testing.T, h bridge.Handler) mcpclient.Options
 }
 
-// Programs that share what they serve, as programs with a database do.
-func TestLawsStdio(t *testing.T) {
+var chains = []chain{
+	{"Streamable HTTP", every(), func(t *testing.T, h bridge.Handler) mcpclient.Options {
+		t.Helper()
+		return atURL(t, h, func(*http.Request) bool { return true })
+	}},
+	// An endpoint that knows nothing but HTTP+SSE: messages go where its stream says. What is spoken there is the newest
+	// revision, if nobody says otherwise.
+	{"HTTP+SSE", map[bridge.Revision]bridge.Revision{
+		bridge.Rev20241105: bridge.Rev20241105, bridge.NoRevision: bridge.LatestLegacy,
+	}, func(t *testing.T, h bridge.Handler) mcpclient.Options {
+		t.Helper()
+		return atURL(t, h, func(r *http.Request) bool { return r.Method != http.MethodPost || r.URL.RawQuery != "" })
+	}},
+	// Programs that share what they serve, as programs with a database do: a caller who can be asked has one of their own.
+	{"stdio", every(), func(t *testing.T, h bridge.Handler) mcpclient.Options {
+		t.Helper()
+		return mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + shared(t, h)}}
+	}},
+}
+
+// every returns each revision, spoken because the client is told to.
+func every() map[bridge.Revision]bridge.Revision {
+	all := map[bridge.Revision]bridge.Revision{}
 	for _, rev := range bridge.Revisions() {
-		t.Run(rev.String(), func(t *testing.T) {
-			bridgetest.MCPLaws(t, rev, func(t *testing.T, h bridge.Handler) bridge.Handler {
-				t.Helper()
-				return run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: rev}, func(c *mcpclient.Client) {
-					c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
-						s := mcpserver.New(h, mcpserver.Options{})
-						defer s.Close()
-						_ = s.ServeStdio(ctx, in, out)
+		all[rev] = rev
+	}
+	return all
+}
+
+// atURL serves h over HTTP to the requests that it takes. The others are not allowed.
+func atURL(t *testing.T, h bridge.Handler, takes func(*http.Request) bool) mcpclient.Options {
+	t.Helper()
+	s := mcpserver.New(h, mcpserver.Options{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !takes(r) {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { s.Close(); srv.Close() })
+	return mcpclient.Options{URL: srv.URL + "/mcp"}
+}
+
+// shared serves h to programs, and returns the address.
+func shared(t *testing.T, h bridge.Handler) string {
+	t.Helper()
+	s, err := grpcserver.New(h, nil, grpcserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "unix:" + filepath.Join(t.TempDir(), "s")
+	ln, err := grpcserver.Listen(t.Context(), at, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.WithoutCancel(t.Context()), ln) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return at
+}
+
+func TestLaws(t *testing.T) {
+	for _, c := range chains {
+		t.Run(c.name, func(t *testing.T) {
+			for told, spoken := range c.spoken {
+				t.Run(spoken.String(), func(t *testing.T) {
+					bridgetest.MCPLaws(t, spoken, func(t *testing.T, h bridge.Handler) bridge.Handler {
+						t.Helper()
+						o := c.server(t, h)
+						o.Revision = told
+						return run(t, o)
 					})
 				})
-			})
-		})
-	}
-}
-
-// An endpoint that knows nothing but HTTP+SSE: messages go where its stream says. What is spoken there is the newest revision,
-// if nobody says otherwise.
-func TestLawsSSE(t *testing.T) {
-	for told, spoken := range map[bridge.Revision]bridge.Revision{
-		bridge.Rev20241105: bridge.Rev20241105, bridge.NoRevision: bridge.LatestLegacy,
-	} {
-		t.Run(spoken.String(), func(t *testing.T) {
-			bridgetest.MCPLaws(t, spoken, func(t *testing.T, h bridge.Handler) bridge.Handler {
-				t.Helper()
-				s := mcpserver.New(h, mcpserver.Options{})
-				srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-						w.WriteHeader(http.StatusMethodNotAllowed)
-						return
-					}
-					s.ServeHTTP(w, r)
-				}))
-				t.Cleanup(func() { s.Close(); srv.Close() })
-				return run(t, mcpclient.Options{URL: srv.URL + "/mcp", Revision: told})
-			})
+			}
 		})
 	}
 }
@@ -121,7 +181,7 @@ func TestLawsSSE(t *testing.T) {
 func TestProgram(t *testing.T) {
 	for _, rev := range []bridge.Revision{bridge.NoRevision, bridge.Rev20241105, bridge.Rev20251125} {
 		t.Run(rev.String(), func(t *testing.T) {
-			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}, Revision: rev})
+			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: rev})
 			if got := call(t, c, "echo", `{"a":[1e2]}`); got != `{"a":[1e2]}` {
 				t.Errorf("echo says %s", got)
 			}

@@ -77,7 +77,7 @@ func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
 	t.Helper()
 	t.Run("program", func(t *testing.T) {
-		each(t, run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}, Revision: bridge.Rev20251125, MaxSessions: 4}))
+		each(t, run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: bridge.Rev20251125, MaxSessions: 4}))
 	})
 	t.Run("http", func(t *testing.T) {
 		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})

@@ -312,7 +312,7 @@ func TestAskingTooMuch(t *testing.T) {
 
 // A program that ends is started again. What it was doing is unknown, and what waited for its caller is lost.
 func TestProgramIsStartedAgain(t *testing.T) {
-	c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=1"}, Revision: bridge.Rev20251125})
+	c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: bridge.Rev20251125})
 	ask := asking("ask", `{}`, "a")
 	n := needs(t, c, ask)
 	failed := make(chan error)
