@@ -44,6 +44,8 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 		}
 	}
 	result, err := c.h.Handle(ctx, call, emit)
+	// gofail: var catalogCalled struct{}
+
 	if err != nil || c.o.SkipOutput || t.output == nil {
 		return result, err
 	}

@@ -69,6 +69,8 @@ func New(h bridge.Handler, o Options) *Catalog {
 
 // Handle implements bridge.Handler.
 func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	// gofail: var catalogHandle struct{}
+
 	switch r := call.Request.(type) {
 	case *pb.CallToolRequest:
 		if c.o.SkipArguments && c.o.SkipOutput {

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 )
 
 // drainTime is how long we read on after a process has ended, if another one keeps its output open.
@@ -45,6 +48,8 @@ type Process struct {
 
 	ooms int // how often the system had killed somebody for memory before
 
+	panics contain.Panics
+
 	mu     sync.Mutex // guards what follows, and cmd and stdin while they are being set
 	state  *os.ProcessState
 	killed bool // we have
@@ -54,6 +59,7 @@ type Process struct {
 // New returns a Process that is not started yet.
 func New(command []string, dir string, log *zerolog.Logger) *Process {
 	p := &Process{Command: command, Dir: dir, Log: log}
+	p.panics.Log = *log
 	p.ctx, p.ended = context.WithCancel(context.Background())
 	return p
 }
@@ -88,8 +94,8 @@ func (p *Process) Start() error {
 		p.Log.Debug().Err(err).Msg("the backend's own children may survive if the bridge is killed")
 	}
 	out, errs := ours[1], ours[2]
-	p.wg.Go(func() { defer out.Close(); p.Stdout(out) })
-	p.wg.Go(func() { defer errs.Close(); p.Stderr(errs) })
+	p.wg.Go(func() { defer out.Close(); p.contain("reading its standard output", func() { p.Stdout(out) }) })
+	p.wg.Go(func() { defer errs.Close(); p.contain("reading its standard error", func() { p.Stderr(errs) }) })
 	p.wg.Go(func() {
 		p.reap()
 		// Whoever else has the pipes may keep them.
@@ -98,6 +104,14 @@ func (p *Process) Start() error {
 		}
 	})
 	return nil
+}
+
+// contain runs what reads what the process prints. A bug in it kills the process, and does not end the bridge.
+func (p *Process) contain(doing string, read func()) {
+	defer p.panics.Recover(doing, func(*bridge.Error) { p.Signal(Kill) })
+	// gofail: var childRead struct{}
+
+	read()
 }
 
 // pipes gives cmd pipes for its standard files, and returns our ends of them, input first, and its.

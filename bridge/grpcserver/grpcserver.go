@@ -2,7 +2,6 @@ package grpcserver
 
 import (
 	"context"
-	"runtime/debug"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -94,12 +93,7 @@ func wanted(cc *pb.CallContext, e bridge.Event) bool {
 // answer has the Handler that a call is for answer it, and returns the message that ends the call, which is no larger than it may
 // be. A bug in the Handler must not end the bridge.
 func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.log.Error().Str("method", m.Name).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("a handler panicked; please report this")
-			msg, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
-		}
-	}()
+	defer s.panics.Recover(m.Name, func(e *bridge.Error) { msg, err = nil, e })
 	defer s.calls.Add(-1)
 	if s.calls.Add(1) > int64(s.o.MaxCalls) {
 		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
@@ -111,6 +105,8 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	if err != nil {
 		return nil, err
 	}
+	// gofail: var grpcserverAnswer struct{}
+
 	h, err := s.handler(ctx)
 	if err != nil {
 		return nil, err
@@ -124,6 +120,8 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		return nil, err
 	}
 	res, err := h.Handle(ctx, call, emit)
+	// gofail: var grpcserverHandled struct{}
+
 	switch {
 	case err != nil:
 		return nil, err

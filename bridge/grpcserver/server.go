@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -91,6 +92,7 @@ type Backend struct {
 type Server struct {
 	o      Options
 	log    zerolog.Logger
+	panics contain.Panics
 	merged bridge.Handler
 	byName map[string]bridge.Handler
 	names  string // all of them, for errors
@@ -123,6 +125,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		o: o, log: o.Log, merged: merged, byName: map[string]bridge.Handler{}, seal: seal.New(o.StateKeys, o.StateTTL),
 		health: health.NewServer(),
 	}
+	s.panics.Log = o.Log
 	s.draining, s.startDrain = context.WithCancel(context.Background())
 	s.quiet, s.startHush = context.WithCancel(context.Background())
 	var names []string
@@ -145,7 +148,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWithin}),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
-		grpc.StreamInterceptor(s.hush),
+		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.hush),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(wire.Codec{}), experimental.BufferPool(wire.Buffers),
 	}
@@ -255,6 +258,17 @@ func (s *Server) Close() {
 	s.grpc.Stop()
 }
 
+// containUnary and containStream are interceptors that keep a bug in what is around an answer from ending the bridge.
+func (s *Server) containUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer s.panics.Recover(info.FullMethod, func(e *bridge.Error) { resp, err = nil, e })
+	return handler(ctx, req)
+}
+
+func (s *Server) containStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer s.panics.Recover(info.FullMethod, func(e *bridge.Error) { err = e })
+	return handler(srv, ss)
+}
+
 // hush is an interceptor that ends what only waits when the server is to end: who watches the health, or asks for the contract and
 // does not say when that is enough.
 func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -264,20 +278,24 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
 	defer context.AfterFunc(s.quiet, cancel)()
-	return handler(srv, &hushed{ServerStream: ss, ctx: ctx})
+	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: &s.panics})
 }
 
 // A hushed stream ends with its own context.
 type hushed struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // it is the stream's
+	ctx    context.Context //nolint:containedctx // it is the stream's
+	panics *contain.Panics
 }
 
 func (h *hushed) Context() context.Context { return h.ctx }
 
 func (h *hushed) RecvMsg(m any) error {
 	received := make(chan error, 1)
-	go func() { received <- h.ServerStream.RecvMsg(m) }() // which ends with the stream, and that when the handler returns
+	go func() { // ends with the stream, and that when the handler returns
+		defer h.panics.Recover("a message", func(e *bridge.Error) { received <- e })
+		received <- h.ServerStream.RecvMsg(m)
+	}()
 	select {
 	case err := <-received:
 		return err

@@ -99,6 +99,8 @@ type attempt struct {
 
 // attempt makes a call once.
 func (c *Client) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+	// gofail: var mcpclientAttempt struct{}
+
 	p := l.peer
 	if p.rev().Modern() {
 		return c.modern(ctx, p, call, emit)
@@ -263,6 +265,8 @@ var noProgress = math.Inf(-1)
 // taker returns what becomes of the messages that come before the response of a call.
 func (c *Client) taker(x *exchange, call *bridge.Call, emit bridge.Emit) taker {
 	return func(m *jsonrpc.Message) error {
+		// gofail: var mcpclientEvent struct{}
+
 		var e bridge.Event
 		switch m.Method {
 		case notifyProgress:
@@ -312,6 +316,8 @@ func (x *exchange) logged(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMes
 
 // read returns what the response to a call says.
 func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revision) (*bridge.Result, error) {
+	// gofail: var mcpclientRead struct{}
+
 	m := call.Method
 	if msg.Error != nil {
 		return nil, bridge.FromJSONRPC(msg.Error, rev, m)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -130,12 +131,13 @@ var usualPace = pace{
 
 // A Client is one MCP server. It implements bridge.Handler.
 type Client struct {
-	o    Options
-	log  zerolog.Logger
-	url  *url.URL
-	http *http.Client
-	pace pace
-	info *pb.Implementation
+	o      Options
+	log    zerolog.Logger
+	panics contain.Panics
+	url    *url.URL
+	http   *http.Client
+	pace   pace
+	info   *pb.Implementation
 
 	// ctx ends when Run is to; everything that outlives a call is derived from it.
 	ctx    context.Context
@@ -260,6 +262,7 @@ func New(o Options) (*Client, error) {
 		c.info = &pb.Implementation{Name: "mcpbridge", Version: "1"}
 	}
 	c.log = o.Log.With().Str("backend", c.o.Name).Logger()
+	c.panics.Log = c.log
 	c.pool = pool{c: c, idle: map[string][]*peer{}, changed: make(chan struct{})}
 	c.lot = lot{c: c, cars: map[string]*parked{}}
 	return c, nil
@@ -402,7 +405,10 @@ func (c *Client) background(f func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.over {
-		c.work.Go(func() { f(c.ctx) })
+		c.work.Go(func() {
+			defer c.panics.Recover("what goes on beside calls", nil)
+			f(c.ctx)
+		})
 	}
 }
 
@@ -413,12 +419,17 @@ func (c *Client) sweep() {
 	for {
 		select {
 		case now := <-tick.C:
-			c.lot.sweep(now)
-			c.pool.sweep(now)
+			c.sweepOnce(now)
 		case <-c.ctx.Done():
 			return
 		}
 	}
+}
+
+func (c *Client) sweepOnce(now time.Time) {
+	defer c.panics.Recover("ending what has waited too long", nil)
+	c.lot.sweep(now)
+	c.pool.sweep(now)
 }
 
 // discovery returns what the server says it is, for a caller that may change it.

@@ -94,7 +94,7 @@ func (c *Client) newStreamable(p *peer) {
 	w := &streamable{p: p, heard: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.out = newOutbox(w.send, nil)
-	w.wg.Go(w.out.run)
+	w.wg.Go(func() { p.keep(w.out.run) })
 	p.wire = w
 }
 
@@ -191,6 +191,9 @@ func (w *streamable) stop(x *exchange) {
 
 // post sends the request of x and takes what comes of it.
 func (w *streamable) post(x *exchange) {
+	defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
+	// gofail: var mcpclientPost struct{}
+
 	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 		if i.Err == nil {
 			x.sent.Store(true)
@@ -215,6 +218,8 @@ func (w *streamable) post(x *exchange) {
 		x.fail(unsent(err))
 		return
 	}
+	// gofail: var mcpclientResponded struct{}
+
 	w.answer(x, res)
 }
 
@@ -466,7 +471,7 @@ const hearTimeout = time.Second
 // or tell before there is that stream gets lost in many of them, and the call hangs; or a server takes the GET that comes late
 // for one that resumes the call's stream.
 func (w *streamable) open(ctx context.Context) {
-	w.wg.Go(w.unrelated)
+	w.wg.Go(func() { w.p.keep(w.unrelated) })
 	timer := time.NewTimer(hearTimeout)
 	defer timer.Stop()
 	select {

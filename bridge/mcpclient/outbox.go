@@ -87,6 +87,8 @@ func (o *outbox) run() {
 		o.mu.Unlock()
 		switch {
 		case some:
+			// gofail: var mcpclientSend struct{}
+
 			if err := o.send(m.msg); err != nil {
 				o.failed(err)
 				return

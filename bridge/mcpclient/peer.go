@@ -113,6 +113,12 @@ func (c *Client) newPeer() *peer {
 func (p *peer) rev() bridge.Revision     { return bridge.Revision(p.revision.Load()) }
 func (p *peer) setRev(r bridge.Revision) { p.revision.Store(uint32(r)) }
 
+// keep runs a loop of the connection. A bug in it is the end of the connection, and not of the bridge.
+func (p *peer) keep(loop func()) {
+	defer p.c.panics.Recover("the connection to the server", func(e *bridge.Error) { p.lose(e) })
+	loop()
+}
+
 // lose says that the server cannot be reached any more. Whoever waits learns it.
 func (p *peer) lose(err error) {
 	p.once.Do(func() {
@@ -168,6 +174,7 @@ func (p *peer) leave(ctx context.Context) {
 // close ends the connection, and returns when nothing is left of it.
 func (p *peer) close() {
 	p.closed.Do(func() {
+		defer p.c.panics.Recover("closing a connection to the server", nil)
 		p.lose(errClosed)
 		if p.wire != nil {
 			p.wire.close()
@@ -273,6 +280,8 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 // receive takes a text that the server sent: a message, or in 2025-03-26 several. Via is the exchange whose stream it came
 // on, or nil where everything comes on one. It reports false for a text that is no message.
 func (p *peer) receive(data []byte, via *exchange) error {
+	// gofail: var mcpclientReceived struct{}
+
 	if jsonrpc.IsBatch(data) {
 		texts, err := jsonrpc.ParseBatch(data)
 		if err != nil {

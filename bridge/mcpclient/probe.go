@@ -59,14 +59,17 @@ func (c *Client) told() (legacy, modern bool) {
 }
 
 // connect finds out how to speak to the server, and has it answer.
-func (c *Client) connect(ctx context.Context) (*life, error) {
+func (c *Client) connect(ctx context.Context) (l *life, err error) {
+	defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })
+	// gofail: var mcpclientConnect struct{}
+
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()
 	known := c.remembered()
 	if legacy, _ := c.told(); legacy {
 		known.legacy = true
 	}
-	l, err := c.find(ctx, known)
+	l, err = c.find(ctx, known)
 	if err != nil && known.legacy && ctx.Err() == nil {
 		c.remember(era{frail: known.frail}) // it may be another server by now: ask again the next time
 	}

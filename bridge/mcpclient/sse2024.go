@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"sync"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
@@ -43,10 +44,10 @@ func (c *Client) dialSSE(ctx context.Context, p *peer) error {
 		return err
 	}
 	p.wire = w
-	w.wg.Go(w.out.run)
+	w.wg.Go(func() { p.keep(w.out.run) })
 	w.wg.Go(func() {
 		defer body.Close()
-		p.lose(fmt.Errorf("the event stream ended: %w", w.read(events)))
+		p.keep(func() { p.lose(fmt.Errorf("the event stream ended: %w", w.read(events))) })
 	})
 	return nil
 }
@@ -158,6 +159,7 @@ func (w *sse2024) post(ctx context.Context, msg []byte) (status int, err error) 
 
 func (w *sse2024) start(x *exchange) {
 	w.wg.Go(func() {
+		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
 		status, err := w.post(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 			if i.Err == nil {
 				x.sent.Store(true)

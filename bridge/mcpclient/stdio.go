@@ -63,14 +63,14 @@ func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
 
 // read takes what the program prints to its standard output.
 func (s *stdio) read(r io.Reader) {
-	readLines(r, s.p.c.o.MaxMessage, s.line, s.tooLong)
+	s.p.keep(func() { readLines(r, s.p.c.o.MaxMessage, s.line, s.tooLong) })
 	s.p.lose(errors.New("the program closed its standard output"))
 }
 
 // write writes to the program until the wire is closed, and then closes its standard input.
 func (s *stdio) write(in func() io.WriteCloser) {
 	s.wg.Go(func() {
-		s.out.run()
+		s.p.keep(s.out.run)
 		_ = in().Close()
 	})
 }

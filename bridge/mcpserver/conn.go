@@ -68,7 +68,12 @@ func (c *conn) legacy() *session {
 
 // receive takes what the client sent: one message, or in 2025-03-26 several. It keeps data, and does not block.
 func (c *conn) receive(data []byte, from origin) {
+	defer c.s.panics.Recover("a message", func(e *bridge.Error) {
+		c.malformed(&jsonrpc.Error{RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
+	})
 	if !jsonrpc.IsBatch(data) {
+		// gofail: var mcpserverReceive struct{}
+
 		msg, err := jsonrpc.Parse(data)
 		if err != nil {
 			c.malformed(err)
@@ -165,6 +170,13 @@ func (c *conn) said(err error) {
 
 // take begins to do what a message says.
 func (c *conn) take(msg *jsonrpc.Message, from origin, out sink) {
+	defer c.s.panics.Recover(msg.Method, func(e *bridge.Error) {
+		if msg.IsRequest() {
+			c.s.newExchange(bridge.LatestLegacy, msg, out).fail(nil, e)
+		}
+	})
+	// gofail: var mcpserverTake struct{}
+
 	ss := c.legacy()
 	switch {
 	case msg.IsRequest() && c.takesModern && rawjson.Get(msg.Meta, metaVersion) != nil:
@@ -241,6 +253,7 @@ func (c *conn) start(f func()) bool {
 	}
 	c.calls.Go(func() {
 		defer func() { <-c.slots }()
+		defer c.s.panics.Recover("a request", nil) // who answers it does not come so far
 		f()
 	})
 	return true

@@ -50,19 +50,33 @@ type exchange struct {
 	// progress is the last one that the handler told, and pace is how the client is told.
 	progress float64
 	pace     *pacer // nil if the client does not want to know
+	ended    bool   // the request has been answered
 }
 
-// newExchange returns the exchange of a request. What the progress token is, is checked: MCP has strings and integers.
-func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink) (*exchange, error) {
-	x := &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1)}
+// newExchange returns the exchange of a request. Whoever answers it first defers that a panic is the answer, by broke.
+func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink) *exchange {
+	return &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1)}
+}
+
+// broke answers the request with the error of a bug that was met on the way to an answer.
+func (x *exchange) broke(e *bridge.Error) {
+	if !x.ended {
+		x.fail(nil, e)
+	}
+}
+
+// begin takes the progress token of the request. What it is, is checked: MCP has strings and integers.
+func (x *exchange) begin(msg *jsonrpc.Message) error {
+	// gofail: var mcpserverBegin struct{}
+
 	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
 		if !jsonrpc.IsID(token) {
-			return x, bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", rawjson.Shorten(token))
+			return bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer", rawjson.Shorten(token))
 		}
 		x.token = token
 		x.pace = newPacer(x.sendProgress)
 	}
-	return x, nil
+	return nil
 }
 
 // emit implements bridge.Emit: it tells the client what the caller of call wants to know.
@@ -70,6 +84,8 @@ func (x *exchange) emit(call *bridge.Call) bridge.Emit {
 	return func(e bridge.Event) error {
 		switch {
 		case e.Progress != nil:
+			// gofail: var mcpserverProgress struct{}
+
 			return x.tellProgress(e.Progress)
 		case e.Log != nil:
 			level := call.Context().GetLogLevel()
@@ -91,7 +107,11 @@ func (x *exchange) tellProgress(p *pb.Progress) error {
 	return x.pace.tell(p)
 }
 
-func (x *exchange) sendProgress(p *pb.Progress) error {
+// sendProgress is also called by a timer, around which nothing else contains a panic.
+func (x *exchange) sendProgress(p *pb.Progress) (err error) {
+	defer x.s.panics.Recover(notifyProgress, func(e *bridge.Error) { err = e })
+	// gofail: var mcpserverSendProgress struct{}
+
 	rest, err := mcpjson.Append(nil, p, x.rev)
 	if err != nil {
 		return err
@@ -124,6 +144,8 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 
 // result returns the response that holds res.
 func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, error) {
+	// gofail: var mcpserverResult struct{}
+
 	dst := room(res)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), x.id...), `,"result":`...)
 	dst, err := mcpjson.Append(dst, res, x.rev, meta...)
@@ -185,7 +207,11 @@ func (x *exchange) end(h head, msg []byte) {
 	if x.pace != nil {
 		x.pace.end(msg != nil)
 	}
+	// gofail: var mcpserverBeforeAnswer struct{}
+
 	x.out.finish(h, msg)
+	x.ended = true
+	// gofail: var mcpserverAfterAnswer struct{}
 }
 
 // JSON-RPC codes that decide about more than the error itself.

@@ -57,6 +57,8 @@ func isModern(h http.Header) bool {
 
 // post takes one message, or in 2025-03-26 several.
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	var msg jsonrpc.Message
+	defer s.panics.Recover("a message", func(e *bridge.Error) { broken(w, msg.ID, e) })
 	if status, why := checkMedia(r); why != "" {
 		mcphttp.Refuse(w, status, why)
 		return
@@ -75,11 +77,12 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.postBatch(w, r, body)
 		return
 	}
-	msg, err := jsonrpc.Parse(body)
-	if err != nil {
+	if msg, err = jsonrpc.Parse(body); err != nil {
 		malformed(w, r.Header, err)
 		return
 	}
+	// gofail: var mcpserverPost struct{}
+
 	switch {
 	case isModern(r.Header) || rawjson.Get(msg.Meta, metaVersion) != nil:
 		s.postModern(w, r, &msg)
@@ -102,6 +105,14 @@ func malformed(w http.ResponseWriter, h http.Header, err error) {
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
 	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true), refusalTimeout) // whether the client reads it is its own business
+}
+
+// broken answers what a bug has kept from being answered, if nothing has been said yet.
+func broken(w http.ResponseWriter, id []byte, e *bridge.Error) {
+	w.Header()["Content-Type"] = contentTypeJSON
+	w.WriteHeader(http.StatusOK) // several clients take another for the end of the connection
+	body := jsonrpc.AppendError(nil, id, e.JSONRPC(bridge.LatestLegacy, nil), true)
+	_ = writeBody(w, body, refusalTimeout) // as above
 }
 
 func asParseError(err error) *jsonrpc.Error {
@@ -231,6 +242,8 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	out := s.reply(w)
 	out.start()
 	defer out.stop()
+	// gofail: var mcpserverInitialize struct{}
+
 	ss, result, err := s.initialize(r.Context(), msg, s.origin(r))
 	if err == nil {
 		if err = s.newSession(ss); err != nil {
@@ -302,6 +315,7 @@ func (ss *session) reply(w http.ResponseWriter) *reply {
 
 // serve answers a request of the session, from beginning to end.
 func (ss *session) serve(msg *jsonrpc.Message, from origin, out sink) {
+	defer ss.s.panics.Recover(msg.Method, nil) // request does not let one come so far
 	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
 		x := &exchange{s: ss.s, rev: ss.rev, id: msg.ID, out: out}

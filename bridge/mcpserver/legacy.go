@@ -25,7 +25,9 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 // request answers a request of the session, which has begun under ctx. It
 // came from there.
 func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
-	x, err := ss.s.newExchange(ss.rev, msg, out)
+	x := ss.s.newExchange(ss.rev, msg, out)
+	defer ss.s.panics.Recover(msg.Method, x.broke)
+	err := x.begin(msg)
 	if err == nil {
 		err = ss.awaitReady(ctx, msg.Method)
 	}
@@ -34,6 +36,8 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 		return
 	}
 	if f := sessionMethods[msg.Method]; f != nil {
+		// gofail: var mcpserverSessionMethod struct{}
+
 		if err := f(ss, msg); err != nil {
 			x.refuse(nil, err)
 			return
@@ -59,6 +63,8 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 		call = call.Retry(nil, nil)
 	}
 	res, err := ss.roundTrip(ctx, x, call)
+	// gofail: var mcpserverLegacyHandled struct{}
+
 	switch {
 	case ended(ctx):
 		x.end(head{}, nil)

@@ -21,8 +21,9 @@ import (
 // (2026-07-28: basic/patterns/cancellation). The request came
 // from there.
 func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
-	x, err := s.newExchange(bridge.Rev20260728, msg, out)
-	if err != nil {
+	x := s.newExchange(bridge.Rev20260728, msg, out)
+	defer s.panics.Recover(msg.Method, x.broke)
+	if err := x.begin(msg); err != nil {
 		x.refuse(nil, err)
 		return
 	}
@@ -152,6 +153,8 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 
 // modernCall returns the call that a request makes, after all that can be wrong with it.
 func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
+	// gofail: var mcpserverModernCall struct{}
+
 	rev, err := modernRevision(msg.Meta, from.header)
 	if err != nil {
 		return nil, err
@@ -193,6 +196,8 @@ func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 
 // decode returns the call that a message makes on behalf of a caller.
 func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev bridge.Revision) (*bridge.Call, error) {
+	// gofail: var mcpserverDecode struct{}
+
 	call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}
 	params := msg.Params
 	if params == nil {
@@ -236,6 +241,8 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 		return
 	}
 	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
+	// gofail: var mcpserverModernHandled struct{}
+
 	switch {
 	case ctx.Err() != nil && (ended(ctx) || s.draining.Err() == nil):
 		x.end(head{}, nil) // nobody wants an answer

@@ -12,7 +12,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -100,6 +100,7 @@ type Server struct {
 	handler bridge.Handler
 	opts    Options
 	log     zerolog.Logger
+	panics  contain.Panics
 	seal    *seal.Sealer
 	hub     *hub
 
@@ -149,6 +150,7 @@ func New(h bridge.Handler, o Options) *Server {
 		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL),
 		sessions: map[string]*session{}, conns: map[string]*conn{}, swept: time.Now(),
 	}
+	s.panics.Log = o.Log
 	s.parting, s.part = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -189,17 +191,16 @@ func (s *Server) Close() {
 
 // handle has the handler answer a call. A bug in it must not end the bridge.
 func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.log.Error().Str("method", call.Method.Name).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("a handler panicked; please report this")
-			res, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
-		}
-	}()
+	defer s.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
+	// gofail: var mcpserverHandle struct{}
+
 	return s.handler.Handle(ctx, call, emit)
 }
 
 // discover returns what the handler is, or was a moment ago.
 func (s *Server) discover(ctx context.Context) (*known, error) {
+	// gofail: var mcpserverDiscover struct{}
+
 	now := time.Now()
 	if k := s.known.Load(); k != nil && now.Sub(k.at) < knownFor {
 		return k, nil

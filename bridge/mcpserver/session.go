@@ -396,6 +396,9 @@ func (ss *session) listen() {
 
 // tell tells the client a change, on exactly one stream, now or when it opens one.
 func (ss *session) tell(change *pb.ListenResponse) {
+	defer ss.s.panics.Recover("a change", nil)
+	// gofail: var mcpserverTellChange struct{}
+
 	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -26,6 +27,7 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	failed := make(chan error, 1)
 	go func() { // ends with r; a read of stdin cannot be broken off, so nobody waits for it
 		defer close(lines)
+		defer s.panics.Recover("reading lines", func(e *bridge.Error) { failed <- e })
 		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.MaxLine}
 		for {
 			line, err := in.next()

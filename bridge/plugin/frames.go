@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -120,10 +121,12 @@ func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
 // env returns the variable that tells the backend of it.
 func (f *frames) env() string { return EnvFrames + "=unix:" + filepath.Join(f.dir.path, framesFile) }
 
-// serve takes one connection of the process group, until close.
-func (f *frames) serve(pgid func() int) {
+// serve takes one connection of the process group, until close. A bug that is met in what comes by it kills the backend.
+func (f *frames) serve(pgid func() int, panics *contain.Panics, kill func()) {
+	broke := func(*bridge.Error) { kill() }
 	f.wg.Go(func() {
 		defer close(f.over)
+		defer panics.Recover("the connection for frames", broke)
 		conn := f.accept(pgid)
 		if conn == nil {
 			return
@@ -138,12 +141,17 @@ func (f *frames) serve(pgid func() int) {
 		}
 		var writer sync.WaitGroup
 		done := make(chan struct{})
-		writer.Go(func() { f.write(conn, done) })
+		writer.Go(func() {
+			defer panics.Recover("writing frames", broke)
+			f.write(conn, done)
+		})
+		defer func() {
+			f.open.Store(false)
+			close(done)
+			conn.Close()
+			writer.Wait()
+		}()
 		err := f.read(conn)
-		f.open.Store(false)
-		close(done)
-		conn.Close()
-		writer.Wait()
 		f.log.Debug().Err(err).Msg("the connection for frames ended")
 	})
 }
@@ -195,6 +203,8 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 		queue, f.queue = f.queue, queue[:0]
 		f.size = 0
 		f.mu.Unlock()
+		// gofail: var pluginWriteFrames struct{}
+
 		out = out[:0]
 		for _, q := range queue {
 			if q.call != nil {
@@ -307,6 +317,8 @@ var errTooLong = errors.New("the answer is too long")
 
 // take does what a frame says.
 func (f *frames) take(kind byte, id uint32, payload []byte) error {
+	// gofail: var pluginFrame struct{}
+
 	switch kind {
 	case frameHello:
 		if len(payload) == 1 && payload[0] == framesVersion {
@@ -415,10 +427,19 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 	if c == nil {
 		return a, false
 	}
-	defer func() { f.end(c, id, a.sent) }()
+	defer func() {
+		if a.result == nil && a.err == nil { // there is a bug, and nobody waits for the answer
+			f.say(frameCancel, id)
+		}
+		f.end(c, id, a.sent)
+	}()
+	// gofail: var pluginFramesSent struct{}
+
 	for {
 		select {
 		case in := <-c.in:
+			// gofail: var pluginFrameReceived struct{}
+
 			a.sent = true
 			if done := p.framedAnswer(ctx, &a, call, in, emit); done {
 				return a, true

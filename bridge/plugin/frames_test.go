@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -41,7 +42,7 @@ func newFramer(t *testing.T, most int) *framer {
 	}
 	log := zerolog.Nop()
 	b := &framer{T: t, p: &Plugin{o: Options{Name: "b", MaxMessage: most}}, f: newFrames(dir, most, &log)}
-	b.f.serve(ownGroup)
+	b.f.serve(ownGroup, &contain.Panics{}, func() {})
 	b.conn, err = new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +301,7 @@ func TestStrangersAtTheSocketForFrames(t *testing.T) {
 	groups := make(chan int, 2)
 	groups <- ownGroup() + 1 // as if the backend were somebody else
 	groups <- ownGroup()
-	f.serve(func() int { return <-groups })
+	f.serve(func() int { return <-groups }, &contain.Panics{}, func() {})
 	defer func() {
 		f.close()
 		if err := dir.remove(); err != nil {

@@ -81,6 +81,8 @@ type attempt struct {
 
 // attempt makes call at l, once.
 func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+	// gofail: var pluginAttempt struct{}
+
 	if l.frames != nil && call.Method == bridge.CallTool {
 		if a, made := p.attemptFramed(ctx, l.frames, call, emit); made {
 			return a
@@ -127,6 +129,8 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 
 // stream makes a call whose answer is a stream.
 func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit, opts ...grpc.CallOption) (a attempt) {
+	// gofail: var pluginStream struct{}
+
 	m := call.Method
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream when we stop reading before its end
@@ -154,6 +158,8 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			a.result, a.err = nil, err
 			return a
 		}
+		// gofail: var pluginStreamReceived struct{}
+
 		event, result, ok := bridge.Split(msg)
 		switch {
 		case !ok:

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 )
 
 // What a plugin and the bridge must agree on before they can talk. A plugin copies these: it does not import the bridge.
@@ -109,11 +110,12 @@ var usualPace = pace{
 
 // A Plugin is one backend. It implements bridge.Handler.
 type Plugin struct {
-	o    Options
-	log  zerolog.Logger
-	tls  *tls.Config // for Address
-	end  endpoint    // parsed Address
-	pace pace
+	o      Options
+	log    zerolog.Logger
+	panics contain.Panics
+	tls    *tls.Config // for Address
+	end    endpoint    // parsed Address
+	pace   pace
 
 	live atomic.Pointer[life] // the same as state.life, for those in a hurry
 
@@ -178,6 +180,7 @@ func New(o Options) (*Plugin, error) {
 		p.o.StopTimeout = 5 * time.Second
 	}
 	p.log = o.Log.With().Str("backend", p.o.Name).Logger()
+	p.panics.Log = p.log
 	for _, kv := range o.Env {
 		if !child.ValidEnv(kv) {
 			return nil, fmt.Errorf("backend %q: environment entry %q is not K=V", p.o.Name, kv)

@@ -25,7 +25,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 )
 
 // Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend that
@@ -114,7 +116,8 @@ func (p *Plugin) pause(ctx context.Context, d time.Duration) {
 
 // watch returns when the backend is lost and says why, or when ctx ends. The backend's own context ends with its process;
 // an attached one has none that does.
-func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) string {
+func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (why string) {
+	defer p.panics.Recover("watching the backend", func(*bridge.Error) { why = "the bridge has a bug" })
 	both, cancel := context.WithCancel(backend)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
@@ -126,6 +129,8 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) st
 			return "its process ended"
 		case <-tick.C:
 		}
+		// gofail: var pluginWatch struct{}
+
 		limited, cancel := context.WithTimeout(both, p.pace.healthAnswer)
 		err := l.check(limited, service)
 		cancel()
@@ -148,18 +153,26 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) st
 type managed struct {
 	*process
 	*link
+	panics *contain.Panics
 	frames *frames
 	wg     sync.WaitGroup // the goroutine that reads go-plugin's own log stream
 }
 
 // launch starts a process and returns it when it answers.
-func (p *Plugin) launch(ctx context.Context) (*managed, error) {
+func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	dir, err := newRunDir()
 	if err != nil {
 		return nil, fmt.Errorf("backend %q: a directory for its socket: %w", p.o.Name, err)
 	}
 	r := newProcess(&p.o, &p.log, dir)
-	m := &managed{process: r}
+	m = &managed{process: r, panics: &p.panics}
+	defer p.panics.Recover("starting the backend", func(e *bridge.Error) {
+		r.Signal(child.Kill)
+		m.finish()
+		m, err = nil, e
+	})
+	// gofail: var pluginLaunch struct{}
+
 	config, err := p.keys(r)
 	if err != nil {
 		m.finish()
@@ -171,7 +184,7 @@ func (p *Plugin) launch(ctx context.Context) (*managed, error) {
 	}
 	if m.frames != nil {
 		r.Env = append(r.Env, m.frames.env())
-		m.frames.serve(r.Pid)
+		m.frames.serve(r.Pid, &p.panics, func() { r.Signal(child.Kill) })
 	}
 
 	began := time.Now()
@@ -273,6 +286,7 @@ func (e *mute) Error() string {
 // readStdio logs what a plugin prints that is served by go-plugin in Go: it takes the plugin's standard output and error
 // away once it runs, and blocks the plugin if nobody reads them. Other plugins do not have this.
 func (m *managed) readStdio() {
+	defer m.panics.Recover("reading what the backend prints", func(*bridge.Error) { m.Signal(child.Kill) })
 	stream, err := m.conn.NewStream(m.Context(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
 	if err != nil || stream.SendMsg(&emptypb.Empty{}) != nil || stream.CloseSend() != nil {
 		return
@@ -501,6 +515,7 @@ func (p *Plugin) runAttached(ctx context.Context) error {
 
 // keep uses a link until ctx ends or the link leads nowhere.
 func (p *Plugin) keep(ctx context.Context, k *link) {
+	defer p.panics.Recover("keeping the connection to the backend", nil) // there will be another
 	for told := false; ctx.Err() == nil; {
 		k.conn.Connect()
 		limited, cancel := context.WithTimeout(ctx, p.pace.health)

@@ -50,7 +50,10 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	heard, begun := make(chan sound), make(chan struct{})
 	ears := r.ears(ctx, req, heard, begun)
 	for _, e := range ears {
-		wg.Go(func() { e.listen(ctx, call, req) })
+		wg.Go(func() {
+			defer r.panics.Recover(bridge.Listen.Name, func(*bridge.Error) { cancel() }) // who listens begins again
+			e.listen(ctx, call, req)
+		})
 	}
 
 	acked := map[*ear]*pb.SubscriptionFilter{}

@@ -114,7 +114,10 @@ func (r *Router) look(ctx context.Context, caller *pb.CallContext) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, list := range []*bridge.Method{bridge.ListResources, bridge.ListResourceTemplates} {
-		wg.Go(func() { r.lookInto(ctx, list, caller) })
+		wg.Go(func() {
+			defer r.panics.Recover(list.Name, nil)
+			r.lookInto(ctx, list, caller)
+		})
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -61,6 +61,7 @@ type Router struct {
 	short  memory[string] // the name that a shortened one stands for, by shortKey
 	said   memory[struct{}]
 	seek   seeking
+	panics contain.Panics
 }
 
 var _ bridge.Handler = (*Router)(nil)
@@ -92,6 +93,7 @@ func New(routes []Route, o Options) (*Router, error) {
 		o.Patience = 5 * time.Second
 	}
 	r := &Router{o: o}
+	r.panics.Log = o.Log
 	for i, one := range routes {
 		rt := &route{Route: one, index: i, prefix: one.Name + "_"}
 		if len(routes) > 1 && !goodName.MatchString(one.Name) {
@@ -115,6 +117,8 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	if len(r.routes) == 1 {
 		return r.routes[0].Handler.Handle(ctx, call, emit)
 	}
+	// gofail: var routerRoute struct{}
+
 	switch req := call.Request.(type) {
 	case *pb.DiscoverRequest:
 		return r.discover(ctx, call)
@@ -166,6 +170,7 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 			continue
 		}
 		wg.Go(func() {
+			defer r.panics.Recover("asking "+rt.Name, func(e *bridge.Error) { answers[i].err = e })
 			limited, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			answers[i].result, answers[i].err = r.once(limited, rt, call(rt))
@@ -195,13 +200,9 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 
 // safely has a route answer a call in a goroutine of ours, where a bug would end the bridge: no front is around it.
 func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.o.Log.Error().Str("server", rt.Name).Str("method", call.Method.Name).Interface("panic", p).Bytes("stack", debug.Stack()).
-				Msg("a handler panicked; please report this")
-			res, err = nil, bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "PANIC", "the bridge has a bug; its log says more")
-		}
-	}()
+	defer r.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
+	// gofail: var routerAsk struct{}
+
 	return rt.Handler.Handle(ctx, call, emit)
 }
 

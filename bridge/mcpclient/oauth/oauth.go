@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -110,6 +111,7 @@ type Transport struct {
 	store    *store
 	key      *signingKey // nil: none
 	log      zerolog.Logger
+	panics   contain.Panics
 	pause    time.Duration // after a failure, the same error is given for so long
 
 	life context.Context // ends with Close
@@ -222,6 +224,7 @@ func New(o Options) (*Transport, error) {
 		t.base = base
 	}
 	t.log = o.Log.With().Str("server", redactURL(o.Server)).Logger()
+	t.panics.Log = t.log
 	if t.store, err = openStore(o.Dir, t.log); err != nil {
 		return wrong("%w", err)
 	}
@@ -437,8 +440,12 @@ func (t *Transport) join(n need) (*flight, *grant, error) {
 	f := &flight{soon: n.soon, done: make(chan struct{})}
 	t.flight = f
 	t.wg.Go(func() {
-		s, g, err := t.renew(t.life, n)
-		t.land(f, s, g, err)
+		var s *site
+		var g *grant
+		var err error
+		defer func() { t.land(f, s, g, err) }()
+		defer t.panics.Recover("getting a token", func(e *bridge.Error) { err = e })
+		s, g, err = t.renew(t.life, n)
 	})
 	return f, nil, nil
 }

@@ -1,0 +1,80 @@
+// Package contain keeps a bug where it is met: a panic while one call is answered ends that call, and one in what belongs to a backend
+// ends that backend's life. Neither ends the process.
+package contain
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Panics logs the panics of one part of the bridge: each place where one comes from once with its stack, and then only that it did
+// again. It may be used concurrently, and must not be copied once it is used.
+type Panics struct {
+	// Log is where they go. The zero value logs nothing.
+	Log zerolog.Logger
+
+	mu   sync.Mutex
+	seen map[string]int // how often, by place: there are only as many as there are lines of code
+}
+
+// Recover is to be deferred itself. If the function that defers it panics, it logs that, with what was being done, and calls then with
+// the error that whoever waits is to be told; then may be nil. A panic of then is logged as well.
+func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	p.log(doing, v)
+	if then == nil {
+		return
+	}
+	defer p.Recover(doing, nil)
+	then(bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "INTERNAL", "the bridge has a bug; its log says more"))
+}
+
+// log logs a panic.
+func (p *Panics) log(doing string, v any) {
+	place := origin()
+	p.mu.Lock()
+	if p.seen == nil {
+		p.seen = map[string]int{}
+	}
+	p.seen[place]++
+	n := p.seen[place]
+	p.mu.Unlock()
+	line := p.Log.Error().Str("doing", doing).Str("place", place).Interface("panic", fmt.Sprint(v)).Int("count", n)
+	if n == 1 {
+		line.Bytes("stack", debug.Stack())
+	}
+	line.Msg("the bridge panicked, and goes on; please report this")
+}
+
+// origin returns the function and the line where the panic comes from: the innermost of this module, below what recovers.
+func origin() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	panicked, first := false, ""
+	for {
+		f, more := frames.Next()
+		switch {
+		case !panicked:
+			panicked = f.Function == "runtime.gopanic"
+		case strings.HasPrefix(f.Function, "github.com/mcpbridge/mcpbridge/"):
+			return fmt.Sprintf("%s:%d", strings.TrimPrefix(f.Function, "github.com/mcpbridge/mcpbridge/"), f.Line)
+		case first == "" && !strings.HasPrefix(f.Function, "runtime."):
+			first = fmt.Sprintf("%s:%d", f.Function, f.Line)
+		}
+		if !more {
+			return first
+		}
+	}
+}
