@@ -130,9 +130,9 @@ func (g *Guard) originAllowed(origin, host string) bool {
 	return isLocal(u.Hostname()) || strings.EqualFold(u.Host, host)
 }
 
-// hostname returns a Host header without its port.
+// hostname returns a Host header without its port, if that is one.
 func hostname(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
+	if name, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
 		return name
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")

@@ -71,6 +71,11 @@ func FuzzMetadata(f *testing.F) {
 		}
 		v, bad := fuzzing.Value(bytes.TrimSpace(server))
 		said, _ := v.(map[string]any)
+		// Who has no metadata is taken for its own authorization server, at the paths of 2025-03-26.
+		assumed := s.guessed && s.as.Authorization == "https://mcp.example/authorize" && s.as.Token == "https://mcp.example/token"
+		if assumed {
+			return
+		}
 		if bad != nil || said["issuer"] != s.as.Issuer || said["token_endpoint"] != s.as.Token || said["authorization_endpoint"] != s.as.Authorization {
 			t.Fatalf("%s was read as %+v: %v", server, s.as, bad)
 		}
