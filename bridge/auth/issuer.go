@@ -80,6 +80,9 @@ func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) 
 		return nil, invalidToken("the token cannot be read: %v", err)
 	}
 	head := t.Headers[0]
+	if _, ok := head.ExtraHeaders["crit"]; ok {
+		return nil, invalidToken("the token has extensions that must be understood (crit), and there are none here")
+	}
 	if len(head.KeyID) > maxKeyID {
 		return nil, invalidToken("the name of the token's key has %d bytes, and at most %d are allowed", len(head.KeyID), maxKeyID)
 	}

@@ -568,7 +568,7 @@ func TestKnownToolsAreBounded(t *testing.T) {
 func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	var log bytes.Buffer
 	b := &backend{}
-	long := strings.Repeat("n", maxName+1)
+	long := strings.Repeat("n", maxName)
 	b.set(
 		newTool("good", wantsInt), newTool("none", ""), newTool("", wantsInt), newTool("good", wantsString), newTool("text", `{"type":"object"`),
 		newTool("twice", `{"type":"object","type":"object"}`), newTool("null", `null`), newTool("list", `{"type":"array"}`),
@@ -578,7 +578,8 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		newTool("with space", wantsInt), newTool(long, wantsInt),
 		&pb.Tool{Name: "output", InputSchema: []byte(wantsInt), OutputSchema: []byte(`{"type":`)},
 		newTool("header", `{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`),
-		newTool("last", wantsInt),
+		newTool("last", wantsInt), newTool(long+"n", wantsInt), newTool(strings.Repeat("n", 1<<20), wantsInt), newTool("a\nb", wantsInt),
+		newTool("a\u202eb", wantsInt), newTool("a\u200bb", wantsInt), newTool("a\x1b[31m", wantsInt),
 	)
 	c := New(b, Options{Log: zerolog.New(&log)})
 	first := listTools(t, c, as("x"))
@@ -593,14 +594,15 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		t, said, `"tool":"good","reason":"there is another tool of the same name before it"`, `"tool":"","reason":"it has no name"`,
 		`"tool":"text"`, `duplicate name`, `"tool":"null","reason":"its input schema is not a JSON object"`, `"tool":"list","reason":"its input schema has not the type object"`,
 		`"tool":"untyped"`, `"tool":"large","reason":"its input schema is too large`, `"tool":"many"`, `"tool":"elsewhere"`,
-		`"tool":"with space","reason":"it should be 1 to 128`, `its output schema is not JSON`, `x-mcp-header at \"/properties/a\"`,
+		`"tool":"with space","reason":"it should be 1 to 128`, `its name has 129 bytes`, `its name has 1048576 bytes`,
+		`"tool":"a\nb","reason":"its name has characters that nobody sees`, `its output schema is not JSON`, `x-mcp-header at \"/properties/a\"`,
 	)
-	expect(t, "warnings", strings.Count(said, "\n"), 14)
+	expect(t, "warnings", strings.Count(said, "\n"), 19)
 	if listTools(t, c, as("x")) != first {
 		t.Error("the same answer is not the same message")
 	}
 	listTools(t, c, as("y"))
-	expect(t, "warnings, later", strings.Count(log.String(), "\n"), 14)
+	expect(t, "warnings, later", strings.Count(log.String(), "\n"), 19)
 }
 
 func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {

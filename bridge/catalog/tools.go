@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,7 +23,7 @@ import (
 const (
 	// maxTools is how many tools a backend may have (reliability.md 2.4).
 	maxTools = 4_096
-	// maxName is how long a tool's name should be at most (TL-6).
+	// maxName is how long a tool's name may be, in bytes (TL-6).
 	maxName = 128
 	// maxToolPages is how many pages of tools are asked for to find one.
 	maxToolPages = 1_024
@@ -78,8 +81,13 @@ func (c *Catalog) clean(l *pb.ListToolsResponse, prior []*page) (*pb.ListToolsRe
 // cleanTool returns a tool, or what is good of it, or why nothing is.
 func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 	if !goodName(t.GetName()) {
-		if t.GetName() == "" {
+		switch name := t.GetName(); {
+		case name == "":
 			return nil, errors.New("it has no name")
+		case len(name) > maxName:
+			return nil, fmt.Errorf("its name has %d bytes, and %d are the most", len(name), maxName)
+		case strings.ContainsFunc(name, isHidden):
+			return nil, errors.New("its name has characters that nobody sees, or that change how others look")
 		}
 		c.warn(t.GetName(), "tool's name is not for every client",
 			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", maxName))
@@ -158,6 +166,12 @@ func mayBeExternal(text []byte) bool {
 		}
 	})
 	return found
+}
+
+// isHidden reports whether a character of a name could make it look like another one: a control character, one that joins others or
+// changes their direction, or the end of a line.
+func isHidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == utf8.RuneError
 }
 
 // goodName reports whether a name is one that every client takes (2025-11-25: tool names).

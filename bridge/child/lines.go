@@ -6,8 +6,10 @@ import (
 	"io"
 	"regexp"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
@@ -94,11 +96,53 @@ func (t *Tail) Read() ([]string, int) {
 	return append([]string(nil), t.last...), t.count
 }
 
-// LogLine logs a line of a backend's output: as it says if it is of a structured log, else with a guess at its level.
-func LogLine(log *zerolog.Logger, stream string, line []byte, length int) {
+const (
+	// maxRate is how many bytes of a program's output are logged in a second.
+	maxRate = 1 << 20
+	// perLine is what a line counts besides its own length: it becomes a record.
+	perLine = 100
+)
+
+// A Log logs the output of a program, as much of it as anybody can want to read. Several goroutines may use it.
+type Log struct {
+	to *zerolog.Logger
+
+	mu     sync.Mutex // guards the rest
+	budget *rate.Limiter
+	lines  int // that were left out since the last that was not
+	bytes  int
+}
+
+// NewLog returns a Log that writes to another one.
+func NewLog(to *zerolog.Logger) *Log { return &Log{to: to, budget: rate.NewLimiter(maxRate, maxRate)} }
+
+// Line logs a line of a program's output: as it says if it is of a structured log, else with a guess at its level. Of a flood, some are
+// logged, and how many are not.
+func (l *Log) Line(stream string, line []byte, length int) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
+	l.mu.Lock()
+	lines, size := l.lines, l.bytes
+	in := l.budget.AllowN(time.Now(), min(length, maxShown)+perLine)
+	if in {
+		l.lines, l.bytes = 0, 0
+	} else {
+		l.lines, l.bytes = l.lines+1, l.bytes+length
+	}
+	l.mu.Unlock()
+	switch {
+	case in && lines > 0:
+		l.to.Warn().Int("lines", lines).Int("bytes", size).Msg("lines of its output were left out")
+	case !in && lines == 0:
+		l.to.Warn().Int("rate", maxRate).Msg("it prints more bytes in a second than are logged; some lines are left out")
+	}
+	if in {
+		logLine(l.to, stream, line, length)
+	}
+}
+
+func logLine(log *zerolog.Logger, stream string, line []byte, length int) {
 	if length == len(line) && length <= maxShown {
 		if level, message, ok := structured(line); ok {
 			// What readers of the log could take for something else is text, and a record is a line.

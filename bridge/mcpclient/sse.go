@@ -59,6 +59,9 @@ func (r *eventReader) next() (event, error) {
 		}
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
 		if len(line) == 0 {
+			if len(e.data) > r.most {
+				return event{}, fmt.Errorf("%w: an event has more than %d bytes", errTooLarge, r.most)
+			}
 			if e.hasData || e.hasID || e.name != "" {
 				return e, nil
 			}

@@ -63,9 +63,12 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%q: wait for %v", in, got)
 		}
 	}
-	_, _, err := readEvents(strings.NewReader("data: "+strings.Repeat("x", 1000)+"\n\n"), 100)
-	if !errors.Is(err, errTooLarge) {
-		t.Errorf("too long: %v", err)
+	for n, tooLong := range map[int]bool{99: false, 100: false, 101: true, 357: true, 10_000: true} {
+		for _, in := range []string{"data: " + strings.Repeat("x", n) + "\n\n", "data: " + strings.Repeat("x", n-50) + "\ndata: " + strings.Repeat("x", 49) + "\n\n"} {
+			if got, _, err := readEvents(strings.NewReader(in), 100); errors.Is(err, errTooLarge) != tooLong || (len(got) > 0) == tooLong {
+				t.Errorf("%d bytes: %d events, %v", n, len(got), err)
+			}
+		}
 	}
 }
 

@@ -81,12 +81,13 @@ func (c *Client) launchChild(p *peer) error {
 	in := func() io.WriteCloser { return proc.Stdin() }
 	s := c.newStdio(p, in)
 	var stderr child.Tail
+	output := child.NewLog(&c.log)
 	proc.Env = child.Env(os.Environ(), c.o.PassEnv, c.o.Env)
 	proc.Stdout = func(f *os.File) { s.read(f) }
 	proc.Stderr = func(f *os.File) {
 		child.CopyLines(f, func(line []byte, n int) {
 			stderr.Add(line)
-			child.LogLine(&c.log, "stderr", line, n)
+			output.Line("stderr", line, n)
 		})
 	}
 	s.end = func() { c.endChild(proc) }

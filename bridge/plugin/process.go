@@ -32,6 +32,7 @@ type process struct {
 	shaken    bool // there was a handshake; for the goroutine that reads it
 
 	stdout, stderr child.Tail
+	output         *child.Log
 
 	mu  sync.Mutex // guards bad
 	bad error      // why the handshake is refused
@@ -41,7 +42,7 @@ var _ runner.Runner = (*process)(nil)
 
 // newProcess returns a process that is not started yet.
 func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
-	r := &process{Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir}
+	r := &process{Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir, output: child.NewLog(log)}
 	r.handshake, r.shaking = io.Pipe()
 	r.Process.Stdout = func(f *os.File) { child.CopyLines(f, r.readStdout) }
 	r.Process.Stderr = func(f *os.File) { child.CopyLines(f, r.readStderr) }
@@ -68,12 +69,12 @@ func (r *process) readStdout(line []byte, length int) {
 		return
 	}
 	r.stdout.Add(line)
-	child.LogLine(r.log, "stdout", line, length)
+	r.output.Line("stdout", line, length)
 }
 
 func (r *process) readStderr(line []byte, length int) {
 	r.stderr.Add(line)
-	child.LogLine(r.log, "stderr", line, length)
+	r.output.Line("stderr", line, length)
 }
 
 // refused says why its handshake is not acceptable.

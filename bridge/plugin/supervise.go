@@ -291,7 +291,7 @@ func (m *managed) readStdio() {
 	if err != nil || stream.SendMsg(&emptypb.Empty{}) != nil || stream.CloseSend() != nil {
 		return
 	}
-	out := &child.Lines{Each: func(line []byte, n int) { child.LogLine(m.log, "stdout", line, n) }}
+	out := &child.Lines{Each: func(line []byte, n int) { m.output.Line("stdout", line, n) }}
 	errs := &child.Lines{Each: m.readStderr}
 	defer out.Close()
 	defer errs.Close()
