@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -100,6 +101,11 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
 		e.Failure.RetryAfterMs = proto.Int64(1_000)
 		return nil, e
+	}
+	if m == bridge.Listen {
+		if err := s.o.Memory.Full(limit.NewStreams); err != nil {
+			return nil, err
+		}
 	}
 	who, err := s.principal(ctx)
 	if err != nil {

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -99,6 +102,46 @@ func TestCallsHaveALimit(t *testing.T) {
 	wg.Wait()
 	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // there is room again
 		t.Error(got)
+	}
+}
+
+// While memory is short, clients are told which calls are refused, and when to try again.
+func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
+	for taken, refused := range map[int64]struct{ listen, call bool }{
+		919: {}, 920: {listen: true}, 921: {listen: true}, 969: {listen: true}, 970: {true, true}, 971: {true, true},
+	} {
+		m := limit.NewMemory(1000, func(bool) int64 { return taken }, zerolog.Nop())
+		h := limit.New(says("ok"), limit.Options{Memory: m})
+		c := client(t, serve(t, h, nil, grpcserver.Options{Memory: m}))
+		_, err := call(t.Context(), c, &pb.CallToolRequest{})
+		checkRefused(t, err, refused.call)
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := c.Listen(ctx, &pb.ListenRequest{})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		checkRefused(t, err, refused.listen)
+		cancel()
+	}
+}
+
+// checkRefused checks that an error says that there is an overload, and when to try again.
+func checkRefused(t *testing.T, err error, refused bool) {
+	t.Helper()
+	if !refused {
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	var retry *errdetails.RetryInfo
+	for _, d := range status.Convert(err).Details() {
+		if r, ok := d.(*errdetails.RetryInfo); ok {
+			retry = r
+		}
+	}
+	if status.Code(err) != codes.ResourceExhausted || reason(err) != bridge.ReasonOverloaded || retry.GetRetryDelay().AsDuration() != time.Second {
+		t.Errorf("%v, try again in %v", err, retry)
 	}
 }
 

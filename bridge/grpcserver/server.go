@@ -29,6 +29,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -54,6 +55,8 @@ type Options struct {
 	MaxConns int
 	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
 	MaxCalls int
+	// Memory is how much there is: while it is short, Listen calls are refused. Nil: there is enough.
+	Memory *limit.Memory
 	// Drain is how long calls may still take when the server is to end. Zero: 30 s.
 	Drain time.Duration
 	// NoReflection says that clients are not told the contract.

@@ -28,6 +28,8 @@ type Options struct {
 	Idle time.Duration
 	// Total is how long a call may last, whatever it says. Zero: 15 min.
 	Total time.Duration
+	// Memory is how much there is: while it is short, calls are refused unless they go on with one. Nil: there is enough.
+	Memory *Memory
 }
 
 // A Handler is a bridge.Handler that keeps the calls of another one within bounds. Listen calls are as many as there are, and
@@ -74,6 +76,11 @@ func New(next bridge.Handler, o Options) *Handler {
 func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	if call.Method == bridge.Listen {
 		return h.next.Handle(ctx, call, emit)
+	}
+	if !bridge.Continues(call.Request) {
+		if err := h.o.Memory.Full(NewCalls); err != nil {
+			return nil, err
+		}
 	}
 	if p := call.Context().GetPrincipal(); p != nil {
 		its, leave := h.share(principal{p.GetIssuer(), p.GetSubject()})

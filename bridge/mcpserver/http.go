@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -63,8 +64,17 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		mcphttp.Refuse(w, status, why)
 		return
 	}
-	body, err := s.readBody(w, r)
+	if err := s.short(r); err != nil {
+		refuseFull(w, err)
+		return
+	}
+	taken, body, err := s.readBody(w, r)
+	defer s.opts.Memory.GiveBody(taken)
 	if err != nil {
+		if bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
+			refuseFull(w, err)
+			return
+		}
 		if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			mcphttp.Refuse(w, http.StatusRequestEntityTooLarge,
 				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
@@ -170,33 +180,69 @@ func accepts(h http.Header, media string) bool {
 	return false
 }
 
-// readBody returns the body of a request. The client must send it in time, and memory is taken as it comes, whatever length the
-// header promises.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// short returns why a request is refused before it is read: because memory is, and it makes a call for sure. Since 2026-07-28 a header
+// says so. Before, one that is short may be the answer or the cancellation that a call waits for; calls are then refused by the handler.
+func (s *Server) short(r *http.Request) error {
+	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce && bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
+		return nil
+	}
+	return s.opts.Memory.Full(limit.NewCalls)
+}
+
+// readBody returns the body of a request, and how much of it is to be given back to Memory. The client must send it in time, and memory
+// is taken as it comes, whatever length the header promises.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, err error) {
 	n := r.ContentLength
 	if n > s.opts.MaxBody {
-		return nil, &http.MaxBytesError{Limit: s.opts.MaxBody}
+		return 0, nil, &http.MaxBytesError{Limit: s.opts.MaxBody}
 	}
 	rc := http.NewResponseController(w)
 	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, err
+		return 0, nil, err
 	}
-	body, err := s.readAll(w, r, n)
+	if s.opts.Memory != nil && (n < 0 || n > bodyAtOnce) {
+		from := &longBody{ReadCloser: r.Body, memory: s.opts.Memory}
+		r.Body = from
+		defer func() { taken = from.taken }()
+	}
+	body, err = s.readAll(w, r, n)
 	if clearErr := rc.SetReadDeadline(time.Time{}); err == nil && !errors.Is(clearErr, http.ErrNotSupported) {
 		err = clearErr
 	}
-	return body, err
+	return 0, body, err
+}
+
+// bodyAtOnce is how much room the body of a request has to begin with. What is longer is taken from Memory.
+const bodyAtOnce = 128 << 10
+
+// A longBody takes the memory that what is read from it needs.
+type longBody struct {
+	io.ReadCloser
+	memory      *limit.Memory
+	read, taken int64
+}
+
+// Read implements io.Reader.
+func (b *longBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	if more := b.read - bodyAtOnce - b.taken; more > 0 {
+		if full := b.memory.TakeBody(more); full != nil {
+			return 0, full // with bytes, it could be overlooked
+		}
+		b.taken += more
+	}
+	return n, err
 }
 
 func (s *Server) readAll(w http.ResponseWriter, r *http.Request, n int64) ([]byte, error) {
-	const atOnce = 128 << 10
 	if n < 0 {
 		return io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 	}
-	body := make([]byte, 0, min(n, atOnce))
+	body := make([]byte, 0, min(n, bodyAtOnce))
 	for int64(len(body)) < n {
 		// As much again as has come: what is copied and thrown away meanwhile is as long as the body, and no longer.
-		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), atOnce))))
+		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), bodyAtOnce))))
 		part := body[len(body):min(int64(cap(body)), n)]
 		got, err := io.ReadFull(r.Body, part)
 		body = body[:len(body)+got]
@@ -239,6 +285,10 @@ func (s *Server) reply(w http.ResponseWriter) *reply {
 
 // postInitialize begins a session.
 func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	if err := s.opts.Memory.Full(limit.NewSessions); err != nil {
+		refuseFull(w, err)
+		return
+	}
 	out := s.reply(w)
 	out.start()
 	defer out.stop()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -70,6 +71,9 @@ type Options struct {
 	// MaxCalls is how many requests of one stdio client or legacy session are answered at a time. Further ones are refused.
 	// Zero: 256.
 	MaxCalls int
+	// Memory is how much there is: while it is short, new sessions, streams, long bodies and calls are refused. Nil: there is
+	// enough.
+	Memory *limit.Memory
 }
 
 func (o Options) withDefaults() Options {
@@ -155,7 +159,7 @@ func New(h bridge.Handler, o Options) *Server {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
-	s.streams = streams{most: o.MaxStreams, reason: bridge.ReasonOverloaded, owners: shares{most: o.MaxStreamsPerPrincipal}}
+	s.streams = streams{memory: o.Memory, most: o.MaxStreams, reason: bridge.ReasonOverloaded, owners: shares{most: o.MaxStreamsPerPrincipal}}
 	s.replay.most = maxReplayOfAll
 	s.owners.most = o.MaxSessionsPerPrincipal
 	return s

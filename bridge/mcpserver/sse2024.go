@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 )
 
@@ -60,9 +61,10 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	c.principal = s.origin(r).principal
 	end.add(func() { c.close(errGone) })
 	id := rand.Text()
+	err := s.opts.Memory.Full(limit.NewSessions)
 	s.mu.Lock()
-	var err error
 	switch {
+	case err != nil:
 	case s.draining.Err() != nil:
 		err = errClosed
 	case len(s.conns)+len(s.sessions) >= s.opts.MaxSessions:

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -50,6 +51,7 @@ func (s *shares) leave(p *pb.Principal) {
 
 // A streams counts the streams that are open. It may be used concurrently.
 type streams struct {
+	memory *limit.Memory
 	most   int
 	reason string // why one beyond the most fails
 
@@ -60,6 +62,9 @@ type streams struct {
 
 // open counts one more, of p's if that is somebody, until done. There is an error if there are as many as may be.
 func (s *streams) open(p *pb.Principal) (done func(), err error) {
+	if err := s.memory.Full(limit.NewStreams); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n >= s.most {

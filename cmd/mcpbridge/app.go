@@ -54,10 +54,11 @@ type App struct {
 
 	backends []*backend
 	calls    *calls
-	auth     *auth.Auth  // who may call over HTTP; nil: everybody
-	tls      *tls.Config // of HTTP; nil: it is not protected
-	merged   *counted    // all backends as one
-	endpoint endpoint    // of merged
+	memory   *limit.Memory // nil: as much as there is
+	auth     *auth.Auth    // who may call over HTTP; nil: everybody
+	tls      *tls.Config   // of HTTP; nil: it is not protected
+	merged   *counted      // all backends as one
+	endpoint endpoint      // of merged
 	named    []endpoint
 	ln       net.Listener // of HTTP, or nil
 	grpc     net.Listener // or nil
@@ -89,7 +90,7 @@ func (p *Program) serve(ctx context.Context, cfg *loaded) error {
 
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
-	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls()}
+	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), memory: newMemory(cfg.Limits.Memory, log)}
 	if cfg.Serve.HTTP.checksCallers() {
 		var err error
 		if a.auth, err = cfg.newAuth(log); err != nil {
@@ -109,7 +110,7 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 			}
 		}
 		a.backends = append(a.backends, b)
-		cats[b.Name] = catalogOf(b, log)
+		cats[b.Name] = catalogOf(b, a.memory, log)
 		if a.auth != nil {
 			cats[b.Name] = a.auth.Handler(cats[b.Name], b.ToolScopes)
 		}
@@ -132,10 +133,11 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 
 // catalogOf returns a backend whose calls are kept within bounds, whose lists are remembered, and whose arguments and results
 // are checked.
-func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
+func catalogOf(b *backend, memory *limit.Memory, log zerolog.Logger) bridge.Handler {
 	l := b.cfg.Limits
 	within := limit.New(b, limit.Options{
 		Calls: l.Calls, CallsPerPrincipal: l.CallsPerCaller, Queue: l.CallQueue, Idle: l.CallIdle, Total: l.CallTotal,
+		Memory: memory,
 	})
 	return catalog.New(within, catalog.Options{
 		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput,
@@ -167,7 +169,7 @@ func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter, Principal: auth.Principal,
 		MaxSessions: l.Sessions, MaxSessionsPerPrincipal: l.SessionsPerCaller, SessionTTL: l.SessionIdle, MaxCalls: l.SessionCalls,
 		MaxStreams: l.Streams, MaxStreamsPerPrincipal: l.StreamsPerCaller, MaxBody: int64(l.Body), MaxLine: l.Line,
-		StateTTL: l.StateLife, AskTimeout: l.AnswerTime,
+		StateTTL: l.StateLife, AskTimeout: l.AnswerTime, Memory: a.memory,
 	}
 	if a.auth != nil {
 		o.Challenge = a.auth.Challenge

@@ -235,7 +235,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, c.backLog)
 		backends = append(backends, b)
-		handlers[b.Name] = catalogOf(b, c.log)
+		handlers[b.Name] = catalogOf(b, nil, c.log)
 	}
 	h, err := merge(cfg, backends, handlers, c.log)
 	if err != nil {

@@ -73,6 +73,8 @@ type LimitsConfig struct {
 	Line int `koanf:"line"`
 	// Message is how many bytes a message to or from a backend has. 0: 4 MiB.
 	Message int `koanf:"message"`
+	// Memory is how many bytes the bridge itself takes. 0: as many as GOMEMLIMIT says, or 85 % of the container's.
+	Memory int `koanf:"memory"`
 	// StateLife is how long a client of 2026-07-28 may take to come back with answers. 0: 10 min.
 	StateLife time.Duration `koanf:"stateLife"`
 	// AnswerTime is how long an older client may take to answer a question. 0: 5 min.

@@ -1,35 +1,60 @@
 package main
 
 import (
-	"bytes"
 	"math"
 	"os"
-	"strconv"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 )
+
+// memoryShare is how much of the container's memory the bridge may take, if nobody says how much. The rest is for what Go does not
+// count, and for backends in the same container.
+const memoryShare = .85
+
+// newMemory returns what knows when memory is short, and has the garbage collector keep to how much there is: as many bytes as are
+// given, or as the operator has said by GOMEMLIMIT, or as the container leaves. It returns nil if there is no limit.
+func newMemory(given int, log zerolog.Logger) *limit.Memory {
+	most := int64(math.MaxInt64)
+	switch all := containerMemory(); {
+	case given > 0:
+		most = int64(given)
+	case os.Getenv("GOMEMLIMIT") != "":
+		most = debug.SetMemoryLimit(-1) // which only says what it is
+	case all < math.MaxInt64:
+		most = int64(memoryShare * float64(all))
+	}
+	if most == math.MaxInt64 {
+		return nil
+	}
+	idle := ballastSize()
+	debug.SetMemoryLimit(most + idle)
+	return limit.NewMemory(most, func(collect bool) int64 { return limit.Process(collect) - idle }, log)
+}
 
 // ballast returns memory to keep for as long as the process lives, and never to touch. It takes none of the machine's
 // memory, but the garbage collector counts it, and so waits until the heap has grown by as much. The bridge itself needs a
 // few MiB and makes garbage of several times the size of every call; without ballast it would collect after every 4 MiB, at
 // an eighth of its whole cost. A higher GOGC would help as much while the heap is small, but let a large one grow without need.
-//
-// Whoever sets GOGC or GOMEMLIMIT has decided otherwise.
-func ballast() []byte {
+func ballast() []byte { return make([]byte, ballastSize()) }
+
+// ballastSize returns how much it is. Whoever sets GOGC or GOMEMLIMIT has decided otherwise.
+func ballastSize() int64 {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return nil
+		return 0
 	}
-	return make([]byte, min(64<<20, memoryLimit()/8))
+	return min(64<<20, containerMemory()/8)
 }
 
-// memoryLimit returns how much memory the container may use, if it is known and limited.
-func memoryLimit() int64 {
-	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} { // version 2 and 1
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		if limit, err := strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64); err == nil {
-			return limit
-		}
+// containerMemory returns how much memory the container may use, if it is known and limited.
+func containerMemory() int64 {
+	const unlimited = 1 << 60 // version 1 of cgroups says a large number
+	n, err := memlimit.FromCgroup()
+	if err != nil || n >= unlimited {
+		return math.MaxInt64
 	}
-	return math.MaxInt64
+	return int64(n)
 }
