@@ -52,6 +52,9 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		a := c.attempt(ctx, l, call, emit)
 		if a.err == nil {
+			if !l.called.Load() {
+				l.called.Store(true)
+			}
 			return a.result, nil
 		}
 		if ctx.Err() != nil {

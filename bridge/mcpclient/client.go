@@ -118,6 +118,7 @@ func or[T comparable](v *T, def T) {
 type pace struct {
 	backoff, maxBackoff time.Duration // between a loss and the next start: the first time, and at most
 	settled             time.Duration // a server that lived so long begins with the first backoff again
+	useful              time.Duration // a program that lived so long and has answered a call is wanted back at once
 	patience            time.Duration // the most that a call waits for a server
 	hopeless            time.Duration // a backoff longer than this is not waited for
 	gather              time.Duration // what a server asks within so long of one another is asked of the caller at once
@@ -125,7 +126,7 @@ type pace struct {
 }
 
 var usualPace = pace{
-	backoff: 100 * time.Millisecond, maxBackoff: 10 * time.Second, settled: 30 * time.Second,
+	backoff: 100 * time.Millisecond, maxBackoff: 10 * time.Second, settled: 30 * time.Second, useful: 100 * time.Millisecond,
 	patience: 10 * time.Second, hopeless: 2 * time.Second, gather: 20 * time.Millisecond, sweep: time.Second,
 }
 
@@ -171,6 +172,7 @@ type life struct {
 	// known is what the server says it is. It is not changed, but replaced.
 	known  atomic.Pointer[pb.DiscoverResponse]
 	asking atomic.Bool  // somebody asks what it is now
+	called atomic.Bool  // it has answered a call
 	until  atomic.Int64 // when that is to be asked again, in nanoseconds of the Unix epoch
 
 	once sync.Once
@@ -354,6 +356,7 @@ func (c *Client) keep() error {
 			c.change(func(s *state) { s.err = err })
 		default:
 			c.log.Info().Stringer("revision", l.peer.rev()).Dur("took", time.Since(began)).Msg("the server is ready")
+			ready := time.Now()
 			c.change(func(s *state) { s.life, s.lived, s.retryAt, s.err = l, true, time.Time{}, nil })
 			select {
 			case <-l.gone:
@@ -375,8 +378,12 @@ func (c *Client) keep() error {
 			} else {
 				c.background(l.peer.leave)
 			}
-			if c.url != nil && time.Since(began) > c.pace.backoff {
-				continue // a session that has ended is no sign that the server is unwell
+			if c.wanted(l, began, ready) {
+				delay = c.pace.backoff
+				continue
+			}
+			if c.url != nil {
+				delay = c.pace.backoff // it has just answered: if it is unwell, then not so that it has to be spared
 			}
 		}
 		if time.Since(began) >= c.pace.settled {
@@ -386,6 +393,15 @@ func (c *Client) keep() error {
 		delay = min(2*delay, c.pace.maxBackoff)
 	}
 	return nil
+}
+
+// wanted reports whether a server that was lost is wanted back at once: a session that has ended is no sign that a server is unwell,
+// and a program that was of use is missed. One that began at that time was ready then.
+func (c *Client) wanted(l *life, began, ready time.Time) bool {
+	if c.url != nil {
+		return time.Since(began) > c.pace.backoff
+	}
+	return l.called.Load() && time.Since(ready) >= c.pace.useful && !errors.Is(l.peer.why(), errTrash)
 }
 
 // pause waits for d, and lets calls know when the next start is.

@@ -44,6 +44,30 @@ type fake struct {
 	cancelled chan struct{}
 }
 
+// A server that does not take some calls, however many, is there for others.
+func TestRefusedCallsDoNotKeepOthersWaiting(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			if strings.Contains(string(m.Params), "gone") {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			result(w, m, `{"resultType":"complete","content":[{"type":"text","text":"hello"}]}`)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, (*mcpclient.Client).Hasten)
+		for range 20 {
+			_, err := c.Handle(t.Context(), toolCall("gone", "{}"), ignore)
+			e := bridge.AsError(err)
+			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "does not take the call") {
+				t.Fatalf("modern %v: %v", modern, err)
+			}
+		}
+		if got := call(t, c, "t", "{}"); got != "hello" {
+			t.Errorf("modern %v: got %q", modern, got)
+		}
+	}
+}
+
 func newFake(t *testing.T, modern bool, answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)) *fake {
 	t.Helper()
 	f := &fake{modern: modern, answer: answer, cancelled: make(chan struct{}, 100)}

@@ -217,6 +217,55 @@ func TestTooMuchGarbageOfPrograms(t *testing.T) {
 	}
 }
 
+// A program that was of use is started again at once, however often it dies; one that never was, ever later.
+func TestAProgramOfUseIsWantedBack(t *testing.T) {
+	for name, of := range map[string]bool{"of use": true, "of no use": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+					switch {
+					case m.Method == "initialize":
+						say(initialized)
+					case m.Method == "tools/call" && of:
+						say(said1)
+						time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
+						return false
+					case m.Method == "tools/call":
+						return false
+					}
+					return true
+				}}
+				c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Pipe(s.serve)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- c.Run(ctx) }()
+				if err := c.Ready(ctx); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				for range 6 {
+					_, _ = c.Handle(ctx, toolCall("t", "{}"), ignore) // what it says is tested elsewhere
+					time.Sleep(time.Second)                           //nolint:forbidigo // by the bubble's clock
+					if err := c.Ready(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if took := time.Since(began) - 6*time.Second; took > 10*time.Millisecond == of {
+					t.Errorf("6 deaths took %v longer than what was done", took)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // A line that is too long costs no more memory than the limit, and one life of the program.
 func TestLongLine(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {

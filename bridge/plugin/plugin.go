@@ -105,7 +105,7 @@ var usualPace = pace{
 	backoff: 50 * time.Millisecond, maxBackoff: 30 * time.Second, settled: 100 * time.Millisecond,
 	crashes: 5, crashWindow: time.Minute,
 	patience: 5 * time.Second, hopeless: 2 * time.Second,
-	health: time.Second, healthAnswer: 2 * time.Second, misses: 3, answer: 5 * time.Second,
+	health: time.Second, healthAnswer: 1500 * time.Millisecond, misses: 3, answer: 5 * time.Second,
 }
 
 // A Plugin is one backend. It implements bridge.Handler.
