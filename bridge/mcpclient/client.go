@@ -69,8 +69,9 @@ type Options struct {
 	// Log is where the server's own output and what happens to it goes. The zero value logs nothing.
 	Log zerolog.Logger
 
-	// ProbeTimeout is how long a server may take to answer server/discover before it is taken for one that does not know it.
-	// With a Transport, which may have to get credentials first, there is no such limit but StartTimeout. 0: 3 s.
+	// ProbeTimeout is how long a server may take to answer server/discover before initialize is tried beside it; an answer that
+	// comes later counts all the same. With a Transport, which may have to get credentials first, there is no such limit but
+	// StartTimeout. 0: 3 s.
 	ProbeTimeout time.Duration
 	// CallTimeout is the most that a call may take, whatever its progress. Its time with the caller, while the caller answers
 	// what the server asks, does not count. 0: 15 minutes.

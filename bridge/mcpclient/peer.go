@@ -549,6 +549,26 @@ func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 }
 
 // asError says what a server answered to a request of our own.
-func asError(method string, m *jsonrpc.Message) error {
-	return fmt.Errorf("%s: the server answers with error %d: %s", method, m.Error.GetCode(), rawjson.ShortenTo(m.Error.GetMessage(), 500))
+func asError(method string, m *jsonrpc.Message) error { return &refusal{method, m.Error} }
+
+// A refusal is the error that a server answers a request of our own with.
+type refusal struct {
+	method string
+	rpc    *pb.JsonRpcError
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("%s: the server answers with error %d: %s", r.method, r.rpc.GetCode(), rawjson.ShortenTo(r.rpc.GetMessage(), 500))
+}
+
+// isModern reports whether only a server of the modern era says so.
+func (r *refusal) isModern() bool {
+	switch r.rpc.GetCode() {
+	case codeHeaderMismatch, bridge.CodeMissingCapability:
+		return true
+	case codeUnsupportedVersion:
+		modern, _ := supportedBy(r.rpc.GetData())
+		return modern
+	}
+	return false
 }

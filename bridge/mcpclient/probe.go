@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -145,8 +146,7 @@ func (c *Client) lastWords(p *peer, err error) error {
 	return err
 }
 
-// probeStdio asks a program by server/discover, and if that does not help by initialize. The answers may come late: a program
-// that takes long to start has both to read.
+// probeStdio asks a program by server/discover, and if that does not help by initialize.
 func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
 	p.setRev(modernRev)
 	first, err := c.startDiscover(p)
@@ -154,61 +154,86 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
 		return nil, err
 	}
 	defer p.end(first)
+	initialize := func(ctx context.Context) (*life, error) {
+		d, err := c.initialize(ctx, p, c.legacyRev())
+		if err != nil {
+			return nil, err
+		}
+		return c.legacyLife(p, d), nil
+	}
 	limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
 	msg, err := first.await(limited, nil)
 	cancel()
-	if msg != nil {
-		if l, again, err := c.readProbe(p, msg); l != nil || err != nil {
+	var l *life
+	switch {
+	case msg != nil:
+		var again bool
+		if l, again, err = c.readProbe(p, msg); l != nil || err != nil {
 			return l, err
 		} else if again {
 			return c.beginModern(ctx, p)
+		}
+		l, err = initialize(ctx)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		if l, _, err = c.late(ctx, p, first, initialize); errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("neither server/discover nor initialize was answered: %w", err)
 		}
 	}
 	if _, gone := errors.AsType[*lost](err); gone {
 		return nil, fmt.Errorf("%w: %w", errDied, err)
 	}
-	if err != nil && ctx.Err() != nil {
-		return nil, err
-	}
-	second, err := c.startInitialize(p, c.legacyRev())
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errDied, err)
-	}
-	defer p.end(second)
-	for {
-		select {
-		case <-first.ready:
-		case <-second.ready:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: neither server/discover nor initialize was answered: %w", errDied, ctx.Err())
-		}
-		if m, gone := first.response(); m != nil {
-			p.setRev(modernRev)
-			if l, again, err := c.readProbe(p, m); l != nil || err != nil {
-				return l, err
-			} else if again {
-				return c.beginModern(ctx, p)
-			}
-		} else if gone != nil {
-			return nil, fmt.Errorf("%w: %w", errDied, gone)
-		}
-		if m, gone := second.response(); m != nil {
-			return c.readInitialize(ctx, p, m)
-		} else if gone != nil {
-			return nil, fmt.Errorf("%w: %w", errDied, gone)
-		}
-	}
+	return l, err
 }
 
-// response returns the response if it has come, and why it will not.
-func (x *exchange) response() (*jsonrpc.Message, error) {
-	msgs, err := x.take()
-	for i := range msgs {
-		if msgs[i].IsResponse() {
-			return &msgs[i], nil
+// late is the rest of a probe whose server/discover is not answered in time. Who does not know it may never answer, so initialize
+// is tried (2026-07-28: stdio, backward compatibility); who only takes long answers it in the meantime, and is of the modern
+// era. What answers initialize has a moment more to answer both, as a server of both eras does that had both to read. What refuses
+// it has as long again as before, and as long as there is if only a server of the modern era refuses so. Unknown says that the
+// answer to server/discover is that there is no such method.
+func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize func(context.Context) (*life, error)) (l *life, unknown bool, err error) {
+	trying, stop := context.WithCancel(ctx)
+	defer stop()
+	waiting, enough := context.WithCancel(ctx)
+	defer enough()
+	tried := make(chan struct{})
+	var legacy *life
+	var failed error
+	go func() {
+		defer close(tried)
+		legacy, failed = initialize(trying)
+		e, _ := errors.AsType[*refusal](failed)
+		moment := c.o.ProbeTimeout
+		switch {
+		case failed == nil:
+			moment /= 10
+		case e != nil && e.isModern():
+			return
 		}
+		time.AfterFunc(moment, enough)
+	}()
+	msg, _ := first.await(waiting, nil) // why there is none, initialize says as well
+	if msg == nil {
+		<-tried
+		return legacy, false, failed
 	}
-	return nil, err
+	l, again, err := c.readProbe(p, msg)
+	if l == nil && !again && err == nil {
+		<-tried
+		return legacy, msg.Error.GetCode() == codeMethodNotFound, failed
+	}
+	stop()
+	<-tried
+	if legacy != nil && legacy.peer != p {
+		c.background(legacy.peer.leave)
+	}
+	switch {
+	case err != nil:
+		return nil, false, err
+	case again:
+		l, err = c.beginModern(ctx, p)
+		return l, false, err
+	}
+	return c.modernLife(p, l.known.Load()), false, nil // once more: initialize left other marks
 }
 
 // startDiscover sends server/discover.
@@ -357,12 +382,11 @@ func (c *Client) findHTTP(ctx context.Context, known era) (*life, error) {
 		return c.beginModern(ctx, p)
 	}
 	l, modern, err := c.probeHTTP(ctx, p)
-	if l != nil {
-		return l, nil
+	if l == nil || l.peer != p {
+		p.close()
 	}
-	p.close()
-	if err != nil {
-		return nil, err
+	if l != nil || err != nil {
+		return l, err
 	}
 	return c.initializeHTTP(ctx, modern)
 }
@@ -416,6 +440,14 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *life, modern bool, 
 		limited, cancel := context.WithTimeout(ctx, limit)
 		msg, err := x.await(limited, nil)
 		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			l, modern, err := c.late(ctx, p, x, func(ctx context.Context) (*life, error) { return c.initializeHTTP(ctx, false) })
+			p.end(x)
+			if modern && l == nil && ctx.Err() == nil {
+				return nil, true, nil
+			}
+			return l, false, err
+		}
 		p.end(x)
 		switch {
 		case ctx.Err() != nil:
@@ -439,12 +471,8 @@ func probeFailed(err error) error {
 		}
 		return err
 	}
-	e, ok := errors.AsType[*bridge.Error](err)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded): // of the probe
-		return nil
-	case ok && e.Code == codes.Internal: // what it answers is not MCP of this era
-		return nil
+	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Internal {
+		return nil // what it answers is not MCP of this era
 	}
 	return err
 }
@@ -523,26 +551,6 @@ func newestLegacy(data []byte) (bridge.Revision, bool) {
 		}
 	}
 	return newest, newest != bridge.NoRevision
-}
-
-// readInitialize takes the answer to the initialize of a probe.
-func (c *Client) readInitialize(ctx context.Context, p *peer, msg *jsonrpc.Message) (*life, error) {
-	if msg.Error != nil {
-		rev, ok := newestLegacy(msg.Error.GetData())
-		if !ok {
-			return nil, asError(methodInitialize, msg)
-		}
-		d, err := c.initialize(ctx, p, rev)
-		if err != nil {
-			return nil, err
-		}
-		return c.legacyLife(p, d), nil
-	}
-	d, err := c.initialized(ctx, p, msg.Result)
-	if err != nil {
-		return nil, err
-	}
-	return c.legacyLife(p, d), nil
 }
 
 // initialized takes the result of initialize, and lets the session begin.

@@ -239,6 +239,8 @@ type MCPConfig struct {
 	Env          map[string]string `koanf:"env"`
 	PassEnv      []string          `koanf:"passEnv"`
 	StartTimeout time.Duration     `koanf:"startTimeout"`
+	// ProbeTimeout is how long it may take to answer server/discover before initialize is tried beside it. 0: 3 s.
+	ProbeTimeout time.Duration `koanf:"probeTimeout"`
 	// URL is the MCP endpoint of a server that speaks HTTP.
 	URL string `koanf:"url"`
 	// Headers are sent to it with every request.
@@ -708,6 +710,10 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 	m := b.MCP
 	at += ".mcp"
 	switch {
+	case m.StartTimeout < 0:
+		return usage(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)
+	case m.ProbeTimeout < 0:
+		return usage(l.where(at+".probeTimeout"), "write a time such as 3s", "probeTimeout cannot be %s", m.ProbeTimeout)
 	case len(m.Command) > 0 && m.URL != "":
 		return usage(l.where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
