@@ -31,6 +31,8 @@ type Process struct {
 	Dir string
 	// Env is its whole environment.
 	Env []string
+	// Limits are how much of the machine it may take.
+	Limits Limits
 	// Log is where it is told what could not be done.
 	Log *zerolog.Logger
 	// Stdout and Stderr read what the process prints, to the end of it. Each runs in a goroutine of its own.
@@ -38,9 +40,10 @@ type Process struct {
 	// Exited is called when the process has ended, and before anything else learns of it. It may be nil.
 	Exited func()
 
-	cmd   *exec.Cmd
-	trap  trap     // kills the process group if we die
-	stdin *os.File // ours of its standard input
+	cmd    *exec.Cmd
+	trap   trap     // kills the process group if we die
+	stdin  *os.File // ours of its standard input
+	bounds *bounds  // hold it to its limits
 
 	ctx   context.Context // ends when the process does
 	ended context.CancelFunc
@@ -74,21 +77,27 @@ func (p *Process) Start() error {
 	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // the kill ladder ends it; a context would know only SIGKILL
 	cmd.Args[0] = p.Command[0]
 	cmd.Dir, cmd.Env = p.Dir, p.Env
+	if p.bounds, err = p.Limits.bound(p.Log); err != nil {
+		return err
+	}
 	ours, theirs, err := pipes(cmd)
 	if err != nil {
+		p.bounds.end(p.Log)
 		return err
 	}
 	ownGroup(cmd)
-	p.ooms = oomKills(cgroups)
+	p.bounds.into(cmd)
+	p.ooms = p.bounds.oomKills()
 	p.mu.Lock() // whoever hears from the process can ask for its number
-	if err = cmd.Start(); err == nil {
+	if err = p.startHeld(cmd); err == nil {
 		p.cmd, p.stdin = cmd, ours[0]
 	}
 	p.mu.Unlock()
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
-		return fmt.Errorf("cannot be run: %w", withoutPath(err))
+		p.bounds.end(p.Log)
+		return err
 	}
 	if p.trap, err = setTrap(cmd.Process.Pid); err != nil {
 		p.Log.Debug().Err(err).Msg("the backend's own children may survive if the bridge is killed")
@@ -112,6 +121,19 @@ func (p *Process) contain(doing string, read func()) {
 	// gofail: var childRead struct{}
 
 	read()
+}
+
+// startHeld starts cmd, and holds it to the limits.
+func (p *Process) startHeld(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("cannot be run: %w", withoutPath(err))
+	}
+	err := p.bounds.hold(cmd.Process.Pid)
+	if err != nil {
+		signalGroup(cmd.Process, Kill)
+		_ = cmd.Wait() // it was killed
+	}
+	return err
 }
 
 // pipes gives cmd pipes for its standard files, and returns our ends of them, input first, and its.
@@ -187,7 +209,7 @@ func withoutPath(err error) error {
 func (p *Process) reap() {
 	waitExit(p.cmd)
 	p.mu.Lock()
-	p.oom = !p.killed && oomKills(cgroups) > p.ooms
+	p.oom = !p.killed && p.bounds.oomKills() > p.ooms
 	p.mu.Unlock()
 	p.ended()
 	if p.Exited != nil {
@@ -198,6 +220,7 @@ func (p *Process) reap() {
 	_ = p.cmd.Wait()
 	p.state = p.cmd.ProcessState
 	p.mu.Unlock()
+	p.bounds.end(p.Log)
 	p.trap.disarm()
 	_ = p.stdin.Close()
 }
@@ -226,8 +249,9 @@ func (p *Process) How() string {
 	return how
 }
 
-// OutOfMemory reports whether the process was killed by the system because there was no memory left. It may be wrong if
-// another process of the same control group was, at the same time.
+// OutOfMemory reports whether the process was killed by the system because there was no memory left: of its limit, or, if it has
+// none, of the machine or of our own limit. Without one it may be wrong if another process of our control group was killed at the
+// same time.
 func (p *Process) OutOfMemory() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,6 +45,8 @@ type Options struct {
 	// PassEnv names variables of our environment that are passed on, besides those that every child gets (bridge/child,
 	// env.go). A trailing * stands for any ending.
 	PassEnv []string
+	// Limits are how much of the machine it may take, with all that it starts.
+	Limits child.Limits
 	// StartTimeout is how long it may take until the server has answered for the first time. 0: 30 s.
 	StartTimeout time.Duration
 	// StopTimeout is how long a program may take to end before it is killed: half of it after its standard input has been
@@ -239,7 +241,8 @@ func New(o Options) (*Client, error) {
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return nil, fmt.Errorf("server %q: the command's first word is empty", o.Name)
 	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.CallTimeout < 0 || o.MaxMessage < 0 ||
-		o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.ParkTTL < 0:
+		o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.ParkTTL < 0 ||
+		o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
 		return nil, fmt.Errorf("server %q: a limit or timeout is negative", o.Name)
 	}
 	if o.URL != "" {

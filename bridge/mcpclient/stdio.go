@@ -78,6 +78,7 @@ func (s *stdio) write(in func() io.WriteCloser) {
 // launchChild starts the program.
 func (c *Client) launchChild(p *peer) error {
 	proc := child.New(c.o.Command, c.o.Dir, &c.log)
+	proc.Limits = c.o.Limits
 	in := func() io.WriteCloser { return proc.Stdin() }
 	s := c.newStdio(p, in)
 	var stderr child.Tail
@@ -111,6 +112,9 @@ func (c *Client) notStarted(err error) error {
 	fix := "check that the program may be executed, and its #! line if it is a script"
 	if missing, ok := errors.AsType[*child.NotFoundError](err); ok {
 		fix = missing.Fix
+	}
+	if unheld, ok := errors.AsType[*child.LimitError](err); ok {
+		fix = unheld.Fix
 	}
 	return fmt.Errorf("server %q did not start: %w\n  command: %s\n  what to do: %s", c.o.Name, err, child.Quote(c.o.Command), fix)
 }

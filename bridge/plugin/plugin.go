@@ -57,6 +57,8 @@ type Options struct {
 	// PassEnv names variables of our environment that are passed on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR and
 	// what language runtimes need to be found (see bridge/child, env.go). A trailing * stands for any ending.
 	PassEnv []string
+	// Limits are how much of the machine it may take.
+	Limits child.Limits
 	// StartTimeout is how long it may take until it answers. 0: 30 s.
 	StartTimeout time.Duration
 	// StopTimeout is how long it may take to stop before it is killed. 0: 5 s.
@@ -161,7 +163,7 @@ func New(o Options) (*Plugin, error) {
 		return nil, fmt.Errorf("backend %q: the command's first word is empty", o.Name)
 	case len(o.Command) > 0 && o.TLS != nil:
 		return nil, fmt.Errorf("backend %q: a launched backend always has TLS, with keys of its own; TLS options are for an address", o.Name)
-	case o.MaxMessage < 0 || o.StartTimeout < 0 || o.StopTimeout < 0:
+	case o.MaxMessage < 0 || o.StartTimeout < 0 || o.StopTimeout < 0 || o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
 		return nil, fmt.Errorf("backend %q: a limit or timeout is negative", o.Name)
 	}
 	if p.o.Name == "" {

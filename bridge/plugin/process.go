@@ -44,6 +44,7 @@ var _ runner.Runner = (*process)(nil)
 func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
 	r := &process{Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir, output: child.NewLog(log)}
 	r.handshake, r.shaking = io.Pipe()
+	r.Limits = o.Limits
 	r.Process.Stdout = func(f *os.File) { child.CopyLines(f, r.readStdout) }
 	r.Process.Stderr = func(f *os.File) { child.CopyLines(f, r.readStderr) }
 	r.Exited = func() { _ = r.shaking.Close() }

@@ -395,9 +395,14 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	why := err
 	missing, absent := errors.AsType[*child.NotFoundError](err)
 	silent, answersNot := errors.AsType[*mute](err)
+	unheld, loose := errors.AsType[*child.LimitError](err)
 	switch bad := r.refused(); {
 	case absent:
 		fix = missing.Fix
+	case loose:
+		fix = unheld.Fix
+	case r.OutOfMemory():
+		why, fix = fmt.Errorf("it ended with %s", how), "raise its limit of memory, or mend what takes so much"
 	case bad != nil:
 		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
 	case answersNot:

@@ -21,6 +21,8 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/rs/zerolog"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcpbridge/mcpbridge/bridge/child"
 )
 
 // defaultFile is the configuration file that is read when nothing says what to serve.
@@ -229,16 +231,34 @@ type LaunchConfig struct {
 	PassEnv []string `koanf:"passEnv"`
 	// StartTimeout is how long it may take to start. 0: 30 s.
 	StartTimeout time.Duration `koanf:"startTimeout"`
+	// Limits are how much of the machine it may take, with all that it starts.
+	Limits MachineConfig `koanf:"limits"`
+}
+
+// A MachineConfig is how much of the machine a program may take: see child.Limits. 0 is what each says.
+type MachineConfig struct {
+	// Memory is in bytes. 0: as much as there is.
+	Memory int `koanf:"memory"`
+	// Processes counts threads as well. 0: as many as the system allows.
+	Processes int `koanf:"processes"`
+	// Files is what each process may have open. 0: 1,024.
+	Files int `koanf:"files"`
+}
+
+// limits returns it as what starts programs wants it.
+func (m MachineConfig) limits() child.Limits {
+	return child.Limits{Memory: m.Memory, Processes: m.Processes, Files: m.Files}
 }
 
 // An MCPConfig is an MCP server: a command that speaks MCP on stdin and stdout, or a URL.
 type MCPConfig struct {
-	// Command, Dir, Env, PassEnv and StartTimeout are as those of a LaunchConfig.
+	// Command, Dir, Env, PassEnv, StartTimeout and Limits are as those of a LaunchConfig.
 	Command      []string          `koanf:"command"`
 	Dir          string            `koanf:"dir"`
 	Env          map[string]string `koanf:"env"`
 	PassEnv      []string          `koanf:"passEnv"`
 	StartTimeout time.Duration     `koanf:"startTimeout"`
+	Limits       MachineConfig     `koanf:"limits"`
 	// ProbeTimeout is how long it may take to answer server/discover before initialize is tried beside it. 0: 3 s.
 	ProbeTimeout time.Duration `koanf:"probeTimeout"`
 	// URL is the MCP endpoint of a server that speaks HTTP.
@@ -251,7 +271,7 @@ type MCPConfig struct {
 
 // launch returns how to start the server, if that is what is to be done.
 func (m *MCPConfig) launch() *LaunchConfig {
-	return &LaunchConfig{Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv, StartTimeout: m.StartTimeout}
+	return &LaunchConfig{Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv, StartTimeout: m.StartTimeout, Limits: m.Limits}
 }
 
 // An AuthConfig is how mcpbridge says to an MCP server who calls. Exactly one field is set.
@@ -451,18 +471,17 @@ func (l *loaded) validate() error {
 	if err := l.validateServe(); err != nil {
 		return err
 	}
-	if err := l.validateLimits(); err != nil {
+	if err := l.validateLimits("limits", reflect.ValueOf(l.Limits)); err != nil {
 		return err
 	}
 	return l.validateBackends()
 }
 
-// validateLimits refuses limits below nothing, which would let nobody do anything.
-func (l *loaded) validateLimits() error {
-	limits := reflect.ValueOf(l.Limits)
+// validateLimits refuses limits below nothing, which would let nobody do anything. They are at a key, and all numbers and times.
+func (l *loaded) validateLimits(at string, limits reflect.Value) error {
 	for i := range limits.NumField() {
-		if limits.Field(i).Int() < 0 { // they are all numbers and times
-			key := "limits." + limits.Type().Field(i).Tag.Get("koanf")
+		if limits.Field(i).Int() < 0 {
+			key := at + "." + limits.Type().Field(i).Tag.Get("koanf")
 			return usage(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, limits.Field(i).Interface())
 		}
 	}
@@ -702,6 +721,9 @@ func (l *loaded) validateLaunch(c *LaunchConfig, name, at string) error {
 			return usage(l.where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
 		}
 	}
+	if err := l.validateLimits(at+".limits", reflect.ValueOf(c.Limits)); err != nil {
+		return err
+	}
 	return l.file.checkOwner()
 }
 
@@ -722,8 +744,8 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 		return l.validateLaunch(m.launch(), b.Name, at)
 	case m.URL == "":
 		return usage(l.where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
-	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0:
-		return usage(l.where(at), "leave them out", "backend %q is a url; dir, env and passEnv are for a command", b.Name)
+	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (MachineConfig{}):
+		return usage(l.where(at), "leave them out", "backend %q is a url; dir, env, passEnv and limits are for a command", b.Name)
 	}
 	if u, err := url.Parse(m.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return usage(l.where(at+".url"), "write a URL such as https://example.com/mcp", "this is not the url of an MCP server")

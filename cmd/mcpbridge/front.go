@@ -189,7 +189,7 @@ func (f *httpFront) end() {
 	ctx, cancel := context.WithTimeout(f.now, finishTime)
 	defer cancel()
 	closed := make(chan struct{})
-	go func() { // ends at the latest with the connections, below
+	go func() { // ends at the latest with the connections, below, or, for streams, when nobody has read them for as long as one may
 		for _, s := range f.servers {
 			s.Close()
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -175,6 +176,11 @@ func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServe
 	case "nap": // answers after a moment, with its arguments
 		time.Sleep(20 * time.Millisecond)
 		text = string(req.GetArguments())
+	case "eat": // more memory than anybody has
+		var eaten [][]byte
+		for {
+			eaten = append(eaten, bytes.Repeat([]byte{1}, 1<<20))
+		}
 	case "hang":
 		<-stream.Context().Done()
 		return stream.Context().Err()

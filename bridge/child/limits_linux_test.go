@@ -1,0 +1,311 @@
+package child
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+)
+
+// does is the variable that has this program do something once it is told to: use so many MiB of memory, or open files until it has
+// no more.
+const does = "CHILD_TEST_DOES"
+
+func TestMain(m *testing.M) {
+	what := os.Getenv(does)
+	if what == "" {
+		os.Exit(m.Run())
+	}
+	_, _ = fmt.Scanln() // until the limit is there
+	if what == "open" {
+		most := 0
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+		for ; err == nil; fd, err = unix.Open("/dev/null", unix.O_RDONLY, 0) {
+			most = fd + 1
+		}
+		fmt.Println(most, err)
+		return
+	}
+	mib, _ := strconv.Atoi(what)
+	room := make([]byte, mib<<20)
+	for i := 0; i < len(room); i += 4096 {
+		room[i] = 1
+	}
+	fmt.Println("eaten")
+}
+
+// self is this program.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A held is a process that has run within limits.
+type held struct {
+	*Process
+
+	groups []string // the directories of its groups, which are gone by now
+	out    string
+}
+
+// within runs a program within limits, until it has ended. It begins when it has read a line. If it cannot be held, which must only be
+// because there can be no control groups here, the test is over: that is told with what to do.
+func within(t *testing.T, l Limits, env []string, command ...string) *held {
+	t.Helper()
+	log := zerolog.New(zerolog.NewTestWriter(t))
+	p := New(command, "", &log)
+	p.Limits, p.Env = l, append(env, "PATH="+os.Getenv("PATH"))
+	var out bytes.Buffer
+	p.Stdout = func(f *os.File) { _, _ = io.Copy(&out, f) }
+	p.Stderr = func(f *os.File) { _, _ = io.Copy(io.Discard, f) }
+	if err := p.Start(); err != nil {
+		p.Finish()
+		var e *LimitError
+		if _, _, noGroups := groupBase("/", "memory"); !errors.As(err, &e) || e.Fix != limitFix || noGroups == nil && os.Getuid() == 0 {
+			t.Fatal(err)
+		}
+		return nil
+	}
+	h := &held{Process: p}
+	for _, g := range p.bounds.groups {
+		h.groups = append(h.groups, g.dir.Name())
+	}
+	fmt.Fprintln(p.Stdin())
+	<-p.Context().Done()
+	p.Finish()
+	h.out = out.String()
+	for _, dir := range h.groups {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s stays: %v", dir, err)
+		}
+	}
+	return h
+}
+
+func TestFilesAreLimited(t *testing.T) {
+	var ours unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &ours); err != nil {
+		t.Fatal(err)
+	}
+	for files, want := range map[int]uint64{0: min(1024, ours.Max), 100: 100, 101: 101} {
+		h := within(t, Limits{Files: files}, []string{does + "=open"}, self(t))
+		if want := fmt.Sprintln(want, unix.EMFILE); h == nil || h.out != want {
+			t.Errorf("%d: %+v", files, h)
+		}
+	}
+	if h := within(t, Limits{Files: int(ours.Max)}, nil, "true"); h == nil || h.How() != "exit status 0" {
+		t.Errorf("as many as are ours: %+v", h)
+	}
+	log := zerolog.Nop()
+	p := New([]string{"sh"}, "", &log)
+	p.Limits.Files = int(ours.Max) + 1
+	p.Env = []string{"PATH=" + os.Getenv("PATH")}
+	err := p.Start()
+	p.Finish()
+	if e := (*LimitError)(nil); !errors.As(err, &e) || e.Limit != "files" || p.Started() {
+		t.Errorf("more than ours: %v", err)
+	}
+}
+
+func TestProcessesAreLimited(t *testing.T) {
+	const three = "read go; sleep 60 & sleep 60 & echo started" // with the shell
+	for limit, want := range map[int]string{4: "started\n", 3: "started\n", 2: ""} {
+		if h := within(t, Limits{Processes: limit}, nil, "sh", "-c", three); h != nil && h.out != want {
+			t.Errorf("%d: %q, %s", limit, h.out, h.How())
+		}
+	}
+}
+
+func TestMemoryIsLimited(t *testing.T) {
+	for mib, fits := range map[int]bool{16: true, 200: false} {
+		h := within(t, Limits{Memory: 100 << 20}, []string{does + "=" + strconv.Itoa(mib)}, self(t))
+		if h == nil {
+			continue
+		}
+		if fits != (h.out == "eaten\n") || fits == h.OutOfMemory() {
+			t.Errorf("%d MiB: %q, %s", mib, h.out, h.How())
+		}
+		if !fits && h.How() != "killed by signal: killed, because there was no memory left" {
+			t.Errorf("%d MiB: %s", mib, h.How())
+		}
+	}
+}
+
+// Who leaves the process group stays in the control group, and ends with the process.
+func TestNobodyLeavesAControlGroup(t *testing.T) {
+	h := within(t, Limits{Processes: 10}, nil, "sh", "-c", "read go; setsid sleep 1000 >/dev/null 2>&1 & echo $!")
+	if h == nil {
+		return
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(h.out)); err != nil || lives(pid) {
+		t.Errorf("%q: %v", h.out, err)
+	}
+}
+
+// lives reports whether there is a process that does not only wait to be buried.
+func lives(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(text), ") Z ")
+}
+
+// What a bridge leaves that is killed is removed by the next start, with whoever is still there.
+func TestControlGroupsThatWereLeftAreRemoved(t *testing.T) {
+	base, v2, err := groupBase("/", "pids")
+	if err != nil {
+		return // there are none to leave
+	}
+	left, err := newGroup(base, v2)
+	if err != nil {
+		return // as above
+	}
+	kept, err := newGroup(base, v2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := zerolog.Nop()
+	defer func() {
+		if err := kept.remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	p := New([]string{"sleep", "1000"}, "", &log)
+	p.Env = []string{"PATH=" + os.Getenv("PATH")}
+	p.Stdout, p.Stderr = func(*os.File) {}, func(*os.File) {}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := left.set("cgroup.procs", strconv.Itoa(p.Pid())); err != nil {
+		t.Fatal(err)
+	}
+	_ = left.dir.Close() // as when the bridge is killed
+	sweepGroups(base, v2, &log)
+	<-p.Context().Done()
+	p.Finish()
+	for dir, want := range map[string]bool{left.dir.Name(): false, kept.dir.Name(): true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+// In version 2 a process begins in its group, and all that are in it are killed at once.
+func TestAProcessBeginsInItsControlGroup(t *testing.T) {
+	for _, base := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} { // beside version 1, and alone
+		if _, err := os.Stat(filepath.Join(base, "cgroup.subtree_control")); err != nil {
+			continue
+		}
+		g, err := newGroup(base, true)
+		if err != nil {
+			continue // we may not
+		}
+		log := zerolog.Nop()
+		b := &bounds{groups: []*group{g}}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & cat /proc/self/cgroup")
+		cmd.SysProcAttr = &unix.SysProcAttr{}
+		b.into(cmd)
+		out, err := cmd.Output()
+		b.end(&log)
+		if err != nil || !strings.Contains(string(out), "0::/"+filepath.Base(g.dir.Name())) {
+			t.Errorf("it is in %s, %v", out, err)
+		}
+		if _, err := os.Stat(g.dir.Name()); !errors.Is(err, os.ErrNotExist) {
+			t.Error("its group stays")
+		}
+	}
+}
+
+func TestWhereControlGroupsAreMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		groups string
+		dirs   []string // there are, below sys/fs/cgroup
+		base   string   // below sys/fs/cgroup; empty: nowhere
+		wrote  string   // to its cgroup.subtree_control
+	}{
+		"version 1":                 {"4:memory:/a\n0::/\n", []string{"memory/a"}, "memory/a", ""},
+		"version 1, in a container": {"4:memory:/elsewhere\n0::/\n", []string{"memory"}, "memory", ""},
+		"version 2":                 {"0::/a\n", []string{"a"}, "a", "+memory"},
+		"version 2, delegated":      {"0::/a/mcpbridge\n", []string{"a/mcpbridge"}, "a", "+memory"},
+		"version 2, in a container": {"0::/elsewhere\n", nil, ".", "+memory"},
+		"another controller":        {"4:cpu:/\n", []string{"cpu"}, "", ""},
+	} {
+		root := t.TempDir()
+		mount := filepath.Join(root, "sys/fs/cgroup")
+		mkdir := func(dir string) {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mkdir(mount)
+		mkdir(filepath.Join(root, "proc/self"))
+		for _, dir := range c.dirs {
+			mkdir(filepath.Join(mount, dir))
+		}
+		control := filepath.Join(mount, c.base, "cgroup.subtree_control")
+		for file, text := range map[string]string{filepath.Join(root, "proc/self/cgroup"): c.groups, control: "cpu\n"} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		base, _, err := groupBase(root, "memory")
+		if c.base == "" {
+			if err == nil {
+				t.Errorf("%s: %s", name, base)
+			}
+			continue
+		}
+		if want := filepath.Join(mount, c.base); err != nil || base != want {
+			t.Errorf("%s: %s, %v", name, base, err)
+		}
+		if text, _ := os.ReadFile(control); c.wrote != "" && string(text) != c.wrote {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
+
+// What is written in version 2, to a group that has nothing of the system's.
+func TestLimitsOfVersion2(t *testing.T) {
+	root := t.TempDir()
+	mount := filepath.Join(root, "sys/fs/cgroup")
+	for _, dir := range []string{mount, filepath.Join(root, "proc/self")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, text := range map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cgroup.subtree_control": "memory pids"} {
+		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := zerolog.Nop()
+	b, err := Limits{Memory: 1 << 20, Processes: 5}.boundIn(root, &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.groups[0].dir.Close()
+	got := map[string]string{}
+	for _, name := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "pids.max"} {
+		text, _ := os.ReadFile(b.groups[0].file(name))
+		got[name] = string(text)
+	}
+	want := map[string]string{"memory.max": "1048576", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "5"}
+	if diff := cmp.Diff(want, got); diff != "" || len(b.groups) != 1 {
+		t.Errorf("%d groups\n%s", len(b.groups), diff)
+	}
+	if err := b.groups[0].set("memory.events", "oom 3\noom_kill 2\n"); err != nil || b.oomKills() != 2 {
+		t.Errorf("%d killed, %v", b.oomKills(), err)
+	}
+}

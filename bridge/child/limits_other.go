@@ -1,0 +1,34 @@
+//go:build !linux
+
+package child
+
+import (
+	"errors"
+	"os/exec"
+
+	"github.com/rs/zerolog"
+)
+
+// A bounds is for Linux.
+type bounds struct{}
+
+// bound refuses limits that somebody has asked for.
+func (l Limits) bound(*zerolog.Logger) (*bounds, error) {
+	for _, asked := range []struct {
+		limit string
+		n     int
+	}{{"memory", l.Memory}, {"processes", l.Processes}, {"files", l.Files}} {
+		if asked.n != 0 {
+			return nil, &LimitError{asked.limit, "leave it out", errors.New("that is possible on Linux only")}
+		}
+	}
+	return &bounds{}, nil
+}
+
+func (*bounds) into(*exec.Cmd) {}
+
+func (*bounds) hold(int) error { return nil }
+
+func (*bounds) oomKills() int { return 0 }
+
+func (*bounds) end(*zerolog.Logger) {}
