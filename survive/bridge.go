@@ -40,6 +40,7 @@ type setup struct {
 	stdio bool     // serve stdin and stdout instead
 	args  []string // of mcpbridge run
 	env   []string // of faultplug
+	own   []string // environment of the bridge
 	auth  string   // serve.http.auth, as YAML
 }
 
@@ -83,7 +84,7 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 		args = append(append(args, s.args...), "-c", file)
 	}
 	b.cmd = exec.CommandContext(ctx, r.bin, args...)
-	b.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	b.cmd.Env = append(append(os.Environ(), "TMPDIR="+tmp), s.own...)
 	stderr, err := b.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

@@ -71,6 +71,7 @@ var scenarios = []scenario{
 	{"L4", idleSessions},
 	{"L5", idleStreams},
 	{"L8", overloads},
+	{"L8m", fills},
 	{"L9", badRequests},
 	{"L10", neighbours},
 }

@@ -43,9 +43,10 @@ const (
 	collectEvery = time.Second
 	// tellEvery is how often the log says that memory is short.
 	tellEvery = 10 * time.Second
-	// bodiesShare is how much of the memory the bodies of requests may take, as one divided by it. A call needs about three times
-	// its body until it is answered.
+	// bodiesShare is how much of the memory the bodies of requests may have, as one divided by it.
 	bodiesShare = 8
+	// bodyCost is how many times its body a call takes until it is answered.
+	bodyCost = 3
 )
 
 // A Memory knows how much of the memory that the process may take is taken. Its methods may be called concurrently; with a nil one,
@@ -99,13 +100,13 @@ func (m *Memory) due(at *atomic.Int64, every time.Duration) bool {
 	return now >= then && at.CompareAndSwap(then, now+int64(every))
 }
 
-// TakeBody notes that the body of a request takes n more bytes, until they are given back. It returns an error if bodies take as much
-// as they may. A single one may be as long as it likes.
+// TakeBody notes that the body of a request has n more bytes, until they are given back. It returns an error if bodies take as much
+// as they may, or more than what is left. A single one may be as long as it likes.
 func (m *Memory) TakeBody(n int64) error {
 	if m == nil {
 		return nil
 	}
-	if all := m.bodies.Add(n); all > n && all > m.limit/bodiesShare {
+	if all := m.bodies.Add(n); all > n && (all > m.limit/bodiesShare || m.taken.Load()+bodyCost*all > m.limit) {
 		m.bodies.Add(-n)
 		return short("the requests that are answered have %d bytes, and %d more are too many: try again later", all-n, n)
 	}

@@ -104,21 +104,29 @@ func TestTheLogSaysThatMemoryIsShort(t *testing.T) {
 	})
 }
 
-// Bodies have an eighth of the memory.
+// Bodies have an eighth of the memory, and no more than a third of what is left.
 func TestBodiesTakeMemory(t *testing.T) {
 	for _, c := range []struct {
 		name  string
+		used  int64 // by something else
 		first int64 // that another request has taken
 		body  int64
 		taken bool
 	}{
-		{"one below", 60_000, 64_999, true},
-		{"all", 60_000, 65_000, true},
-		{"one above", 60_000, 65_001, false},
-		{"the only one", 0, 500_000, true},
-		{"beside one that is too long", 500_000, 1, false},
+		{"one below", 0, 60_000, 64_999, true},
+		{"all", 0, 60_000, 65_000, true},
+		{"one above", 0, 60_000, 65_001, false},
+		{"the only one", 0, 0, 500_000, true},
+		{"beside one that is too long", 0, 500_000, 1, false},
+		{"one below what is left", 700_000, 60_000, 39_999, true},
+		{"what is left", 700_000, 60_000, 40_000, true},
+		{"one above what is left", 700_000, 60_000, 40_001, false},
+		{"the only one that is too long for what is left", 949_999, 0, 120_000, true},
 	} {
-		m := memory(0)
+		m := memory(c.used)
+		if err := m.Full(limit.NewCalls); err != nil { // reads what is taken
+			t.Fatal(err)
+		}
 		if err := m.TakeBody(c.first); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +138,7 @@ func TestBodiesTakeMemory(t *testing.T) {
 		if err == nil {
 			m.GiveBody(c.body)
 		}
-		if m.TakeBody(125_000) != nil || m.TakeBody(1) == nil {
+		if m.TakeBody(1) != nil || m.TakeBody(500_000) == nil || m.TakeBody(1) != nil {
 			t.Errorf("%s: not all is given back, or more", c.name)
 		}
 	}

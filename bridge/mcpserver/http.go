@@ -65,14 +65,16 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.short(r); err != nil {
-		refuseFull(w, err)
+		s.refuseUnread(w, r, err)
 		return
 	}
 	taken, body, err := s.readBody(w, r)
-	defer s.opts.Memory.GiveBody(taken)
+	defer func() { s.opts.Memory.GiveBody(taken) }()
 	if err != nil {
 		if bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
-			refuseFull(w, err)
+			s.opts.Memory.GiveBody(taken)
+			taken = 0
+			s.refuseUnread(w, r, err)
 			return
 		}
 		if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -200,51 +202,68 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, nil, err
 	}
-	if s.opts.Memory != nil && (n < 0 || n > bodyAtOnce) {
-		from := &longBody{ReadCloser: r.Body, memory: s.opts.Memory}
-		r.Body = from
-		defer func() { taken = from.taken }()
+	from := r.Body
+	switch {
+	case n > bodyAtOnce:
+		if err := s.opts.Memory.TakeBody(n); err != nil {
+			return 0, nil, err
+		}
+		taken = n
+	case n < 0:
+		long := &longBody{ReadCloser: from, memory: s.opts.Memory}
+		from = long
+		defer func() { taken = long.taken }()
 	}
-	body, err = s.readAll(w, r, n)
+	body, err = s.readAll(w, from, n)
 	if clearErr := rc.SetReadDeadline(time.Time{}); err == nil && !errors.Is(clearErr, http.ErrNotSupported) {
 		err = clearErr
 	}
-	return 0, body, err
+	return taken, body, err
 }
 
-// bodyAtOnce is how much room the body of a request has to begin with. What is longer is taken from Memory.
+// refuseUnread refuses a request of which not all was read. The rest is, and not kept: a client that is still sending when the connection
+// ends does not see why. One that waits to be asked for its body is not asked.
+func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Header.Get("Expect") == "" {
+		rc := http.NewResponseController(w)
+		_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))                // without a connection there is none
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.opts.MaxBody)) // who does not send it has no use for an answer, either
+		_ = rc.SetReadDeadline(time.Time{})
+	}
+	refuseFull(w, err)
+}
+
+// bodyAtOnce is how much room the body of a request has to begin with. Longer ones are taken from Memory, and so are those that do not
+// say how long they are.
 const bodyAtOnce = 128 << 10
 
-// A longBody takes the memory that what is read from it needs.
+// A longBody is a body that does not say how long it is. It takes the memory that what is read from it needs.
 type longBody struct {
 	io.ReadCloser
-	memory      *limit.Memory
-	read, taken int64
+	memory *limit.Memory
+	taken  int64
 }
 
 // Read implements io.Reader.
 func (b *longBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.read += int64(n)
-	if more := b.read - bodyAtOnce - b.taken; more > 0 {
-		if full := b.memory.TakeBody(more); full != nil {
-			return 0, full // with bytes, it could be overlooked
-		}
-		b.taken += more
+	if full := b.memory.TakeBody(int64(n)); full != nil {
+		return 0, full // with bytes, it could be overlooked
 	}
+	b.taken += int64(n)
 	return n, err
 }
 
-func (s *Server) readAll(w http.ResponseWriter, r *http.Request, n int64) ([]byte, error) {
+func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]byte, error) {
 	if n < 0 {
-		return io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+		return io.ReadAll(http.MaxBytesReader(w, from, s.opts.MaxBody))
 	}
 	body := make([]byte, 0, min(n, bodyAtOnce))
 	for int64(len(body)) < n {
 		// As much again as has come: what is copied and thrown away meanwhile is as long as the body, and no longer.
 		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), bodyAtOnce))))
 		part := body[len(body):min(int64(cap(body)), n)]
-		got, err := io.ReadFull(r.Body, part)
+		got, err := io.ReadFull(from, part)
 		body = body[:len(body)+got]
 		if err != nil {
 			return nil, err
