@@ -74,8 +74,9 @@ func (r Revision) Within(since, until Revision) bool {
 // that began with 2026-07-28. The other revisions are legacy.
 func (r Revision) Modern() bool { return r >= Rev20260728 }
 
-// TakesBatches reports whether a message may be a JSON array of messages.
-func (r Revision) TakesBatches() bool { return r == Rev20250326 }
+// TakesBatches reports whether a message may be a JSON array of messages: 2025-03-26 says so, and 2024-11-05 says only that it is
+// JSON-RPC, which has them. 2025-06-18 has removed them.
+func (r Revision) TakesBatches() bool { return r < Rev20250618 }
 
 // SendsVersionHeader reports whether HTTP clients say the revision in the MCP-Protocol-Version header.
 func (r Revision) SendsVersionHeader() bool { return r >= Rev20250618 }

@@ -9,9 +9,17 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 )
 
-// postBatch takes several messages at once, which only clients of 2025-03-26 may send (2025-03-26: basic, batching).
+// postBatch takes several messages at once, which only clients of the first two revisions may send (2025-03-26: basic, batching).
 func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
 	if ofSSE(r) {
+		texts, err := jsonrpc.ParseBatch(body)
+		if err == nil {
+			_, err = sortBatch(texts, bridge.Rev20241105)
+		}
+		if err != nil {
+			malformed(w, r.Header, err) // and not on the stream, where nobody knows what it answers
+			return
+		}
 		s.postSSE(w, r, body)
 		return
 	}

@@ -132,7 +132,7 @@ func (b *connBatch) finish(_ head, msg []byte) {
 }
 
 // errBatch is the error for an array where a single message must be.
-var errBatch = &jsonrpc.Error{RPC: invalidRequest("a JSON array of messages is only for 2025-03-26: send one message at a time")}
+var errBatch = &jsonrpc.Error{RPC: invalidRequest("a JSON array of messages is only for revisions before 2025-06-18: send one message at a time")}
 
 const (
 	// errorEvery is how often a client is told that what it sends is no message, once it has been told errorBurst times. Nobody

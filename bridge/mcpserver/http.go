@@ -56,6 +56,11 @@ func isModern(h http.Header) bool {
 	})
 }
 
+func isRevision(name string) bool {
+	_, ok := bridge.ParseRevision(name)
+	return ok
+}
+
 // post takes one message, or in 2025-03-26 several.
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	var msg jsonrpc.Message
@@ -304,6 +309,11 @@ func (s *Server) reply(w http.ResponseWriter) *reply {
 
 // postInitialize begins a session.
 func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	// The revision is only being agreed on, but if there is one it must be one (2025-06-18: basic/transports, protocol version header).
+	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 1 || len(v) == 1 && !isRevision(v[0]) {
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(strings.Join(v, ", ")))+", which is no revision: leave it out of initialize")
+		return
+	}
 	if err := s.opts.Memory.Full(limit.NewSessions); err != nil {
 		refuseFull(w, err)
 		return

@@ -73,7 +73,7 @@ func (a *App) newHTTPFront(now context.Context) *httpFront {
 	}
 	guard := &mcphttp.Guard{Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Log: a.log}
 	f.srv = &http.Server{
-		Handler: guard.Wrap(handler), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: guard.Wrap(handler), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState:   f.track,
 		ErrorLog:    log.New(debugLog{a.log}, "", 0),
