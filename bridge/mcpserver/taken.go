@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -74,11 +73,7 @@ func (t *taken) serve(f func(ctx context.Context)) {
 
 // run calls f. A bug in it must not end the bridge.
 func (t *taken) run(ctx context.Context, f func(ctx context.Context)) {
-	defer func() {
-		if p := recover(); p != nil {
-			t.s.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("a stream panicked; please report this")
-		}
-	}()
+	defer t.s.panics.Recover("a stream", nil)
 	f(ctx)
 }
 
