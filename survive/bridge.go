@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/survive/checker"
 )
 
-// A Bridge is a running mcpbridge with a faultplug.
+// A Bridge is a running mcpbridge, with a faultplug if nothing else is said.
 type Bridge struct {
 	URL     string
 	PID     int
@@ -42,6 +43,9 @@ type setup struct {
 	env   []string // of faultplug
 	own   []string // environment of the bridge
 	auth  string   // serve.http.auth, as YAML
+	bin   string   // the mcpbridge. Empty: the rig's
+	// config returns the configuration file of a bridge, which has a directory and a journal. Nil: what the rest says.
+	config func(b *Bridge) string
 }
 
 var ready = regexp.MustCompile(`"url":"([^"]+)"`)
@@ -60,7 +64,10 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 		return nil, err
 	}
 	b.Journal = filepath.Join(b.Dir, "journal")
-	args := []string{"run", "--log-format", "json", "--env", "FAULTPLUG_JOURNAL=" + b.Journal}
+	args := []string{"run", "--log-format", "json"}
+	if s.config == nil {
+		args = append(args, "--env", "FAULTPLUG_JOURNAL="+b.Journal)
+	}
 	if s.stdio {
 		args = append(args, "--stdio")
 	} else {
@@ -73,17 +80,21 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 	for _, e := range s.env {
 		args = append(args, "--env", e)
 	}
-	if s.auth == "" {
-		args = append(append(args, s.args...), "--", r.plugin)
+	args = append(args, s.args...)
+	if s.auth == "" && s.config == nil {
+		args = append(args, "--", r.plugin)
 	} else {
 		file := filepath.Join(b.Dir, "config.yaml")
 		config := fmt.Sprintf("version: 1\nserve: {http: {auth: %s}}\nbackends: [{name: faultplug, launch: {command: [%q]}}]\n", s.auth, r.plugin)
+		if s.config != nil {
+			config = s.config(b)
+		}
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			return nil, err
 		}
-		args = append(append(args, s.args...), "-c", file)
+		args = append(args, "-c", file)
 	}
-	b.cmd = exec.CommandContext(ctx, r.bin, args...)
+	b.cmd = exec.CommandContext(ctx, cmp.Or(s.bin, r.bin), args...)
 	b.cmd.Env = append(append(os.Environ(), "TMPDIR="+tmp), s.own...)
 	stderr, err := b.cmd.StderrPipe()
 	if err != nil {

@@ -36,10 +36,10 @@ func main() {
 
 // A Rig is what scenarios run with.
 type Rig struct {
-	bin, plugin string // programs
-	dir         string // what is left of a run
-	long, laws  bool
-	results     []Result
+	bin, plugin, upstream string // programs
+	dir                   string // what is left of a run
+	long, laws            bool
+	results               []Result
 }
 
 // A Result is one line of the table.
@@ -68,6 +68,10 @@ var scenarios = []scenario{
 	{"R8", cancels},
 	{"R9", drops},
 	{"R10", resumes},
+	{"R13 R13p", hangs},
+	{"R15", panics},
+	{"R16", killUpstream},
+	{"F15", failUpstream},
 	{"L4", idleSessions},
 	{"L5", idleStreams},
 	{"L8", overloads},
@@ -77,7 +81,7 @@ var scenarios = []scenario{
 }
 
 // measured are the goals that are times and sizes of a busy machine.
-var measured = []string{"R2", "R3", "L5", "L8", "L9", "L10"}
+var measured = []string{"R2", "R3", "R13p", "L5", "L8", "L9", "L10"}
 
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}
@@ -104,9 +108,9 @@ func run(ctx context.Context, args []string) error {
 	if r.dir, err = os.MkdirTemp("", "survive"); err != nil {
 		return err
 	}
-	r.plugin = filepath.Join(r.dir, "faultplug")
-	if text, err := exec.CommandContext(ctx, "go", "build", "-o", r.plugin, "./faultplug").CombinedOutput(); err != nil {
-		return fmt.Errorf("build faultplug: %w\n%s", err, text)
+	r.plugin, r.upstream = filepath.Join(r.dir, "faultplug"), filepath.Join(r.dir, "faultmcp")
+	if text, err := exec.CommandContext(ctx, "go", "build", "-o", r.dir, "./faultplug", "./faultmcp").CombinedOutput(); err != nil {
+		return fmt.Errorf("build what fails: %w\n%s", err, text)
 	}
 	fmt.Printf("%d cores, %s, load %s; the callers share the cores\n", runtime.NumCPU(), runtime.Version(), load())
 	err = r.runAll(ctx, wanted)

@@ -16,24 +16,24 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	"github.com/mcpbridge/mcpbridge/survive/checker"
+	"github.com/mcpbridge/mcpbridge/survive/fault"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	j, err := checker.OpenJournal(os.Getenv("FAULTPLUG_JOURNAL"))
+	w, err := fault.Open("FAULTPLUG_JOURNAL")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "faultplug:", err)
 		return 2
 	}
-	starts := j.Starts()
-	f := &faults{journal: j}
-	f.note(checker.Start, "-")
+	starts := w.Journal.Starts()
+	f := &faults{Worker: w}
+	f.Note(checker.Start, "-")
 	if slow, _ := time.ParseDuration(os.Getenv("FAULTPLUG_SLOW")); slow > 0 {
 		time.Sleep(slow)
 	}
@@ -50,84 +50,14 @@ func run() int {
 
 // faults are the tools.
 type faults struct {
-	journal *checker.Journal
+	*fault.Worker
 
 	mu     sync.Mutex // guards leaked
 	leaked [][]byte
 }
 
-// note adds an entry to the journal. Without one, nothing that is done here is worth anything.
-func (f *faults) note(what, token string) {
-	if err := f.journal.Write(what, token); err != nil {
-		fmt.Fprintln(os.Stderr, "faultplug: the journal:", err)
-		os.Exit(4)
-	}
-}
-
-// Work says what to do, and where to die.
-type Work struct {
-	Token string `json:"token" jsonschema:"Names the call in the journal"`
-	Ms    int    `json:"ms,omitempty" jsonschema:"How long it takes"`
-	// Events is how often it tells progress, evenly spread over the time it takes.
-	Events int `json:"events,omitempty" jsonschema:"How often to tell progress"`
-	// Die is where the process kills itself: received, begun, done, or event.
-	Die string `json:"die,omitempty" jsonschema:"Where to die: received, begun, event, done"`
-	At  int    `json:"at,omitempty" jsonschema:"After which event"`
-	Pad int    `json:"pad,omitempty" jsonschema:"Bytes of text with each event"`
-}
-
-// Done says who did what.
-type Done struct {
-	Token string `json:"token"`
-	PID   int    `json:"pid"`
-}
-
-func (f *faults) work(ctx context.Context, w Work) (Done, error) {
-	f.dieAt(w, "received")
-	f.note(checker.Begin, w.Token)
-	f.dieAt(w, "begun")
-	step := time.Duration(w.Ms) * time.Millisecond / time.Duration(w.Events+1)
-	pad := strings.Repeat("x", w.Pad)
-	for n := range w.Events + 1 {
-		if n > 0 {
-			mcpbridge.Progress(ctx, float64(n), float64(w.Events), pad)
-			if n == w.At {
-				f.dieAt(w, "event")
-			}
-		}
-		if !sleep(ctx, step) {
-			f.note(checker.Cancel, w.Token)
-			return Done{}, ctx.Err()
-		}
-	}
-	f.note(checker.End, w.Token)
-	f.dieAt(w, "done")
-	return Done{w.Token, os.Getpid()}, nil
-}
-
-// sleep reports whether it slept as long as it was to, and was not cancelled.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d == 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// dieAt kills the process if the call says that it dies here.
-func (f *faults) dieAt(w Work, point string) {
-	if w.Die != point {
-		return
-	}
-	f.note(checker.Die, w.Token)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // one may always kill oneself
-	select {}
+func (f *faults) work(ctx context.Context, w fault.Work) (fault.Done, error) {
+	return f.Do(ctx, w, func(n, total int, pad string) { mcpbridge.Progress(ctx, float64(n), float64(total), pad) })
 }
 
 // Hang names a call.
@@ -135,13 +65,8 @@ type Hang struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
 }
 
-// hang tells progress once, so that the caller knows that it has begun, and waits until it is cancelled.
-func (f *faults) hang(ctx context.Context, h Hang) (Done, error) {
-	f.note(checker.Begin, h.Token)
-	mcpbridge.Progress(ctx, 1, 0)
-	<-ctx.Done()
-	f.note(checker.Cancel, h.Token)
-	return Done{}, ctx.Err()
+func (f *faults) hang(ctx context.Context, h Hang) (fault.Done, error) {
+	return f.Hang(ctx, h.Token, func() { mcpbridge.Progress(ctx, 1, 0) })
 }
 
 // Spoil says what to waste.
@@ -150,7 +75,7 @@ type Spoil struct {
 	Print int `json:"print,omitempty" jsonschema:"MiB to print on standard error, in one line"`
 }
 
-func (f *faults) spoil(_ context.Context, s Spoil) (Done, error) {
+func (f *faults) spoil(_ context.Context, s Spoil) (fault.Done, error) {
 	for range s.Leak {
 		b := make([]byte, 1<<20)
 		for i := 0; i < len(b); i += os.Getpagesize() {
@@ -163,5 +88,5 @@ func (f *faults) spoil(_ context.Context, s Spoil) (Done, error) {
 	for range s.Print {
 		fmt.Fprint(os.Stderr, strings.Repeat("x", 1<<20))
 	}
-	return Done{PID: os.Getpid()}, nil
+	return fault.Done{PID: os.Getpid()}, nil
 }

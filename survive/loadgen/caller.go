@@ -21,7 +21,7 @@ var tokens atomic.Int64
 // NewToken returns a token that no call has had.
 func NewToken() string { return runs + "-" + strconv.FormatInt(tokens.Add(1), 10) }
 
-// A Work is a call: arguments of the tools of faultplug.
+// A Work is a call: arguments of the tools of faultplug and faultmcp.
 type Work struct {
 	Tool   string `json:"-"` // empty: work
 	Token  string `json:"token"`
@@ -30,6 +30,10 @@ type Work struct {
 	Die    string `json:"die,omitempty"`
 	At     int    `json:"at,omitempty"`
 	Pad    int    `json:"pad,omitempty"`
+	// Fault, Before and Bytes are faultmcp's alone.
+	Fault  string `json:"fault,omitempty"`
+	Before bool   `json:"before,omitempty"`
+	Bytes  int    `json:"bytes,omitempty"`
 	// OnEvent is called with each progress that is told. If it returns false, the caller closes the connection.
 	OnEvent func(c *checker.Call) bool `json:"-"`
 }
