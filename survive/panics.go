@@ -371,14 +371,16 @@ func isInternal(c *checker.Call) bool {
 	return len(c.Answers) == 1 && c.Answers[0].Code == -32603 && c.Answers[0].Reason == "INTERNAL" && c.Answers[0].Outcome == "unknown"
 }
 
-// judge returns what is wrong with a history. The work of a call that ended by a bug may have been cancelled, although nobody asked.
+// judge returns what is wrong with a history. The work of a call that ended by a bug may have been cancelled, although nobody asked: the
+// bridge has no use for it any more, and what is told to end gives up what it does.
 func (p *panicking) judge(name string, history []checker.Call, journal []checker.Entry) []checker.Wrong {
 	byToken := map[string]*checker.Call{}
 	for i := range history {
 		byToken[history[i].Token] = &history[i]
 	}
 	wrongs := slices.DeleteFunc(checker.Rule{}.Judge(history, journal), func(w checker.Wrong) bool {
-		return w.Kind == checker.Unasked && isInternal(byToken[w.Token])
+		c := byToken[w.Token]
+		return w.Kind == checker.Unasked && len(c.Answers) == 1 && c.Answers[0].Outcome == "unknown"
 	})
 	for i := range wrongs {
 		wrongs[i].Why = name + ": " + wrongs[i].Why

@@ -69,7 +69,11 @@ func (c *conn) legacy() *session {
 // receive takes what the client sent: one message, or in 2025-03-26 several. It keeps data, and does not block.
 func (c *conn) receive(data []byte, from origin) {
 	defer c.s.panics.Recover("a message", func(e *bridge.Error) {
-		c.malformed(&jsonrpc.Error{RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
+		id := rawjson.Get(data, "id")
+		if !jsonrpc.IsID(id) {
+			id = nil
+		}
+		c.malformed(&jsonrpc.Error{ID: id, RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
 	})
 	if !jsonrpc.IsBatch(data) {
 		// gofail: var mcpserverReceive struct{}
