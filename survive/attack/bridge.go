@@ -60,7 +60,7 @@ var (
 		"slow":   "", // what goes on while other rows run is nobody else's
 	}
 	limits = `
-limits: {sessions: 8, sessionCalls: 2, streams: 4, body: 65536, line: 65536, calls: 4, callQueue: 10ms}`
+limits: {sessions: 8, sessionsPerCaller: 6, sessionCalls: 2, streams: 4, streamsPerCaller: 3, body: 65536, line: 65536, calls: 5, callsPerCaller: 3, callQueue: 10ms}`
 )
 
 // start starts a bridge by the name of its configuration. It is ready when it is returned.
@@ -83,7 +83,7 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 	config := "version: 1\nserve:\n  stdio: true\n"
 	if !stdio {
 		config = "version: 1\nserve:\n  grpc: {addr: \"unix://" + b.grpc + "\"}\n  ops: {addr: \"" + b.ops + "\"}\n  http:\n    addr: 127.0.0.1:0" +
-			strings.ReplaceAll(configs[name], "<<issuer>>", issuer)
+			strings.ReplaceAll(configs[strings.TrimSuffix(name, "-limits")], "<<issuer>>", issuer)
 	}
 	if strings.HasSuffix(name, "limits") {
 		config += limits
@@ -136,7 +136,7 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 		}
 		_ = b.cmd.Wait() // ProcessState says how it ended
 	}()
-	if name == "auth" {
+	if strings.HasPrefix(name, "auth") {
 		b.token = aliceToken
 	}
 	if stdio {

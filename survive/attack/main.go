@@ -134,7 +134,7 @@ func wanted(only, id string) bool {
 	return slices.ContainsFunc(strings.Split(only, ","), func(p string) bool { return strings.HasPrefix(id, p) })
 }
 
-var bridgeNames = []string{"open", "auth", "limits", "slow", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07"}
+var bridgeNames = []string{"open", "auth", "limits", "auth-limits", "slow", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07"}
 
 func (r *rig) startAll(ctx context.Context) error {
 	for _, name := range bridgeNames {

@@ -39,6 +39,7 @@ var scripts = map[string]script{
 	"hang-up":          hangUp,
 	"sessions-limit":   sessionsLimit,
 	"streams-limit":    streamsLimit,
+	"calls-limit":      callsLimit,
 	"stdio-pieces":     stdioPieces,
 	"stdio-flood":      stdioFlood,
 	"pipelined":        pipelined,
