@@ -54,7 +54,7 @@ func buildFailing(ctx context.Context, source, dir string) (program string, poin
 			with = append(with, filepath.Join(dir, d))
 		}
 	}
-	version, err := output(ctx, ".", "go", "list", "-m", "-f", "{{.Version}}", gofail)
+	version, err := goTool(ctx, ".", "list", "-m", "-f", "{{.Version}}", gofail)
 	if err != nil {
 		return "", nil, err
 	}
@@ -73,20 +73,20 @@ func buildFailing(ctx context.Context, source, dir string) (program string, poin
 	}
 	program = filepath.Join(dir, "mcpbridge")
 	if err = errors.Join(err, f.Close()); err == nil {
-		_, err = output(ctx, dir, "go", "mod", "edit", "-require="+gofail+"@"+strings.TrimSpace(version))
+		_, err = goTool(ctx, dir, "mod", "edit", "-require="+gofail+"@"+strings.TrimSpace(version))
 	}
 	if err == nil {
-		_, err = output(ctx, ".", "go", append([]string{"tool", "gofail", "enable"}, with...)...)
+		_, err = goTool(ctx, ".", append([]string{"tool", "gofail", "enable"}, with...)...)
 	}
 	if err == nil {
-		_, err = output(ctx, dir, "go", "build", "-o", program, "./cmd/mcpbridge")
+		_, err = goTool(ctx, dir, "build", "-o", program, "./cmd/mcpbridge")
 	}
 	return program, points, err
 }
 
 // copySource copies what mcpbridge is built of, and returns the directories that it is in.
 func copySource(ctx context.Context, source, dir string) (dirs []string, err error) {
-	list, err := output(ctx, source, "go", "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module", "./cmd/mcpbridge")
+	list, err := goTool(ctx, source, "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module", "./cmd/mcpbridge")
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +133,9 @@ func copySource(ctx context.Context, source, dir string) (dirs []string, err err
 	return dirs, nil
 }
 
-// output runs a program and returns what it prints.
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+// goTool runs go and returns what it prints.
+func goTool(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -161,14 +161,17 @@ func hasFailpoints(program string) (bool, error) {
 }
 
 // A fuse sets off the failpoints of a running program, at the address that it was told by GOFAIL_HTTP.
-type fuse struct{ addr string }
+type fuse struct {
+	addr   string
+	client *http.Client
+}
 
 func (f fuse) do(method, path, body string) (string, error) {
 	req, err := http.NewRequest(method, "http://"+f.addr+"/"+path, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := f.client.Do(req)
 	if err != nil {
 		return "", err
 	}

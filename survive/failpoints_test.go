@@ -11,7 +11,7 @@ func TestOnlyTheCopyHasFailpoints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	released := filepath.Join(dir, "released")
-	if _, err := output(t.Context(), "..", "go", "build", "-o", released, "./cmd/mcpbridge"); err != nil {
+	if _, err := goTool(t.Context(), "..", "build", "-o", released, "./cmd/mcpbridge"); err != nil {
 		t.Fatal(err)
 	}
 	failing, points, err := buildFailing(t.Context(), "..", filepath.Join(dir, "copy"))

@@ -184,7 +184,7 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 		return nil, err
 	}
 	b.Journal = journal
-	return &target{Bridge: b, fuse: fuse{addr}, pids: map[string]int{}, last: map[string]int64{}}, nil
+	return &target{Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, pids: map[string]int{}, last: map[string]int64{}}, nil
 }
 
 // panics is R15: a panic at every failpoint, again and again, under load. The process goes on; the call that was being answered there is

@@ -29,7 +29,7 @@ type Panics struct {
 // Recover is to be deferred itself. If the function that defers it panics, it logs that, with what was being done, and calls then with
 // the error that whoever waits is to be told; then may be nil. A panic of then is logged as well.
 func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
-	v := recover()
+	v := recover() //nolint:revive // it is this method that is deferred
 	if v == nil {
 		return
 	}
