@@ -75,13 +75,13 @@ var scenarios = []scenario{
 	{"L4", idleSessions},
 	{"L5", idleStreams},
 	{"L8", overloads},
-	{"L8m", fills},
+	{"L8m L8s", fills},
 	{"L9", badRequests},
 	{"L10", neighbours},
 }
 
 // measured are the goals that are times and sizes of a busy machine.
-var measured = []string{"R2", "R3", "R13p", "L5", "L8", "L9", "L10"}
+var measured = []string{"R2", "R3", "R13p", "L5", "L8", "L8s", "L9", "L10"}
 
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}

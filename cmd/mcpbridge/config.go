@@ -485,6 +485,10 @@ func (l *loaded) validateLimits(at string, limits reflect.Value) error {
 			return usage(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, limits.Field(i).Interface())
 		}
 	}
+	if n := l.Limits.Memory; n > 0 && n < leastMemory {
+		return usage(l.where("limits.memory"), fmt.Sprintf("write how many bytes, at least %d, or 0 for what the container leaves", leastMemory),
+			"limits.memory cannot be %d: the bridge itself needs more", n)
+	}
 	return nil
 }
 

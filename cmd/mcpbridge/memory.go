@@ -15,24 +15,37 @@ import (
 // count, and for backends in the same container.
 const memoryShare = .85
 
-// newMemory returns what knows when memory is short, and has the garbage collector keep to how much there is: as many bytes as are
-// given, or as the operator has said by GOMEMLIMIT, or as the container leaves. It returns nil if there is no limit.
+// leastMemory is what limits.memory must be at least: with less, the bridge would refuse everything.
+const leastMemory = 32 << 20
+
+// newMemory returns what knows when memory is short, and has the garbage collector keep to how much there is. It returns nil if there
+// is no limit.
 func newMemory(given int, log zerolog.Logger) *limit.Memory {
-	most := int64(math.MaxInt64)
-	switch all := containerMemory(); {
-	case given > 0:
-		most = int64(given)
-	case os.Getenv("GOMEMLIMIT") != "":
-		most = debug.SetMemoryLimit(-1) // which only says what it is
-	case all < math.MaxInt64:
-		most = int64(memoryShare * float64(all))
+	said := int64(0)
+	if os.Getenv("GOMEMLIMIT") != "" {
+		said = debug.SetMemoryLimit(-1) // which only says what it is
 	}
+	most := memoryOf(int64(given), said, containerMemory())
 	if most == math.MaxInt64 {
 		return nil
 	}
 	idle := ballastSize()
 	debug.SetMemoryLimit(most + idle)
 	return limit.NewMemory(most, func(collect bool) int64 { return limit.Process(collect) - idle }, log)
+}
+
+// memoryOf returns how many bytes the bridge may take: as many as are given, or as the operator has said by GOMEMLIMIT, or as the
+// container leaves. What is 0 was not said.
+func memoryOf(given, said, container int64) int64 {
+	switch {
+	case given > 0:
+		return given
+	case said > 0:
+		return said
+	case container < math.MaxInt64:
+		return int64(memoryShare * float64(container))
+	}
+	return math.MaxInt64
 }
 
 // ballast returns memory to keep for as long as the process lives, and never to touch. It takes none of the machine's
