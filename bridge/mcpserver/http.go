@@ -280,6 +280,8 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 const (
 	// bodyTimeout is how long a client may take to send a body.
 	bodyTimeout = 30 * time.Second
+	// maxGetBody is how many bytes of a body a GET may have.
+	maxGetBody = 4 << 10
 	// refusalTimeout is how long a client may take to read why it is refused.
 	refusalTimeout = 10 * time.Second
 )
@@ -450,6 +452,11 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		return
 	case !accepts(r.Header, mcphttp.EventStream):
 		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
+		return
+	}
+	// A body says nothing here. One that never comes must not stay behind a stream, for which no time is set.
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxGetBody)); err != nil {
+		mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: send none")
 		return
 	}
 	var end ending

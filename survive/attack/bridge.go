@@ -56,8 +56,9 @@ var (
         - {token: "${env:ALICE_TOKEN}", subject: alice, scopes: [tools]}
         - {token: "${env:BOB_TOKEN}", subject: bob, scopes: [tools]}
       scopes: [tools]`,
-		"limits": "",
-		"slow":   "", // what goes on while other rows run is nobody else's
+		"limits":  "",
+		"slow":    "", // what goes on while other rows run is nobody else's
+		"flooded": "",
 	}
 	limits = `
 limits: {sessions: 8, sessionsPerCaller: 6, sessionCalls: 2, streams: 4, streamsPerCaller: 3, body: 65536, line: 65536, calls: 5, callsPerCaller: 3, callQueue: 10ms}`
@@ -85,8 +86,11 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 		config = "version: 1\nserve:\n  grpc: {addr: \"unix://" + b.grpc + "\"}\n  ops: {addr: \"" + b.ops + "\"}\n  http:\n    addr: 127.0.0.1:0" +
 			strings.ReplaceAll(configs[strings.TrimSuffix(name, "-limits")], "<<issuer>>", issuer)
 	}
-	if strings.HasSuffix(name, "limits") {
+	switch name {
+	case "limits":
 		config += limits
+	case "flooded":
+		config += fmt.Sprintf("\nlimits: {calls: %d}", floodedCalls)
 	}
 	config += "\nbackends:\n  - name: attacked\n    launch: {command: [\"" + self + "\"], env: {" + journalVar + ": \"" + b.journal + "\"}}\n"
 	if name == "auth" {
@@ -223,6 +227,17 @@ func (b *bridge) openFiles() int {
 	return len(all)
 }
 
+// names returns what the bridge has open.
+func (b *bridge) names() (all []string) {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", b.cmd.Process.Pid)) // as above
+	for _, link := range links {
+		if name, err := os.Readlink(link); err == nil {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 // memory returns what the bridge takes of the machine's, in KiB.
 func (b *bridge) memory() int {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid)) // as above
@@ -249,7 +264,7 @@ func (b *bridge) settled() error {
 	end := time.Now().Add(3 * time.Second)
 	for b.openFiles() > b.fds {
 		if time.Now().After(end) {
-			return fmt.Errorf("%s: %d files are open, and %d were before", b.name, b.openFiles(), b.fds)
+			return fmt.Errorf("%s: %d files are open, and %d were before: %q", b.name, b.openFiles(), b.fds, b.names())
 		}
 		time.Sleep(5 * time.Millisecond) // nothing tells when a socket is closed
 	}

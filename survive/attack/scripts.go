@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,8 @@ var scripts = map[string]script{
 	"half-then-good":   halfThenGood,
 	"other-uid":        socketModes,
 	"accept-flood":     acceptFlood,
+	"slow-h2":          floodFrames,
+	"header-bytes":     headerBytes,
 }
 
 // refusesToStart starts a bridge with what follows "version: 1", and says with which code it ends.
@@ -92,63 +95,109 @@ func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (stri
 }
 
 // slowHeader opens many connections that send a byte of a header now and then, and says how they end and what others notice.
-func slowHeader(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
 		return "", err
 	}
-	began := time.Now()
+	good := func() error {
+		a, err := ask(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
+		if err == nil && a.StatusCode != http.StatusBadRequest {
+			err = errors.New(a.Status)
+		}
+		return err
+	}
+	before, err := pace(ctx, 2*time.Second, good)
+	if err != nil {
+		return "", err
+	}
 	var wg sync.WaitGroup
-	late := make(chan error, n)
+	lived := make(chan time.Duration, n)
 	for range n {
 		c, err := net.Dial("tcp", b.addr)
 		if err != nil {
 			return "", err
 		}
+		wg.Go(func() { lived <- drip(c) })
+	}
+	during, err := pace(ctx, 2*time.Second, good)
+	wg.Wait()
+	if err != nil {
+		return "", fmt.Errorf("a good client meanwhile: %w", err)
+	}
+	close(lived)
+	var longest time.Duration
+	for d := range lived {
+		longest = max(longest, d)
+	}
+	r.say("B01 %d connections, the last closed after %v; good clients: %s before, %s during", n, longest.Round(100*time.Millisecond), before, during)
+	switch {
+	case longest > 8*time.Second:
+		return "", fmt.Errorf("a connection lived %v", longest)
+	case during.done*100 < before.done*95:
+		return "", fmt.Errorf("good clients had %s before, and %s during", before, during)
+	}
+	return "closed", ctx.Err()
+}
+
+// drip sends a byte of a header every second, and returns how long it takes until the connection is closed from there.
+func drip(c net.Conn) time.Duration {
+	defer c.Close()
+	began := time.Now()
+	_, _ = c.Write([]byte("POST /mcp HTTP/1.1\r\nX-A: ")) // a connection that is closed ends below
+	for one := []byte{0}; time.Since(began) < 20*time.Second; {
+		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // of a socket that is open
+		_, err := c.Read(one)
+		if ne, ok := errors.AsType[net.Error](err); err != nil && (!ok || !ne.Timeout()) {
+			break
+		}
+		if _, err := c.Write([]byte("a")); err != nil {
+			break
+		}
+	}
+	return time.Since(began)
+}
+
+// A paced is what came of requests that were made a hundred times a second, whether or not those before were answered.
+type paced struct {
+	asked, done int
+	p50, p99    time.Duration
+}
+
+func (p paced) String() string {
+	return fmt.Sprintf("%d of %d (p50 %.1f ms, p99 %.1f ms)", p.done, p.asked, p.p50.Seconds()*1000, p.p99.Seconds()*1000)
+}
+
+// pace makes good requests for a while. It returns an error if none goes well.
+func pace(ctx context.Context, long time.Duration, good func() error) (paced, error) {
+	var mu sync.Mutex // guards what follows
+	var took []time.Duration
+	var first error
+	var wg sync.WaitGroup
+	var p paced
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(long); time.Now().Before(end) && ctx.Err() == nil; p.asked++ {
+		<-tick.C
 		wg.Go(func() {
-			defer c.Close()
-			end := time.AfterFunc(20*time.Second, func() { c.Close() })
-			defer end.Stop()
-			_, _ = c.Write([]byte("POST /mcp HTTP/1.1\r\nX-A: ")) // a connection that is closed ends below
-			tick := time.NewTicker(time.Second)
-			defer tick.Stop()
-			closed := make(chan struct{})
-			go func() { // ends with the connection
-				defer close(closed)
-				_, _ = io.Copy(io.Discard, c) // any end will do
-			}()
-			for {
-				select {
-				case <-tick.C:
-					_, _ = c.Write([]byte("a")) // as above
-				case <-closed:
-					if time.Since(began) > 9*time.Second {
-						late <- fmt.Errorf("a connection lived %v", time.Since(began))
-					}
-					return
-				}
+			began := time.Now()
+			err := good()
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				took = append(took, time.Since(began))
+			} else if first == nil {
+				first = err
 			}
 		})
 	}
-	worst := time.Duration(0)
-	for range 20 {
-		at := time.Now()
-		a, err := ask(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
-		if err != nil || a.StatusCode != http.StatusBadRequest {
-			return "", fmt.Errorf("a good client meanwhile: %v %w", a, err)
-		}
-		worst = max(worst, time.Since(at))
-	}
 	wg.Wait()
-	if worst > 2*time.Second {
-		return "", fmt.Errorf("a good client waited %v", worst)
+	slices.Sort(took)
+	if p.done = len(took); p.done == 0 {
+		return p, errors.Join(errors.New("no request went well"), first)
 	}
-	select {
-	case err := <-late:
-		return "", err
-	default:
-		return "closed", ctx.Err()
-	}
+	p.p50, p.p99 = took[p.done/2], took[p.done*99/100]
+	return p, nil
 }
 
 // ended waits until a connection is closed from there.
@@ -320,7 +369,7 @@ func secondGet(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string
 	}
 	second.Close()
 	_ = first.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // as above
-	_, err = io.Copy(io.Discard, first) // where a revision has it, the priming event
+	_, err = io.Copy(io.Discard, first)                              // where a revision has it, the priming event
 	if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
 		return "", errors.Join(errors.New("the first stream has ended"), err)
 	}
@@ -861,4 +910,24 @@ func acceptFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, e
 		c.Close()
 	}
 	return "served", err
+}
+
+// headerBytes sends a request whose line and header have as many bytes as arg says, all in all, and says how it is answered.
+func headerBytes(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	q := b.plain("")
+	q.method, q.line, q.body = http.MethodDelete, "DELETE /mcp HTTP/1.1", nil
+	q.set("X-Long", "")
+	q.set("X-Long", strings.Repeat("a", n-len(q.bytes())))
+	if got := len(q.bytes()); got != n {
+		return "", fmt.Errorf("the header has %d bytes", got)
+	}
+	a, err := ask(b.addr, q)
+	if err != nil {
+		return "", err
+	}
+	return strconv.Itoa(a.StatusCode), nil
 }

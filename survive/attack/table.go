@@ -56,7 +56,7 @@ type Input struct {
 	// Has must be in the header of the answer, and Lacks must not be.
 	Has   string `yaml:"has"`
 	Lacks string `yaml:"lacks"`
-	// Calls is how many calls the backend must see. Nothing: as many as the row says, or none; -1: none.
+	// Calls is how many calls the backend must see. Nothing: as many as the row says, or none; -1: none; -2: any number.
 	Calls int `yaml:"calls"`
 }
 

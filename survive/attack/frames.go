@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	// floodedCalls is how many calls the backend of the bridge "flooded" is given at a time.
+	floodedCalls = 16
+	// ending is how many besides may be those that were cancelled, and that the backend has not ended yet.
+	ending = 8
+)
+
+// A flooder writes frames of HTTP/2 that no library would.
+type flooder struct {
+	*http2.Framer
+
+	header bytes.Buffer
+	enc    *hpack.Encoder
+	call   []byte // the message of a call that hangs
+	next   uint32
+}
+
+// floods write frames as fast as they are taken, until the connection or the context ends.
+var floods = map[string]func(f *flooder) error{
+	// CVE-2023-44487
+	"resets": func(f *flooder) error {
+		id, err := f.open(true)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.WriteData(id, true, f.call), f.WriteRSTStream(id, http2.ErrCodeCancel))
+	},
+	// CVE-2025-8671: it is the server that resets.
+	"resets of the server": func(f *flooder) error {
+		id, err := f.open(true)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.WriteData(id, true, f.call), f.WriteWindowUpdate(id, 1<<31-1))
+	},
+	// CVE-2024-24786 and its like: a header without end
+	"continuations": func(f *flooder) error {
+		if f.next == 1 {
+			if _, err := f.open(false); err != nil {
+				return err
+			}
+		}
+		return f.WriteContinuation(f.next-2, false, bytes.Repeat([]byte{0x40, 1, 'a', 1, 'b'}, 200))
+	},
+	"settings": func(f *flooder) error {
+		return f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	},
+	"pings":         func(f *flooder) error { return f.WritePing(false, [8]byte{1}) },
+	"empty data":    func(f *flooder) error { return f.emptyData() },
+	"priorities":    func(f *flooder) error { return f.WritePriority(1, http2.PriorityParam{StreamDep: 3, Weight: 1}) },
+	"windows":       func(f *flooder) error { return f.WriteWindowUpdate(0, 1) },
+	"unknown kinds": func(f *flooder) error { return f.WriteRawFrame(0x42, 0xff, 1, make([]byte, 1000)) },
+	"open streams": func(f *flooder) error {
+		id, err := f.open(true)
+		return errors.Join(err, f.WriteData(id, true, f.call))
+	},
+}
+
+func (f *flooder) emptyData() error {
+	if f.next == 1 {
+		if _, err := f.open(true); err != nil {
+			return err
+		}
+	}
+	return f.WriteData(f.next-2, false, nil)
+}
+
+// open writes the header of a call.
+func (f *flooder) open(whole bool) (uint32, error) {
+	f.header.Reset()
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", pb.McpService_CallTool_FullMethodName}, {":authority", "localhost"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		if err := f.enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			return 0, err
+		}
+	}
+	id := f.next
+	f.next += 2
+	return id, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: f.header.Bytes(), EndHeaders: whole})
+}
+
+// floodFrames floods the gRPC port with frames for two seconds, on one connection after the other, and says what others notice and how
+// many calls the backend has had at a time.
+func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
+	conn, err := grpc.NewClient("unix:"+b.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	// Listing tools is what others do. It does not need a turn among calls, which those that flood may have.
+	mcp := pb.NewMcpServiceClient(conn)
+	good := func() error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_, err := mcp.ListTools(ctx, &pb.ListToolsRequest{})
+		return err
+	}
+	before, err := pace(ctx, time.Second, good)
+	if err != nil {
+		return "", err
+	}
+	flooding, stop := context.WithTimeout(ctx, 2*time.Second)
+	defer stop()
+	var wg sync.WaitGroup
+	var frames, connections int
+	wg.Go(func() { frames, connections = flood(flooding, b.grpc, floods[arg]) })
+	during, err := pace(flooding, 2*time.Second, good)
+	wg.Wait()
+	if err != nil {
+		return "", fmt.Errorf("others meanwhile: %w", err)
+	}
+	most, err := b.atATime()
+	r.say("B08 %s: %d frames on %d connections; others: %s before, %s during; %d calls of the backend at a time", arg, frames, connections, before, during, most)
+	switch {
+	case err != nil:
+		return "", err
+	case frames == 0:
+		return "", errors.New("nothing was sent")
+	case during.done*100 < during.asked*95:
+		return "", fmt.Errorf("others had %s before, and %s during", before, during)
+	case most > floodedCalls+ending:
+		return "", fmt.Errorf("the backend had %d calls at a time, and %d are the most", most, floodedCalls)
+	}
+	return "held", nil
+}
+
+// flood writes frames until ctx ends. It returns how many there were, and on how many connections.
+func flood(ctx context.Context, addr string, write func(*flooder) error) (frames, connections int) {
+	request, err := proto.Marshal(&pb.CallToolRequest{Name: "hang", Arguments: []byte("{}")})
+	if err != nil {
+		return 0, 0
+	}
+	call := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...)
+	for ctx.Err() == nil {
+		c, err := net.Dial("unix", addr)
+		if err != nil {
+			return frames, connections
+		}
+		connections++
+		stop := context.AfterFunc(ctx, func() { c.Close() })
+		drained := make(chan struct{})
+		go func() { // ends with the connection
+			defer close(drained)
+			_, _ = io.Copy(io.Discard, c) // any end will do
+			c.Close()
+		}()
+		f := &flooder{Framer: http2.NewFramer(c, c), call: call, next: 1}
+		f.AllowIllegalWrites = true
+		f.enc = hpack.NewEncoder(&f.header)
+		_, err = c.Write([]byte(http2.ClientPreface))
+		if err == nil {
+			err = f.WriteSettings()
+		}
+		for err == nil && f.next < 1<<30 {
+			if err = write(f); err == nil {
+				frames++
+			}
+		}
+		stop()
+		c.Close()
+		<-drained
+	}
+	return frames, connections
+}
+
+// atATime returns how many calls the backend has had at a time at most.
+func (b *bridge) atATime() (int, error) {
+	data, err := os.ReadFile(b.journal)
+	if err != nil {
+		return 0, err
+	}
+	now, most := 0, 0
+	for line := range strings.Lines(string(data)) {
+		switch {
+		case strings.HasPrefix(line, "call hang"):
+			now++
+			most = max(most, now)
+		case strings.HasPrefix(line, "cancelled hang"):
+			now--
+		}
+	}
+	return most, nil
+}
