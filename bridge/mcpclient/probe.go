@@ -175,9 +175,10 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
 		}
 		l, err = initialize(ctx)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		if l, _, err = c.late(ctx, p, first, initialize); errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("neither server/discover nor initialize was answered: %w", err)
-		}
+		l, _, err = c.late(ctx, p, first, initialize)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("neither server/discover nor initialize was answered within %s", c.o.StartTimeout)
 	}
 	if _, gone := errors.AsType[*lost](err); gone {
 		return nil, fmt.Errorf("%w: %w", errDied, err)

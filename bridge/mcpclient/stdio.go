@@ -46,6 +46,8 @@ type stdio struct {
 	// words says how the program ended and what it said last.
 	words func() string
 
+	stray child.Tail // what was printed last that is not MCP
+
 	mu    sync.Mutex // guards trash
 	trash trash
 }
@@ -92,7 +94,7 @@ func (c *Client) launchChild(p *peer) error {
 		})
 	}
 	s.end = func() { c.endChild(proc) }
-	s.words = func() string { return lastWords(proc, &stderr) }
+	s.words = func() string { return lastWords(proc, &stderr, &s.stray) }
 	started := make(chan error, 1)
 	select {
 	case c.spawn <- func() { started <- proc.Start() }:
@@ -120,17 +122,22 @@ func (c *Client) notStarted(err error) error {
 }
 
 // lastWords says how a program ended and what it said last, for an error about it.
-func lastWords(proc *child.Process, stderr *child.Tail) string {
+func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 	var b strings.Builder
 	if how := proc.How(); how != "" {
 		fmt.Fprintf(&b, "\n  it ended: %s", how)
 	}
-	words, _ := stderr.Read()
-	if len(words) > 0 {
-		b.WriteString("\n  stderr:")
-	}
-	for _, w := range words {
-		b.WriteString("\n    " + rawjson.ShortenTo(w, 300))
+	for _, said := range []struct {
+		where string
+		tail  *child.Tail
+	}{{"stdout, where only MCP belongs", stray}, {"stderr", stderr}} {
+		words, _ := said.tail.Read()
+		if len(words) > 0 {
+			b.WriteString("\n  " + said.where + ":")
+		}
+		for _, w := range words {
+			b.WriteString("\n    " + rawjson.ShortenTo(w, 300))
+		}
 	}
 	return b.String()
 }
@@ -151,6 +158,7 @@ func (s *stdio) garbage(line []byte, err error) {
 	if stray := s.p.c.o.Stray; stray != nil {
 		stray(line)
 	}
+	s.stray.Add(line)
 	s.mu.Lock()
 	full := s.trash.add(line, err)
 	s.mu.Unlock()

@@ -436,14 +436,17 @@ func killChildren(t *testing.T) {
 func TestProgramsThatDoNotStart(t *testing.T) {
 	for name, tt := range map[string]struct {
 		command []string
+		probe   time.Duration
 		want    []string
 	}{
-		"is not there": {[]string{"no-such-program"}, []string{`there is no program "no-such-program" in PATH`, "what to do: install it"}},
-		"ends":         {[]string{"sh", "-c", "echo cannot find it >&2; exit 3"}, []string{"exit status 3", "cannot find it", "command: sh -c"}},
-		"is no server": {[]string{"cat"}, []string{"initialize"}},
+		"is not there": {[]string{"no-such-program"}, 0, []string{`there is no program "no-such-program" in PATH`, "what to do: install it"}},
+		"ends":         {[]string{"sh", "-c", "echo cannot find it >&2; exit 3"}, 0, []string{"exit status 3", "cannot find it", "command: sh -c"}},
+		"is silent":    {[]string{"sleep", "100"}, 3 * time.Second, []string{"neither server/discover nor initialize was answered within 2s"}},
+		"says hello":   {[]string{"sh", "-c", "echo hello; exec sleep 100"}, 100 * time.Millisecond, []string{"answered within 2s", "stdout, where only MCP belongs:\n    hello"}},
+		"is no server": {[]string{"cat"}, 100 * time.Millisecond, []string{"initialize"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := mcpclient.New(mcpclient.Options{Command: tt.command, StartTimeout: 2 * time.Second, ProbeTimeout: 100 * time.Millisecond, StopTimeout: time.Second, Log: zerolog.Nop()})
+			c, err := mcpclient.New(mcpclient.Options{Command: tt.command, StartTimeout: 2 * time.Second, ProbeTimeout: tt.probe, StopTimeout: time.Second, Log: zerolog.Nop()})
 			if err != nil {
 				t.Fatal(err)
 			}

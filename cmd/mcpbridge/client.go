@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -180,6 +181,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		return err
 	}
 
+	cfg.Limits = patient(cfg.Limits)
 	ctx := cmd.Context()
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
@@ -198,6 +200,13 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		}
 	}
 	return err
+}
+
+// patient returns limits by which a call may last as long as whoever waits for it wants, who can end it by --timeout or Ctrl-C.
+func patient(l LimitsConfig) LimitsConfig {
+	const forEver = 100 * 365 * 24 * time.Hour
+	l.CallIdle, l.CallTotal = cmp.Or(l.CallIdle, forEver), cmp.Or(l.CallTotal, forEver)
+	return l
 }
 
 // context returns what calls say of who makes them.

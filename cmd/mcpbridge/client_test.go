@@ -347,6 +347,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"call unix:///nowhere.sock x", "unreachable", exitUnreachable},
 		{"call tcp:127.0.0.1:1 x", "unreachable", exitUnreachable},
 		{"read " + shop + " shop://no", "not_found", exitTool},
+		{"read x://y -- " + echoGo(t), "not_found", exitTool}, // it has no resources
 		{"prompt " + shop + " hagle price=1", "not_found", exitTool},
 		{"prompt " + shop + " haggle", "arguments", exitConfig},
 		{"prompt " + shop + " haggle price=1 ton=x", "arguments", exitConfig},
@@ -361,6 +362,32 @@ func TestClientExitCodes(t *testing.T) {
 		got := runCommand(t, "", strings.Fields(c.args)...)
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
 			t.Errorf("%s: it ended with %d and %s, not with %d and %s: %+v", c.args, got.code, code, c.exit, c.code, got)
+		}
+	}
+}
+
+// A command waits for as long as somebody at the keyboard would, unless the configuration says otherwise.
+func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
+	_, shop := startShop(t)
+	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
+	if got := runCommand(t, "", "call", shop, "wait"); got.code != exitUnexpected || !strings.Contains(got.stderr, "it lasted 50ms") {
+		t.Errorf("with a limit, it said %+v", got)
+	}
+	day := 24 * time.Hour
+	if l := patient(LimitsConfig{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
+		t.Errorf("the limits are %+v", l)
+	}
+	if l := patient(LimitsConfig{}); l.CallTotal < day {
+		t.Errorf("the limits are %+v", l)
+	}
+}
+
+// What prints that it listens somewhere is no server on stdin and stdout.
+func TestServerThatSpeaksElsewhere(t *testing.T) {
+	got := runCommand(t, "", "list", "--start-timeout", "200ms", "--", "sh", "-c", "echo listening on port 3000; exec sleep 100")
+	for _, want := range []string{"was answered within 200ms", `stdout, where only MCP belongs:\n    listening on port 3000`, "check that it is a server on stdin and stdout"} {
+		if got.code != exitPlugin || !strings.Contains(got.stderr, want) {
+			t.Errorf("it said %+v, want %q in it", got, want)
 		}
 	}
 }

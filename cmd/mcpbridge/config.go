@@ -669,8 +669,8 @@ var backendName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
 func (l *loaded) validateBackends() error {
 	if len(l.Backends) == 0 {
-		return usage(l.where("backends"), "run `mcpbridge run -- python3 tools.py`, `mcpbridge run unix:///path/to.sock`,"+
-			" or add a backend to the file", "there is nothing to serve: no backend is given")
+		return usage(l.where("backends"), "say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
+			"\nor name a backend in mcpbridge.yaml", "no backend is given")
 	}
 	first := map[string]int{}
 	for i := range l.Backends {

@@ -90,6 +90,9 @@ func (b *backend) startProblem(err error) error {
 			p.Fix += "\nif it is an MCP server: " + b.otherwise()
 		}
 	}
+	if strings.Contains(p.Why, "was answered within") {
+		p.Fix = "check that it is a server on stdin and stdout; if it only starts slowly, allow it more time: --start-timeout, or startTimeout in the file"
+	}
 	if strings.Contains(p.Why, "ModuleNotFoundError") {
 		p.Fix = missingModuleFix(launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
 	}

@@ -469,6 +469,13 @@ func contentText(blocks []*pb.ContentBlock) string {
 
 // runRead writes the content of a resource.
 func runRead(ctx context.Context, c *client, args []string) error {
+	d, err := c.discover(ctx)
+	if err != nil {
+		return err
+	}
+	if !bridge.ReadResource.Offered(d.GetCapabilities()) {
+		return notFound("resource", args[0], nil)
+	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: c.caller, Uri: args[0]}})
 	if err != nil {
 		return err
