@@ -59,6 +59,7 @@ var panicPoints = map[string]panicPoint{
 	"mcpserverResult":        {},
 	"mcpserverBeforeAnswer":  {},
 	"mcpserverAfterAnswer":   {},
+	"mcpserverLogged":        {},
 	"mcpserverTellChange":    {kick: (*target).killUpstream},
 	"grpcserverAnswer":       {ends: true},
 	"grpcserverHandled":      {ends: true},
@@ -218,6 +219,9 @@ func panics(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
+	for _, c := range callers {
+		c.Resumes = true
+	}
 	g, err := newGRPCCaller("unix://"+filepath.Join(t.Dir, "grpc"), 50)
 	if err != nil {
 		return err
@@ -323,6 +327,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 		if err = t.well(ctx); err != nil {
 			break
 		}
+		time.Sleep(settle) // so that what is killed is wanted back at once
 		kick := func() error { return nil }
 		if point.kick != nil {
 			kick = func() error { return point.kick(t) }

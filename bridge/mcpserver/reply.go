@@ -284,7 +284,11 @@ func (r *reply) sendAndTake(msg []byte) (*taken, error) {
 func (r *reply) event(msg []byte, last bool) {
 	id := ""
 	if r.log != nil {
+		if r.log.ended() {
+			return // by an answer that could not be written, which the client comes back for: there is one only
+		}
 		id = eventID(r.log.id, r.log.append(msg, last))
+		// gofail: var mcpserverLogged struct{}
 	}
 	r.write(mcphttp.AppendEvent(make([]byte, 0, len(msg)+len(id)+32), id, "", msg))
 }

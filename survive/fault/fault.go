@@ -45,8 +45,7 @@ func Open(variable string) (*Worker, error) {
 // Note adds an entry to the journal. Without one, nothing that is done here is worth anything.
 func (k *Worker) Note(what, token string) {
 	if err := k.Journal.Write(what, token); err != nil {
-		fmt.Fprintln(os.Stderr, "the journal:", err)
-		os.Exit(4)
+		panic(fmt.Errorf("the journal: %w", err))
 	}
 }
 

@@ -58,6 +58,8 @@ type Caller struct {
 	session string
 	// Renewed counts the sessions that had to be begun again.
 	Renewed int
+	// Resumes says that it comes back for the answer of a call whose stream ended without one, as clients of the legacy era may.
+	Resumes bool
 }
 
 // NewCaller returns a client. In the legacy era it opens a session with its first call.
@@ -113,9 +115,13 @@ func (c *Caller) Call(w Work) checker.Call {
 	body := request(c.Era, w.Token, w.Tool, arguments)
 	call.Begin = time.Now().UnixNano()
 	resp, err := c.Send(http.MethodPost, c.Headers(w.Tool), body)
-	if err == nil {
+	last := ""
+	for err == nil {
 		call.Status = resp.StatusCode
 		err = c.Messages(resp, func(m checker.Message) bool {
+			if m.ID != "" {
+				last = m.ID
+			}
 			if m.Data == "" {
 				return true
 			}
@@ -130,6 +136,10 @@ func (c *Caller) Call(w Work) checker.Call {
 			}
 			return true
 		})
+		if err != nil || len(call.Answers) > 0 || !c.Resumes || last == "" || resp.StatusCode != http.StatusOK {
+			break
+		}
+		resp, err = c.Stream(c.Conn, last)
 	}
 	if err != nil {
 		c.Close()
