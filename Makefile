@@ -184,6 +184,14 @@ survive: build ## break what the bridge stands on, and count what clients lose; 
 survive-long: build ## the same for as long as the goals say: about an hour
 	cd survive && $(GO) run . -bin ../bin/mcpbridge -long $(ARGS)
 
+# How long each target, and which of them: FUZZ='jsonrpc FuzzParse', a regular expression.
+FUZZTIME ?= 30s
+FUZZ ?= .
+
+.PHONY: fuzz
+fuzz: ## have every parser read what nobody would write; FUZZTIME=10m for longer, FUZZ=jsonrpc for some
+	GO='$(GO)' scripts/fuzz '$(FUZZTIME)' '$(FUZZ)'
+
 .PHONY: clean
 clean: ## remove what was built and installed here
 	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,2024/node_modules,.venv,java/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen}
