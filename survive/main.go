@@ -72,6 +72,7 @@ var scenarios = []scenario{
 	{"R15", panics},
 	{"R16", killUpstream},
 	{"F15", failUpstream},
+	{"I01", babble},
 	{"L4", idleSessions},
 	{"L5", idleStreams},
 	{"L8", overloads},

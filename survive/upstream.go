@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,60 @@ func killUpstream(ctx context.Context, r *Rig) error {
 		"%d kills, %d calls (%d died with a server, %d rode over, %d refused): %d wrong %s; learned within p99 %v, replaced within p50 %v, p99 %v",
 		sum.cycles, sum.calls, sum.crashed, sum.rode, sum.refused, len(sum.wrongs), kinds(sum.wrongs), quantile(sum.learn, .99),
 		quantile(sum.replaced, .5), quantile(sum.replaced, .99))
+	return nil
+}
+
+// babble is I01: a server on stdio that prints much that is not MCP. One that prints too much is started again: its calls are told, those of
+// others go on, and the log says once what to do.
+func babble(ctx context.Context, r *Rig) error {
+	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
+		return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, FAULTMCP_ERA: legacy}}}]\n", r.upstream, b.Journal)
+	}})
+	if err != nil {
+		return err
+	}
+	_, clients, err := callersOf(b.URL, 8)
+	if err != nil {
+		return err
+	}
+	noisy, err := loadgen.NewCaller(b.URL, loadgen.Modern, 100)
+	if err != nil {
+		return err
+	}
+	herd := newHerd(ctx, clients, func() loadgen.Work { return loadgen.Work{Ms: rand.IntN(20)} })
+	cur, err := herd.await(ctx, 0)
+	times := r.cycles(3, 100)
+	told := map[string]int{}
+	for n := 0; n < times && err == nil; n++ {
+		little := noisy.Call(loadgen.Work{Fault: "babble", Bytes: 900})
+		much := noisy.Call(loadgen.Work{Fault: "babble", Bytes: 1001, Ms: 100})
+		herd.add(little)
+		herd.add(much)
+		told[outcome(&little)+" "+outcome(&much)]++
+		cur, err = herd.await(ctx, cur.pid)
+	}
+	history := herd.end()
+	if err != nil {
+		return fmt.Errorf("%w; the log is in %s", err, b.Dir)
+	}
+	if _, err := b.stop(); err != nil {
+		return err
+	}
+	journal, err := b.journal(0)
+	if err != nil {
+		return err
+	}
+	log, err := os.ReadFile(filepath.Join(b.Dir, "log"))
+	if err != nil {
+		return err
+	}
+	wrongs := slices.DeleteFunc(checker.Rule{}.Judge(history, journal), func(w checker.Wrong) bool {
+		return w.Kind == checker.Unasked // a server that is told to end gives up what it does
+	})
+	warned := strings.Count(string(log), "have it log to standard error")
+	r.tell("I01", len(wrongs) == 0 && told["result unknown"] == times && warned == times,
+		"900 lines that are not MCP harm nobody; after 1,001 within a minute the server is started again, with one warning, and 0 wrong answers",
+		"%d times, told %v, %d warnings; %d calls, %d wrong %s", times, told, warned, len(history), len(wrongs), kinds(wrongs))
 	return nil
 }
 
