@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,6 +126,8 @@ func (p *Process) contain(doing string, read func()) {
 
 // startHeld starts cmd, and holds it to the limits.
 func (p *Process) startHeld(cmd *exec.Cmd) error {
+	runtime.LockOSThread() // one thread starts it, and holds it
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot be run: %w", withoutPath(err))
 	}
@@ -209,7 +212,7 @@ func withoutPath(err error) error {
 func (p *Process) reap() {
 	waitExit(p.cmd)
 	p.mu.Lock()
-	p.oom = !p.killed && p.bounds.oomKills() > p.ooms
+	p.oom = p.oomKilled()
 	p.mu.Unlock()
 	p.ended()
 	if p.Exited != nil {
@@ -249,12 +252,19 @@ func (p *Process) How() string {
 	return how
 }
 
+// oomKilled reports whether the system has killed for memory since the start, and we have not killed. The caller holds mu, and the
+// process's groups are there.
+func (p *Process) oomKilled() bool { return !p.killed && p.bounds.oomKills() > p.ooms }
+
 // OutOfMemory reports whether the process was killed by the system because there was no memory left: of its limit, or, if it has
 // none, of the machine or of our own limit. Without one it may be wrong if another process of our control group was killed at the
 // same time.
 func (p *Process) OutOfMemory() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.cmd != nil && p.ctx.Err() == nil { // it may be about to end, and what knows of it may learn before us
+		return p.oomKilled()
+	}
 	return p.oom
 }
 

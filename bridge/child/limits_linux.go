@@ -221,27 +221,47 @@ func (g *group) set(name, value string) error { return write(g.file(name), value
 // write writes to a file of a control group.
 func write(name, text string) error { return os.WriteFile(name, []byte(text), 0o600) }
 
-// into has cmd start in its group, if that is possible: in version 2. In version 1 hold moves it when it has begun.
+// into has cmd start in its group. In version 1 that is not possible: it stops before it does anything, and hold moves it.
 func (b *bounds) into(cmd *exec.Cmd) {
 	for _, g := range b.groups {
 		if g.v2 {
 			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(g.dir.Fd())
+		} else {
+			cmd.SysProcAttr.Ptrace = true
 		}
 	}
 }
 
-// hold holds a process to the limits that has just begun.
+// hold holds a process to the limits that the calling thread has just started.
 func (b *bounds) hold(pid int) error {
-	for _, g := range b.groups {
-		if g.v2 {
-			continue
-		}
-		if err := g.set("cgroup.procs", strconv.Itoa(pid)); err != nil {
+	if slices.ContainsFunc(b.groups, func(g *group) bool { return !g.v2 }) {
+		if err := b.move(pid); err != nil {
 			return &LimitError{"memory and processes", limitFix, err}
 		}
 	}
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: b.files, Max: b.files}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
 		return &LimitError{"files", "raise it, or leave it out", err}
+	}
+	return nil
+}
+
+// move moves a process that has stopped into its groups of version 1, and lets it go.
+func (b *bounds) move(pid int) error {
+	for err := error(unix.EINTR); err != nil; {
+		if err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait until it has stopped: %w", err)
+		}
+	}
+	for _, g := range b.groups {
+		if g.v2 {
+			continue
+		}
+		if err := g.set("cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return err
+		}
+	}
+	if err := unix.PtraceDetach(pid); err != nil && !errors.Is(err, unix.ESRCH) { // somebody has killed it already
+		return fmt.Errorf("let it go: %w", err)
 	}
 	return nil
 }

@@ -242,7 +242,7 @@ func (p *Plugin) crashed(l *life, cause error) error {
 		case <-l.gone:
 		case <-t.C:
 		}
-		if l.oom.Load() {
+		if l.oom != nil && l.oom() {
 			code, reason, how = codes.ResourceExhausted, "BACKEND_OOM", "was killed because there was no memory left"
 		}
 	}

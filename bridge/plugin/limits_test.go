@@ -16,7 +16,7 @@ import (
 // limit, it does not start, and says what to do.
 func TestABackendThatTakesTooMuchMemory(t *testing.T) {
 	sibling := run(t, Options{Name: "sibling", Command: []string{rogue}}).ready(t)
-	before := sibling.pid(t)
+	before := sibling.pid(t) // and it has opened all that it needs
 	r := run(t, Options{Command: []string{rogue}, Limits: child.Limits{Memory: 128 << 20, Processes: 100}})
 	if err := r.Ready(t.Context()); err != nil {
 		var start *StartError

@@ -133,7 +133,7 @@ type life struct {
 	frames   *frames       // nil if there are none
 	since    int64         // how often the link had broken at its beginning
 	gone     chan struct{} // closed at its loss
-	oom      atomic.Bool   // at its loss, that it had too little memory
+	oom      func() bool   // reports that its process had too little memory; nil if it is not ours
 	called   atomic.Bool   // it has answered a call that is more than a question
 	discover discoverCache
 }
@@ -244,8 +244,8 @@ func (p *Plugin) change(f func(*state)) {
 }
 
 // begin makes l the backend that calls go to.
-func (p *Plugin) begin(k *link, f *frames) *life {
-	l := &life{link: k, frames: f, since: k.losses.Load(), gone: make(chan struct{})}
+func (p *Plugin) begin(k *link, f *frames, oom func() bool) *life {
+	l := &life{link: k, frames: f, oom: oom, since: k.losses.Load(), gone: make(chan struct{})}
 	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping = l, true, time.Time{}, false })
 	return l
 }

@@ -62,10 +62,9 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 			p.log.Error().Err(err).Msg("the backend did not start")
 		default:
 			p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
-			l := p.begin(m.link, m.frames)
+			l := p.begin(m.link, m.frames, m.OutOfMemory)
 			ready := time.Now()
 			why := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
-			l.oom.Store(m.OutOfMemory())
 			p.lose(l)
 			m.stop(p.o.StopTimeout, ctx.Err() != nil)
 			if ctx.Err() != nil {
@@ -542,7 +541,7 @@ func (p *Plugin) keep(ctx context.Context, k *link) {
 		}
 		told = false
 		p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
-		l := p.begin(k, nil)
+		l := p.begin(k, nil, nil)
 		here, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {
