@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"unsafe"
 
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
@@ -25,9 +26,10 @@ const (
 // A decoder decodes text that was checked for the library. encoding/json would do, and takes several times as long and as much
 // memory: callers who send what is refused would have the bridge spend that.
 type decoder struct {
-	// text is what is decoded. Strings and numbers are parts of it.
+	// text is what is decoded, and same is it as a string. Strings and numbers are parts of it: nobody changes it, or keeps what is
+	// decoded, after it was compared with a schema.
 	text []byte
-	copy string
+	same string
 	at   int
 	// left is how much memory may still be taken. Nothing is decoded any more when it is negative.
 	left int
@@ -40,7 +42,8 @@ type decoder struct {
 // decode returns what a text that was checked says, and reports whether its numbers are bearable. It reports false for fits if the
 // value takes more bytes than most, and then it is not whole.
 func decode(text []byte, most int) (value any, bearable, fits bool) {
-	d := decoder{text: text, copy: string(text), left: most}
+	same := unsafe.String(unsafe.SliceData(text), len(text)) //nolint:gosec // G103: nobody writes text, and what is decoded is not kept
+	d := decoder{text: text, same: same, left: most}
 	value = d.value()
 	return value, !d.unbearable, d.left >= 0
 }
@@ -101,7 +104,7 @@ func (d *decoder) number() any {
 		return digits[c-'0']
 	}
 	d.take(scalarSize)
-	n := d.copy[from:d.at]
+	n := d.same[from:d.at]
 	d.unbearable = d.unbearable || !bearable(n)
 	return json.Number(n)
 }
@@ -111,7 +114,7 @@ func (d *decoder) str() string {
 	d.at = rawjson.SkipString(d.text, from)
 	d.take(scalarSize)
 	if bytes.IndexByte(d.text[from:d.at], '\\') < 0 {
-		return d.copy[from+1 : d.at-1]
+		return d.same[from+1 : d.at-1]
 	}
 	s, _ := rawjson.String(d.text[from:d.at])
 	return s
