@@ -23,6 +23,7 @@ import (
 // eBPF, and do not have what is needed here: a group below our own, that goes when we do.
 type bounds struct {
 	files  uint64
+	asked  bool // somebody has said how many files
 	groups []*group
 }
 
@@ -55,9 +56,9 @@ func (l Limits) boundIn(root string, log *zerolog.Logger) (*bounds, error) {
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &ours); err != nil {
 		return nil, &LimitError{"files", "report this", err}
 	}
-	b.files = uint64(l.Files)
+	b.files, b.asked = uint64(l.Files), l.Files != 0
 	switch {
-	case l.Files == 0:
+	case !b.asked:
 		b.files = min(usualFiles, ours.Max)
 	case b.files > ours.Max:
 		return nil, &LimitError{"files", "raise that of mcpbridge (ulimit -n, LimitNOFILE), or lower the backend's", fmt.Errorf("mcpbridge itself may have %d", ours.Max)}
@@ -239,7 +240,8 @@ func (b *bounds) hold(pid int) error {
 			return &LimitError{"memory and processes", limitFix, err}
 		}
 	}
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: b.files, Max: b.files}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: b.files, Max: b.files}, nil)
+	if err != nil && b.asked && !errors.Is(err, unix.ESRCH) { // nobody has to know that it cannot be, of one that runs as another user
 		return &LimitError{"files", "raise it, or leave it out", err}
 	}
 	return nil
