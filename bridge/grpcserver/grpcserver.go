@@ -91,6 +91,23 @@ func wanted(cc *pb.CallContext, e bridge.Event) bool {
 	return e.Change.GetEvent() != nil
 }
 
+// longMessage is how many bytes a request may have that is not counted as one that takes memory.
+const longMessage = 128 << 10
+
+// takeMemory takes the memory that a request needs, until it is given back, or returns why there is none.
+func (s *Server) takeMemory(m *bridge.Method, req bridge.Request) (give func(), err error) {
+	if m == bridge.Listen {
+		if err := s.o.Memory.Full(limit.NewStreams); err != nil {
+			return nil, err
+		}
+	}
+	n := int64(proto.Size(req))
+	if n <= longMessage {
+		return func() {}, nil
+	}
+	return func() { s.o.Memory.GiveBody(n) }, s.o.Memory.TakeBody(n)
+}
+
 // answer has the Handler that a call is for answer it, and returns the message that ends the call, which is no larger than it may
 // be. A bug in the Handler must not end the bridge.
 func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
@@ -102,10 +119,12 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		e.Failure.RetryAfterMs = proto.Int64(1_000)
 		return nil, e
 	}
-	if m == bridge.Listen {
-		if err := s.o.Memory.Full(limit.NewStreams); err != nil {
+	if s.o.Memory != nil {
+		give, err := s.takeMemory(m, req)
+		if err != nil {
 			return nil, err
 		}
+		defer give()
 	}
 	who, err := s.principal(ctx)
 	if err != nil {

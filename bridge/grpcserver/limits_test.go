@@ -125,6 +125,22 @@ func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
 	}
 }
 
+// Long requests that come together have an eighth of the memory.
+func TestLongRequestsAreBounded(t *testing.T) {
+	const room = 512 << 10
+	for n, refused := range map[int]bool{room/2 - 1: false, room / 2: false, room/2 + 1: true, 128 << 10: false} {
+		m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
+		if err := m.TakeBody(room / 2); err != nil { // of another request
+			t.Fatal(err)
+		}
+		c := client(t, serve(t, says("ok"), nil, grpcserver.Options{Memory: m}))
+		for range 3 { // what one has taken it gives back
+			_, err := call(t.Context(), c, filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+			checkRefused(t, err, refused)
+		}
+	}
+}
+
 // checkRefused checks that an error says that there is an overload, and when to try again.
 func checkRefused(t *testing.T, err error, refused bool) {
 	t.Helper()

@@ -55,7 +55,7 @@ type Options struct {
 	MaxConns int
 	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
 	MaxCalls int
-	// Memory is how much there is: while it is short, Listen calls are refused. Nil: there is enough.
+	// Memory is how much there is: while it is short, Listen calls and long requests are refused. Nil: there is enough.
 	Memory *limit.Memory
 	// Drain is how long calls may still take when the server is to end. Zero: 30 s.
 	Drain time.Duration
