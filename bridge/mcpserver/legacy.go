@@ -31,7 +31,11 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	if err == nil {
 		err = ss.awaitReady(ctx, msg.Method)
 	}
-	if err != nil {
+	switch {
+	case err != nil && ended(ctx):
+		x.end(head{}, nil)
+		return
+	case err != nil:
 		x.refuse(nil, err)
 		return
 	}

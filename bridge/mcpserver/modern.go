@@ -40,7 +40,11 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	if err == nil {
 		err = offered(d, m)
 	}
-	if err != nil {
+	switch {
+	case err != nil && s.unwanted(ctx):
+		x.end(head{}, nil)
+		return
+	case err != nil:
 		x.fail(m, err)
 		return
 	}
@@ -52,6 +56,12 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	default:
 		s.modernHandle(ctx, x, call, d)
 	}
+}
+
+// unwanted reports whether nobody wants an answer any more: the client has cancelled, or has gone. Then it must get none (2026-07-28:
+// basic/patterns/cancellation).
+func (s *Server) unwanted(ctx context.Context) bool {
+	return ctx.Err() != nil && (ended(ctx) || s.draining.Err() == nil)
 }
 
 // modernRevision returns the revision that a modern request is of. It must say it in its `_meta`, and over HTTP the same in
@@ -244,8 +254,8 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 	// gofail: var mcpserverModernHandled struct{}
 
 	switch {
-	case ctx.Err() != nil && (ended(ctx) || s.draining.Err() == nil):
-		x.end(head{}, nil) // nobody wants an answer
+	case s.unwanted(ctx):
+		x.end(head{}, nil)
 	case ctx.Err() != nil && err != nil:
 		x.fail(call.Method, cutOff(errClosed)) // unless the client went just now, and will not read it
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
@@ -287,5 +288,36 @@ func TestStdioEndsInTheMiddle(t *testing.T) {
 		_ = in.Close()
 		<-talking
 		s.Close()
+	}
+}
+
+// A request that is cancelled while the backend is not known yet gets no answer, as any other.
+func TestStdioCancellationBeforeTheBackendIsKnown(t *testing.T) {
+	asked := make(chan struct{})
+	s := mcpserver.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+		close(asked)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}), mcpserver.Options{})
+	defer s.Close()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- s.ServeStdio(t.Context(), inR, outW)
+		outW.Close()
+	}()
+	p := &pipe{T: t, in: inW, out: bufio.NewScanner(outR)}
+	p.say(modernLine(1, "tools/call", `"name":"a"`, noCaps))
+	<-asked
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	p.say(modernLine(2, "nothing", "", noCaps))
+	want(t, p.next(), "id", "2", "error.code", "-32601")
+	inW.Close()
+	if p.out.Scan() {
+		t.Errorf("the cancelled request is answered with %s", p.out.Text())
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
