@@ -44,35 +44,27 @@ func main() {
 		os.Exit(1)
 	}
 	mcp := pb.NewMcpServiceClient(conn) // one is enough, and any number of goroutines may use it
+	server := metadata.Pairs()
+	if len(os.Args) > 2 {
+		server.Set("mcpbridge-server", os.Args[2])
+	}
+	commands := map[string]func(context.Context, pb.McpServiceClient, string, string) error{
+		"list": list, "call": call, "read": read, "listen": listen,
+	}
 	for input.Scan() {
-		if err := run(mcp, append(strings.SplitN(input.Text(), " ", 3), "", "")); err != nil {
+		words := append(strings.SplitN(input.Text(), " ", 3), "", "")
+		// A call that takes longer is cancelled, at the server too.
+		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), server), time.Minute)
+		if run := commands[words[0]]; run == nil {
+			fmt.Println("there is no command", words[0])
+		} else if err := run(ctx, mcp, words[1], words[2]); err != nil {
 			explain(err)
 		}
+		cancel()
 	}
 }
 
-func run(mcp pb.McpServiceClient, command []string) error {
-	// A call that takes longer is cancelled, at the server too.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if len(os.Args) > 2 {
-		ctx = metadata.AppendToOutgoingContext(ctx, "mcpbridge-server", os.Args[2])
-	}
-	switch command[0] {
-	case "list":
-		return list(ctx, mcp)
-	case "call":
-		return call(ctx, mcp, &pb.CallToolRequest{Context: caller, Name: command[1], Arguments: []byte(command[2])})
-	case "read":
-		return read(ctx, mcp, command[1])
-	case "listen":
-		return listen(ctx, mcp, command[1])
-	}
-	fmt.Println("there is no command", command[0])
-	return nil
-}
-
-func list(ctx context.Context, mcp pb.McpServiceClient) error {
+func list(ctx context.Context, mcp pb.McpServiceClient, _, _ string) error {
 	req := &pb.ListToolsRequest{Context: caller}
 	for {
 		page, err := mcp.ListTools(ctx, req)
@@ -88,7 +80,8 @@ func list(ctx context.Context, mcp pb.McpServiceClient) error {
 	}
 }
 
-func call(ctx context.Context, mcp pb.McpServiceClient, req *pb.CallToolRequest) error {
+func call(ctx context.Context, mcp pb.McpServiceClient, name, arguments string) error {
+	req := &pb.CallToolRequest{Context: caller, Name: name, Arguments: []byte(arguments)}
 	stream, err := mcp.CallTool(ctx, req)
 	for err == nil {
 		var event *pb.CallToolResponse
@@ -100,7 +93,7 @@ func call(ctx context.Context, mcp pb.McpServiceClient, req *pb.CallToolRequest)
 			for key, question := range event.GetInputRequired().GetRequests() {
 				req.InputResponses[key] = answer(question)
 			}
-			return call(ctx, mcp, req)
+			stream, err = mcp.CallTool(ctx, req)
 		case event.GetResult() != nil:
 			for _, block := range event.GetResult().GetContent() {
 				fmt.Println(block.GetText().GetText()) // or GetImage, GetAudio, GetResource, GetResourceLink
@@ -113,10 +106,10 @@ func call(ctx context.Context, mcp pb.McpServiceClient, req *pb.CallToolRequest)
 
 func answer(question *pb.InputRequest) *pb.InputResponse {
 	if sampling := question.GetCreateMessage(); sampling != nil {
-		prompt := sampling.GetMessages()[0].GetContent()[0].GetText()
-		said := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: ask("model", prompt.GetText())}}}
+		said := ask("model", sampling.GetMessages()[0].GetContent()[0].GetText().GetText())
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
-			Role: pb.Role_ROLE_ASSISTANT, Model: "you", Content: []*pb.ContentBlock{said},
+			Role: pb.Role_ROLE_ASSISTANT, Model: "you",
+			Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: said}}}},
 		}}}
 	}
 	form := ask("question", question.GetElicit().GetForm().GetMessage())
@@ -131,7 +124,7 @@ func ask(who, question string) string {
 	return input.Text()
 }
 
-func read(ctx context.Context, mcp pb.McpServiceClient, uri string) error {
+func read(ctx context.Context, mcp pb.McpServiceClient, uri, _ string) error {
 	stream, err := mcp.ReadResource(ctx, &pb.ReadResourceRequest{Context: caller, Uri: uri})
 	for err == nil {
 		var event *pb.ReadResourceResponse
@@ -146,7 +139,7 @@ func read(ctx context.Context, mcp pb.McpServiceClient, uri string) error {
 }
 
 // listen waits for one change, and cancels the call.
-func listen(ctx context.Context, mcp pb.McpServiceClient, uri string) error {
+func listen(ctx context.Context, mcp pb.McpServiceClient, uri, _ string) error {
 	stream, err := mcp.Listen(ctx, &pb.ListenRequest{Context: caller, Notifications: &pb.SubscriptionFilter{
 		ToolsListChanged: proto.Bool(true), ResourceSubscriptions: strings.Fields(uri),
 	}})

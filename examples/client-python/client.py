@@ -9,16 +9,13 @@ import sys
 import grpc
 from google.rpc import status_pb2
 
-from mcpbridge.v1 import capability_pb2, common_pb2, error_pb2, input_pb2, service_pb2, service_pb2_grpc
+from mcpbridge.v1 import error_pb2, input_pb2, service_pb2, service_pb2_grpc
 
 ADDRESS, SERVER = [*sys.argv[1:], ""][:2]
 # Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
 CALLER = service_pb2.CallContext(
-    client_info=common_pb2.Implementation(name="client-python", version="1.0"),
-    client_capabilities=capability_pb2.ClientCapabilities(
-        elicitation={"form": {}},
-        sampling={},
-    ),
+    client_info={"name": "client-python", "version": "1.0"},
+    client_capabilities={"elicitation": {"form": {}}, "sampling": {}},
     progress_wanted=True,
 )
 # A call that takes longer is cancelled, at the server too.
@@ -38,31 +35,26 @@ def list_tools() -> None:
         request.cursor = page.next_cursor
 
 
-def call(name: str, arguments: str) -> None:
-    request = service_pb2.CallToolRequest(context=CALLER, name=name, arguments=arguments.encode())
-    done = False
-    while not done:
-        for event in mcp.CallTool(request, **OPTIONS):
-            match event.WhichOneof("event"):
-                case "progress":
-                    print(f"progress {event.progress.progress:g} of {event.progress.total:g}")
-                case "input_required":  # The call is over; made again with the answers and the state, it goes on.
-                    request = service_pb2.CallToolRequest(context=CALLER, name=name, arguments=arguments.encode())
-                    if event.input_required.HasField("state"):
-                        request.state = event.input_required.state
-                    for key, question in event.input_required.requests.items():
-                        request.input_responses[key].CopyFrom(answer(question))
-                case "result":
-                    for block in event.result.content:
-                        print(block.text.text)  # or image, audio, resource, resource_link
-                    done = True
+def call(name: str, arguments: str = "", **answers: object) -> None:
+    request = service_pb2.CallToolRequest(context=CALLER, name=name, arguments=arguments.encode(), **answers)
+    for event in mcp.CallTool(request, **OPTIONS):
+        match event.WhichOneof("event"):
+            case "progress":
+                print(f"progress {event.progress.progress:g} of {event.progress.total:g}")
+            case "input_required":  # The call is over; made again with the answers and the state, it goes on.
+                asked = event.input_required
+                state = asked.state if asked.HasField("state") else None
+                call(name, arguments, state=state, input_responses={key: answer(q) for key, q in asked.requests.items()})
+            case "result":
+                for block in event.result.content:
+                    print(block.text.text)  # or image, audio, resource, resource_link
 
 
 def answer(question: input_pb2.InputRequest) -> input_pb2.InputResponse:
     if question.HasField("create_message"):
         said = ask("model", question.create_message.messages[0].content[0].text.text)
-        content = [common_pb2.ContentBlock(text={"text": said})]
-        return input_pb2.InputResponse(create_message={"role": "ROLE_ASSISTANT", "model": "you", "content": content})
+        message = {"role": "ROLE_ASSISTANT", "model": "you", "content": [{"text": {"text": said}}]}
+        return input_pb2.InputResponse(create_message=message)
     form = ask("question", question.elicit.form.message)
     return input_pb2.InputResponse(elicit={"action": "ELICIT_ACTION_ACCEPT", "content": form.encode()})
 
@@ -78,22 +70,21 @@ def read(uri: str) -> None:
             print(f"{contents.uri}: {contents.text}")  # or blob
 
 
-def listen(uri: str) -> None:
+def listen(uri: str = "") -> None:
     """Waits for one change, and cancels the call."""
-    wanted = service_pb2.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=uri.split())
+    wanted = {"tools_list_changed": True, "resource_subscriptions": uri.split()}
     stream = mcp.Listen(service_pb2.ListenRequest(context=CALLER, notifications=wanted), **OPTIONS)
     for event in stream:
         match event.WhichOneof("event"):
             case "acknowledged":
                 print("listening", flush=True)
+                continue
             case "tools_list_changed":
                 print("changed: the list of tools")
-                stream.cancel()
-                return
             case "resource_updated":
                 print("changed:", event.resource_updated.uri)
-                stream.cancel()
-                return
+        break
+    stream.cancel()
 
 
 def explain(e: grpc.RpcError) -> None:
@@ -107,20 +98,11 @@ def explain(e: grpc.RpcError) -> None:
             print("  JSON-RPC", exact.code, exact.data.decode())
 
 
+COMMANDS = {"list": list_tools, "call": call, "read": read, "listen": listen}
 for line in iter(sys.stdin.readline, ""):
-    command, name, arguments = [*line.strip().split(" ", 2), "", ""][:3]
+    command, *words = line.strip().split(" ", 2)
     try:
-        match command:
-            case "list":
-                list_tools()
-            case "call":
-                call(name, arguments)
-            case "read":
-                read(name)
-            case "listen":
-                listen(name)
-            case _:
-                print("there is no command", command)
+        COMMANDS.get(command, lambda *_: print("there is no command", command))(*words)
     except grpc.RpcError as e:
         explain(e)
     sys.stdout.flush()

@@ -40,14 +40,15 @@ async function list(): Promise<void> {
   } while (cursor !== undefined);
 }
 
-async function call(request: v1.CallToolRequest): Promise<void> {
+async function call(name: string, args: string, answers: Partial<v1.CallToolRequest> = {}): Promise<void> {
+  const request = v1.CallToolRequest.fromPartial({ context, name, arguments: Buffer.from(args), ...answers });
   for await (const { event } of mcp.callTool(request, metadata, options()) as AsyncIterable<v1.CallToolResponse>) {
     if (event?.$case === "progress") console.log(`progress ${event.value.progress} of ${event.value.total}`);
     if (event?.$case === "inputRequired") {
       // The call is over; made again with the answers and the state, it goes on.
       const inputResponses: Record<string, InputResponse> = {};
       for (const [key, question] of Object.entries(event.value.requests)) inputResponses[key] = await answer(question);
-      return call({ ...request, state: event.value.state, inputResponses });
+      return call(name, args, { state: event.value.state, inputResponses });
     }
     if (event?.$case !== "result") continue;
     // Or image, audio, resource, resourceLink.
@@ -102,33 +103,24 @@ function explain(e: ServiceError): void {
   console.log(`error ${status[e.code]}: ${e.details}`);
   const reader = new BinaryReader(Buffer.from(e.metadata.get("grpc-status-details-bin")[0] ?? ""));
   while (reader.pos < reader.len) {
-    // A google.rpc.Status: its details are field 3.
     const [field, type] = reader.tag();
     if (field !== 3) {
-      reader.skip(type);
+      reader.skip(type); // of a google.rpc.Status, whose details are field 3
       continue;
     }
     const { typeUrl, value } = fromBinary(AnySchema, reader.bytes());
-    if (typeUrl.endsWith("/mcpbridge.v1.CallFailure")) {
-      const failure = CallFailure.decode(value);
-      console.log(`  ${failure.reason} OUTCOME_${CallFailure_Outcome[failure.outcome]}`);
-    } else if (typeUrl.endsWith("/mcpbridge.v1.JsonRpcError")) {
-      const exact = JsonRpcError.decode(value);
-      console.log(`  JSON-RPC ${exact.code} ${Buffer.from(exact.data).toString()}`);
-    }
+    const failure = typeUrl.endsWith(".CallFailure") && CallFailure.decode(value);
+    const exact = typeUrl.endsWith(".JsonRpcError") && JsonRpcError.decode(value);
+    if (failure) console.log(`  ${failure.reason} OUTCOME_${CallFailure_Outcome[failure.outcome]}`);
+    if (exact) console.log(`  JSON-RPC ${exact.code} ${Buffer.from(exact.data).toString()}`);
   }
 }
 
+const commands = new Map(Object.entries({ list, call, read, listen }));
 for await (const line of { [Symbol.asyncIterator]: () => lines }) {
   const [, command = "", name = "", args = ""] = /^(\S*) ?(\S*) ?(.*)$/.exec(line) ?? [];
-  try {
-    if (command === "list") await list();
-    else if (command === "call") await call(v1.CallToolRequest.fromPartial({ context, name, arguments: Buffer.from(args) }));
-    else if (command === "read") await read(name);
-    else if (command === "listen") await listen(name);
-    else console.log("there is no command", command);
-  } catch (e) {
-    explain(e as ServiceError);
-  }
+  const run = commands.get(command);
+  if (run) await run(name, args).catch(explain);
+  else console.log("there is no command", command);
 }
 mcp.close();

@@ -43,11 +43,7 @@ public final class Client {
 
   private static final BufferedReader IN = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
   private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-  private final McpServiceGrpc.McpServiceBlockingStub stub;
-
-  private Client(McpServiceGrpc.McpServiceBlockingStub stub) {
-    this.stub = stub;
-  }
+  private static McpServiceGrpc.McpServiceBlockingStub stub; // one is enough, and any number of threads may use it
 
   public static void main(String[] args) throws IOException {
     ManagedChannel channel = connect(args[0]);
@@ -55,17 +51,15 @@ public final class Client {
     if (args.length > 1) {
       metadata.put(Metadata.Key.of("mcpbridge-server", Metadata.ASCII_STRING_MARSHALLER), args[1]);
     }
-    // One is enough, and any number of threads may use it.
-    var client = new Client(
-        McpServiceGrpc.newBlockingStub(channel).withInterceptors(MetadataUtils.newAttachHeadersInterceptor(metadata)));
+    stub = McpServiceGrpc.newBlockingStub(channel).withInterceptors(MetadataUtils.newAttachHeadersInterceptor(metadata));
     for (String line; (line = IN.readLine()) != null; ) {
       String[] words = (line + "   ").split(" ", 3);
       try {
         switch (words[0]) {
-          case "list" -> client.list();
-          case "call" -> client.call(words[1], words[2].strip());
-          case "read" -> client.read(words[1]);
-          case "listen" -> client.listen(words[1]);
+          case "list" -> list();
+          case "call" -> call(words[1], words[2].strip());
+          case "read" -> read(words[1]);
+          case "listen" -> listen(words[1]);
           default -> OUT.println("there is no command " + words[0]);
         }
       } catch (StatusRuntimeException e) {
@@ -88,11 +82,11 @@ public final class Client {
   }
 
   /** A call that takes longer is cancelled, at the server too. */
-  private McpServiceGrpc.McpServiceBlockingStub mcp() {
+  private static McpServiceGrpc.McpServiceBlockingStub mcp() {
     return stub.withDeadlineAfter(60, TimeUnit.SECONDS);
   }
 
-  private void list() {
+  private static void list() {
     var request = ListToolsRequest.newBuilder().setContext(CALLER);
     while (true) {
       ListToolsResponse page = mcp().listTools(request.build());
@@ -104,29 +98,26 @@ public final class Client {
     }
   }
 
-  private void call(String name, String arguments) throws IOException {
+  private static void call(String name, String arguments) throws IOException {
     var request = CallToolRequest.newBuilder().setContext(CALLER).setName(name).setArguments(ByteString.copyFromUtf8(arguments));
-    for (boolean done = false; !done; ) {
-      for (var events = mcp().callTool(request.build()); events.hasNext(); ) {
-        CallToolResponse event = events.next();
-        switch (event.getEventCase()) {
-          case PROGRESS -> OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
-          case INPUT_REQUIRED -> { // The call is over; made again with the answers and the state, it goes on.
-            request.clearState().clearInputResponses();
-            if (event.getInputRequired().hasState()) {
-              request.setState(event.getInputRequired().getState());
-            }
-            for (var question : event.getInputRequired().getRequestsMap().entrySet()) {
-              request.putInputResponses(question.getKey(), answer(question.getValue()));
-            }
+    for (var events = mcp().callTool(request.build()); events.hasNext(); ) {
+      CallToolResponse event = events.next();
+      switch (event.getEventCase()) {
+        case PROGRESS -> OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
+        case INPUT_REQUIRED -> { // The call is over; made again with the answers and the state, it goes on.
+          InputRequired asked = event.getInputRequired();
+          request.setState(asked.getState()).clearInputResponses();
+          if (!asked.hasState()) {
+            request.clearState();
           }
-          case RESULT -> {
-            // Or getImage, getAudio, getResource, getResourceLink.
-            event.getResult().getContentList().forEach(block -> OUT.println(block.getText().getText()));
-            done = true;
+          for (var question : asked.getRequestsMap().entrySet()) {
+            request.putInputResponses(question.getKey(), answer(question.getValue()));
           }
-          default -> {}
+          events = mcp().callTool(request.build());
         }
+        case RESULT -> // Or getImage, getAudio, getResource, getResourceLink.
+            event.getResult().getContentList().forEach(block -> OUT.println(block.getText().getText()));
+        default -> {}
       }
     }
   }
@@ -148,14 +139,14 @@ public final class Client {
     return IN.readLine();
   }
 
-  private void read(String uri) {
+  private static void read(String uri) {
     mcp().readResource(ReadResourceRequest.newBuilder().setContext(CALLER).setUri(uri).build())
         .forEachRemaining(event -> event.getResult().getContentsList()
             .forEach(contents -> OUT.println(contents.getUri() + ": " + contents.getText()))); // Or getBlob.
   }
 
   /** Waits for one change, and cancels the call. */
-  private void listen(String uri) {
+  private static void listen(String uri) {
     var wanted = SubscriptionFilter.newBuilder().setToolsListChanged(true);
     if (!uri.isEmpty()) {
       wanted.addResourceSubscriptions(uri);
