@@ -80,6 +80,7 @@ var panicPoints = map[string]panicPoint{
 	"pluginWatch":            {},
 	"pluginStream":           {kick: (*target).killPlugin},
 	"pluginStreamReceived":   {kick: (*target).killPlugin},
+	"pluginLost":             {kick: (*target).killPlugin, rare: true},
 	"pluginLaunch":           {kick: (*target).killPlugin, rare: true},
 	"childRead":              {kick: (*target).killPlugin, rare: true},
 	"mcpclientAttempt":       {},

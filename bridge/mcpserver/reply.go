@@ -100,6 +100,7 @@ func (r *reply) start() {
 // leave ends the response before it is complete. The client knows where to come back, and when, from the event that the
 // stream began with (2025-11-25: basic/transports, sending messages to the server).
 func (r *reply) leave() {
+	defer r.s.panics.Recover("ending a response early", nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
@@ -126,6 +127,7 @@ func (r *reply) stop() {
 
 // keepalive turns a response that lets itself be waited for into a stream, so that nobody takes it for dead.
 func (r *reply) keepalive() {
+	defer r.s.panics.Recover("keeping a response alive", nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {

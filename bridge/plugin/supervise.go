@@ -51,38 +51,58 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 	sweep(&p.log)
 	var row crashes
 	for first := true; ctx.Err() == nil; first = false {
-		began := time.Now()
-		m, err := p.launch(ctx)
+		useful, err := p.keepProcess(ctx)
 		switch {
-		case ctx.Err() != nil && err != nil:
+		case ctx.Err() != nil:
 			return nil
 		case err != nil && first:
 			return err
 		case err != nil:
 			p.log.Error().Err(err).Msg("the backend did not start")
-		default:
-			p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
-			l := p.begin(m.link, m.frames, m.OutOfMemory)
-			ready := time.Now()
-			why := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
-			p.lose(l)
-			m.stop(p.o.StopTimeout, ctx.Err() != nil)
-			if ctx.Err() != nil {
-				p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
-				return nil
-			}
-			p.log.Error().Str("status", m.How()).Str("why", why).Strs("stderr", m.lastWords()).
-				Dur("lived", time.Since(began)).Msg("the backend was lost")
-			if l.called.Load() && time.Since(ready) >= p.pace.settled {
-				row = nil
-				continue // it is of use, so it is wanted back at once
-			}
+		case useful:
+			row = nil
+			continue // so it is wanted back at once
 		}
 		delay := row.add(time.Now(), &p.pace)
 		p.change(func(s *state) { s.looping = len(row) >= p.pace.crashes })
 		p.pause(ctx, delay)
 	}
 	return nil
+}
+
+// keepProcess starts a process, and keeps it until it is lost or ctx ends. It reports whether the process was of use. The error says why it
+// did not start.
+func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
+	var m *managed
+	var l *life
+	defer p.panics.Recover("keeping the backend", func(*bridge.Error) {
+		if l != nil && p.live.Load() == l {
+			p.lose(l)
+		}
+		if m != nil {
+			m.Signal(child.Kill)
+			m.finish()
+		}
+	})
+	began := time.Now()
+	if m, err = p.launch(ctx); err != nil {
+		return false, err
+	}
+	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
+	l = p.begin(m.link, m.frames, m.OutOfMemory)
+	ready := time.Now()
+	why := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
+	// gofail: var pluginLost struct{}
+
+	p.lose(l)
+	m.stop(p.o.StopTimeout, ctx.Err() != nil)
+	if ctx.Err() != nil {
+		p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
+		return false, nil
+	}
+	p.log.Error().Str("status", m.How()).Str("why", why).Strs("stderr", m.lastWords()).
+		Dur("lived", time.Since(began)).Msg("the backend was lost")
+	return l.called.Load() && time.Since(ready) >= p.pace.settled, nil
 }
 
 // A crashes is when a backend crashed, in a row: it did not start, or it was lost before it was of any use.
