@@ -78,6 +78,52 @@ func TestServersOfOtherClients(t *testing.T) {
 	}
 }
 
+// What editors put in place of their own variables, mcpbridge does, too; what they ask their users for, it cannot know.
+func TestServersOfEditors(t *testing.T) {
+	t.Setenv("HOME", "/home/ada")
+	folder := filepath.Join(t.TempDir(), "project")
+	read := func(dir, server string) (*loaded, error) {
+		t.Helper()
+		name := filepath.Join(folder, dir, "mcp.json")
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(`{"servers": {"a": `+server+`}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return load(name, []string{"TOKEN=t"}, nil, map[string]string{})
+	}
+	for _, dir := range []string{".vscode", ".cursor", "."} {
+		l, err := read(dir, `{"type": "stdio", "command": "${workspaceFolder}${/}a", "args": ["${userHome}", "${workspaceFolderBasename}", "$${userHome}", "${TOKEN}", "$${input:x}"], "envFile": ".env"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{folder + "/a", "/home/ada", "project", "${userHome}", "t", "${input:x}"}
+		if got := l.Backends[0].MCP.Command; !reflect.DeepEqual(got, want) {
+			t.Errorf("in %s, the command is %q, want %q", dir, got, want)
+		}
+		if w := strings.Join(l.file.warnings, "\n"); !strings.Contains(w, "ignoring envFile of a") || !strings.Contains(w, "name them in env") {
+			t.Errorf("it warns %q", w)
+		}
+	}
+	for server, want := range map[string]string{
+		`{"url": "https://example.com", "headers": {"Authorization": "Bearer ${input:key}"}}`: "an editor asks its user for ${input:key}",
+		`{"command": "x", "args": ["${command:pick}"]}`:                                       "an editor asks its user for ${command:pick}",
+		`{"command": "x", "args": ["${file}"]}`:                                               "environment variable file is not set",
+		`{"type": "websocket", "url": "wss://example.com"}`:                                   `there is no type "websocket"`,
+		`{"type": 1, "url": "https://example.com"}`:                                           `there is no type "1"`,
+	} {
+		if _, err := read(".vscode", server); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(asProblem(err).Where, "mcp.json:1:") {
+			t.Errorf("%s: %v, want %q", server, err, want)
+		}
+	}
+	for _, name := range []string{"http", "sse", "streamableHttp", "streamable-http", "local"} {
+		if _, err := read(".vscode", `{"type": "`+name+`", "url": "https://example.com"}`); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // FuzzConfig reads any file: it is a configuration, or an error, and never anything else.
 func FuzzConfig(f *testing.F) {
 	for _, s := range []string{

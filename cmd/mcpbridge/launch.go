@@ -41,7 +41,11 @@ func checkCommand(l *LaunchConfig, where string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		dir, _ := filepath.Abs(l.Dir) // it is only told
-		return fail("it was looked for in "+dir, "check the path; --dir says where the backend is started", "command %q is not found", name)
+		fix := "check the path; --dir says where the backend is started"
+		if strings.Contains(name, " ") {
+			fix = severalWords
+		}
+		return fail("it was looked for in "+dir, fix, "command %q is not found", name)
 	case err != nil:
 		return fail(err.Error(), "check the path", "command %q cannot be used", name)
 	case info.IsDir():
@@ -66,8 +70,14 @@ func notFoundFix(name string) string {
 		}
 		return "write ./" + name
 	}
+	if strings.Contains(name, " ") {
+		return severalWords
+	}
 	return "install it, or write its whole path"
 }
+
+// severalWords is what to do about a command line that was written as if it were a program.
+const severalWords = "write the program and each of its arguments by itself: command: [python3, tools.py], or in the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
 
 // startProblem says why the backend did not start, or cannot be reached.
 func (b *backend) startProblem(err error) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -79,6 +80,10 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 		}
 		var err error
 		switch {
+		case key.Value == "envFile":
+			f.warn(key, "ignoring envFile of %s: mcpbridge does not read such files; set its variables where mcpbridge is started, and name them in env", name.Value)
+		case key.Value == "type":
+			err = f.serverType(value)
 		case !known:
 			f.warn(key, "ignoring %s of %s: mcpbridge does not know it", key.Value, name.Value)
 		case key.Value == "disabled":
@@ -109,6 +114,22 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 	return b, nil
 }
 
+// serverTypes are the types of servers, as clients write them: VS Code and Claude stdio, http and sse, others streamableHttp or
+// streamable-http, and local for what is a command. Nothing depends on them.
+var serverTypes = []string{"stdio", "http", "sse", "local", "streamablehttp"}
+
+// serverType refuses a type of server that there is not.
+func (f *file) serverType(n *yaml.Node) error {
+	given, err := f.text(n, "type")
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(serverTypes, strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(given))) {
+		return usage(f.at(n), "servers are of type stdio, http or sse", "there is no type %q", given)
+	}
+	return nil
+}
+
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
 // serverName returns the name of a backend for that of a server, which may have any letters.
@@ -126,7 +147,42 @@ func (f *file) text(n *yaml.Node, what string) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return "", usage(f.at(n), "write a string here", "%s is %s and has to be a string", what, describe(n))
 	}
-	return f.expand(n, theirs)
+	replaced := *n
+	replaced.Value = editors.ReplaceAllStringFunc(n.Value, func(found string) string {
+		if text, ok := f.ofEditor(editors.FindStringSubmatch(found)[1]); ok && !strings.HasPrefix(found, "$$") {
+			return text
+		}
+		return found
+	})
+	if asked := asks.FindStringSubmatch(replaced.Value); asked != nil {
+		return "", usage(f.at(n), "write ${env:NAME} instead, and set that variable", "an editor asks its user for %s, and mcpbridge cannot", asked[1])
+	}
+	return f.expand(&replaced, theirs)
+}
+
+// The variables that editors have of their own (VS Code and Cursor: variables reference), and what VS Code asks its user for.
+var (
+	editors = regexp.MustCompile(`\$?\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
+	asks    = regexp.MustCompile(`(?:^|[^$])(\$\{(?:input|command):[^}]*\})`)
+)
+
+// ofEditor returns what editors put in place of a variable of theirs. The folder that is open is the one that the file, or .vscode
+// or .cursor with the file, is in.
+func (f *file) ofEditor(variable string) (string, bool) {
+	folder, err := filepath.Abs(filepath.Dir(f.name))
+	if base := filepath.Base(folder); base == ".vscode" || base == ".cursor" {
+		folder = filepath.Dir(folder)
+	}
+	switch variable {
+	case "workspaceFolder":
+		return folder, err == nil
+	case "workspaceFolderBasename":
+		return filepath.Base(folder), err == nil
+	case "userHome":
+		home, err := os.UserHomeDir()
+		return home, err == nil
+	}
+	return string(filepath.Separator), true
 }
 
 func (f *file) texts(n *yaml.Node, what string) ([]any, error) {
