@@ -36,7 +36,7 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 		if got := logged(9); got != 0 || out.Len() > 0 {
 			t.Errorf("many above: %d, %s", got, out.String())
 		}
-		time.Sleep(time.Second / 2)
+		<-time.After(time.Second / 2)
 		if got := logged(1000); got != 512 || !strings.Contains(out.String(), `"lines":10,"bytes":9240,"message":"lines of its output were left out"`) {
 			t.Errorf("half a second later: %d, %.300s", got, out.String())
 		}

@@ -134,7 +134,7 @@ func reference(data []byte) (m Message, ok bool) {
 		return m, false
 	}
 	id, method, params, result, problem := members["id"], members["method"], members["params"], members["result"], members["error"]
-	if id != nil && !(id.Kind() == 'n' && method == nil && problem != nil) {
+	if ofNobody := id.Kind() == 'n' && method == nil && problem != nil; id != nil && !ofNobody {
 		if id.Kind() != '"' && (id.Kind() != '0' || strings.ContainsAny(string(id), ".eE")) || len(id) > MaxID {
 			return m, false
 		}

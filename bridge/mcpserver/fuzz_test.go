@@ -250,7 +250,7 @@ func FuzzInitialize(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ss, result, err := s.initialize(context.Background(), &msg, origin{})
+		ss, result, err := s.initialize(t.Context(), &msg, origin{})
 		if err != nil {
 			return
 		}

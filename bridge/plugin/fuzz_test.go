@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func FuzzHandshake(f *testing.F) {
 	cert := base64.RawStdEncoding.EncodeToString(keys.cert.Certificate[0])
 	dir := f.TempDir()
 	socket := filepath.Join(dir, "s")
-	ln, err := net.Listen("unix", socket) //nolint:noctx // nothing is waited for
+	ln, err := net.Listen("unix", socket)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func FuzzFrames(f *testing.F) {
 	frame := func(kind byte, id uint32, payload []byte) []byte {
 		b := make([]byte, frameHeader)
 		putHeader(b, len(payload), id, kind)
-		return append(b, payload...)
+		return slices.Concat(b, payload)
 	}
 	message := func(m proto.Message) []byte {
 		b, err := proto.Marshal(m)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +29,8 @@ type bridge struct {
 	ops     string // of probes
 	grpc    string // a socket
 	journal string
-	token   string // of who calls
+	token   string      // of who calls
+	tls     *tls.Config // of who calls, where HTTP has TLS
 	in      io.WriteCloser
 	out     *bufio.Reader
 	cmd     *exec.Cmd
@@ -59,6 +61,8 @@ var (
 		"limits":  "",
 		"slow":    "", // what goes on while other rows run is nobody else's
 		"flooded": "",
+		"flooded-tls": `
+    tls: {cert: cert.pem, key: key.pem}`,
 	}
 	limits = `
 limits: {sessions: 8, sessionsPerCaller: 6, sessionCalls: 2, streams: 4, streamsPerCaller: 3, body: 65536, line: 65536, calls: 5, callsPerCaller: 3, callQueue: 10ms}`
@@ -76,6 +80,11 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 	if b.ops, err = freeAddr(); err != nil {
 		return nil, err
 	}
+	if name == "flooded-tls" {
+		if b.tls, err = certificate(b.dir); err != nil {
+			return nil, err
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -87,9 +96,9 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 			strings.ReplaceAll(configs[strings.TrimSuffix(name, "-limits")], "<<issuer>>", issuer)
 	}
 	switch name {
-	case "limits":
+	case "limits", "auth-limits":
 		config += limits
-	case "flooded":
+	case "flooded", "flooded-tls":
 		config += fmt.Sprintf("\nlimits: {calls: %d}", floodedCalls)
 	}
 	config += "\nbackends:\n  - name: attacked\n    launch: {command: [\"" + self + "\"], env: {" + journalVar + ": \"" + b.journal + "\"}}\n"

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -35,7 +37,8 @@ type flooder struct {
 
 	header bytes.Buffer
 	enc    *hpack.Encoder
-	call   []byte // the message of a call that hangs
+	fields [][2]string // the header of a call
+	call   []byte      // the body of a call that hangs
 	next   uint32
 }
 
@@ -92,9 +95,7 @@ func (f *flooder) emptyData() error {
 // open writes the header of a call.
 func (f *flooder) open(whole bool) (uint32, error) {
 	f.header.Reset()
-	for _, h := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", pb.McpService_CallTool_FullMethodName}, {":authority", "localhost"}, {"content-type", "application/grpc"}, {"te", "trailers"},
-	} {
+	for _, h := range f.fields {
 		if err := f.enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return 0, err
 		}
@@ -104,23 +105,29 @@ func (f *flooder) open(whole bool) (uint32, error) {
 	return id, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: f.header.Bytes(), EndHeaders: whole})
 }
 
-// floodFrames floods the gRPC port with frames for two seconds, on one connection after the other, and says what others notice and how
-// many calls the backend has had at a time.
+// A flooded is what is flooded: a port that takes HTTP/2.
+type flooded struct {
+	dial   func() (net.Conn, error)
+	fields [][2]string
+	call   []byte
+	good   func() error // what others do there
+	close  func()
+}
+
+// floodFrames floods the gRPC port, or HTTPS, with frames for two seconds, on one connection after the other, and says what others
+// notice and how many calls the backend has had at a time.
 func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
-	conn, err := grpc.NewClient("unix:"+b.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return "", err
+	var target *flooded
+	if b.tls != nil {
+		target = b.httpsPort()
+	} else {
+		var err error
+		if target, err = b.grpcPort(ctx); err != nil {
+			return "", err
+		}
 	}
-	defer conn.Close()
-	// Listing tools is what others do. It does not need a turn among calls, which those that flood may have.
-	mcp := pb.NewMcpServiceClient(conn)
-	good := func() error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		_, err := mcp.ListTools(ctx, &pb.ListToolsRequest{})
-		return err
-	}
-	before, err := pace(ctx, time.Second, good)
+	defer target.close()
+	before, err := pace(ctx, time.Second, target.good)
 	if err != nil {
 		return "", err
 	}
@@ -128,36 +135,110 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 	defer stop()
 	var wg sync.WaitGroup
 	var frames, connections int
-	wg.Go(func() { frames, connections = flood(flooding, b.grpc, floods[arg]) })
-	during, err := pace(flooding, 2*time.Second, good)
+	wg.Go(func() { frames, connections = target.flood(flooding, floods[arg]) })
+	during, err := pace(flooding, 2*time.Second, target.good)
 	wg.Wait()
 	if err != nil {
 		return "", fmt.Errorf("others meanwhile: %w", err)
 	}
 	most, err := b.atATime()
-	r.say("B08 %s: %d frames on %d connections; others: %s before, %s during; %d calls of the backend at a time", arg, frames, connections, before, during, most)
+	r.say("B08 %s, %s: %d frames on %d connections; others: %s before, %s during; %d calls of the backend at a time", b.name, arg, frames, connections, before, during, most)
 	switch {
 	case err != nil:
 		return "", err
 	case frames == 0:
 		return "", errors.New("nothing was sent")
 	case during.done*100 < during.asked*95:
-		return "", fmt.Errorf("others had %s before, and %s during", before, during)
+		return "", fmt.Errorf("others had %s before, and %s during: %w", before, during, during.first)
 	case most > floodedCalls+ending:
 		return "", fmt.Errorf("the backend had %d calls at a time, and %d are the most", most, floodedCalls)
 	}
 	return "held", nil
 }
 
-// flood writes frames until ctx ends. It returns how many there were, and on how many connections.
-func flood(ctx context.Context, addr string, write func(*flooder) error) (frames, connections int) {
+// grpcPort returns the gRPC port. Others list tools there, which needs no turn among the calls.
+func (b *bridge) grpcPort(ctx context.Context) (*flooded, error) {
+	conn, err := grpc.NewClient("unix:"+b.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
 	request, err := proto.Marshal(&pb.CallToolRequest{Name: "hang", Arguments: []byte("{}")})
 	if err != nil {
-		return 0, 0
+		return nil, err
 	}
-	call := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...)
+	mcp := pb.NewMcpServiceClient(conn)
+	return &flooded{
+		dial: func() (net.Conn, error) { return net.Dial("unix", b.grpc) },
+		fields: [][2]string{
+			{":method", "POST"},
+			{":scheme", "http"},
+			{":path", pb.McpService_CallTool_FullMethodName},
+			{":authority", "localhost"},
+			{"content-type", "application/grpc"},
+			{"te", "trailers"},
+		},
+		call: append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...),
+		good: func() error {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			_, err := mcp.ListTools(ctx, &pb.ListToolsRequest{})
+			return err
+		},
+		close: func() { conn.Close() },
+	}, nil
+}
+
+// httpsPort returns the port for MCP clients over TLS. Others use there a method that there is not, by HTTP/2 as well: it needs no turn
+// among the calls, which those that flood have all.
+func (b *bridge) httpsPort() *flooded {
+	config := b.tls.Clone()
+	config.NextProtos = []string{"h2"}
+	transport := &http.Transport{TLSClientConfig: b.tls.Clone(), ForceAttemptHTTP2: true}
+	client := &http.Client{Transport: transport, Timeout: patience}
+	const body = `{"jsonrpc":"2.0","id":1,"method":"nothing","params":{` + modernMeta + `}}`
+	return &flooded{
+		dial: func() (net.Conn, error) { return tls.Dial("tcp", b.addr, config) },
+		fields: [][2]string{
+			{":method", "POST"},
+			{":scheme", "https"},
+			{":path", "/mcp"},
+			{":authority", "localhost"},
+			{"content-type", "application/json"},
+			{"accept", "application/json, text/event-stream"},
+			{"mcp-protocol-version", revisions["07"]},
+			{"mcp-method", "tools/call"},
+			{"mcp-name", "hang"},
+		},
+		call: []byte(callOf("hang", "{}", "")),
+		good: func() error {
+			q, err := http.NewRequest(http.MethodPost, "https://"+b.addr+"/mcp", strings.NewReader(body))
+			if err != nil {
+				return err
+			}
+			for name, value := range map[string]string{
+				"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": revisions["07"], "Mcp-Method": "nothing",
+			} {
+				q.Header.Set(name, value)
+			}
+			a, err := client.Do(q)
+			if err != nil {
+				return err
+			}
+			defer a.Body.Close()
+			_, err = io.Copy(io.Discard, a.Body)
+			if a.StatusCode != http.StatusNotFound || a.ProtoMajor != 2 {
+				err = errors.Join(err, fmt.Errorf("%s %s", a.Proto, a.Status))
+			}
+			return err
+		},
+		close: transport.CloseIdleConnections,
+	}
+}
+
+// flood writes frames until ctx ends. It returns how many there were, and on how many connections.
+func (to *flooded) flood(ctx context.Context, write func(*flooder) error) (frames, connections int) {
 	for ctx.Err() == nil {
-		c, err := net.Dial("unix", addr)
+		c, err := to.dial()
 		if err != nil {
 			return frames, connections
 		}
@@ -169,7 +250,7 @@ func flood(ctx context.Context, addr string, write func(*flooder) error) (frames
 			_, _ = io.Copy(io.Discard, c) // any end will do
 			c.Close()
 		}()
-		f := &flooder{Framer: http2.NewFramer(c, c), call: call, next: 1}
+		f := &flooder{Framer: http2.NewFramer(c, c), fields: to.fields, call: to.call, next: 1}
 		f.AllowIllegalWrites = true
 		f.enc = hpack.NewEncoder(&f.header)
 		_, err = c.Write([]byte(http2.ClientPreface))

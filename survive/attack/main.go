@@ -141,7 +141,7 @@ func wanted(only, id string) bool {
 	return slices.ContainsFunc(strings.Split(only, ","), func(p string) bool { return strings.HasPrefix(id, p) })
 }
 
-var bridgeNames = []string{"open", "auth", "limits", "auth-limits", "slow", "flooded", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07"}
+var bridgeNames = []string{"open", "auth", "limits", "auth-limits", "slow", "flooded", "flooded-tls", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07"}
 
 func (r *rig) startAll(ctx context.Context) error {
 	for _, name := range bridgeNames {
@@ -195,6 +195,8 @@ func (b *bridge) serves(endpoint string) bool {
 		return b.name == endpoint
 	case b.in != nil || endpoint == "bridge":
 		return false
+	case b.tls != nil:
+		return strings.HasSuffix(endpoint, "z") // the others speak no TLS
 	case endpoint == "well-known":
 		return b.name == "auth"
 	}

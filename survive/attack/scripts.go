@@ -134,7 +134,7 @@ func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, 
 	switch {
 	case longest > 8*time.Second:
 		return "", fmt.Errorf("a connection lived %v", longest)
-	case during.done*100 < before.done*95:
+	case during.done*100 < during.asked*95:
 		return "", fmt.Errorf("good clients had %s before, and %s during", before, during)
 	}
 	return "closed", ctx.Err()
@@ -162,6 +162,7 @@ func drip(c net.Conn) time.Duration {
 type paced struct {
 	asked, done int
 	p50, p99    time.Duration
+	first       error // of those that did not go well
 }
 
 func (p paced) String() string {
@@ -196,6 +197,7 @@ func pace(ctx context.Context, long time.Duration, good func() error) (paced, er
 	if p.done = len(took); p.done == 0 {
 		return p, errors.Join(errors.New("no request went well"), first)
 	}
+	p.first = first
 	p.p50, p.p99 = took[p.done/2], took[p.done*99/100]
 	return p, nil
 }

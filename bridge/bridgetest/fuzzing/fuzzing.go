@@ -26,14 +26,14 @@ const (
 
 // Bounded calls read, which reads so many bytes from outside. The test fails if that takes too long, or too much memory. Read may be
 // called several times.
-func Bounded(t testing.TB, size int, read func()) {
-	t.Helper()
-	Within(t, size, atAll, read)
+func Bounded(tb testing.TB, size int, read func()) {
+	tb.Helper()
+	Within(tb, size, atAll, read)
 }
 
 // Within is Bounded for what takes more memory than others whatever it reads, in bytes.
-func Within(t testing.TB, size, anyway int, read func()) {
-	t.Helper()
+func Within(tb testing.TB, size, anyway int, read func()) {
+	tb.Helper()
 	most := uint64(factor*size + anyway)
 	var before, after runtime.MemStats
 	for try := 1; ; try++ {
@@ -47,7 +47,7 @@ func Within(t testing.TB, size, anyway int, read func()) {
 			return
 		}
 		if try == tries {
-			t.Fatalf("%d bytes take %v and %d bytes of memory to read; %v and %d bytes are the most", size, took, taken, longest, most)
+			tb.Fatalf("%d bytes take %v and %d bytes of memory to read; %v and %d bytes are the most", size, took, taken, longest, most)
 			return
 		}
 	}
@@ -72,7 +72,7 @@ func value(d *jsontext.Decoder) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch token.Kind() {
+	switch token.Kind() { //nolint:exhaustive // the others are literals, or do not begin a value
 	case '"':
 		return token.String(), nil
 	case '{':
