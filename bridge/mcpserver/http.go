@@ -297,7 +297,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		out := s.reply(w)
-		out.takeable = takeable(r)
+		out.server = takeable(r)
 		out.start()
 		defer out.stop()
 		s.modern(r.Context(), msg, s.origin(r), out)

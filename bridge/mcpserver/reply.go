@@ -60,8 +60,8 @@ type reply struct {
 	// log keeps what is said on the stream, for a client that loses it and may come back. Without one (the modern era), a
 	// lost stream is the end of the request.
 	log *eventLog
-	// takeable says that the response can have its connection to itself.
-	takeable bool
+	// server is whose the connection is, if the response can have it to itself.
+	server *http.Server
 	// open makes a log when the stream begins, in the legacy era.
 	open func() *eventLog
 	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
@@ -267,15 +267,12 @@ func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)
 func (r *reply) sendAndTake(msg []byte) (*taken, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.takeable {
-		r.w.Header().Set("Connection", "close")
-	}
 	r.begin()
 	r.event(msg, false)
-	if r.broken != nil || !r.takeable {
+	if r.broken != nil {
 		return nil, r.broken
 	}
-	t := r.s.takeOver(r.w)
+	t := r.s.takeOver(r.w, r.server)
 	if t != nil {
 		r.w, r.held = t, true
 	}

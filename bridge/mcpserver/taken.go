@@ -1,9 +1,14 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -11,28 +16,41 @@ import (
 
 // A taken is the connection of a response that lasts, and the rest of that response. What net/http keeps for a connection that it
 // serves is four times of what such a response needs: buffers of 10 KiB, the request, and a goroutine whose stack has grown to
-// 16 KiB. So once the response has begun and only waits for something to say, its connection is taken over from net/http. That
-// is possible in HTTP/1.1 alone, where the response is the last of its connection; others are served in place.
+// 16 KiB. So once the response has begun and only waits for something to say, its connection is taken over from net/http, and
+// given back when the response is whole. Clients see no difference: one that is told by Connection: close that the connection ends
+// as well takes its loss for the end of the response, and does not come back (undici, and so every client in Node, does).
 //
 // It implements http.ResponseWriter for those who go on with the response. Nobody writes concurrently.
 type taken struct {
 	net.Conn
 
-	s *Server
-	// more says that the client has sent something after its request. It is not read, and so its end is not noticed before
-	// something is written to it.
-	more bool
+	s      *Server
+	server *http.Server // whose the connection was
+	// early is what the client has sent after its request. Once there is something, no more is read, and so its end is not
+	// noticed before something is written to it.
+	early  []byte
+	gone   bool // the client has; for whoever waits for watch
+	broken bool // not all that was written has arrived
 }
 
 var _ http.ResponseWriter = (*taken)(nil)
 
-// takeable reports whether the connection of a request can be taken over. The response must say then that the connection ends
-// with it.
-func takeable(r *http.Request) bool { return r.ProtoMajor == 1 && r.ProtoMinor == 1 }
+// takeable returns the server of a request whose connection can be taken over, or nil: only HTTP/1.1 has it to itself, and knows
+// where the response ends.
+func takeable(r *http.Request) *http.Server {
+	if r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close {
+		return nil
+	}
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	return server
+}
 
-// takeOver takes over the connection of a response that has begun, and in which everything has been flushed. It returns nil if
-// that cannot be done. Otherwise whoever calls it calls serve.
-func (s *Server) takeOver(w http.ResponseWriter) *taken {
+// takeOver takes over the connection of a response that has begun, and in which everything has been flushed, from server, if
+// that is one. It returns nil if that cannot be done. Otherwise whoever calls it calls serve.
+func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *taken {
+	if server == nil || w.Header().Get("Connection") != "" { // the connection is about to end
+		return nil
+	}
 	s.mu.Lock()
 	closed := s.ctx.Err() != nil
 	if !closed {
@@ -47,44 +65,105 @@ func (s *Server) takeOver(w http.ResponseWriter) *taken {
 		s.lasting.Done()
 		return nil
 	}
-	return &taken{Conn: conn, s: s, more: buf.Reader.Buffered() > 0}
+	early, _ := buf.Reader.Peek(buf.Reader.Buffered()) // they are there
+	return &taken{Conn: conn, s: s, server: server, early: slices.Clone(early)}
 }
 
-// serve returns, and has f write the rest of the response, under a context that ends when the client or the server does. The
-// connection ends with f.
+// serve returns, and has f write the rest of the response, under a context that ends when the client or the server does.
 func (t *taken) serve(f func(ctx context.Context)) {
 	go func() { // Close waits for it
 		defer t.s.lasting.Done()
 		ctx, cancel := context.WithCancel(t.s.ctx)
 		defer cancel()
-		gone := make(chan struct{})
-		if t.more {
-			close(gone)
+		watched := make(chan struct{})
+		if len(t.early) > 0 {
+			close(watched)
 		} else {
-			go t.watch(cancel, gone)
+			go t.watch(cancel, watched)
 		}
-		t.run(ctx, f)
-		_ = t.SetWriteDeadline(time.Now().Add(t.s.opts.WriteTimeout)) // an error of these means that the client has gone
-		_, _ = t.Conn.Write([]byte("0\r\n\r\n"))
-		_ = t.Close()
-		<-gone
+		if !t.run(ctx, f) {
+			t.broken = true
+		}
+		_ = t.SetReadDeadline(time.Unix(1, 0)) // an error says that the connection is closed, which ends watch as well
+		<-watched
+		t.finish()
 	}()
 }
 
-// run calls f. A bug in it must not end the bridge.
-func (t *taken) run(ctx context.Context, f func(ctx context.Context)) {
+// run calls f, and reports whether it has returned. A bug in it must not end the bridge.
+func (t *taken) run(ctx context.Context, f func(ctx context.Context)) (whole bool) {
 	defer t.s.panics.Recover("a stream", nil)
 	f(ctx)
+	return true
 }
 
 // watch calls cancel when the client has gone. If it has sent something instead, nobody knows.
-func (t *taken) watch(cancel func(), gone chan struct{}) {
-	defer close(gone)
+func (t *taken) watch(cancel func(), watched chan struct{}) {
+	defer close(watched)
 	var b [1]byte
-	if n, _ := t.Read(b[:]); n == 0 {
+	n, err := t.Read(b[:])
+	t.early = slices.Clone(b[:n])
+	if n == 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.gone = true
 		cancel()
 	}
 }
+
+// finish ends the response, and gives the connection back. Where that is of no use, it ends the connection.
+func (t *taken) finish() {
+	_, protected := t.Conn.(*tls.Conn)
+	switch {
+	case t.gone || t.broken:
+	case t.SetWriteDeadline(time.Now().Add(t.s.opts.WriteTimeout)) != nil:
+	case writeAll(t.Conn, "0\r\n\r\n") != nil:
+	case protected && len(t.early) > 0: // the server must see that it is TLS, so nothing can be put before it
+	case t.SetDeadline(time.Time{}) == nil:
+		back := &lone{conn: t.Conn}
+		if len(t.early) > 0 {
+			back.conn = &begun{t.Conn, io.MultiReader(bytes.NewReader(t.early), t.Conn)}
+		}
+		_ = t.server.Serve(back) // it always ends with an error
+		if back.conn == nil {
+			return
+		}
+	}
+	_ = t.Close() // the client may have been faster
+}
+
+// writeAll writes a text.
+func writeAll(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// A lone is a listener with one connection.
+type lone struct{ conn net.Conn } // nil once it is taken
+
+// Accept implements net.Listener.
+func (l *lone) Accept() (net.Conn, error) {
+	if l.conn == nil {
+		return nil, io.EOF
+	}
+	c := l.conn
+	l.conn = nil
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (l *lone) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (l *lone) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A begun is a connection of which something has been read.
+type begun struct {
+	net.Conn
+
+	r io.Reader
+}
+
+// Read implements net.Conn.
+func (b *begun) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // Header implements http.ResponseWriter. The head has been sent.
 func (t *taken) Header() http.Header { return http.Header{} }
@@ -100,6 +179,7 @@ func (t *taken) Write(data []byte) (int, error) {
 	chunk := strconv.AppendInt(make([]byte, 0, len(data)+16), int64(len(data)), 16)
 	chunk = append(append(append(chunk, "\r\n"...), data...), "\r\n"...)
 	if _, err := t.Conn.Write(chunk); err != nil {
+		t.broken = true
 		return 0, err
 	}
 	return len(data), nil
@@ -123,16 +203,10 @@ func (e *ending) run() {
 // last answers a request with a stream that f writes, until f returns. Where the connection can be taken over, that may be later
 // than last returns; then it also takes over what is to be done at the end.
 func (s *Server) last(w http.ResponseWriter, r *http.Request, end *ending, f func(ctx context.Context, w http.ResponseWriter)) {
-	if takeable(r) {
-		w.Header().Set("Connection", "close")
-	}
 	if beginStream(w, s.opts.WriteTimeout) != nil {
 		return
 	}
-	var t *taken
-	if takeable(r) {
-		t = s.takeOver(w)
-	}
+	t := s.takeOver(w, takeable(r))
 	if t == nil {
 		f(r.Context(), w)
 		return

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -81,6 +82,11 @@ func TestStreamsOverEveryHTTP(t *testing.T) {
 					t.Errorf("the stream does not end as it should: %v", err)
 				}
 				<-closed
+				reused := false
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+				if res := f.do(ctx, http.MethodPut, f.url, "", nil); res.StatusCode != http.StatusMethodNotAllowed || !reused {
+					t.Errorf("afterwards: %s, on the same connection: %v", res.Status, reused)
+				}
 				if taken.Load() != over.taken {
 					t.Errorf("the connection was taken over: %v", taken.Load())
 				}
@@ -93,6 +99,7 @@ func TestStreamsOverEveryHTTP(t *testing.T) {
 type raw struct {
 	*net.TCPConn
 
+	r   *bufio.Reader
 	res *http.Response
 }
 
@@ -111,7 +118,8 @@ func (f *front) listenRaw(more string) *raw {
 	}
 	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s%s",
 		addr, head.String(), len(body), body, more)
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	r := bufio.NewReader(c)
+	res, err := http.ReadResponse(r, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -119,7 +127,7 @@ func (f *front) listenRaw(more string) *raw {
 		c.Close() // first, as the other reads to the end of the stream
 		res.Body.Close()
 	})
-	return &raw{c.(*net.TCPConn), res}
+	return &raw{c.(*net.TCPConn), r, res}
 }
 
 // awaitNobody waits until nobody listens any more: the streams that were there have ended.
@@ -144,8 +152,8 @@ func TestAStreamEndsWithItsClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFront(t, mcpserver.Options{MaxStreams: 1})
 			c := f.listenRaw("")
-			if !c.res.Close {
-				t.Error("the client is not told that the connection ends with the stream")
+			if c.res.Close {
+				t.Error("the client is told that the connection ends, and takes its loss for the end of the stream")
 			}
 			if err := end(c); err != nil {
 				t.Fatal(err)
@@ -158,24 +166,39 @@ func TestAStreamEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// What a client sends behind the request of a stream is not taken for anything, and the stream goes on.
-func TestNothingIsTakenAfterTheRequestOfAStream(t *testing.T) {
-	for name, send := range map[string]func(*front) *raw{
-		"at once": func(f *front) *raw { return f.listenRaw("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") },
-		"later": func(f *front) *raw {
+// What a client sends behind the request of a stream is answered when the stream is over, be it sent before or after that.
+func TestTheConnectionOfAStreamIsUsedAgain(t *testing.T) {
+	const next = "PUT /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+	for name, send := range map[string]func(*front) (c *raw, later string){
+		"at once": func(f *front) (*raw, string) { return f.listenRaw(next), "" },
+		"meanwhile": func(f *front) (*raw, string) {
 			c := f.listenRaw("")
-			fmt.Fprint(c, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-			return c
+			fmt.Fprint(c, next)
+			return c, ""
 		},
+		"afterwards": func(f *front) (*raw, string) { return f.listenRaw(""), next },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFront(t, mcpserver.Options{})
-			s := read(t, send(f).res)
+			c, later := send(f)
+			s := read(t, c.res)
 			want(t, s.next(), "method", `"notifications/subscriptions/acknowledged"`)
 			f.h.Add("new")
 			want(t, s.next(), "method", `"notifications/tools/list_changed"`)
 			f.s.Drain()
 			want(t, s.next(), "result.resultType", `"complete"`)
+			if more := s.next(); more != "" {
+				t.Error(more)
+			}
+			fmt.Fprint(c, later)
+			res, err := http.ReadResponse(c.r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if res.StatusCode != http.StatusMethodNotAllowed {
+				t.Errorf("%s", res.Status)
+			}
 		})
 	}
 }
