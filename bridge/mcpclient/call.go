@@ -129,8 +129,9 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return a
 	}
 	c.setHeaders(x, call)
+	x.each = c.taker(x, call, emit)
 	p.startCall(ctx, x, true)
-	msg, err := x.await(ctx, c.taker(x, call, emit))
+	msg, err := x.await(ctx)
 	a.sent, a.shown = x.sent.Load(), x.shown
 	if err != nil {
 		a.settle(err)

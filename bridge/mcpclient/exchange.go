@@ -31,6 +31,10 @@ type exchange struct {
 
 	// stream is what the goroutine of the call has yet to read itself. Two changes of goroutine are a good part of what a call costs.
 	stream *stream
+	// each gets what comes before the response, if anybody wants it; delivering is locked meanwhile.
+	each       taker
+	delivering sync.Mutex
+	stray      sync.Once
 	// untie ends what cancels ctx when the caller's ends.
 	untie func() bool
 
@@ -41,8 +45,10 @@ type exchange struct {
 	shown    bool    // events were emitted
 
 	mu sync.Mutex // guards the rest
-	// alone says that nothing comes of it but what is in the response to it, and that the goroutine of the call reads it.
-	alone    bool
+	// alone says that the goroutine of the call reads the response.
+	alone bool
+	// lingers says that the response is a stream, the end of which is read when the call has ended, and cancels ctx.
+	lingers  bool
 	msgs     []jsonrpc.Message
 	size     int // of msgs, about
 	answered bool
@@ -68,13 +74,16 @@ type ask struct {
 
 // put adds a message. It reports false if there is no room for it, which there always is for the response, and for a request
 // also when it is too late.
-func (x *exchange) put(m *jsonrpc.Message) bool {
+func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, false) }
+
+// add is put, where there may be room for all that comes together.
+func (x *exchange) add(m *jsonrpc.Message, all bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.over || x.answered {
 		return !m.IsRequest() // which somebody else has to answer
 	}
-	full := (len(x.msgs) >= maxWaiting || x.size > maxWaitingSize) && !x.alone // then one event is taken at a time
+	full := !all && (len(x.msgs) >= maxWaiting || x.size > maxWaitingSize)
 	if full && !m.IsResponse() {
 		return false
 	}
@@ -87,9 +96,9 @@ func (x *exchange) put(m *jsonrpc.Message) bool {
 	return true
 }
 
-// putSlowly adds a message, and waits for room.
+// putSlowly adds a message, and waits for room. A goroutine that reads for itself takes what one event has before it reads the next.
 func (x *exchange) putSlowly(m *jsonrpc.Message) {
-	for !x.put(m) {
+	for !x.add(m, x.isAlone()) {
 		select {
 		case <-x.room:
 		case <-x.ctx.Done():
@@ -105,6 +114,13 @@ func (x *exchange) share() {
 	x.mu.Unlock()
 }
 
+// linger says whether the end of the response is still to be read when the call has ended.
+func (x *exchange) linger(does bool) {
+	x.mu.Lock()
+	x.lingers = does
+	x.mu.Unlock()
+}
+
 // fail ends the exchange: there will be no more messages.
 func (x *exchange) fail(err error) {
 	x.mu.Lock()
@@ -113,6 +129,25 @@ func (x *exchange) fail(err error) {
 		x.err = err
 	}
 	signal(x.ready)
+}
+
+// isAlone reports whether the goroutine of the call reads the response.
+func (x *exchange) isAlone() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.alone
+}
+
+// news takes what has come and is no response.
+func (x *exchange) news() []jsonrpc.Message {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	msgs := x.msgs
+	x.msgs, x.size = nil, 0
+	if n := len(msgs); n > 0 && msgs[n-1].IsResponse() {
+		msgs, x.msgs = msgs[:n-1], msgs[n-1:]
+	}
+	return msgs
 }
 
 // take returns what has come, and why nothing more will.
@@ -132,11 +167,12 @@ func (x *exchange) isAnswered() bool {
 	return x.answered
 }
 
-// finish says that nobody will take any more.
-func (x *exchange) finish() {
+// finish says that nobody will take any more. It reports whether the response has come, and whether its end is yet to be read.
+func (x *exchange) finish() (answered, lingers bool) {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.over, x.msgs = true, nil
-	x.mu.Unlock()
+	return x.answered, x.answered && x.lingers && x.ctx.Err() == nil
 }
 
 func signal(c chan struct{}) {
@@ -150,24 +186,12 @@ func signal(c chan struct{}) {
 type taker func(m *jsonrpc.Message) error
 
 // await returns the response. If the server asks something it returns nil instead, once what is asked together has come.
-func (x *exchange) await(ctx context.Context, each taker) (*jsonrpc.Message, error) {
+func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
+	defer x.quiet()
 	var gather <-chan time.Time
 	for {
-		msgs, err := x.take()
-		for i := range msgs {
-			m := &msgs[i]
-			if m.IsResponse() {
-				return m, nil
-			}
-			if each == nil {
-				continue
-			}
-			if err := each(m); err != nil {
-				return nil, err
-			}
-		}
-		if err != nil {
-			return nil, err
+		if m, err := x.deliver(); m != nil || err != nil {
+			return m, err
 		}
 		if len(x.asks) > 0 && gather == nil {
 			gather = time.After(x.p.c.pace.gather)
@@ -189,4 +213,75 @@ func (x *exchange) await(ctx context.Context, each taker) (*jsonrpc.Message, err
 			}
 		}
 	}
+}
+
+// deliver passes on what has come. It returns the response if that is there, and why it will not come.
+func (x *exchange) deliver() (*jsonrpc.Message, error) {
+	x.delivering.Lock()
+	defer x.delivering.Unlock()
+	msgs, err := x.take()
+	for i := range msgs {
+		m := &msgs[i]
+		if m.IsResponse() {
+			return m, nil
+		}
+		if x.each == nil {
+			continue
+		}
+		if err := x.each(m); err != nil {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+// elsewhere adds a message that came in another way than in the response to x. The goroutine of the call may be reading that, so
+// another one passes the message on.
+func (x *exchange) elsewhere(m *jsonrpc.Message) {
+	if w, ok := x.p.wire.(*streamable); ok && x.put(m) && x.isAlone() {
+		x.stray.Do(func() { w.spawn(x.relay) })
+	} else if !ok {
+		x.put(m) // who shares a connection must not be kept waiting by one slow caller
+	}
+}
+
+// relay passes on what comes elsewhere, until the response has come.
+func (x *exchange) relay() {
+	for {
+		select {
+		case <-x.ready:
+		case <-x.ctx.Done():
+			return
+		}
+		if x.pass() {
+			signal(x.ready) // for the goroutine of the call
+			return
+		}
+	}
+}
+
+// pass passes on what is no response. It reports true if there will be nothing more to pass.
+func (x *exchange) pass() bool {
+	x.delivering.Lock()
+	defer x.delivering.Unlock()
+	for _, m := range x.news() {
+		if err := x.each(&m); err != nil {
+			x.fail(err)
+			x.cancel()
+			return true
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.answered || x.over || x.err != nil
+}
+
+// quiet returns when nothing that comes will be passed on any more: whoever called has got an answer.
+func (x *exchange) quiet() {
+	if x.untie == nil {
+		return
+	}
+	x.finish()
+	x.delivering.Lock()
+	x.delivering.Unlock() //nolint:gocritic,staticcheck // somebody may be at it, and there is nothing to guard
 }

@@ -260,7 +260,8 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
 		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.MaxMessage)}
-		if x.alone {
+		x.linger(true)
+		if x.isAlone() {
 			x.stream = s
 		} else {
 			w.spawn(s.read)
@@ -363,6 +364,7 @@ func (s *stream) step() bool {
 
 // drain reads the end, which is near: a connection read to its end can be used again.
 func (s *stream) drain() {
+	defer s.x.cancel()
 	t := time.AfterFunc(time.Second, s.x.cancel)
 	defer t.Stop()
 	_, _ = io.CopyN(io.Discard, s.r.r, 64<<10)

@@ -138,13 +138,14 @@ func (s *subscription) modern(ctx context.Context, l *life) (*bridge.Result, err
 	if err != nil {
 		return nil, unsayable(s.call, p.rev(), err)
 	}
-	p.start(x)
-	msg, err := x.await(ctx, func(m *jsonrpc.Message) error {
+	x.each = func(m *jsonrpc.Message) error {
 		if m.Method == notifyCancelled {
 			return &lost{err: errors.New("the server ended the subscription")}
 		}
 		return s.take(m, p.rev())
-	})
+	}
+	p.start(x)
+	msg, err := x.await(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -37,14 +37,14 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 			return attempt{err: err}
 		}
 	}
-	x, err := c.startLegacy(ctx, p, call)
+	x, err := c.startLegacy(ctx, p, call, emit)
 	if err != nil {
 		if p.lent {
 			c.pool.release(p, true)
 		}
 		return attempt{peer: p, err: err}
 	}
-	return c.converse(ctx, x, call, emit)
+	return c.converse(ctx, x, call)
 }
 
 // sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember what it
@@ -64,7 +64,7 @@ func asksAnything(can []byte) bool {
 }
 
 // startLegacy sends a call.
-func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call) (*exchange, error) {
+func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
 	level := call.Context().GetLogLevel()
 	if p.logs {
 		if err := p.setLevel(ctx, level); err != nil {
@@ -79,15 +79,16 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call) (*
 		p.end(x)
 		return nil, unsayable(call, p.rev(), err)
 	}
-	p.startCall(ctx, x, !x.mine && !x.logs && !call.Context().GetProgressWanted())
+	x.each = c.taker(x, call, emit)
+	p.startCall(ctx, x, !x.mine)
 	return x, nil
 }
 
 // converse waits for the answer to a call that has been sent, or until the server asks: then the call is parked.
-func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) attempt {
+func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) attempt {
 	p := x.p
 	a := attempt{peer: p}
-	msg, err := x.await(ctx, c.taker(x, call, emit))
+	msg, err := x.await(ctx)
 	a.sent, a.shown = x.sent.Load(), x.shown
 	if err == nil && msg == nil {
 		if a.result, err = c.lot.park(x, call); err == nil {
@@ -272,7 +273,8 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return attempt{peer: x.p, result: res, sent: true}
 		}
 	}
-	a := c.converse(ctx, x, call, emit)
+	x.each = c.taker(x, call, emit)
+	a := c.converse(ctx, x, call)
 	a.sent = true
 	return a
 }

@@ -249,8 +249,7 @@ func (p *peer) end(x *exchange) {
 		close(p.drained)
 	}
 	p.mu.Unlock()
-	answered := x.isAnswered()
-	x.finish()
+	answered, lingers := x.finish()
 	if x.untie != nil {
 		x.untie()
 	}
@@ -260,7 +259,7 @@ func (p *peer) end(x *exchange) {
 	if x.started && !answered && !p.isGone() {
 		p.wire.stop(x)
 	}
-	if !answered {
+	if !lingers {
 		x.cancel()
 	}
 }
@@ -274,7 +273,7 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 	defer p.end(x)
 	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), method, params)
 	p.start(x)
-	return x.await(ctx, nil)
+	return x.await(ctx)
 }
 
 // receive takes a text that the server sent: a message, or in 2025-03-26 several. Via is the exchange whose stream it came
@@ -323,6 +322,9 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	case m.IsResponse():
 		if x := p.whose(m.ID, via); x != nil {
 			x.put(m)
+			if via == nil && x.isAlone() {
+				x.cancel() // its goroutine waits for the response where it should have been
+			}
 		}
 	case m.IsRequest():
 		p.requested(m, via)
@@ -494,7 +496,7 @@ func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
 	case via != nil:
 		x.putSlowly(m)
 	default:
-		x.put(m) // who shares a connection must not be kept waiting by one slow caller
+		x.elsewhere(m)
 	}
 }
 

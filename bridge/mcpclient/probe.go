@@ -162,7 +162,7 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
 		return c.legacyLife(p, d), nil
 	}
 	limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
-	msg, err := first.await(limited, nil)
+	msg, err := first.await(limited)
 	cancel()
 	var l *life
 	switch {
@@ -212,7 +212,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		}
 		time.AfterFunc(moment, enough)
 	}()
-	msg, _ := first.await(waiting, nil) // why there is none, initialize says as well
+	msg, _ := first.await(waiting) // why there is none, initialize says as well
 	if msg == nil {
 		<-tried
 		return legacy, false, failed
@@ -348,7 +348,7 @@ func (c *Client) discover(ctx context.Context, p *peer) (*pb.DiscoverResponse, e
 		return nil, err
 	}
 	defer p.end(x)
-	msg, err := x.await(ctx, nil)
+	msg, err := x.await(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -439,7 +439,7 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *life, modern bool, 
 			limit = c.o.StartTimeout
 		}
 		limited, cancel := context.WithTimeout(ctx, limit)
-		msg, err := x.await(limited, nil)
+		msg, err := x.await(limited)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			l, modern, err := c.late(ctx, p, x, func(ctx context.Context) (*life, error) { return c.initializeHTTP(ctx, false) })
@@ -521,7 +521,7 @@ func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (
 		if err != nil {
 			return nil, err
 		}
-		msg, err := x.await(ctx, nil)
+		msg, err := x.await(ctx)
 		p.end(x)
 		if err != nil {
 			return nil, fmt.Errorf("initialize: %w", err)

@@ -1,0 +1,86 @@
+package mcpclient
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+)
+
+// counting is a context that counts what depends on it.
+type counting struct {
+	context.Context //nolint:containedctx // it is a context
+	dependents      atomic.Int64
+}
+
+func (c *counting) AfterFunc(f func()) func() bool {
+	c.dependents.Add(1)
+	stop := context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.dependents.Add(-1)
+		return stop()
+	}
+}
+
+// A call that has ended leaves nothing at the client, however its answer came.
+func TestCallsLeaveNothing(t *testing.T) {
+	for _, media := range []string{"application/json", "text/event-stream"} {
+		for _, mine := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := New(Options{URL: "http://server.test/mcp", Transport: answering(media)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				parent := &counting{Context: c.ctx}
+				c.ctx = parent
+				p := c.newPeer()
+				c.newStreamable(p)
+				p.setRev(bridge.LatestLegacy)
+				for range 100 {
+					x, err := p.begin("tools/list", use{mine: mine})
+					if err != nil {
+						t.Fatal(err)
+					}
+					x.body = []byte(`{}`)
+					p.startCall(t.Context(), x, !mine)
+					if m, err := x.await(t.Context()); err != nil || m == nil {
+						t.Fatal(m, err)
+					}
+					p.end(x)
+				}
+				synctest.Wait() // for the ends of streams
+				if n := parent.dependents.Load(); n != 0 {
+					t.Errorf("%s, mine %t: 100 calls have left %d contexts", media, mine, n)
+				}
+				p.close()
+				c.cancel()
+			})
+		}
+	}
+}
+
+// answering returns a transport that answers request after request, from the first id on.
+func answering(media string) http.RoundTripper {
+	var n atomic.Int64
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Type", media)
+		msg := `{"jsonrpc":"2.0","id":` + strconv.FormatInt(n.Add(1), 10) + `,"result":{}}`
+		if media == "text/event-stream" {
+			msg = "data: " + msg + "\n\n"
+		}
+		_, _ = w.WriteString(msg)
+		res := w.Result()
+		res.Request = r
+		return res, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
