@@ -18,6 +18,9 @@ type counting struct {
 	dependents      atomic.Int64
 }
 
+// Value hides the context behind it, which others would depend on instead.
+func (c *counting) Value(any) any { return nil }
+
 func (c *counting) AfterFunc(f func()) func() bool {
 	c.dependents.Add(1)
 	stop := context.AfterFunc(c.Context, f)
