@@ -102,7 +102,10 @@ COMMANDS = {"list": list_tools, "call": call, "read": read, "listen": listen}
 for line in iter(sys.stdin.readline, ""):
     command, *words = line.strip().split(" ", 2)
     try:
-        COMMANDS.get(command, lambda *_: print("there is no command", command))(*words)
+        if command in COMMANDS:
+            COMMANDS[command](*words)
+        else:
+            print("there is no command", command)
     except grpc.RpcError as e:
         explain(e)
     sys.stdout.flush()
