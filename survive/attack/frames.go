@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -156,7 +157,8 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 	return "held", nil
 }
 
-// grpcPort returns the gRPC port. Others list tools there, which needs no turn among the calls.
+// grpcPort returns the gRPC port. Others ask there whether it is healthy, which needs no turn among the calls: those that flood have
+// them all.
 func (b *bridge) grpcPort(ctx context.Context) (*flooded, error) {
 	conn, err := grpc.NewClient("unix:"+b.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -166,7 +168,7 @@ func (b *bridge) grpcPort(ctx context.Context) (*flooded, error) {
 	if err != nil {
 		return nil, err
 	}
-	mcp := pb.NewMcpServiceClient(conn)
+	health := healthpb.NewHealthClient(conn)
 	return &flooded{
 		dial: func() (net.Conn, error) { return net.Dial("unix", b.grpc) },
 		fields: [][2]string{
@@ -181,7 +183,10 @@ func (b *bridge) grpcPort(ctx context.Context) (*flooded, error) {
 		good: func() error {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			_, err := mcp.ListTools(ctx, &pb.ListToolsRequest{})
+			a, err := health.Check(ctx, &healthpb.HealthCheckRequest{})
+			if err == nil && a.Status != healthpb.HealthCheckResponse_SERVING {
+				err = fmt.Errorf("the bridge is %s", a.Status)
+			}
 			return err
 		},
 		close: func() { conn.Close() },
