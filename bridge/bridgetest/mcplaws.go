@@ -101,8 +101,12 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 			return res, nil
 		}
 		out := through(res.Complete, rev)
-		if d, ok := out.(*pb.DiscoverResponse); ok { // which says it elsewhere
-			d.ServerInfo = through(res.Complete.(*pb.DiscoverResponse).GetServerInfo(), rev).(*pb.Implementation)
+		if d, ok := out.(*pb.DiscoverResponse); ok {
+			said := res.Complete.(*pb.DiscoverResponse)
+			d.ServerInfo = through(said.GetServerInfo(), rev).(*pb.Implementation) // which is elsewhere
+			if rev == bridge.Rev20241105 {
+				d.Capabilities.Completions = said.GetCapabilities().GetCompletions() // for which there is no word, and which is there
+			}
 		}
 		return &bridge.Result{Complete: out}, nil
 	})

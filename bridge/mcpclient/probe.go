@@ -569,6 +569,9 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	if err := mcpjson.Unmarshal(rawjson.Get(result, "serverInfo"), d.ServerInfo, rev); err != nil {
 		d.ServerInfo = nil // nobody may rely on it
 	}
+	if can := d.GetCapabilities(); rev == bridge.Rev20241105 && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
+		can.Completions = &pb.Capability{} // this revision has the method without a capability: only asking shows whether the server has it
+	}
 	p.setRev(rev)
 	p.logs = d.GetCapabilities().GetLogging() != nil
 	if err := p.wire.say(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {

@@ -115,6 +115,41 @@ func TestProbeOfPrograms(t *testing.T) {
 	}
 }
 
+// A server of 2024-11-05 cannot declare completions. Those who can only ask what is offered find them all the same, where there may be some.
+func TestCompletionsThatCannotBeDeclared(t *testing.T) {
+	for capabilities, offered := range map[string]bool{`{"prompts":{}}`: true, `{"resources":{}}`: true, `{"tools":{}}`: false} {
+		t.Run(capabilities, func(t *testing.T) {
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch m.Method {
+				case "initialize":
+					say(`{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","serverInfo":{"name":"s","version":"1"},"capabilities":` + capabilities + `}}`)
+				case "completion/complete":
+					say(`{"jsonrpc":"2.0","id":ID,"result":{"completion":{"values":["Bern"]}}}`)
+				}
+				return true
+			}}
+			c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := bridge.Complete.Offered(res.Complete.(*pb.DiscoverResponse).GetCapabilities()); got != offered {
+				t.Errorf("completions are offered: %t, want %t", got, offered)
+			}
+			res, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.Complete, Request: &pb.CompleteRequest{
+				Ref:      &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
+				Argument: &pb.CompletionArgument{Name: "city", Value: "B"},
+			}}, ignore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := res.Complete.(*pb.CompleteResponse).GetCompletion().GetValues(); len(got) != 1 || got[0] != "Bern" {
+				t.Errorf("completed to %q", got)
+			}
+		})
+	}
+}
+
 // What is not MCP on a program's standard output does no harm; what was to be an answer and is not ends its call.
 func TestGarbageOfPrograms(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
