@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -187,11 +188,23 @@ func TestConnectionsHaveALimit(t *testing.T) {
 
 func TestMetadataHasALimit(t *testing.T) {
 	c := client(t, serve(t, says("ok"), nil, grpcserver.Options{}))
-	for n, ok := range map[int]bool{60 << 10: true, 64 << 10: false, 1 << 20: false} {
+	with := func(n int) error {
 		_, err := call(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", n)), c, &pb.CallToolRequest{})
-		if (err == nil) != ok {
-			t.Errorf("%d bytes: %v", n, err)
+		return err
+	}
+	const limit = 64 << 10
+	var size int // of a call with so much, and what is the library's own
+	if _, err := fmt.Sscanf(status.Convert(with(limit)).Message(), "the call has %d bytes", &size); err != nil {
+		t.Fatal(err)
+	}
+	most := limit - (size - limit)
+	for n, ok := range map[int]bool{most - 1: true, most: true, most + 1: false, 100 << 10: false, 200 << 10: false} {
+		if err := with(n); ok && err != nil || !ok && status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%d bytes of %d: %v", n, most, err)
 		}
+	}
+	if with(1<<20) == nil {
+		t.Error("a MiB is taken")
 	}
 	if got := text(t, c, &pb.CallToolRequest{}); got != "ok" {
 		t.Error(got)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health"
@@ -26,6 +27,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
@@ -68,8 +71,9 @@ type Options struct {
 }
 
 const (
-	// maxHeaders bounds the metadata of a call, in bytes.
-	maxHeaders = 64 << 10
+	// maxMetadata bounds the metadata of a call, in bytes, of which an entry has 32 besides its name and its value (RFC 9113, 6.5.2).
+	// A call that has more is told so; one that has more than four times as much is not, for that is not even read.
+	maxMetadata = 64 << 10
 	// greeting is how long a client may take until it speaks HTTP/2, TLS included.
 	greeting = 5 * time.Second
 	// Clients may ping so often, and not more. gRPC's own minimum of 5 minutes ends connections of clients that look after
@@ -146,7 +150,8 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.MaxRecvMsgSize(o.MaxMessage),
 		grpc.MaxSendMsgSize(math.MaxInt32), // which is checked before, to say what became of the call
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
-		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxHeaderListSize(4 * maxMetadata),
+		grpc.InTapHandle(weigh),
 		grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWithin}),
@@ -259,6 +264,20 @@ func (s *Server) Close() {
 	s.health.Shutdown()
 	s.startHush()
 	s.grpc.Stop()
+}
+
+// weigh refuses a call that has too much metadata, before anything else is done for it.
+func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
+	size := 0
+	for name, values := range call.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + 32
+		}
+	}
+	if size > maxMetadata {
+		return nil, status.Errorf(codes.ResourceExhausted, "the call has %d bytes of metadata, and %d are the most: say it in its arguments", size, maxMetadata)
+	}
+	return ctx, nil
 }
 
 // containUnary and containStream are interceptors that keep a bug in what is around an answer from ending the bridge.
