@@ -96,8 +96,9 @@ var panicPoints = map[string]panicPoint{
 // A target is a bridge that has failpoints, with a backend of each kind behind it, and what is known of them.
 type target struct {
 	*Bridge
-	fuse fuse
-	mu   sync.Mutex       // guards what follows
+	fuse   fuse
+	probes string     // where it says whether it is ready
+	mu     sync.Mutex       // guards what follows
 	pids map[string]int   // of the backends that answered last, by tool
 	last map[string]int64 // when
 }
@@ -165,19 +166,21 @@ func (w watched) Call(work loadgen.Work) checker.Call {
 
 // startTarget starts a bridge that can panic, over HTTP and gRPC, or on stdio.
 func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, journal string, stdio bool) (*target, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	addr := ln.Addr().String()
-	_ = ln.Close() // it is free now, and nobody else is given it so soon
+	probes, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
 	s := setup{bin: program, stdio: stdio, own: []string{"GOFAIL_HTTP=" + addr}, config: func(b *Bridge) string {
 		config := fmt.Sprintf("version: 1\nbackends:\n"+
 			"- {name: plug, launch: {command: [%q], env: {FAULTPLUG_JOURNAL: %q}}}\n"+
 			"- {name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, FAULTMCP_ERA: legacy}}}\n"+
 			"- {name: web, mcp: {url: %q}}\n", r.plugin, journal, r.upstream, journal, web.URL)
 		if !stdio {
-			config += fmt.Sprintf("serve: {grpc: {addr: %q}}\n", "unix://"+filepath.Join(b.Dir, "grpc"))
+			config += fmt.Sprintf("serve: {grpc: {addr: %q}, ops: {addr: %q}}\n", "unix://"+filepath.Join(b.Dir, "grpc"), probes)
 		}
 		return config
 	}}
@@ -186,7 +189,29 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 		return nil, err
 	}
 	b.Journal = journal
-	return &target{Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, pids: map[string]int{}, last: map[string]int64{}}, nil
+	return &target{Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, probes: probes, pids: map[string]int{}, last: map[string]int64{}}, nil
+}
+
+// freeAddr returns an address at which nobody listens, and that nobody else is given so soon.
+func freeAddr() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// ready asks the target whether it is.
+func (t *target) ready(ctx context.Context) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.probes+"/readyz", http.NoBody)
+	if err != nil {
+		return false, err
+	}
+	res, err := t.fuse.client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	return res.StatusCode == http.StatusOK, res.Body.Close()
 }
 
 // panics is R15: a panic at every failpoint, again and again, under load. The process goes on; the call that was being answered there is
@@ -237,6 +262,9 @@ func panics(ctx context.Context, r *Rig) error {
 	if err := p.rest(ctx); err != nil {
 		return err
 	}
+	if ready, err := t.ready(ctx); err != nil || !ready {
+		return fmt.Errorf("the bridge is not ready before anything has panicked: %w", err)
+	}
 	before := settled(t.Bridge)
 	slices.SortFunc(points, func(a, b failpoint) int { return cmp.Compare(a.name, b.name) })
 	for _, point := range points {
@@ -246,6 +274,9 @@ func panics(ctx context.Context, r *Rig) error {
 		if r.long {
 			fmt.Fprintf(os.Stderr, "R15: %s, %d panics, %d wrongs\n", point.name, p.panics, len(p.wrongs))
 		}
+	}
+	if err := p.often(ctx); err != nil {
+		return err
 	}
 	if err := p.rest(ctx); err != nil {
 		return err
@@ -281,7 +312,7 @@ func panics(ctx context.Context, r *Rig) error {
 	// What a backend is started with, and what an upstream connection has, is the same or less; a few are idle for a while.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
 	r.tell("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
-		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, nothing is held", len(points)),
+		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, nothing is held; not ready after three of one place", len(points)),
 		"%d panics at %d points, %d calls and %d other requests, %d told INTERNAL: %d wrong %s%s; fds %d → %d, children %d → %d, ended within %v; %d logged from %d places, %d with a stack that had been logged%s",
 		p.panics, len(points), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first, before.FDs, after.FDs,
 		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again, stray(strays))
@@ -371,6 +402,20 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	}
 	p.wrongs = append(p.wrongs, wrongs...)
 	return nil
+}
+
+// often has one place panic three times within a minute, after which the bridge is ready no longer.
+func (p *panicking) often(ctx context.Context) error {
+	for range 3 {
+		if err := p.at(ctx, "mcpserverPost"); err != nil {
+			return err
+		}
+	}
+	ready, err := p.t.ready(ctx)
+	if err == nil && ready {
+		err = errors.New("one place has panicked at least three times within a minute, and the bridge says that it is ready")
+	}
+	return err
 }
 
 func isInternal(c *checker.Call) bool {

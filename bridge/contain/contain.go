@@ -44,6 +44,7 @@ func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
 // log logs a panic.
 func (p *Panics) log(doing string, v any) {
 	place := origin()
+	all.note(place)
 	p.mu.Lock()
 	if p.seen == nil {
 		p.seen = map[string]int{}

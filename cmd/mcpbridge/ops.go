@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 )
 
@@ -55,9 +56,9 @@ func (o *ops) run(ctx context.Context) {
 	}
 }
 
-// ready reports whether clients may come: they are served, and a backend answers.
+// ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and again.
 func (o *ops) ready() bool {
-	if !o.serving.Load() || o.app.calls.isDraining() {
+	if !o.serving.Load() || o.app.calls.isDraining() || contain.Unwell() != "" {
 		return false
 	}
 	for _, b := range o.app.backends {
@@ -73,8 +74,11 @@ func (o *ops) tell(w http.ResponseWriter, good bool) {
 	status := http.StatusOK
 	if !good {
 		h.Status, status = "not yet", http.StatusServiceUnavailable
-		if o.app.calls.isDraining() {
+		switch {
+		case o.app.calls.isDraining():
 			h.Status = "ending"
+		case contain.Unwell() != "":
+			h.Status = "panics again and again: see the log"
 		}
 	}
 	for _, b := range o.app.backends {

@@ -1,0 +1,35 @@
+package contain
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Three panics of one place within a minute make the process unwell, until the first of them is older. As many of several places do not.
+func TestAPlaceThatPanicsOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := tally{latest: map[string][often]time.Time{}}
+		for n, step := range []struct {
+			wait   time.Duration
+			place  string
+			unwell string
+		}{
+			{0, "here", ""},
+			{time.Second, "there", ""},
+			{time.Second, "here", ""},
+			{time.Second, "there", ""},
+			{time.Minute - 3*time.Second - 1, "here", "here"},
+			{1, "elsewhere", ""},
+			{0, "elsewhere", ""},
+			{0, "elsewhere", "elsewhere"},
+			{time.Minute, "there", ""},
+		} {
+			time.Sleep(step.wait) //nolint:forbidigo // by the bubble's clock
+			all.note(step.place)
+			if got := all.unwell(); got != step.unwell {
+				t.Errorf("step %d: unwell is %q, want %q", n, got, step.unwell)
+			}
+		}
+	})
+}
