@@ -31,6 +31,11 @@ func runMain() int {
 	drain, stop := context.WithCancel(now)
 	defer stop()
 
+	if _, ok := processorTime(); ok && os.Getenv("GOMAXPROCS") == "" {
+		p := processors{scheduler: goScheduler}
+		go p.watch(now, func() time.Duration { took, _ := processorTime(); return took })
+	}
+
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
