@@ -37,6 +37,7 @@ func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	var w wait
 	again, mended, renewed := false, false, false
+	c.retries.Called()
 	for {
 		l, err := c.await(ctx, &w)
 		switch {
@@ -78,7 +79,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			if l.peer == a.peer {
 				l.end()
 			}
-		case a.sent && (again || a.shown || !call.Method.ReadOnly || bridge.Continues(call.Request)):
+		case a.sent && (again || a.shown || !call.Method.ReadOnly || bridge.Continues(call.Request) || !c.retries.Retry()):
 			return nil, c.crashed(a.err)
 		case a.sent:
 			again = true

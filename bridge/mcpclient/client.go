@@ -143,6 +143,8 @@ type Client struct {
 	pace   pace
 	info   *pb.Implementation
 
+	retries bridge.RetryBudget
+
 	// ctx ends when Run is to; everything that outlives a call is derived from it.
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -34,3 +34,9 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 func (c *Client) Hasten() {
 	c.pace.backoff, c.pace.patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
 }
+
+// SpendRetries has as many calls made again as may be at once.
+func (c *Client) SpendRetries() {
+	for c.retries.Retry() {
+	}
+}

@@ -426,6 +426,12 @@ func TestOnlyReadingIsRepeated(t *testing.T) {
 		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
 			t.Errorf("after %d attempts: %v", n.Load(), err)
 		}
+		n.Store(0)
+		c.SpendRetries()
+		_, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
+			t.Errorf("after %d attempts, when too many calls were made again: %v", n.Load(), err)
+		}
 	}
 }
 

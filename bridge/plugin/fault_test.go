@@ -194,6 +194,15 @@ func TestReadOnlyCallSurvivesItsBackend(t *testing.T) {
 	r = run(t, Options{Command: []string{rogue, "die"}}).ready(t)
 	_, err = r.Handle(t.Context(), call, ignore)
 	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+	// Nor is it a second time if too many have been.
+	r = run(t, Options{Command: []string{rogue, "die-once"}, Env: []string{"FILE=" + file + "2"}}).ready(t)
+	for r.retries.Retry() {
+	}
+	_, err = r.Handle(t.Context(), call, ignore)
+	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+	if _, err := r.Handle(t.Context(), call, ignore); err != nil {
+		t.Error(err)
+	}
 }
 
 // The end of the plugin is noticed though another process of another session keeps its output open.

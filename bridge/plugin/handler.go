@@ -28,6 +28,7 @@ type discoverCache struct {
 func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	var w wait
 	again := false
+	p.retries.Called()
 	for {
 		l, err := p.await(ctx, &w)
 		switch {
@@ -58,7 +59,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return nil, interrupted(ctx, a.sent)
 		case !a.lost:
 			return nil, a.err
-		case a.sent && (again || a.shown || !call.Method.ReadOnly):
+		case a.sent && (again || a.shown || !call.Method.ReadOnly || !p.retries.Retry()):
 			return nil, p.crashed(l, a.err)
 		case a.sent:
 			again = true

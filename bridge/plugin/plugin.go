@@ -119,6 +119,8 @@ type Plugin struct {
 	end    endpoint    // parsed Address
 	pace   pace
 
+	retries bridge.RetryBudget
+
 	live atomic.Pointer[life] // the same as state.life, for those in a hurry
 
 	mu    sync.Mutex // guards state
