@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+)
+
+// A pipeListener hands out connections within the process.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.done)
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }
+
+// A connection is kept for two minutes after a response, and one that does not finish its header for five seconds.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	const (
+		body    = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+		request = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n" +
+			"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: "
+	)
+	for name, tt := range map[string]struct {
+		rest  string // what is sent after the first request
+		after time.Duration
+	}{
+		"idle":              {"", 120 * time.Second},
+		"a header, in part": {"GET / HTTP/1.1\r\nHost: loc", 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ln := &pipeListener{make(chan net.Conn), make(chan struct{})}
+				cfg := &loaded{}
+				cfg.Serve.HTTP.Path = "/mcp"
+				a := &App{cfg: cfg, calls: newCalls(), ln: ln}
+				a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+					return &bridge.Result{Complete: call.Method.NewResult()}, nil // so that there are no tools
+				}))
+				f := a.newHTTPFront(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- f.srv.Serve(ln) }()
+				client, server := net.Pipe()
+				ln.conns <- server
+				go func() { _, _ = io.WriteString(client, request+strconv.Itoa(len(body))+"\r\n\r\n"+body+tt.rest) }()
+				in := bufio.NewReader(client)
+				res, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, err := io.ReadAll(res.Body); err != nil || res.Close || !strings.Contains(string(body), `"code":-32601`) {
+					t.Fatalf("%s, %v, closes: %t", body, err, res.Close)
+				}
+				res.Body.Close()
+				closed := make(chan time.Time, 1)
+				began := time.Now()
+				go func() {
+					if b, err := in.ReadByte(); err == nil { // nothing more is said
+						t.Errorf("it says %q", b)
+					}
+					closed <- time.Now()
+				}()
+				if took := (<-closed).Sub(began); took != tt.after {
+					t.Errorf("closed after %v, want %v", took, tt.after)
+				}
+				_ = f.srv.Close()
+				if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+					t.Error(err)
+				}
+				client.Close()
+				a.endpoint.mcp.Close()
+			})
+		})
+	}
+}
