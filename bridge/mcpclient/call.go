@@ -494,7 +494,7 @@ func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
 		case ctx.Err() != nil:
 			return nil, interrupted(ctx, false)
 		case s.ended:
-			return nil, c.unavailable("has been stopped", 0, s.err)
+			return nil, c.unavailable(s.word(), 0, s.err)
 		case s.life != nil && !s.life.over() && time.Now().Before(w.until):
 			return s.life, nil
 		case time.Until(s.retryAt) > c.pace.hopeless:
@@ -513,6 +513,10 @@ func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
 // word says how things are while there is no server.
 func (s *state) word() string {
 	switch {
+	case s.ended && s.err != nil:
+		return "did not start"
+	case s.ended:
+		return "has been stopped"
 	case s.life != nil:
 		return "does not take calls"
 	case s.lived:

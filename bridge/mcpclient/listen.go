@@ -54,7 +54,8 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case s.failed != nil:
 			return nil, s.failed
 		case c.look().ended:
-			return nil, c.unavailable("has been stopped", 0, nil)
+			now := c.look()
+			return nil, c.unavailable(now.word(), 0, now.err)
 		case !s.begun && !isLost, s.begun && !isLost && bridge.AsError(err).Code != codes.Unavailable:
 			return nil, err
 		}

@@ -494,6 +494,12 @@ func TestProgramsThatDoNotStart(t *testing.T) {
 			if e := c.Ready(t.Context()); e == nil || e.Error() != err.Error() {
 				t.Errorf("Ready: %v", e)
 			}
+			for _, call := range []*bridge.Call{{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, {Method: bridge.Listen, Request: &pb.ListenRequest{}}} {
+				_, err := c.Handle(t.Context(), call, func(bridge.Event) error { return nil })
+				if want := "did not start; the call was not executed"; err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v: got %v, want %q in it", call.Method, err, want)
+				}
+			}
 		})
 	}
 }

@@ -121,6 +121,9 @@ func TestStartErrorsSayWhatWhereWhyAndWhatToDo(t *testing.T) {
 			if got := r.stop(); got == nil || got.Error() != err.Error() {
 				t.Errorf("Run says %v", got)
 			}
+			if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err == nil || !strings.Contains(err.Error(), "did not start; the call was not executed") {
+				t.Errorf("a call gets %v", err)
+			}
 		})
 	}
 }

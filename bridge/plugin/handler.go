@@ -300,6 +300,8 @@ func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, interrupted(ctx, false)
+		case s.ended && s.err != nil:
+			return nil, p.unavailable("did not start", 0)
 		case s.ended:
 			return nil, p.unavailable("has been stopped", 0)
 		case s.looping && s.life == nil:
