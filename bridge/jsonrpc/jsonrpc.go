@@ -66,6 +66,9 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.RPC.GetMessage() }
 
+// OfNotification reports whether the text was to be a notification: nobody waits for an answer to one (JSON-RPC 2.0, 4.1).
+func (e *Error) OfNotification() bool { return e.ID == nil && e.RPC.GetCode() == codeInvalidParams }
+
 func newError(id []byte, code int64, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
 	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message}}

@@ -76,6 +76,9 @@ func sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
 		switch {
 		case err != nil:
 			e := asParseError(err)
+			if e.OfNotification() {
+				continue
+			}
 			b.refused = append(b.refused, jsonrpc.AppendError(nil, e.ID, e.RPC, rev.OmitsUnknownErrorID()))
 		case msg.IsResponse():
 			b.responses = append(b.responses, msg)

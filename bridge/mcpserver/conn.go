@@ -148,6 +148,10 @@ const (
 // malformed answers what is no message.
 func (c *conn) malformed(err error) {
 	e := asParseError(err)
+	if e.OfNotification() {
+		c.s.log.Debug().Err(err).Msg("ignored a notification that is none")
+		return
+	}
 	if e.ID == nil {
 		c.mu.Lock()
 		early := c.errors.early(time.Now())

@@ -116,7 +116,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 func malformed(w http.ResponseWriter, h http.Header, err error) {
 	e := asParseError(err)
 	status := http.StatusBadRequest
-	if e.RPC.GetCode() == codeInvalidParams && !isModern(h) {
+	if e.RPC.GetCode() == codeInvalidParams && !isModern(h) && !e.OfNotification() {
 		status = http.StatusOK // the request is one, and legacy clients take another status for the end of the connection
 	}
 	w.Header()["Content-Type"] = contentTypeJSON
@@ -168,20 +168,43 @@ func isMedia(value, want string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// accepts reports whether a request can be answered with the media type. Without an Accept header it can, as HTTP says.
+// accepts reports whether a request can be answered with the media type. Without an Accept header it can, as HTTP says. Of several
+// ranges that the type is in, the closest counts (RFC 9110, 12.5.1).
 func accepts(h http.Header, media string) bool {
 	values := h["Accept"]
 	if len(values) == 0 {
 		return true
 	}
 	class, _, _ := strings.Cut(media, "/")
+	closest, ok := 0, false
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {
 			name, params, _ := strings.Cut(part, ";")
-			name = strings.ToLower(strings.TrimSpace(name))
-			if name == media || name == "*/*" || name == class+"/*" {
-				return strings.ReplaceAll(strings.ToLower(params), " ", "") != "q=0"
+			near := 0
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case media:
+				near = 3
+			case class + "/*":
+				near = 2
+			case "*/*":
+				near = 1
 			}
+			if near > 0 && near >= closest {
+				ok = !weighsNothing(params) || near == closest && ok
+				closest = near
+			}
+		}
+	}
+	return ok
+}
+
+// weighsNothing reports whether the parameters of a media range say that it is not wanted: q=0, or 0.0 and so on.
+func weighsNothing(params string) bool {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			value = strings.TrimSpace(value)
+			return strings.HasPrefix(value, "0") && strings.Trim(value, "0.") == ""
 		}
 	}
 	return false
@@ -409,7 +432,7 @@ func (ss *session) serve(msg *jsonrpc.Message, from origin, out sink) {
 
 // sessionOf returns the session that a request names. If there is none, it has answered the request.
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
-	for _, name := range []string{mcphttp.HeaderSession, mcphttp.HeaderVersion} {
+	for _, name := range []string{mcphttp.HeaderSession, mcphttp.HeaderVersion, mcphttp.HeaderLastEvent} {
 		if n := len(r.Header[name]); n > 1 {
 			refuse(w, http.StatusBadRequest, "there are "+strconv.Itoa(n)+" of "+name+": send one")
 			return nil

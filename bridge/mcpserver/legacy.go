@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -28,6 +29,9 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	x := ss.s.newExchange(ss.rev, msg, out)
 	defer ss.s.panics.Recover(msg.Method, x.broke)
 	err := x.begin(msg)
+	if err == nil && strings.HasPrefix(msg.Method, "notifications/") {
+		err = bridge.Errorf(codes.Unimplemented, "%s is a notification: send it without an id", rawjson.Shorten(msg.Method))
+	}
 	if err == nil {
 		err = ss.awaitReady(ctx, msg.Method)
 	}

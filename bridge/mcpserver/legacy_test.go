@@ -470,6 +470,9 @@ func TestResumeOfWhatIsNotThere(t *testing.T) {
 			t.Errorf("%q: %s", id, res.Status)
 		}
 	}
+	if res := f.do(t.Context(), "GET", f.url, "", append(c.headers(), "Last-Event-ID", "1-1", "Last-Event-ID", "1-2")); res.StatusCode != 400 {
+		t.Errorf("two events: %s", res.Status)
+	}
 }
 
 func TestBatches(t *testing.T) {

@@ -155,12 +155,15 @@ func (l lineReader) next() ([]byte, error) {
 	}
 }
 
-// joined returns a line of its pieces, without what is around it.
+// jsonSpace is what may be around a JSON text (RFC 8259, 2). Unicode has more spaces.
+const jsonSpace = " \t\r\n"
+
+// joined returns a line of its pieces, without the space around it.
 func joined(parts [][]byte) []byte {
 	if len(parts) == 1 {
-		return bytes.TrimSpace(parts[0])
+		return bytes.Trim(parts[0], jsonSpace)
 	}
-	return bytes.TrimSpace(bytes.Join(parts, nil))
+	return bytes.Trim(bytes.Join(parts, nil), jsonSpace)
 }
 
 // skip reads to the end of a line that is too long.

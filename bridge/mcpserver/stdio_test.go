@@ -172,6 +172,10 @@ func TestStdioGoesOnAfterGarbage(t *testing.T) {
 		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, "-32600"},
 		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "-32600"},
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", "-32700"},
+		{"\u00a0" + `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "-32700"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\u2028", "-32700"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\f", "-32700"},
+		{"\u0085", "-32700"},
 		{strings.Repeat("x", 4097), "-32600"},
 		{strings.Repeat("x", 100_000), "-32600"},
 	} {
@@ -182,6 +186,34 @@ func TestStdioGoesOnAfterGarbage(t *testing.T) {
 	p.say("")
 	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + strings.Repeat(" ", 4095-len(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) + "\r")
 	want(t, p.next(), "id", "1", "result", "{}")
+}
+
+// Nobody waits for an answer to a notification, not even to one that is wrong (JSON-RPC 2.0, 4.1).
+func TestWrongNotificationsAreNotAnswered(t *testing.T) {
+	const wrong = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[1]}`
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-03-26")
+	p.say(wrong)
+	p.say("[" + wrong + "]")
+	p.say("[" + wrong + `,{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
+	if m := p.next(); m != `[{"jsonrpc":"2.0","id":1,"result":{}}]` {
+		t.Error(m)
+	}
+	f := newFront(t, mcpserver.Options{})
+	for _, rev := range legacyRevisions[1:] {
+		if res := f.initialize(rev, clientCaps).send(wrong); res.StatusCode != 400 { // as of 2025-03-26: basic/transports
+			t.Errorf("%s: %s", rev, res.Status)
+		}
+	}
+}
+
+// Who gives a notification an id learns what is wrong.
+func TestNotificationsWithIDs(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	p.next()
+	p.say(`{"jsonrpc":"2.0","id":2,"method":"notifications/initialized"}`)
+	want(t, p.next(), "id", "2", "error.code", "-32601", "error.message", `"notifications/initialized is a notification: send it without an id"`)
 }
 
 func TestStdioBeforeInitialize(t *testing.T) {
