@@ -132,10 +132,17 @@ func (g *Guard) originAllowed(origin, host string) bool {
 
 // hostname returns a Host header without its port, if that is one.
 func hostname(host string) string {
-	if name, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
-		return name
+	name, port, err := net.SplitHostPort(host)
+	if err != nil || strings.Trim(port, "0123456789") != "" {
+		name = host
 	}
-	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if inner, ok := strings.CutPrefix(name, "["); ok && strings.HasSuffix(inner, "]") {
+		name = inner[:len(inner)-1]
+	}
+	if strings.HasPrefix(host, "[") && !strings.Contains(name, ":") {
+		return host // only IPv6 has brackets
+	}
+	return name
 }
 
 // isLocal reports whether a name always means this machine, and is written as everybody writes it.
