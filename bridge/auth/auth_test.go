@@ -196,6 +196,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		{"of a program", bearer(token(claim("sub", nil), claim("client_id", "p"))), 200},
 		{"with a list of scopes", bearer(token(claim("scope", nil), claim("scp", []string{"mcp"}))), 200},
 		{"in other letters", func(r *http.Request) { r.Header.Set("Authorization", "bearer "+token()) }, 200},
+		{"with a space that is none behind it", bearer(token() + "\u00a0"), 401},
 		{"ended 58 s ago", bearer(token(claim("exp", after(-58*time.Second)))), 200},
 		{"ended 61 s ago", bearer(token(claim("exp", after(-61*time.Second)))), 401},
 		{"begins in 59 s", bearer(token(claim("nbf", after(59*time.Second)))), 200},

@@ -83,7 +83,7 @@ func (a *Auth) bearer(ctx context.Context, values []string) (*pb.Principal, erro
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, &refusal{status: http.StatusUnauthorized, why: "the Authorization header must be: Bearer TOKEN"}
 	}
-	return a.Verify(ctx, strings.TrimSpace(token))
+	return a.Verify(ctx, strings.Trim(token, " "))
 }
 
 // refuse answers a request that is not let in.
