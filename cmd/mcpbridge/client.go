@@ -153,7 +153,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		return usage(args[0], "write mcpbridge "+row.use, "the target or what to %s is missing", cmd.Name())
 	}
 	if len(rest) < row.atLeast || row.atMost >= 0 && len(rest) > row.atMost {
-		return usage(strings.Join(rest, " "), "write mcpbridge "+row.use, "%s takes another number of arguments after its target", cmd.Name())
+		return c.wrongNumber(cmd, row, t, args, rest)
 	}
 	values, names := logValues(cmd.Flags())
 	if _, given := values["log.level"]; !given {
@@ -200,6 +200,22 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		}
 	}
 	return err
+}
+
+// wrongNumber says that there are too few or too many arguments after the target. Too many may be a command without its --.
+func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t target, args, rest []string) error {
+	fix := "write mcpbridge " + row.use
+	switch {
+	case len(args) == 0 && t.backend == nil:
+		return usage("", fix, "the target and what to %s are missing", cmd.Name())
+	case len(rest) == 0:
+		return usage("", fix, "what to %s is missing", cmd.Name())
+	case len(rest) < row.atLeast:
+		return usage(strings.Join(rest, " "), fix, "%s needs %d arguments or more after its target", cmd.Name(), row.atLeast)
+	case t.name != "" && row.atMost == 0:
+		return usage(strings.Join(args, " "), "write "+c.p.withDashes(args), "a command to launch goes after --")
+	}
+	return usage(strings.Join(rest[row.atMost:], " "), fix, "%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
 }
 
 // patient returns limits by which a call may last as long as whoever waits for it wants, who can end it by --timeout or Ctrl-C.

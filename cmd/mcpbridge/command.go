@@ -190,6 +190,12 @@ func (p *Program) flagError(c *cobra.Command, err error) error {
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
 			fix = "flags of the backend's command go after --: mcpbridge run -- python3 tools.py --its-flag"
 		}
+		if arg := p.meantFor(c, unknown.GetSpecifiedName()); arg != "" {
+			fix = "an argument of what is called has no dashes: " + arg
+			if guess := nearest(name, known); guess != "" {
+				fix += "\nif it is a flag: did you mean " + guess + "?"
+			}
+		}
 		if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
 			return noCommand(p.Args[slices.Index(p.Args, args[0]):])
 		}
@@ -201,6 +207,22 @@ func (p *Program) flagError(c *cobra.Command, err error) error {
 		}
 	}
 	return &problem{Exit: exitConfig, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
+}
+
+// meantFor returns an unknown flag as an argument of the tool or prompt that a command calls: it is probably one.
+func (p *Program) meantFor(c *cobra.Command, name string) string {
+	if c.Name() != "call" && c.Name() != "prompt" || name == "" {
+		return ""
+	}
+	value := "VALUE"
+	for i, arg := range p.Args {
+		if _, v, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(arg, "--"+name+"=") {
+			value = v
+		} else if arg == "--"+name && i+1 < len(p.Args) && !strings.HasPrefix(p.Args[i+1], "-") {
+			value = p.Args[i+1]
+		}
+	}
+	return name + "=" + value
 }
 
 func (p *Program) versionCommand() *cobra.Command {

@@ -809,7 +809,9 @@ func validateDial(addr, where string) error {
 				fix += ".\nIf a gRPC server listens there, write tcp:" + hostPort
 			}
 		} else if isHostPort(addr) {
-			fix = "write tcp:" + addr
+			fix = "write tcp:" + addr + "; if it is an MCP server, its URL: http://" + addr + "/mcp"
+		} else if host, path, ok := strings.Cut(addr, "/"); ok && path != "" && isHostPort(host) {
+			fix = "write tcp:" + host + "; if it is an MCP server, its URL: http://" + addr
 		} else if scheme == "grpc" && isHostPort(hostPort) {
 			fix = "write tcp:" + hostPort
 		} else if strings.HasPrefix(addr, "/") {

@@ -35,7 +35,7 @@ type file struct {
 func readFile(name string, environ []string) (*file, error) {
 	text, info, err := slurp(name)
 	if err != nil {
-		fix := "give the file's name with -c"
+		fix := "correct the name of the file"
 		if errors.Is(err, fs.ErrPermission) {
 			fix = "let this user read the file"
 		}
