@@ -104,8 +104,9 @@ type client struct {
 	output  string
 
 	h        bridge.Handler
-	several  bool // of backends, some of which may not answer
-	terminal bool // stdout is one
+	several  bool             // of backends, some of which may not answer
+	down     map[string]error // those of several that do not, by name, and why
+	terminal bool             // stdout is one
 	caller   *pb.CallContext
 	asker    *asker
 }
@@ -266,7 +267,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	if err != nil {
 		return err
 	}
-	c.h, c.several = h, len(backends) > 1
+	c.h, c.several, c.down = h, len(backends) > 1, map[string]error{}
 
 	// The backends outlive ctx: a call that is cancelled has to be told to the server.
 	running, stop := context.WithCancel(c.p.Now)
@@ -296,7 +297,12 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 			return err // of several, the last one; the others have been told
 		}
 		p := asProblem(err)
-		c.log.Warn().Str("backend", backends[i].Name).Str("why", p.Why).Str("fix", p.Fix).Msg(p.What)
+		c.down[backends[i].Name] = err
+		warn := c.log.Warn().Str("backend", backends[i].Name).Str("why", p.Why)
+		if p.Fix != "" {
+			warn = warn.Str("fix", p.Fix)
+		}
+		warn.Msg(p.What)
 	}
 	return do(ctx)
 }

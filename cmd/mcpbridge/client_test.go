@@ -421,7 +421,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		t.Errorf("it wrote %q, %v", data, err)
 	}
 	got := runCommand(t, "", "describe", shop)
-	if !strings.Contains(got.stdout, `Buy\u001b[31m something.`) || !strings.Contains(got.stdout, "tools/call") {
+	if !strings.Contains(got.stdout, `Buy\u001b[31m something.`) || !strings.Contains(got.stdout, "tools/call") || strings.Contains(got.stdout, "Revisions: \n") {
 		t.Errorf("it said %+v", got)
 	}
 	s.mu.Lock()

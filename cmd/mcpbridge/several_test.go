@@ -136,6 +136,18 @@ backends:
 			t.Errorf("it does not warn of %s:\n%s", name, got.stderr)
 		}
 	}
+	if got := runCommand(t, "", "call", config, "broken_echo", "n=1"); got.code != exitPlugin || !strings.Contains(got.stderr, `"message":"backend \"broken\" did not start`) {
+		t.Errorf("a tool of a backend that did not start: %+v", got)
+	}
+	if got := runCommand(t, "", "call", config, "gone_echo", "n=1"); got.code != exitUnreachable {
+		t.Errorf("a tool of a backend that is not there: %+v", got)
+	}
+	if got := runCommand(t, "", "call", config, "echo", "n=1"); got.code != exitTool || !strings.Contains(got.stderr, "did you mean one_echo?") {
+		t.Errorf("a tool without the name of its backend: %+v", got)
+	}
+	if strings.Contains(got.stderr, `"fix":""`) {
+		t.Errorf("an empty fix:\n%s", got.stderr)
+	}
 	if got := runCommand(t, "", "call", "-c", config, "one", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
 		t.Errorf("it said %+v", got)
 	}

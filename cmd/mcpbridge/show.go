@@ -224,13 +224,21 @@ func runDescribe(ctx context.Context, c *client, args []string) error {
 		}
 		known = append(known, r.GetUriTemplate())
 	}
-	return notFound("tool, prompt or resource", name, known)
+	return c.notFound("tool, prompt or resource", name, known)
 }
 
-// notFound returns the problem that there is nothing of a name.
-func notFound(what, name string, known []string) error {
+// notFound returns the problem that there is nothing of a name: that its server does not answer, if that is known.
+func (c *client) notFound(what, name string, known []string) error {
+	for server, err := range c.down {
+		if strings.HasPrefix(name, server+"_") {
+			return err
+		}
+	}
 	fix := "the server has none"
-	if len(known) > 0 {
+	switch full := slices.IndexFunc(known, func(k string) bool { return c.several && strings.HasSuffix(k, "_"+name) }); {
+	case full >= 0:
+		fix = "did you mean " + known[full] + "?"
+	case len(known) > 0:
 		fix = didYouMean(name, known)
 	}
 	return &problem{Exit: exitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix}
@@ -274,8 +282,12 @@ func (c *client) describeServer(d *pb.DiscoverResponse) error {
 	if url := i.GetWebsiteUrl(); url != "" {
 		about += "\n" + url
 	}
+	revisions := ""
+	if all := d.GetSupportedVersions(); len(all) > 0 { // servers before 2026-07-28 do not say which
+		revisions = "Revisions: " + strings.Join(all, ", ") + "\n"
+	}
 	return c.sheet(strings.TrimSpace(i.GetName()+" "+i.GetVersion()), i.GetTitle(), about,
-		"Revisions: "+strings.Join(d.GetSupportedVersions(), ", ")+"\nMethods: "+strings.Join(has, ", "), d.GetInstructions())
+		revisions+"Methods: "+strings.Join(has, ", "), d.GetInstructions())
 }
 
 func (c *client) describeTool(t *pb.Tool) error {
@@ -393,7 +405,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		for _, t := range tools {
 			known = append(known, t.GetName())
 		}
-		return notFound("tool", name, known)
+		return c.notFound("tool", name, known)
 	}
 	t := tools[i]
 	arguments, err := argumentReader{c.p.Stdin}.parse(args[1:], schemaOf(t.GetInputSchema()), name,
@@ -474,7 +486,7 @@ func runRead(ctx context.Context, c *client, args []string) error {
 		return err
 	}
 	if !bridge.ReadResource.Offered(d.GetCapabilities()) {
-		return notFound("resource", args[0], nil)
+		return c.notFound("resource", args[0], nil)
 	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: c.caller, Uri: args[0]}})
 	if err != nil {
@@ -531,7 +543,7 @@ func runPrompt(ctx context.Context, c *client, args []string) error {
 		for _, p := range prompts {
 			known = append(known, p.GetName())
 		}
-		return notFound("prompt", name, known)
+		return c.notFound("prompt", name, known)
 	}
 	arguments, err := c.promptArguments(prompts[i], args[1:])
 	if err != nil {
