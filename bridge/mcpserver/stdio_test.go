@@ -216,6 +216,16 @@ func TestNotificationsWithIDs(t *testing.T) {
 	want(t, p.next(), "id", "2", "error.code", "-32601", "error.message", `"notifications/initialized is a notification: send it without an id"`)
 }
 
+// A progress token that is too long is told from one that is no token.
+func TestLongProgressTokens(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "echo", "{}", `"progressToken":"`+strings.Repeat("t", 300)+`"`))
+	if m := p.next(); !strings.Contains(m, "-32602") || !strings.Contains(m, "of at most 256 bytes") {
+		t.Error(m)
+	}
+}
+
 func TestStdioBeforeInitialize(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
