@@ -51,6 +51,20 @@ func readFile(name string, environ []string) (*file, error) {
 	return parseFile(name, text, info, environ)
 }
 
+// tabbed finds a line that is indented with a tab, and errorLine the line that an error of YAML or JSON is about.
+var (
+	tabbed    = regexp.MustCompile(`(?m)^ *\t`)
+	errorLine = regexp.MustCompile(`line (\d+)`)
+)
+
+// lineOf returns the line that an error of YAML or JSON is about, as it goes after the name of the file, or "".
+func lineOf(err error) string {
+	if m := errorLine.FindStringSubmatch(err.Error()); m != nil {
+		return ":" + m[1]
+	}
+	return ""
+}
+
 // maxFile is how long a configuration file may be, in bytes.
 const maxFile = 4 << 20
 
@@ -82,15 +96,19 @@ func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*f
 		plain, err := hujson.Standardize(text) // comments become spaces, so that places stay
 		if err != nil {
 			return nil, &problem{
-				Exit: exitConfig, Code: "config", What: "the configuration is not JSON", Where: name, Why: err.Error(), Fix: "mend the file", Cause: err,
+				Exit: exitConfig, Code: "config", What: "the configuration is not JSON", Where: name + lineOf(err), Why: err.Error(), Fix: "mend the file", Cause: err,
 			}
 		}
 		text = surrogates.ReplaceAllFunc(plain, asYAML)
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
+		fix := "mend the file; docs/configuration.md has a whole one"
+		if tabbed.Match(text) {
+			fix = "indent with spaces: YAML takes no tabs there"
+		}
 		return nil, &problem{
-			Exit: exitConfig, Code: "config", What: "the configuration is not YAML", Where: name,
-			Why: err.Error(), Fix: "mend the file; docs/configuration.md has a whole one", Cause: err,
+			Exit: exitConfig, Code: "config", What: "the configuration is not YAML", Where: name + lineOf(err),
+			Why: err.Error(), Fix: fix, Cause: err,
 		}
 	}
 	if len(doc.Content) == 0 {
@@ -144,7 +162,11 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 		if what == "" {
 			what = "the configuration"
 		}
-		return usage(f.at(n), "write "+kindOf(t)+" here", "%s is %s and has to be %s", what, describe(n), kindOf(t))
+		fix := "write " + kindOf(t) + " here"
+		if t == durationType {
+			fix = "write a time such as 30s or 500ms"
+		}
+		return usage(f.at(n), fix, "%s is %s and has to be %s", what, describe(n), kindOf(t))
 	}
 	switch t.Kind() {
 	case reflect.Struct:
