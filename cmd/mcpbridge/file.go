@@ -222,6 +222,9 @@ func (f *file) readStruct(n *yaml.Node, t reflect.Type, path string) (map[string
 		in := path
 		if in == "" {
 			in = "the configuration"
+			if filepath.Ext(f.name) == ".json" {
+				names = append(names, "mcpServers", "servers") // perhaps it was to be a file of other clients
+			}
 		}
 		return nil, usage(f.at(k), didYouMean(k.Value, names), "there is no key %q in %s", k.Value, in)
 	})
