@@ -128,6 +128,9 @@ func (r Revision) HasFormDefaults() bool { return r >= Rev20251125 }
 // HasResultType reports whether a result says by `resultType` whether it is complete.
 func (r Revision) HasResultType() bool { return r.Modern() }
 
+// DeclaresCompletions reports whether a server says in its capabilities that it completes arguments. In 2024-11-05 it may, and cannot say so.
+func (r Revision) DeclaresCompletions() bool { return r >= Rev20250326 }
+
 // HasAudio reports whether content can be sound.
 func (r Revision) HasAudio() bool { return r >= Rev20250326 }
 

@@ -104,7 +104,7 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		if d, ok := out.(*pb.DiscoverResponse); ok {
 			said := res.Complete.(*pb.DiscoverResponse)
 			d.ServerInfo = through(said.GetServerInfo(), rev).(*pb.Implementation) // which is elsewhere
-			if rev == bridge.Rev20241105 {
+			if !rev.DeclaresCompletions() {
 				d.Capabilities.Completions = said.GetCapabilities().GetCompletions() // for which there is no word, and which is there
 			}
 		}

@@ -569,8 +569,8 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	if err := mcpjson.Unmarshal(rawjson.Get(result, "serverInfo"), d.ServerInfo, rev); err != nil {
 		d.ServerInfo = nil // nobody may rely on it
 	}
-	if can := d.GetCapabilities(); rev == bridge.Rev20241105 && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
-		can.Completions = &pb.Capability{} // this revision has the method without a capability: only asking shows whether the server has it
+	if can := d.GetCapabilities(); !rev.DeclaresCompletions() && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
+		can.Completions = &pb.Capability{} // only asking shows whether the server has them
 	}
 	p.setRev(rev)
 	p.logs = d.GetCapabilities().GetLogging() != nil
