@@ -97,10 +97,10 @@ var panicPoints = map[string]panicPoint{
 type target struct {
 	*Bridge
 	fuse   fuse
-	probes string     // where it says whether it is ready
+	probes string           // where it says whether it is ready
 	mu     sync.Mutex       // guards what follows
-	pids map[string]int   // of the backends that answered last, by tool
-	last map[string]int64 // when
+	pids   map[string]int   // of the backends that answered last, by tool
+	last   map[string]int64 // when
 }
 
 const (
