@@ -406,7 +406,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 
 // often has one place panic three times within a minute, after which the bridge is ready no longer.
 func (p *panicking) often(ctx context.Context) error {
-	for range 3 {
+	for n := 0; n < 3; n += p.r.cycles(2, 250) { // which at does
 		if err := p.at(ctx, "mcpserverPost"); err != nil {
 			return err
 		}
