@@ -1,0 +1,263 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A hub makes one Listen call for all clients that want to know what changes, as long as there are any. Its subscribers are
+// entries of a table: one that waits costs no goroutine.
+type hub struct {
+	s *Server
+
+	mu     sync.Mutex
+	subs   map[*subscriber]struct{}
+	wanted demand     // what the subscribers want, together
+	latest *listening // nil when nothing is listened to
+	owed   bool       // a Listen ended by itself: what changed since is not known
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// A demand counts how many subscribers want what, so that one more or less costs the same however many there are.
+type demand struct {
+	tools, prompts, resources, elicitations int
+	uris                                    map[string]int
+}
+
+// add counts a filter n times more.
+func (d *demand) add(f *pb.SubscriptionFilter, n int) {
+	for counter, want := range map[*int]bool{
+		&d.tools: f.GetToolsListChanged(), &d.prompts: f.GetPromptsListChanged(), &d.resources: f.GetResourcesListChanged(),
+		&d.elicitations: f.GetElicitationsCompleted(),
+	} {
+		if want {
+			*counter += n
+		}
+	}
+	for _, uri := range f.GetResourceSubscriptions() {
+		if d.uris[uri] += n; d.uris[uri] == 0 {
+			delete(d.uris, uri)
+		}
+	}
+}
+
+// covers reports whether f, which is what a Listen was made with, is what is wanted.
+func (d *demand) covers(f *pb.SubscriptionFilter) bool {
+	if f.GetToolsListChanged() != (d.tools > 0) || f.GetPromptsListChanged() != (d.prompts > 0) ||
+		f.GetResourcesListChanged() != (d.resources > 0) || f.GetElicitationsCompleted() != (d.elicitations > 0) ||
+		len(f.GetResourceSubscriptions()) != len(d.uris) {
+		return false
+	}
+	for _, uri := range f.GetResourceSubscriptions() {
+		if d.uris[uri] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// filter returns what is wanted.
+func (d *demand) filter() *pb.SubscriptionFilter {
+	yes := func(n int) *bool {
+		if n == 0 {
+			return nil
+		}
+		return proto.Bool(true)
+	}
+	return &pb.SubscriptionFilter{
+		ToolsListChanged: yes(d.tools), PromptsListChanged: yes(d.prompts), ResourcesListChanged: yes(d.resources),
+		ElicitationsCompleted: yes(d.elicitations), ResourceSubscriptions: slices.Sorted(maps.Keys(d.uris)),
+	}
+}
+
+func (d *demand) empty() bool { return d.tools+d.prompts+d.resources+d.elicitations+len(d.uris) == 0 }
+
+// A subscriber is a client that wants to know what changes.
+type subscriber struct {
+	// want is what it wants to know. The hub's lock guards it once the subscriber is added.
+	want *pb.SubscriptionFilter
+	// tell takes a change that it wants to know. It must not block for long.
+	tell func(*pb.ListenResponse)
+}
+
+// A listening is the hub's Listen call with one filter.
+type listening struct {
+	filter *pb.SubscriptionFilter
+	cancel context.CancelFunc
+	// ready is closed when the handler has acknowledged, or has failed for the first time.
+	ready chan struct{}
+	once  sync.Once
+	// older is the listening to end when this one is ready, so that nothing is missed in between.
+	older *listening
+}
+
+const (
+	relistenMin = 100 * time.Millisecond
+	relistenMax = 10 * time.Second
+	// readyWithin bounds how long a subscriber waits for the handler to acknowledge.
+	readyWithin = 5 * time.Second
+)
+
+func newHub(s *Server) *hub {
+	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}}
+}
+
+// add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows.
+func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) {
+	h.mu.Lock()
+	if _, again := h.subs[sub]; again {
+		h.wanted.add(sub.want, -1)
+	}
+	sub.want = want
+	h.subs[sub] = struct{}{}
+	h.wanted.add(want, 1)
+	l := h.update()
+	h.mu.Unlock()
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	select {
+	case <-l.ready:
+	case <-ctx.Done():
+	}
+}
+
+// remove ends subscriptions.
+func (h *hub) remove(subs ...*subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, sub := range subs {
+		if _, ok := h.subs[sub]; ok {
+			delete(h.subs, sub)
+			h.wanted.add(sub.want, -1)
+		}
+	}
+	h.update()
+}
+
+// close ends the hub and waits for what it started.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	clear(h.subs)
+	h.update() // closed, so that everything stops
+	h.mu.Unlock()
+	h.wg.Wait()
+}
+
+// update begins to listen to what the subscribers want, if that is not what is listened to, and returns how it is listened
+// to. The caller holds mu.
+func (h *hub) update() *listening {
+	if h.wanted.empty() || h.closed {
+		if h.latest != nil {
+			h.latest.stop()
+			h.latest = nil
+		}
+		return nil
+	}
+	if h.latest != nil && h.wanted.covers(h.latest.filter) {
+		return h.latest
+	}
+	filter := h.wanted.filter()
+	ctx, cancel := context.WithCancel(h.s.ctx)
+	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest}
+	h.latest = l
+	h.wg.Go(func() { h.run(ctx, l) })
+	return l
+}
+
+// stop ends a listening and those it was to replace.
+func (l *listening) stop() {
+	for ; l != nil; l = l.older {
+		l.cancel()
+	}
+}
+
+// run listens until ctx ends, again and again: a backend that restarts ends its Listen. What changed while nobody listened
+// is not known, so afterwards everything is told to have changed.
+func (h *hub) run(ctx context.Context, l *listening) {
+	defer l.cancel()
+	call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+		Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()}, Notifications: l.filter,
+	}}
+	pause := relistenMin
+	for {
+		_, err := h.s.handle(ctx, call, func(e bridge.Event) error {
+			if e.Change.GetAcknowledged() == nil {
+				h.dispatch(e.Change)
+				return nil
+			}
+			pause = relistenMin
+			if h.acknowledged(l) {
+				h.dispatchAll(l.filter)
+			}
+			return nil
+		})
+		l.once.Do(func() { close(l.ready) }) // whoever waits has waited long enough
+		if ctx.Err() != nil {
+			return
+		}
+		h.mu.Lock()
+		h.owed = true
+		h.mu.Unlock()
+		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
+		if e := (*bridge.Error)(nil); errors.As(err, &e) && e.Code == codes.Unimplemented {
+			h.s.log.Warn().Msg("the backend says that it tells changes, and has no Listen: clients will not learn of changes")
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, relistenMax)
+	}
+}
+
+// acknowledged notes that the handler knows what l listens to, so that the listening it replaces can end. It reports whether
+// something may have changed that nobody was told.
+func (h *hub) acknowledged(l *listening) (owed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.once.Do(func() { close(l.ready) })
+	l.older.stop()
+	l.older = nil
+	owed, h.owed = h.owed, false
+	return owed
+}
+
+// dispatch tells a change to those who want to know.
+func (h *hub) dispatch(change *pb.ListenResponse) {
+	h.mu.Lock()
+	var subs []*subscriber
+	for sub := range h.subs {
+		if wants(sub.want, change) {
+			subs = append(subs, sub)
+		}
+	}
+	h.mu.Unlock()
+	for _, sub := range subs {
+		sub.tell(change)
+	}
+}
+
+// dispatchAll tells that everything has changed that is listened to.
+func (h *hub) dispatchAll(f *pb.SubscriptionFilter) {
+	for _, c := range changesOf(f) {
+		h.dispatch(c)
+	}
+}
+
