@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -98,11 +99,20 @@ type listening struct {
 	// ready is closed when the handler has acknowledged, or has failed for the first time.
 	ready chan struct{}
 	once  sync.Once
-	// older is the listening to end when this one is ready, so that nothing is missed in between.
+
+	// The hub's lock guards what follows. Older is the listening that this one replaces, until it has ended.
 	older *listening
+	// acked says that the handler knows what this one listens to, and replaced that it has known what a newer one listens to.
+	acked, replaced bool
+	// behind has the changes that this one has heard, and the older one, which is to tell them, has not yet; and nil for those of
+	// which it is the other way round.
+	behind map[changed]*pb.ListenResponse
 }
 
 const (
+	// handover is how long a listening is heard after the one that replaces it was acknowledged: what the backend had told it
+	// may still be under way.
+	handover    = time.Second
 	relistenMin = 100 * time.Millisecond
 	relistenMax = 10 * time.Second
 	// readyWithin bounds how long a subscriber waits for the handler to acknowledge.
@@ -173,7 +183,7 @@ func (h *hub) update() *listening {
 	}
 	filter := h.wanted.filter()
 	ctx, cancel := context.WithCancel(h.s.ctx)
-	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest}
+	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest, behind: map[changed]*pb.ListenResponse{}}
 	h.latest = l
 	h.wg.Go(func() { h.run(ctx, l) })
 	return l
@@ -189,7 +199,7 @@ func (l *listening) stop() {
 // run listens until ctx ends, again and again: a backend that restarts ends its Listen. What changed while nobody listened
 // is not known, so afterwards everything is told to have changed.
 func (h *hub) run(ctx context.Context, l *listening) {
-	defer l.cancel()
+	defer h.ended(l)
 	call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 		Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()}, Notifications: l.filter,
 	}}
@@ -197,22 +207,21 @@ func (h *hub) run(ctx context.Context, l *listening) {
 	for {
 		_, err := h.s.handle(ctx, call, func(e bridge.Event) error {
 			if e.Change.GetAcknowledged() == nil {
-				h.dispatch(e.Change)
+				h.hear(l, e.Change)
 				return nil
 			}
 			pause = relistenMin
 			if h.acknowledged(l) {
-				h.dispatchAll(l.filter)
+				for _, c := range changesOf(l.filter) {
+					h.hear(l, c)
+				}
 			}
 			return nil
 		})
 		l.once.Do(func() { close(l.ready) }) // whoever waits has waited long enough
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !h.silent(l) {
 			return
 		}
-		h.mu.Lock()
-		h.owed = true
-		h.mu.Unlock()
 		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
 		if e := (*bridge.Error)(nil); errors.As(err, &e) && e.Code == codes.Unimplemented {
 			h.s.log.Warn().Msg("the backend says that it tells changes, and has no Listen: clients will not learn of changes")
@@ -227,37 +236,135 @@ func (h *hub) run(ctx context.Context, l *listening) {
 	}
 }
 
-// acknowledged notes that the handler knows what l listens to, so that the listening it replaces can end. It reports whether
-// something may have changed that nobody was told.
+// acknowledged notes that the handler knows what l listens to, so that the listenings it replaces can end: the youngest of
+// them soon, the others now. It reports whether something may have changed that nobody was told.
 func (h *hub) acknowledged(l *listening) (owed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.once.Do(func() { close(l.ready) })
-	l.older.stop()
-	l.older = nil
+	heard := false
+	for o := l.older; o != nil && !l.acked; o = o.older {
+		o.replaced = true
+		if o.acked && !heard {
+			heard = true
+			time.AfterFunc(handover, o.cancel)
+		} else {
+			o.cancel()
+		}
+	}
+	l.acked = true
 	owed, h.owed = h.owed, false
 	return owed
 }
 
-// dispatch tells a change to those who want to know.
-func (h *hub) dispatch(change *pb.ListenResponse) {
+// silent takes note that the handler has ended l by itself. It reports whether to listen again: what changes until then, nobody
+// knows.
+func (h *hub) silent(l *listening) bool {
 	h.mu.Lock()
-	var subs []*subscriber
-	for sub := range h.subs {
-		if wants(sub.want, change) {
-			subs = append(subs, sub)
+	defer h.mu.Unlock()
+	l.acked = false
+	h.owed = h.owed || !l.replaced
+	return !l.replaced
+}
+
+// ended takes l, which hears no more, out of the chain of listenings, and tells what only the one that replaces it has heard.
+func (h *hub) ended(l *listening) {
+	l.cancel()
+	h.mu.Lock()
+	var newer *listening
+	for n := h.latest; n != nil; n = n.older {
+		if n.older == l {
+			newer, n.older = n, l.older
 		}
 	}
+	untold := newer.untold()
+	h.mu.Unlock()
+	for _, change := range untold {
+		h.hear(newer, change)
+	}
+}
+
+// hear tells a change that l has heard to those who want to know. As long as an older listening is heard, too, that is the one
+// to tell: everything is told once, and nothing is lost when the older one ends.
+func (h *hub) hear(l *listening, change *pb.ListenResponse) {
+	h.mu.Lock()
+	subs := h.told(l, change)
 	h.mu.Unlock()
 	for _, sub := range subs {
 		sub.tell(change)
 	}
 }
 
-// dispatchAll tells that everything has changed that is listened to.
-func (h *hub) dispatchAll(f *pb.SubscriptionFilter) {
-	for _, c := range changesOf(f) {
-		h.dispatch(c)
+// told returns whom to tell a change that l has heard, and takes note of it for the listenings that replace l, or for l if it
+// is not the one to tell. The caller holds mu.
+func (h *hub) told(l *listening, change *pb.ListenResponse) []*subscriber {
+	for o := l.older; o != nil; o = o.older {
+		if o.acked && wants(o.filter, change) && l.differ(change, true) {
+			return nil
+		}
 	}
+	for n := h.latest; n != nil && n != l; n = n.older {
+		if n.acked && wants(n.filter, change) {
+			n.differ(change, false)
+		}
+	}
+	var subs []*subscriber
+	for sub := range h.subs {
+		if wants(sub.want, change) {
+			subs = append(subs, sub)
+		}
+	}
+	return subs
 }
 
+// differ takes note that l has heard a change that an older one tells, or that an older one has told it. It reports whether
+// there was room for that.
+func (l *listening) differ(change *pb.ListenResponse, heard bool) bool {
+	k := changeOf(change)
+	was, ok := l.behind[k]
+	switch {
+	case ok && (was != nil) != heard:
+		delete(l.behind, k) // now both have
+	case !ok && len(l.behind) >= maxPending:
+		return false
+	case heard:
+		l.behind[k] = change
+	default:
+		l.behind[k] = nil
+	}
+	return true
+}
+
+// untold returns what l has heard and nobody was told, and forgets it.
+func (l *listening) untold() []*pb.ListenResponse {
+	if l == nil {
+		return nil
+	}
+	var all []*pb.ListenResponse
+	for k, change := range l.behind {
+		if change != nil {
+			all = append(all, change)
+		}
+		if change != nil || l.older == nil {
+			delete(l.behind, k)
+		}
+	}
+	return all
+}
+
+// A changed names what has changed, so that changes can be compared.
+type changed struct {
+	kind reflect.Type
+	what string
+}
+
+func changeOf(change *pb.ListenResponse) changed {
+	c := changed{kind: reflect.TypeOf(change.GetEvent())}
+	switch e := change.GetEvent().(type) {
+	case *pb.ListenResponse_ResourceUpdated:
+		c.what = e.ResourceUpdated.GetUri()
+	case *pb.ListenResponse_ElicitationCompleted:
+		c.what = e.ElicitationCompleted.GetElicitationId()
+	}
+	return c
+}

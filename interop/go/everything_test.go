@@ -65,6 +65,7 @@ func resourceChanges(t *testing.T, v *visitor) {
 	if err := v.session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: watched}); err != nil {
 		t.Fatal(err)
 	}
+	v.listens(t)
 	v.call(t, "test_trigger_tool_change", nil)
 	if got := soon(t, v.updates, "nothing said that the resource has changed"); got != watched {
 		t.Errorf("%s has changed, want %s", got, watched)

@@ -93,6 +93,7 @@ func takeTheTour(t *testing.T, v *visitor, backend, revision string, transport m
 	if got := v.session.InitializeResult().ProtocolVersion; got != revision {
 		t.Errorf("agreed upon %s, want %s", got, revision)
 	}
+	v.listens(t) // to the lists, from the start
 	for _, s := range tour[backend] {
 		t.Run(s.name, func(t *testing.T) { s.visit(t, v) })
 	}
@@ -358,6 +359,7 @@ type visitor struct {
 	changes   chan struct{} // of the tools
 	prompts   chan struct{} // changes of the prompts
 	updates   chan string   // the URIs of resources that have changed
+	acks      chan struct{} // what this client listens to is known (since 2026-07-28)
 
 	mu    sync.Mutex // guards what follows
 	reply func(*mcp.ElicitParams) *mcp.ElicitResult
@@ -371,6 +373,7 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 		changes: make(chan struct{}, 100),
 		prompts: make(chan struct{}, 100),
 		updates: make(chan string, 100),
+		acks:    make(chan struct{}, 100),
 		steps:   map[any]chan *mcp.ProgressNotificationParams{},
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "mcpbridge-interop", Version: "1.0.0"}, &mcp.ClientOptions{
@@ -406,6 +409,15 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 			}
 		},
 	})
+	// This SDK does not wait until what it listens to is known, and what changes before then nobody tells.
+	client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			if method == "notifications/subscriptions/acknowledged" {
+				offer(v.acks, struct{}{})
+			}
+			return next(ctx, method, r)
+		}
+	})
 	client.AddRoots(&mcp.Root{URI: "file:///home/ada/songs"}, &mcp.Root{URI: "file:///home/ada/poems"})
 	// No shorter context: that of the connection is also that of an SSE stream.
 	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
@@ -414,6 +426,14 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 	}
 	v.session = session
 	return v
+}
+
+// listens waits until what the client has just begun to listen to is known.
+func (v *visitor) listens(t *testing.T) {
+	t.Helper()
+	if v.modern() {
+		soon(t, v.acks, "nothing acknowledged what is listened to")
+	}
 }
 
 func (v *visitor) modern() bool {

@@ -1,0 +1,209 @@
+package mcpserver
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A scripted is a handler whose Listens say what a test has them say, each for itself: that is how a backend's streams arrive.
+type scripted struct{ begun chan *heard }
+
+// A heard is one Listen.
+type heard struct {
+	want   *pb.SubscriptionFilter
+	tell   func(*pb.ListenResponse)
+	fail   chan struct{} // closed by a test to end the Listen as a backend does that ends
+	closed chan struct{} // closed when the Listen has ended
+}
+
+func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	l := &heard{want: call.Request.(*pb.ListenRequest).GetNotifications(), fail: make(chan struct{}), closed: make(chan struct{})}
+	defer close(l.closed)
+	l.tell = func(c *pb.ListenResponse) {
+		if ctx.Err() == nil { // what arrives on a stream that was ended, nobody reads
+			_ = emit(bridge.Event{Change: c})
+		}
+	}
+	s.begun <- l
+	select {
+	case <-l.fail:
+		return nil, bridge.Errorf(codes.Unavailable, "the backend has ended")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *heard) acknowledge() {
+	l.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: l.want},
+	}})
+}
+
+// pass lets time pass by the bubble's clock, and what is to happen until then.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (l *heard) over() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Ears are a hub with clients that remember what they are told.
+type ears struct {
+	*hub
+	s *scripted
+}
+
+func listen(t *testing.T, test func(*ears)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{begun: make(chan *heard, 100)}
+		server := New(s, Options{})
+		defer server.Close()
+		test(&ears{server.hub, s})
+	})
+}
+
+// A diary is what a client has been told.
+type diary struct {
+	mu   sync.Mutex
+	uris []string
+}
+
+func (d *diary) tell(c *pb.ListenResponse) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.uris = append(d.uris, c.GetResourceUpdated().GetUri())
+}
+
+// join adds a client, and returns what it has been told, and the Listen that was made for it.
+func (a *ears) join(uris ...string) (*subscriber, *diary, *heard) {
+	told := &diary{}
+	sub := &subscriber{tell: told.tell}
+	return sub, told, a.want(sub, uris...)
+}
+
+// want has a client want to know of other resources.
+func (a *ears) want(sub *subscriber, uris ...string) *heard {
+	go a.add(context.Background(), sub, &pb.SubscriptionFilter{ResourceSubscriptions: uris})
+	l := <-a.s.begun
+	l.acknowledge()
+	synctest.Wait()
+	return l
+}
+
+func (d *diary) says(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Equal(d.uris, want) {
+		t.Errorf("the client is told %q, want %q", d.uris, want)
+	}
+}
+
+func TestAChangeUnderWayIsToldThoughTheListenIsReplaced(t *testing.T) {
+	listen(t, func(a *ears) {
+		_, told, one := a.join("a")
+		_, _, two := a.join("b") // which is acknowledged
+		one.tell(updated("a"))   // before this arrives
+		told.says(t, "a")
+		pass(handover)
+		if !one.over() || two.over() {
+			t.Error("the Listen that was replaced has not ended, or the one that replaces it has")
+		}
+		two.tell(updated("a"))
+		told.says(t, "a", "a")
+	})
+}
+
+func TestWhatBothListensHearIsToldOnce(t *testing.T) {
+	listen(t, func(a *ears) {
+		_, told, one := a.join("a")
+		_, other, two := a.join("b")
+		one.tell(updated("a"))
+		two.tell(updated("a"))
+		two.tell(updated("a"))
+		one.tell(updated("a"))
+		two.tell(updated("b")) // of which the older one knows nothing
+		other.says(t, "b")
+		pass(2 * handover)
+		told.says(t, "a", "a")
+	})
+}
+
+func TestWhatOnlyTheNewListenHearsIsTold(t *testing.T) {
+	for name, end := range map[string]func(one *heard){
+		"when the old one has had its time": func(*heard) { pass(2 * handover) },
+		"when the old one ends":             func(one *heard) { close(one.fail) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			listen(t, func(a *ears) {
+				_, told, one := a.join("a")
+				_, _, two := a.join("b")
+				two.tell(updated("a"))
+				told.says(t)
+				end(one)
+				told.says(t, "a")
+				if two.over() || len(a.s.begun) > 0 {
+					t.Error("the Listen that is left was replaced")
+				}
+			})
+		})
+	}
+}
+
+func TestAtMostTwoAcknowledgedListensAreOpen(t *testing.T) {
+	listen(t, func(a *ears) {
+		sub, told, one := a.join("0")
+		all := []*heard{one}
+		for i := range 20 {
+			all = append(all, a.want(sub, "0", string(rune('a'+i))))
+		}
+		open := slices.DeleteFunc(slices.Clone(all), (*heard).over)
+		if len(open) != 2 {
+			t.Errorf("%d Listens are open", len(open))
+		}
+		open[1].tell(updated("0"))
+		open[0].tell(updated("0"))
+		told.says(t, "0")
+		a.remove(sub)
+		synctest.Wait()
+		if open = slices.DeleteFunc(all, (*heard).over); len(open) > 0 {
+			t.Errorf("%d Listens are open, and nobody wants to know anything", len(open))
+		}
+	})
+}
+
+func TestABackendThatComesBackWhileAListenIsReplaced(t *testing.T) {
+	listen(t, func(a *ears) {
+		_, told, one := a.join("a")
+		_, other, two := a.join("b")
+		close(one.fail)
+		close(two.fail)
+		again := <-a.s.begun
+		again.acknowledge()
+		told.says(t, "a") // everything may have changed
+		other.says(t, "b")
+		again.tell(updated("a"))
+		told.says(t, "a", "a")
+		if len(a.s.begun) > 0 {
+			t.Error("what was replaced is listened to again")
+		}
+	})
+}
