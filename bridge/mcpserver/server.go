@@ -201,17 +201,23 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return s.handler.Handle(ctx, call, emit)
 }
 
-// discover returns what the handler is, or was a moment ago.
+// discover returns what the handler is, or was a moment ago; or, if it is overloaded, whatever it was.
 func (s *Server) discover(ctx context.Context) (*known, error) {
 	// gofail: var mcpserverDiscover struct{}
 
-	now := time.Now()
-	if k := s.known.Load(); k != nil && now.Sub(k.at) < knownFor {
-		return k, nil
+	now, was := time.Now(), s.known.Load()
+	if was != nil && now.Sub(was.at) < knownFor {
+		return was, nil
 	}
 	res, err := s.handle(ctx, discoverCall, nil)
 	if err != nil {
-		return nil, err
+		if was == nil || bridge.AsError(err).Failure.GetReason() != bridge.ReasonOverloaded {
+			return nil, err
+		}
+		// It has no time to say what it is. It is what it was; and not to be asked again at once.
+		k := &known{DiscoverResponse: was.DiscoverResponse, info: was.info, at: now}
+		s.known.CompareAndSwap(was, k)
+		return k, nil
 	}
 	d, ok := res.Complete.(*pb.DiscoverResponse)
 	if !ok {

@@ -1,0 +1,58 @@
+package mcpserver
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A moody handler says what it is, or fails.
+type moody struct {
+	err   error
+	asked int
+}
+
+func (m *moody) Handle(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+	m.asked++
+	if m.err != nil {
+		return nil, m.err
+	}
+	return &bridge.Result{Complete: &pb.DiscoverResponse{Instructions: new("be kind")}}, nil
+}
+
+func TestWhoIsOverloadedIsWhatItWas(t *testing.T) {
+	overloaded := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded, "too many calls")
+	gone := bridge.Errorf(codes.Unavailable, "the backend has ended")
+	synctest.Test(t, func(t *testing.T) {
+		h := &moody{err: overloaded}
+		s := New(h, Options{})
+		defer s.Close()
+		if _, err := s.discover(t.Context()); err == nil {
+			t.Error("it is known, and was never told")
+		}
+		h.err = nil
+		if _, err := s.discover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * knownFor)
+		h.err, h.asked = overloaded, 0
+		for range 3 {
+			if k, err := s.discover(t.Context()); err != nil || k.GetInstructions() != "be kind" {
+				t.Errorf("%v, %v", k, err)
+			}
+		}
+		if h.asked != 1 {
+			t.Errorf("who is overloaded is asked %d times", h.asked)
+		}
+		pass(2 * knownFor)
+		h.err = gone
+		if _, err := s.discover(t.Context()); err == nil {
+			t.Error("who is gone is still there")
+		}
+	})
+}
