@@ -9,6 +9,7 @@
 //
 // What the bridge adds between a client and an MCP server is measured with clients that cost as much as real ones do: go-sdk's, and one of
 // gRPC. They run in the load generator, whose CPU counts where the subject is compared with go-sdk's client calling the server directly.
+// The least that could stand there is net/http's reverse proxy, which passes bytes on and knows no MCP.
 //
 // Arguments are text as it comes, with escapes and letters beyond ASCII. Most scanners are faster over plain ASCII: -text ascii shows
 // how much of a figure is that.
@@ -53,11 +54,12 @@ func run(ctx context.Context, args []string) error {
 
 // peers are the sub-commands this binary starts itself with.
 var peers = map[string]func(context.Context, []string) error{
-	"serve-gosdk":  serveGoSDK,
-	"serve-mcpgo":  serveMCPGo,
-	"serve-behind": serveBehind,
-	"serve-floor":  serveFloor,
-	"floor-plugin": floorPlugin,
+	"serve-gosdk":   serveGoSDK,
+	"serve-mcpgo":   serveMCPGo,
+	"serve-behind":  serveBehind,
+	"serve-passing": servePassing,
+	"serve-floor":   serveFloor,
+	"floor-plugin":  floorPlugin,
 }
 
 // options say what to measure.

@@ -161,9 +161,15 @@ func (r *report) conclude() {
 	}
 }
 
-// comparedWith are the subjects that have a column, and those that a goal of subject names.
+// columns are the subjects that others are compared with.
+var columns = []string{floor, floorTLS, goSDK, direct}
+
+// comparedWith are the subjects that have a column for subject, and those that a goal of it names.
 func comparedWith(subject string) []string {
 	others := []string{floor, floorTLS, goSDK}
+	if slices.Contains(through, subject) {
+		others = append(others, direct)
+	}
 	for _, g := range goals {
 		if g.subject == subject && !slices.Contains(others, g.over) {
 			others = append(others, g.over)
@@ -229,19 +235,19 @@ func (r *report) print(w io.Writer) {
 func (r *report) printSetting(w io.Writer, s setting) {
 	fmt.Fprintf(w, "\n%s, %d B, %s\n", s.Era, s.Size, callersText(s.Callers))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "subject\tcalls/s\tp50 ms\tp99 ms\tCPU\tof server\twith client\t/floor\t/floor-tls\t/go-sdk\t\n")
+	fmt.Fprint(t, "subject\tcalls/s\tp50 ms\tp99 ms\tCPU\tof server\twith client\t/floor\t/floor-tls\t/go-sdk\t/direct\t\n")
 	for _, info := range r.Subjects {
 		c := r.cell(info.Name, s)
 		if c == nil {
 			continue
 		}
 		if len(c.Errors) > 0 {
-			fmt.Fprintf(t, "%s\trefused: errors\t\t\t\t\t\t\t\t\t\n", c.Subject)
+			fmt.Fprintf(t, "%s\trefused: errors\t\t\t\t\t\t\t\t\t\t\n", c.Subject)
 			continue
 		}
 		fmt.Fprintf(t, "%s\t%.0f\t%.3g\t%.3g\t%.3g [%.3g–%.3g]\t%.3g\t%.3g\t", c.Subject, c.PerSecond.Median, c.P50.Median, c.P99.Median,
 			c.CPU.Median, c.CPU.Min, c.CPU.Max, c.ServerCPU.Median, c.Whole.Median)
-		for _, over := range []string{floor, floorTLS, goSDK} {
+		for _, over := range columns {
 			fmt.Fprintf(t, "%s\t", r.ratioText(c, over))
 		}
 		fmt.Fprintln(t)

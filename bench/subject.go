@@ -61,6 +61,8 @@ var subjects = []subject{
 	}, dialSDK},
 	{proxyLegacy, "go-sdk's client, the bridge, and go-sdk's server of 2025-11-25", behind("http", legacy), dialSDK},
 	{proxyModern, "the same, of 2026-07-28", behind("http", modern), dialSDK},
+	{passLegacy, "go-sdk's client, net/http's reverse proxy, and go-sdk's server of 2025-11-25", behind("floor", legacy), dialSDK},
+	{passModern, "the same, of 2026-07-28", behind("floor", modern), dialSDK},
 	{grpcLegacy, "a gRPC client, the bridge, and go-sdk's server of 2025-11-25", behind("grpc", legacy), dialGRPC},
 	{grpcModern, "the same, of 2026-07-28", behind("grpc", modern), dialGRPC},
 }
@@ -81,13 +83,18 @@ const (
 	direct           = "direct"
 	proxyLegacy      = "proxy-legacy"
 	proxyModern      = "proxy-modern"
+	passLegacy       = "pass-legacy"
+	passModern       = "pass-modern"
 	grpcLegacy       = "grpc-legacy"
 	grpcModern       = "grpc-modern"
 )
 
+// through are the subjects in which something stands between a client and a server.
+var through = []string{proxyLegacy, proxyModern, passLegacy, passModern, grpcLegacy, grpcModern}
+
 // only are the subjects that speak one era, or are about it.
 var only = map[string]era{
-	javaSDK: legacy, javaSDKFast: legacy, proxyLegacy: legacy, proxyModern: modern, grpcLegacy: legacy, grpcModern: modern,
+	javaSDK: legacy, javaSDKFast: legacy, proxyLegacy: legacy, proxyModern: modern, passLegacy: legacy, passModern: modern, grpcLegacy: legacy, grpcModern: modern,
 }
 
 // speaks reports whether a subject speaks the MCP of an era.

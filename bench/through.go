@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,7 +141,20 @@ func (c *grpcCaller) decoded() int { return c.answers.decoded }
 
 func (c *grpcCaller) close() { c.conn.Close() }
 
-// behind runs a go-sdk server of an era behind the bridge, whose front is http or grpc.
+// servePassing is the least that could stand in the place of a bridge between MCP and MCP: net/http's own reverse proxy. It passes
+// bytes on, and knows no MCP.
+func servePassing(ctx context.Context, args []string) error {
+	target, err := url.Parse(args[0])
+	if err != nil {
+		return err
+	}
+	return serveHTTP(ctx, &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: &http.Transport{MaxIdleConnsPerHost: 100},
+	})
+}
+
+// behind runs a go-sdk server of an era behind the bridge, whose front is http or grpc, or behind the floor.
 func behind(front string, e era) func(options) (*exec.Cmd, error) {
 	return func(o options) (*exec.Cmd, error) {
 		exe, err := filepath.Abs(filepath.Join(o.Bin, "mcpbridge"))
@@ -164,10 +179,16 @@ func serveBehind(ctx context.Context, args []string) error {
 	}
 	defer os.RemoveAll(dir)
 	cmd := exec.CommandContext(ctx, exe, "run", "--log-format", "json", server.URL+"/mcp")
-	if front == "grpc" {
+	switch front {
+	case "grpc":
 		cmd.Env = append(os.Environ(), "MCPBRIDGE_SERVE__GRPC__ADDR=unix://"+filepath.Join(dir, "grpc.sock"))
-	} else {
+	case "http":
 		cmd.Env = append(os.Environ(), "MCPBRIDGE_SERVE__HTTP__ADDR=127.0.0.1:0")
+	case "floor":
+		if cmd.Path, err = os.Executable(); err != nil {
+			return err
+		}
+		cmd.Args = []string{cmd.Path, "serve-passing", server.URL}
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
@@ -180,6 +201,10 @@ func serveBehind(ctx context.Context, args []string) error {
 	}
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
+		if front == "floor" {
+			fmt.Fprintln(os.Stderr, lines.Text()) // it says where it serves in the same words
+			break
+		}
 		var line struct{ Message, URL, GRPC string }
 		if err := json.Unmarshal(lines.Bytes(), &line); err == nil && line.Message == "ready" {
 			fmt.Fprintln(os.Stderr, "serving", line.URL+line.GRPC)
