@@ -38,6 +38,8 @@ type panicPoint struct {
 	kick func(t *target) error
 	// rare says that it is reached so seldom, or is so dear, that a few times must do.
 	rare bool
+	// last says that it is reached at the end of the process, which must come to its end nevertheless.
+	last bool
 }
 
 // panicPoints are all failpoints.
@@ -91,6 +93,8 @@ var panicPoints = map[string]panicPoint{
 	"mcpclientEvent":         {ends: true},
 	"mcpclientSend":          {},
 	"mcpclientConnect":       {kick: (*target).killUpstream},
+	"mcpserverPart":          {last: true},
+	"mcpserverDrain":         {last: true},
 }
 
 // A target is a bridge that has failpoints, with a backend of each kind behind it, and what is known of them.
@@ -268,7 +272,11 @@ func panics(ctx context.Context, r *Rig) error {
 	before := settled(t.Bridge)
 	slices.SortFunc(points, func(a, b failpoint) int { return cmp.Compare(a.name, b.name) })
 	for _, point := range points {
-		if err := p.at(ctx, point.name); err != nil {
+		at := p.at
+		if panicPoints[point.name].last {
+			at = func(ctx context.Context, name string) error { return p.atEnd(ctx, name, program, web) }
+		}
+		if err := at(ctx, point.name); err != nil {
 			return fmt.Errorf("%s: %w; the log is in %s", point.name, err, t.Dir)
 		}
 		if r.long {
@@ -402,6 +410,64 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	}
 	p.wrongs = append(p.wrongs, wrongs...)
 	return nil
+}
+
+// atEnd has a bridge of its own panic at a failpoint of its drain, while calls run: they are answered, and it ends as it would.
+func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpServer) error {
+	t, err := p.r.startTarget(ctx, program, web, filepath.Join(p.r.dir, name+".journal"), false)
+	if err != nil {
+		return err
+	}
+	callers, clients, err := callersOf(t.URL, 8)
+	if err != nil {
+		return err
+	}
+	for _, c := range clients {
+		if call := c.Call(loadgen.Work{Tool: plugTool}); !call.OK() {
+			return fmt.Errorf("a first call failed: %+v", call)
+		}
+	}
+	if _, err := t.fuse.do(http.MethodPut, name, "1*panic"); err != nil {
+		return err
+	}
+	begun, history := make(chan struct{}, len(clients)), make([]checker.Call, len(clients))
+	var wg sync.WaitGroup
+	for i, c := range clients {
+		wg.Go(func() {
+			once := sync.OnceFunc(func() { begun <- struct{}{} })
+			history[i] = c.Call(loadgen.Work{Tool: plugTool, Ms: 1000, Events: 10, OnEvent: func(*checker.Call) bool {
+				once()
+				return true
+			}})
+		})
+	}
+	for range clients {
+		select {
+		case <-begun:
+		case <-time.After(20 * time.Second):
+			return errors.New("calls do not begin")
+		}
+	}
+	_, err = t.stop()
+	wg.Wait()
+	for _, c := range callers {
+		c.Close()
+	}
+	if err != nil {
+		return err
+	}
+	p.panics++
+	p.calls += len(history)
+	for i := range history {
+		if !history[i].OK() {
+			p.wrongs = append(p.wrongs, checker.Wrong{Kind: "lost", Token: history[i].Token, Why: fmt.Sprintf("%s: %+v", name, history[i].Answers)})
+		}
+	}
+	logged, err := panicsLogged(filepath.Join(t.Dir, "log"))
+	if err == nil && logged.lines != 1 {
+		err = fmt.Errorf("%d panics are logged, want 1", logged.lines)
+	}
+	return err
 }
 
 // often has one place panic three times within a minute, after which the bridge is ready no longer.

@@ -167,11 +167,17 @@ func New(h bridge.Handler, o Options) *Server {
 
 // Part tells clients that the server is about to end: from now on, responses over HTTP say that they are the last of their
 // connections. Everything is still taken.
-func (s *Server) Part() { s.part() }
+func (s *Server) Part() {
+	// gofail: var mcpserverPart struct{}
+
+	s.part()
+}
 
 // Drain makes the server end: streams that only wait for changes end, and no new sessions begin. Requests are still
 // answered.
 func (s *Server) Drain() {
+	// gofail: var mcpserverDrain struct{}
+
 	s.part()
 	s.drain()
 }

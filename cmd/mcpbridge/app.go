@@ -19,6 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/auth"
 	"github.com/mcpbridge/mcpbridge/bridge/catalog"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
@@ -476,34 +477,40 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 
 // drain tells everybody that this is the end, and still takes everything for as long as whoever balances the load needs to hear
 // it. Then it takes no new clients, for a moment still calls of those that are there, and waits until no call runs, or for as
-// long as the configuration allows.
+// long as the configuration allows. A bug in one phase does not keep the bridge from the next.
 func (a *App) drain(now context.Context, fronts []front) {
 	a.log.Info().Int("calls", a.calls.drain()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
-	for _, f := range fronts {
-		f.part()
+	panics := contain.Panics{Log: a.log}
+	phase := func(name string, do func()) {
+		defer panics.Recover(name, nil)
+		do()
 	}
-	if d := a.cfg.Serve.PreDrain; d > 0 {
-		heard := time.NewTimer(d)
-		defer heard.Stop()
-		select {
-		case <-heard.C:
-		case <-now.Done():
+	phase("tell clients of the end", func() {
+		for _, f := range fronts {
+			f.part()
 		}
-	}
+		wait, enough := context.WithTimeout(now, a.cfg.Serve.PreDrain)
+		defer enough()
+		<-wait.Done()
+	})
 	ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)
 	defer cancel()
-	for _, f := range fronts {
-		f.refuse()
-	}
-	accept, enough := context.WithTimeout(ctx, acceptTime)
-	a.calls.quiet(accept, calmTime)
-	enough()
-	a.calls.refuse()
-	a.log.Info().Msg("refusing new calls")
-	if left := a.calls.wait(ctx); left > 0 {
-		a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
-	}
+	phase("refuse new clients", func() {
+		for _, f := range fronts {
+			f.refuse()
+		}
+		accept, enough := context.WithTimeout(ctx, acceptTime)
+		defer enough()
+		a.calls.quiet(accept, calmTime)
+	})
+	phase("wait for calls", func() {
+		a.calls.refuse()
+		a.log.Info().Msg("refusing new calls")
+		if left := a.calls.wait(ctx); left > 0 {
+			a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
+		}
+	})
 }
 
 func errText(err error) string {
