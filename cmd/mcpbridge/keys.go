@@ -107,14 +107,16 @@ const (
 	maxCompare = 256
 )
 
-// nearest returns the name that name is most likely a misspelling of, or "".
+// nearest returns the name that name is most likely a misspelling of, or "". Of a name of up to three letters, more than half have to
+// be right: else it would be as near to any other that is short.
 func nearest(name string, known []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, k := range known {
 		if len(k) > maxCompare || len(name) > maxCompare {
 			continue
 		}
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestDistance {
+		d := distance(strings.ToLower(name), strings.ToLower(k))
+		if d < bestDistance && (len(name) > 3 || 2*d < max(len(name), len(k))) {
 			best, bestDistance = k, d
 		}
 	}
