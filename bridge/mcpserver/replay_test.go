@@ -69,3 +69,23 @@ func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// At either limit, the log that ended first is forgotten with the byte that is too much, and not before.
+func TestLogsAreKeptUpToTheLimit(t *testing.T) {
+	for over := -1; over <= 1; over++ {
+		for name, most := range map[string]struct{ session, process int }{
+			"of a session": {maxReplay, maxReplayOfAll}, "of all": {maxReplayOfAll, maxReplay},
+		} {
+			session, process := &replay{most: most.session}, &replay{most: most.process}
+			ended, running := newEventLog("1", session, process), newEventLog("2", session, process)
+			ended.append(make([]byte, maxReplay/2), true)
+			running.push(make([]byte, maxReplay/2+over))
+			if kept := ended.has(-1); kept != (over <= 0) {
+				t.Errorf("%s, %+d: what ended is kept: %t", name, over, kept)
+			}
+			if !running.has(-1) {
+				t.Errorf("%s, %+d: what runs is forgotten", name, over)
+			}
+		}
+	}
+}

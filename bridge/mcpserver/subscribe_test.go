@@ -20,11 +20,11 @@ func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 	if got := p.take(); len(got) != 1 {
 		t.Errorf("the same change is kept %d times", len(got))
 	}
-	for i := range maxPending + 1 {
-		p.add(updated(strconv.Itoa(i)))
-	}
-	if got := p.take(); len(got) != maxPending {
-		t.Errorf("%d changes are kept", len(got))
+	for n := 1; n <= maxPending+1; n++ {
+		p.add(updated(strconv.Itoa(n)))
+		if got := len(p.changes); got != min(n, maxPending) {
+			t.Fatalf("%d of %d changes are kept", got, n)
+		}
 	}
 }
 
