@@ -212,7 +212,13 @@ func (b *backend) keep(ctx context.Context) {
 			return
 		}
 		p := asProblem(b.startProblem(err))
-		b.log.Error().Str("backend", b.Name).Str("where", p.Where).Str("why", p.Why).Str("fix", p.Fix).Stringer("retryIn", delay).Msg(p.What)
+		line := b.log.Error().Str("backend", b.Name)
+		for _, m := range []struct{ name, text string }{{"where", p.Where}, {"why", p.Why}, {"fix", p.Fix}} {
+			if m.text != "" {
+				line = line.Str(m.name, m.text)
+			}
+		}
+		line.Stringer("retryIn", delay).Msg(p.What)
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():

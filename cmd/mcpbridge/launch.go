@@ -106,6 +106,9 @@ func (b *backend) startProblem(err error) error {
 	if strings.Contains(p.Why, "ModuleNotFoundError") {
 		p.Fix = missingModuleFix(launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
 	}
+	if p.Fix == "" { // it is an MCP server that has ended
+		p.Fix = "run the command by itself: a server on stdin and stdout waits there for a client"
+	}
 	return p
 }
 

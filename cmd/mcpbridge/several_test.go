@@ -63,6 +63,7 @@ backends:
   - {name: web, mcp: {url: %q}}
   - {name: broken, launch: {command: [sh, -c, "echo no such thing >&2; exit 3"]}}
   - {name: gone, launch: {command: [/no/such/program]}}
+  - {name: ended, mcp: {command: [sh, -c, "exit 3"]}}
 `, echoGo(t), shop, bridgeProgram(t), echoGo(t), upstream.url))
 	r := start(t, nil, nil, "run", "--log-format", "json", "-c", config)
 	for _, c := range []struct{ path, tool string }{
@@ -86,9 +87,15 @@ backends:
 	r.awaitLog(t, "no such thing")
 	r.awaitLog(t, `"retryIn":"1s"`)
 	r.awaitLog(t, `command \"/no/such/program\" is not found`)
+	r.awaitLog(t, `"fix":"run the command by itself: a server on stdin and stdout waits there for a client"`)
 	r.drain()
 	if code := r.wait(t); code != exitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+	}
+	for _, empty := range []string{`"fix":""`, `"why":""`, `"where":""`} {
+		if strings.Contains(r.stderr.String(), empty) {
+			t.Errorf("it logged %s:\n%s", empty, r.stderr)
+		}
 	}
 }
 
