@@ -38,7 +38,8 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }
 
-// A connection is kept for two minutes after a response, and one that does not finish its header for five seconds.
+// A connection is kept for two minutes after a response, one that does not finish its header for five seconds, and one that does not
+// finish its body for thirty.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	const (
 		body    = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
@@ -48,9 +49,11 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rest  string // what is sent after the first request
 		after time.Duration
+		says  string // first, in the end
 	}{
-		"idle":              {"", 120 * time.Second},
-		"a header, in part": {"GET / HTTP/1.1\r\nHost: loc", 5 * time.Second},
+		"idle":              {"", 120 * time.Second, ""},
+		"a header, in part": {"GET / HTTP/1.1\r\nHost: loc", 5 * time.Second, ""},
+		"a body, in part":   {request + "100\r\n\r\n{", 30 * time.Second, "HTTP/1.1 400 Bad Request\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,13 +82,14 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				closed := make(chan time.Time, 1)
 				began := time.Now()
 				go func() {
-					if b, err := in.ReadByte(); err == nil { // nothing more is said
-						t.Errorf("it says %q", b)
+					if said, _ := in.ReadString('\n'); said != tt.says { // an error says that it is closed
+						t.Errorf("it says %q", said)
 					}
 					closed <- time.Now()
+					_, _ = io.Copy(io.Discard, in) // as above
 				}()
 				if took := (<-closed).Sub(began); took != tt.after {
-					t.Errorf("closed after %v, want %v", took, tt.after)
+					t.Errorf("ended after %v, want %v", took, tt.after)
 				}
 				_ = f.srv.Close()
 				if err := <-served; !errors.Is(err, http.ErrServerClosed) {
