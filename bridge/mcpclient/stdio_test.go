@@ -301,6 +301,28 @@ func TestAProgramOfUseIsWantedBack(t *testing.T) {
 	}
 }
 
+// A line may be as long as a message, and not a byte longer.
+func TestLinesAtTheirLimit(t *testing.T) {
+	const most = 1 << 20
+	for _, length := range []int{most - 1, most, most + 1} {
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				say(initialized)
+			case "tools/call":
+				answer := strings.Replace(said1, "ID", string(m.ID), 1)
+				say(answer + strings.Repeat(" ", length-len(answer)))
+			}
+			return true
+		}}
+		c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, MaxMessage: most}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+		if tooLong := err != nil && bridge.AsError(err).Failure.GetReason() == "RESPONSE_TOO_LARGE"; tooLong != (length > most) || err != nil && !tooLong {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+	}
+}
+
 // A line that is too long costs no more memory than the limit, and one life of the program.
 func TestLongLine(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
