@@ -40,3 +40,16 @@ func TestToolsAtTheirLimits(t *testing.T) {
 		}
 	}
 }
+
+// A schema with more schemas in it than may be compiled is not used to check anything.
+func TestSchemasAtTheirLimit(t *testing.T) {
+	for n, compiled := range map[int]bool{maxSubschemas - 1: true, maxSubschemas: true, maxSubschemas + 1: false} {
+		s := &schema{text: []byte(`{"type":"object","required":["a"],"allOf":[` + strings.Repeat("true,", n-2) + `true]}`)}
+		if got := subschemas(s.text); got != n {
+			t.Fatalf("%d schemas, want %d", got, n)
+		}
+		if refused := !s.accepts([]byte(`{}`)); refused != compiled || (s.err == nil) != compiled {
+			t.Errorf("%d: what it does not allow is refused: %t, %v", n, refused, s.err)
+		}
+	}
+}
