@@ -185,6 +185,8 @@ func TestHowLongACallMayLast(t *testing.T) {
 		{"silent for too long", time.Minute + 1, 1, deadline},
 		{"talking, but not too long", 50 * time.Second, 11, ""},
 		{"talking for too long", 50 * time.Second, 13, deadline},
+		{"talking for nearly as long as it may", 30*time.Second - 1, 20, ""},
+		{"talking for a moment too long", 30*time.Second + 1, 20, deadline},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
