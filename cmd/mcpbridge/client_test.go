@@ -553,7 +553,7 @@ func TestElicitationOnATerminal(t *testing.T) {
 	x.expect("l  large")
 	x.expect(`Size ("s" | "l"): `)
 	x.write("m\n")
-	x.expect(`did you mean`)
+	x.expect(`it cannot be "m"; known are: l, s`)
 	x.expect(`Size ("s" | "l"): `)
 	x.write("l\n")
 	x.expect("How many.")
