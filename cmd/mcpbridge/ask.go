@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -131,7 +132,7 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 		}
 		raw, wrong := field.schema.value(texts)
 		if wrong != "" {
-			return nil, usage("--answer "+field.name, "answer with "+field.schema.typeText(), "the answer %s %s", field.name, wrong)
+			return nil, usage("--answer "+field.name, "answer with "+field.schema.answerText(), "the answer %s %s", field.name, wrong)
 		}
 		values[field.name] = raw
 	}
@@ -167,7 +168,7 @@ func fillDefaults(open []property, values map[string][]byte, message string) err
 		} else if field.required {
 			return &problem{
 				Exit: exitConfig, Code: "no_answer", What: "the server asks for " + field.name + ", and nobody answers", Why: message,
-				Fix: "answer with --answer " + field.name + "=VALUE, where VALUE is " + field.schema.typeText() + ", or call it from a terminal",
+				Fix: "answer with --answer " + field.name + "=VALUE, where VALUE is " + field.schema.answerText() + ", or call it from a terminal",
 			}
 		}
 	}
@@ -220,13 +221,17 @@ func (a *asker) field(ctx context.Context, field property, def []byte) ([]byte, 
 	for _, choice := range s.titled() {
 		a.say("    %s  %s\n", harmless(choice.value), harmless(choice.title))
 	}
-	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.text("title"), field.name), s.typeText())
+	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.text("title"), field.name), s.answerText())
 	if !field.required {
 		prompt += ", optional"
 	}
 	prompt += ")"
 	if def != nil {
-		prompt += " [" + valueText(def) + "]"
+		text := valueText(def)
+		if s.isBoolean() {
+			text = cmp.Or(map[string]string{"true": "yes", "false": "no"}[text], text)
+		}
+		prompt += " [" + text + "]"
 	}
 	for {
 		line, err := a.line(ctx, harmless(prompt)+": ")
@@ -357,8 +362,26 @@ func (s schema) titled() []choice {
 	return list
 }
 
-// value is coerce for the field of a form, whose bounds it checks as well.
+// isBoolean reports whether a field of a form is answered with yes or no.
+func (s schema) isBoolean() bool { return slices.Equal(s.types(), []string{"boolean"}) }
+
+// answerText is typeText for the field of a form.
+func (s schema) answerText() string {
+	if s.isBoolean() {
+		return "yes or no"
+	}
+	return s.typeText()
+}
+
+// value is coerce for the field of a form, whose bounds it checks as well, and which y and n answer if it is a boolean.
 func (s schema) value(texts []string) (raw []byte, wrong string) {
+	if s.isBoolean() && len(texts) == 1 {
+		text := strings.ToLower(strings.TrimSpace(texts[0]))
+		if raw, ok := booleans[cmp.Or(map[string]string{"y": "yes", "n": "no"}[text], text)]; ok {
+			return []byte(raw), ""
+		}
+		return nil, "cannot be " + strconv.Quote(rawjson.Shorten(texts[0])) + ": it is yes or no"
+	}
 	if raw, wrong = s.coerce(texts); wrong == "" {
 		wrong = s.outOfBounds(raw)
 	}

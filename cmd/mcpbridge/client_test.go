@@ -358,6 +358,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"list --plugin -- sh -c exit", "plugin_start", exitPlugin},
 		{"call --timeout 50ms " + shop + " wait", "timeout", exitUnexpected},
 		{"call " + shop + " order", "no_answer", exitConfig},
+		{"call --answer gift=perhaps " + shop + " order", "usage", exitConfig},
 	} {
 		got := runCommand(t, "", strings.Fields(c.args)...)
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
@@ -562,8 +563,10 @@ func TestElicitationOnATerminal(t *testing.T) {
 	x.write("10\n")
 	x.expect("has to be at most 9")
 	x.write("2\n")
-	x.expect("gift (boolean, optional) [false]: ")
-	x.write("yes\n")
+	x.expect("gift (yes or no, optional) [no]: ")
+	x.write("perhaps\n")
+	x.expect(`it cannot be "perhaps": it is yes or no`)
+	x.write("y\n")
 	x.expect("mail (string, optional): ")
 	x.write("ada\n")
 	x.expect("an address such as")
@@ -578,6 +581,22 @@ func TestElicitationOnATerminal(t *testing.T) {
 	x.expect(`accept {"size":"s","count":2,"gift":true,"mail":"ada@example.com","tags":["new","old"]}`)
 	if code, all := x.wait(); code != exitOK {
 		t.Errorf("it ended with %d:\n%s", code, all)
+	}
+}
+
+// What people write for yes and no, each of it.
+func TestYesAndNo(t *testing.T) {
+	gift := schemaOf([]byte(`{"type":"boolean"}`))
+	for typed, want := range map[string]string{
+		"y": "true", "Y": "true", "yes": "true", " Yes ": "true", "true": "true", "n": "false", "no": "false", "NO": "false", "false": "false",
+		"": "", "1": "", "ye": "", "yes and no": "",
+	} {
+		if raw, wrong := gift.value([]string{typed}); string(raw) != want || (wrong == "") != (want != "") {
+			t.Errorf("%q is read as %q, %q", typed, raw, wrong)
+		}
+	}
+	if raw, wrong := schemaOf([]byte(`{"type":"string"}`)).value([]string{"y"}); string(raw) != `"y"` || wrong != "" {
+		t.Errorf("a text is read as %q, %q", raw, wrong)
 	}
 }
 
