@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -109,6 +110,22 @@ type client struct {
 	terminal bool             // stdout is one
 	caller   *pb.CallContext
 	asker    *asker
+	called   atomic.Bool // a call of a tool has got as far as its backend
+}
+
+// A watched back notes whether tools of it are called: what is refused before is a mistake in the arguments.
+type watched struct {
+	back
+
+	called *atomic.Bool
+}
+
+// Handle implements bridge.Handler.
+func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if call.Method == bridge.CallTool {
+		w.called.Store(true)
+	}
+	return w.back.Handle(ctx, call, emit)
 }
 
 func (p *Program) clientCommands(l *logging) []*cobra.Command {
@@ -280,6 +297,8 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 		if errs[i] = b.open(); errs[i] != nil {
 			continue
 		}
+		var seen back = &watched{*b.back.Load(), &c.called}
+		b.back.Store(&seen)
 		wg.Go(func() {
 			if err := b.run(running); err != nil {
 				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start") // Ready says so, too

@@ -408,8 +408,8 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		return c.notFound("tool", name, known)
 	}
 	t := tools[i]
-	arguments, err := argumentReader{c.p.Stdin}.parse(args[1:], schemaOf(t.GetInputSchema()), name,
-		oneLine(signature(name, t.GetInputSchema(), nil), maxSignature))
+	shape := oneLine(signature(name, t.GetInputSchema(), nil), maxSignature)
+	arguments, err := argumentReader{c.p.Stdin}.parse(args[1:], schemaOf(t.GetInputSchema()), name, shape)
 	if err != nil {
 		return err
 	}
@@ -418,6 +418,9 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		return err
 	}
 	res := m.(*pb.CallToolResult)
+	if res.GetIsError() && !c.called.Load() {
+		return wrongArguments([]string{contentText(res.GetContent())}, name, shape)
+	}
 	if c.asJSON {
 		if err := c.printMessage(res); err != nil {
 			return err
