@@ -21,6 +21,8 @@ import (
 type hub struct {
 	s *Server
 
+	telling sync.Mutex // is held while a change is told, so that what is told next comes next; before mu
+
 	mu     sync.Mutex
 	subs   map[*subscriber]struct{}
 	wanted demand     // what the subscribers want, together
@@ -104,9 +106,14 @@ type listening struct {
 	older *listening
 	// acked says that the handler knows what this one listens to, and replaced that it has known what a newer one listens to.
 	acked, replaced bool
-	// behind has the changes that this one has heard, and the older one, which is to tell them, has not yet; and nil for those of
-	// which it is the other way round.
-	behind map[changed]*pb.ListenResponse
+	// ahead has what the older one has heard more often than this one, or less often, as long as both are heard.
+	ahead map[changed]lead
+}
+
+// A lead is how many times more a change was heard.
+type lead struct {
+	by     int
+	change *pb.ListenResponse
 }
 
 const (
@@ -183,7 +190,7 @@ func (h *hub) update() *listening {
 	}
 	filter := h.wanted.filter()
 	ctx, cancel := context.WithCancel(h.s.ctx)
-	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest, behind: map[changed]*pb.ListenResponse{}}
+	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest, ahead: map[changed]lead{}}
 	h.latest = l
 	h.wg.Go(func() { h.run(ctx, l) })
 	return l
@@ -249,6 +256,7 @@ func (h *hub) acknowledged(l *listening) (owed bool) {
 			heard = true
 			time.AfterFunc(handover, o.cancel)
 		} else {
+			o.acked = false
 			o.cancel()
 		}
 	}
@@ -263,93 +271,100 @@ func (h *hub) silent(l *listening) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.acked = false
+	clear(l.ahead)
 	h.owed = h.owed || !l.replaced
 	return !l.replaced
 }
 
-// ended takes l, which hears no more, out of the chain of listenings, and tells what only the one that replaces it has heard.
+// ended takes l, which hears no more, out of the chain of listenings, and tells what only l has heard.
 func (h *hub) ended(l *listening) {
 	l.cancel()
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	var untold []*pb.ListenResponse
 	h.mu.Lock()
-	var newer *listening
 	for n := h.latest; n != nil; n = n.older {
-		if n.older == l {
-			newer, n.older = n, l.older
+		if n.older != l {
+			continue
 		}
+		n.older = l.older
+		for _, ahead := range n.ahead {
+			if ahead.by > 0 {
+				untold = append(untold, ahead.change)
+			}
+		}
+		clear(n.ahead)
 	}
-	untold := newer.untold()
 	h.mu.Unlock()
 	for _, change := range untold {
-		h.hear(newer, change)
+		h.tell(change)
 	}
 }
 
-// hear tells a change that l has heard to those who want to know. As long as an older listening is heard, too, that is the one
-// to tell: everything is told once, and nothing is lost when the older one ends.
+// hear tells a change that l has heard, if it asked for it. While l is heard although another listening replaces it, both hear the same,
+// if not at the same time. The newer one tells it, so that everything is told once, and in its order; what it has not heard when l
+// ends is told then.
 func (h *hub) hear(l *listening, change *pb.ListenResponse) {
+	if !wants(l.filter, change) {
+		return
+	}
+	h.telling.Lock()
+	defer h.telling.Unlock()
 	h.mu.Lock()
-	subs := h.told(l, change)
+	now := h.compare(l, change)
 	h.mu.Unlock()
-	for _, sub := range subs {
-		sub.tell(change)
+	if now {
+		h.tell(change)
 	}
 }
 
-// told returns whom to tell a change that l has heard, and takes note of it for the listenings that replace l, or for l if it
-// is not the one to tell. The caller holds mu.
-func (h *hub) told(l *listening, change *pb.ListenResponse) []*subscriber {
-	for o := l.older; o != nil; o = o.older {
-		if o.acked && wants(o.filter, change) && l.differ(change, true) {
-			return nil
+// compare takes note of a change that l has heard, if another listening hears the same. It reports whether to tell it now. The caller
+// holds mu.
+func (h *hub) compare(l *listening, change *pb.ListenResponse) bool {
+	hearing := func(l *listening) *listening {
+		for l != nil && (!l.acked || !wants(l.filter, change)) {
+			l = l.older
 		}
+		return l
 	}
-	for n := h.latest; n != nil && n != l; n = n.older {
-		if n.acked && wants(n.filter, change) {
-			n.differ(change, false)
-		}
+	newer := hearing(h.latest)
+	if newer == nil {
+		return true
 	}
+	older := hearing(newer.older)
+	if older == nil || l != newer && l != older {
+		return true
+	}
+	by := 1
+	if l == newer {
+		by = -1
+	}
+	k := changeOf(change)
+	ahead, known := newer.ahead[k]
+	if !known && len(newer.ahead) >= maxPending {
+		return true // rather twice than never
+	}
+	if ahead.by += by; ahead.by == 0 {
+		delete(newer.ahead, k)
+	} else {
+		newer.ahead[k] = lead{ahead.by, change}
+	}
+	return l == newer
+}
+
+// tell tells a change to those who want to know. The caller holds telling.
+func (h *hub) tell(change *pb.ListenResponse) {
 	var subs []*subscriber
+	h.mu.Lock()
 	for sub := range h.subs {
 		if wants(sub.want, change) {
 			subs = append(subs, sub)
 		}
 	}
-	return subs
-}
-
-// differ takes note that l has heard a change that an older one tells, or that an older one has told it. It reports whether
-// there was room for that.
-func (l *listening) differ(change *pb.ListenResponse, heard bool) bool {
-	k := changeOf(change)
-	was, ok := l.behind[k]
-	switch {
-	case ok && (was != nil) != heard:
-		delete(l.behind, k) // now both have
-	case !ok && len(l.behind) >= maxPending:
-		return false
-	case heard:
-		l.behind[k] = change
-	default:
-		l.behind[k] = nil
+	h.mu.Unlock()
+	for _, sub := range subs {
+		sub.tell(change)
 	}
-	return true
-}
-
-// untold returns what l has heard and nobody was told, and forgets it.
-func (l *listening) untold() []*pb.ListenResponse {
-	if l == nil {
-		return nil
-	}
-	var all []*pb.ListenResponse
-	for k, change := range l.behind {
-		if change != nil {
-			all = append(all, change)
-		}
-		if change != nil || l.older == nil {
-			delete(l.behind, k)
-		}
-	}
-	return all
 }
 
 // A changed names what has changed, so that changes can be compared.

@@ -118,54 +118,56 @@ func (d *diary) says(t *testing.T, want ...string) {
 }
 
 func TestAChangeUnderWayIsToldThoughTheListenIsReplaced(t *testing.T) {
-	listen(t, func(a *ears) {
-		_, told, one := a.join("a")
-		_, _, two := a.join("b") // which is acknowledged
-		one.tell(updated("a"))   // before this arrives
-		told.says(t, "a")
-		pass(handover)
-		if !one.over() || two.over() {
-			t.Error("the Listen that was replaced has not ended, or the one that replaces it has")
-		}
-		two.tell(updated("a"))
-		told.says(t, "a", "a")
-	})
-}
-
-func TestWhatBothListensHearIsToldOnce(t *testing.T) {
-	listen(t, func(a *ears) {
-		_, told, one := a.join("a")
-		_, other, two := a.join("b")
-		one.tell(updated("a"))
-		two.tell(updated("a"))
-		two.tell(updated("a"))
-		one.tell(updated("a"))
-		two.tell(updated("b")) // of which the older one knows nothing
-		other.says(t, "b")
-		pass(2 * handover)
-		told.says(t, "a", "a")
-	})
-}
-
-func TestWhatOnlyTheNewListenHearsIsTold(t *testing.T) {
-	for name, end := range map[string]func(one *heard){
-		"when the old one has had its time": func(*heard) { pass(2 * handover) },
-		"when the old one ends":             func(one *heard) { close(one.fail) },
+	for name, end := range map[string]func(*heard){
+		"which has its time":    func(*heard) { pass(handover) },
+		"which ends by itself":  func(one *heard) { close(one.fail) },
+		"which was told before": func(one *heard) { one.tell(updated("a")); pass(handover) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			listen(t, func(a *ears) {
 				_, told, one := a.join("a")
-				_, _, two := a.join("b")
-				two.tell(updated("a"))
-				told.says(t)
+				_, _, two := a.join("b") // which is acknowledged
+				one.tell(updated("a"))   // before this arrives
 				end(one)
 				told.says(t, "a")
-				if two.over() || len(a.s.begun) > 0 {
-					t.Error("the Listen that is left was replaced")
+				if !one.over() || two.over() || len(a.s.begun) > 0 {
+					t.Error("the Listen that was replaced has not ended, or the one that replaces it has")
 				}
+				two.tell(updated("a"))
+				told.says(t, "a", "a")
 			})
 		})
 	}
+}
+
+func TestChangesAreToldOnceAndInTheirOrder(t *testing.T) {
+	listen(t, func(a *ears) {
+		sub, told, one := a.join("a")
+		two := a.want(sub, "a", "b")
+		for _, uri := range []string{"a", "b", "a", "a", "b"} {
+			two.tell(updated(uri))
+		}
+		for range 6 { // of which the older one hears three later, and three sooner
+			one.tell(updated("a"))
+		}
+		for _, uri := range []string{"a", "a", "b", "a"} {
+			two.tell(updated(uri))
+		}
+		pass(handover)
+		told.says(t, "a", "b", "a", "a", "b", "a", "a", "b", "a")
+	})
+}
+
+func TestWhatNobodyAskedForIsNotTold(t *testing.T) {
+	listen(t, func(a *ears) {
+		_, _, one := a.join("a")
+		_, told, two := a.join("b")
+		one.tell(updated("b"))
+		two.tell(updated("b"))
+		one.tell(updated("b"))
+		pass(handover)
+		told.says(t, "b")
+	})
 }
 
 func TestAtMostTwoAcknowledgedListensAreOpen(t *testing.T) {
@@ -179,8 +181,9 @@ func TestAtMostTwoAcknowledgedListensAreOpen(t *testing.T) {
 		if len(open) != 2 {
 			t.Errorf("%d Listens are open", len(open))
 		}
-		open[1].tell(updated("0"))
-		open[0].tell(updated("0"))
+		for _, l := range open {
+			l.tell(updated("0"))
+		}
 		told.says(t, "0")
 		a.remove(sub)
 		synctest.Wait()
