@@ -357,6 +357,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"prompt " + shop + " haggle", "arguments", exitConfig},
 		{"prompt " + shop + " haggle price=1 ton=x", "arguments", exitConfig},
 		{"describe " + shop + " nothing", "not_found", exitTool},
+		{"describe " + shop + " shop://3/4", "not_found", exitTool},
 		{"call " + shop, "usage", exitConfig},
 		{"call nobody x", "usage", exitConfig},
 		{"list -- no-such-program", "command", exitPlugin},
@@ -410,6 +411,9 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"call " + shop + " paint":                                  "red \x1b[31m\u202e\u009b and \n",
 		"call --root . " + shop + " where":                         fileURI(workingDir()) + "\n",
 		"describe " + shop + " shop://sign":                        "shop://sign (sign, text/plain)\n",
+		"describe " + shop + " shop://{shelf}":                     "shop://{shelf} (shelf)\n",
+		"describe " + shop + " shop://3":                           "shop://{shelf} (shelf)\n\nshop://3 is one of these.\n",
+		"describe --json " + shop + " shop://3":                    `{"name":"shelf","uriTemplate":"shop://{shelf}"}` + "\n",
 		"complete --json " + shop + " shop://{shelf} shelf=k":      `{"completion":{"values":["kind","key"]},"resultType":"complete"}` + "\n",
 		"call --answer size=l --answer count=2 " + shop + " order": `accept {"size":"l","count":2,"gift":false}` + "\n",
 	} {
@@ -434,6 +438,26 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	defer s.mu.Unlock()
 	if e := s.caller.GetClientCapabilities(); e.GetSampling() != nil {
 		t.Error("it declared that it has a model")
+	}
+}
+
+// A URI is of the template that says most of it.
+func TestTemplateOfAURI(t *testing.T) {
+	var templates []*pb.ResourceTemplate
+	for _, text := range []string{
+		"file:///{+path}", "file:///notes/{name}", "file:///{+path}.md", "no{template", "db://{table}{?limit}",
+		"slow://" + strings.Repeat("{+a}", 200), "slow://" + strings.Repeat("{a:9999}", 100), // would take minutes
+	} {
+		templates = append(templates, &pb.ResourceTemplate{UriTemplate: text})
+	}
+	for uri, want := range map[string]string{
+		"file:///a/b": "file:///{+path}", "file:///notes/x": "file:///notes/{name}", "file:///a.md": "file:///{+path}.md",
+		"db://tea": "db://{table}{?limit}", "db://tea?limit=3": "db://{table}{?limit}", "db://a/b": "", "x://y": "", "": "",
+		"file:///" + strings.Repeat("a", maxTemplate): "", "slow://" + strings.Repeat("a", 900): "",
+	} {
+		if got := templateOf(uri, templates).GetUriTemplate(); got != want {
+			t.Errorf("%.40s is of %q, not of %q", uri, got, want)
+		}
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/yosida95/uritemplate/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -217,15 +219,54 @@ func runDescribe(ctx context.Context, c *client, args []string) error {
 	}
 	for _, r := range o.templates {
 		if r.GetUriTemplate() == name || r.GetName() == name {
-			if c.asJSON {
-				return c.printMessage(r)
-			}
-			return c.sheet(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription())
+			return c.describeTemplate(r, "")
 		}
 		known = append(known, r.GetUriTemplate())
 	}
+	if r := templateOf(name, o.templates); r != nil {
+		return c.describeTemplate(r, name+" is one of these.")
+	}
 	return c.notFound("tool, prompt or resource", name, known)
 }
+
+func (c *client) describeTemplate(r *pb.ResourceTemplate, why string) error {
+	if c.asJSON {
+		return c.printMessage(r)
+	}
+	return c.sheet(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription(), why)
+}
+
+// What a template is at most that is compared with a URI: the library takes time by the product of both, and for ever where a
+// variable has a length.
+const (
+	maxTemplate  = 1024 // bytes, and of a URI
+	maxVariables = 8
+)
+
+// templateOf returns the template that a URI is of, or nil. Of several, it is the one of which most is text: the others say less.
+func templateOf(uri string, templates []*pb.ResourceTemplate) *pb.ResourceTemplate {
+	var best *pb.ResourceTemplate
+	most := -1
+	for _, r := range templates {
+		text := r.GetUriTemplate()
+		if max(len(text), len(uri)) > maxTemplate || strings.Count(text, "{")+strings.Count(text, ",") > maxVariables || withLength.MatchString(text) {
+			continue
+		}
+		t, err := uritemplate.New(text)
+		if err != nil || t.Match(uri) == nil {
+			continue
+		}
+		if fixed := len(inBraces.ReplaceAllString(text, "")); fixed > most {
+			best, most = r, fixed
+		}
+	}
+	return best
+}
+
+var (
+	inBraces   = regexp.MustCompile(`\{[^}]*\}`)       // the variables of a template
+	withLength = regexp.MustCompile(`\{[^}]*:[^}]*\}`) // those of which there is only so much in a URI
+)
 
 // notFound returns the problem that there is nothing of a name: that its server does not answer, if that is known.
 func (c *client) notFound(what, name string, known []string) error {
