@@ -384,7 +384,7 @@ func TestStartSaysWhyAServerDidNotStart(t *testing.T) {
 
 func TestRunReportsRatiosAndWritesThem(t *testing.T) {
 	o, err := parseOptions([]string{
-		"-rounds", "2", "-duration", "50ms", "-sizes", "200", "-callers", "2", "-only", "floor,go-sdk",
+		"-rounds", "2", "-duration", "500ms", "-sizes", "200", "-callers", "2", "-only", "floor,go-sdk",
 		"-out", filepath.Join(t.TempDir(), "bench.json"),
 	})
 	if err != nil {
