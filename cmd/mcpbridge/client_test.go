@@ -358,6 +358,12 @@ func TestClientExitCodes(t *testing.T) {
 		{"prompt " + shop + " haggle price=1 ton=x", "arguments", exitConfig},
 		{"describe " + shop + " nothing", "not_found", exitTool},
 		{"describe " + shop + " shop://3/4", "not_found", exitTool},
+		{"complete " + shop + " haggle ton=k", "arguments", exitConfig},
+		{"complete " + shop + " haggle tone=k pric=3", "arguments", exitConfig},
+		{"complete " + shop + " hagle tone=k", "not_found", exitTool},
+		{"complete " + shop + " shop://{shelf} shelve=k", "arguments", exitConfig},
+		{"complete " + shop + " shop://{shelve} shelve=k", "not_found", exitTool},
+		{"complete greet name=k -- " + echoGo(t), "not_found", exitTool}, // it completes nothing
 		{"call " + shop, "usage", exitConfig},
 		{"call nobody x", "usage", exitConfig},
 		{"list -- no-such-program", "command", exitPlugin},
@@ -408,6 +414,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"read --output " + logo + " " + shop + " shop://logo":      "",
 		"prompt " + shop + " haggle price=3":                       "user: Not more than 3.\n",
 		"complete " + shop + " haggle tone=k price=3":              "kind\nkey3\n",
+		"complete " + shop + " shop://sign shelf=k":                "kind\nkey\n", // a URI, which the server has to know
 		"call " + shop + " paint":                                  "red \x1b[31m\u202e\u009b and \n",
 		"call --root . " + shop + " where":                         fileURI(workingDir()) + "\n",
 		"describe " + shop + " shop://sign":                        "shop://sign (sign, text/plain)\n",
@@ -429,6 +436,16 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	}
 	if data, err := os.ReadFile(logo); err != nil || string(data) != "\x89PNG\x00\xff" {
 		t.Errorf("it wrote %q, %v", data, err)
+	}
+	for args, want := range map[string]string{
+		"haggle ton=k":             `there is no argument ton; did you mean tone?","hint":"it is haggle(price, tone?)"`,
+		"haggle x=k":               "there is no argument x; known are: price, tone",
+		"shop://{shelf} shelve=k":  `there is no argument shelve; did you mean shelf?","hint":"it is shop://{shelf}"`,
+		"shop://{shelve} shelve=k": "did you mean shop://{shelf}?",
+	} {
+		if got := runCommand(t, "", append([]string{"complete", shop}, strings.Fields(args)...)...); !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: it said %+v", args, got)
+		}
 	}
 	got := runCommand(t, "", "describe", shop)
 	if !strings.Contains(got.stdout, `Buy\u001b[31m something.`) || !strings.Contains(got.stdout, "tools/call") || strings.Contains(got.stdout, "Revisions: \n") {

@@ -622,6 +622,15 @@ func (c *client) promptArguments(p *pb.Prompt, words []string) (map[string]strin
 			wrong = append(wrong, a.GetName()+" is missing")
 		}
 	}
+	if wrong = append(wrong, unknownArguments(words, known)...); len(wrong) > 0 {
+		return nil, wrongArguments(wrong, p.GetName(), oneLine(promptSignature(p), maxSignature))
+	}
+	return values, nil
+}
+
+// unknownArguments says which of the words of the form NAME=VALUE are about arguments that there are not.
+func unknownArguments(words, known []string) []string {
+	var wrong []string
 	for _, word := range words {
 		if name, _, _ := strings.Cut(word, "="); !slices.Contains(known, name) {
 			hint := "there are no arguments"
@@ -631,10 +640,7 @@ func (c *client) promptArguments(p *pb.Prompt, words []string) (map[string]strin
 			wrong = append(wrong, fmt.Sprintf("there is no argument %s; %s", name, hint))
 		}
 	}
-	if len(wrong) > 0 {
-		return nil, wrongArguments(wrong, p.GetName(), oneLine(promptSignature(p), maxSignature))
-	}
-	return values, nil
+	return wrong
 }
 
 // texts returns words of the form NAME=VALUE.
@@ -664,9 +670,9 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	ref := &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: args[0]}}}
-	if strings.ContainsAny(args[0], ":{") {
-		ref = &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: args[0]}}}
+	ref, err := c.completable(ctx, args[0], args[1:])
+	if err != nil {
+		return err
 	}
 	req := &pb.CompleteRequest{Context: c.caller, Ref: ref, Argument: &pb.CompletionArgument{Name: name, Value: prefix}}
 	if len(known) > 0 {
@@ -685,4 +691,57 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 		b.WriteString(oneLine(v, len(v)) + "\n")
 	}
 	return c.write(b.String())
+}
+
+// completable returns what a completion is of: a prompt or a resource template, which has to have the arguments.
+func (c *client) completable(ctx context.Context, name string, words []string) (*pb.CompletionReference, error) {
+	d, err := c.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !bridge.Complete.Offered(d.GetCapabilities()) {
+		return nil, &problem{
+			Exit: exitTool, Code: "not_found", What: "the server completes no arguments",
+			Fix: "`mcpbridge describe` shows which arguments there are, and what they are about",
+		}
+	}
+	prompts, err := c.prompts(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, p := range prompts {
+		if p.GetName() != name {
+			known = append(known, p.GetName())
+			continue
+		}
+		var names []string
+		for _, a := range p.GetArguments() {
+			names = append(names, a.GetName())
+		}
+		if wrong := unknownArguments(words, names); len(wrong) > 0 {
+			return nil, wrongArguments(wrong, name, oneLine(promptSignature(p), maxSignature))
+		}
+		return &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: name}}}, nil
+	}
+	if !strings.ContainsAny(name, ":{") {
+		return nil, c.notFound("prompt", name, known)
+	}
+	templates, err := c.templates(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	known = nil
+	for _, r := range templates {
+		known = append(known, r.GetUriTemplate())
+	}
+	if !slices.Contains(known, name) && strings.Contains(name, "{") {
+		return nil, c.notFound("resource template", name, known)
+	}
+	if t, err := uritemplate.New(name); err == nil && slices.Contains(known, name) {
+		if wrong := unknownArguments(words, t.Varnames()); len(wrong) > 0 {
+			return nil, wrongArguments(wrong, name, oneLine(name, maxSignature))
+		}
+	}
+	return &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: name}}}, nil
 }
