@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +25,7 @@ const does = "CHILD_TEST_DOES"
 func TestMain(m *testing.M) {
 	what := os.Getenv(does)
 	if what == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
 	}
 	_, _ = fmt.Scanln() // until the limit is there
 	if what == "open" {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -16,6 +17,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestLaws(t *testing.T) {
 	bridgetest.Laws(t, func(_ *testing.T, h bridge.Handler) bridge.Handler { return limit.New(h, limit.Options{}) })
