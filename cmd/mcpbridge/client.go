@@ -111,6 +111,8 @@ type client struct {
 	caller   *pb.CallContext
 	asker    *asker
 	called   atomic.Bool // a call of a tool has got as far as its backend
+	// authFix is what to do when the server wants to know who calls.
+	authFix string
 }
 
 // A watched back notes whether tools of it are called: what is refused before is a mistake in the arguments.
@@ -285,6 +287,9 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 		return err
 	}
 	c.h, c.several, c.down = h, len(backends) > 1, map[string]error{}
+	if c.authFix = "say who you are: auth, or env, of the backend in the configuration"; !c.several {
+		c.authFix = backends[0].authFix()
+	}
 
 	// The backends outlive ctx: a call that is cancelled has to be told to the server.
 	running, stop := context.WithCancel(c.p.Now)
@@ -357,7 +362,7 @@ func (b *backend) reach(ctx context.Context) error {
 			return nil
 		case errors.Is(err, context.Canceled): // it has not failed yet
 		default:
-			if p := callProblem(err, "connecting to "+b.text()); p.Exit == exitAuth {
+			if p := callProblem(err, "connecting to "+b.text(), b.authFix()); p.Exit == exitAuth {
 				return p
 			}
 			return unreachable(errText(err), err)
@@ -392,7 +397,7 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		bar.end()
 		switch {
 		case err != nil:
-			return nil, callProblem(err, what)
+			return nil, callProblem(err, what, c.authFix)
 		case res.Complete != nil:
 			return res.Complete, nil
 		}
@@ -439,8 +444,30 @@ func (c *client) emit(bar *bar) bridge.Emit {
 	}
 }
 
-// callProblem says why a call has no result.
-func callProblem(err error, what string) *problem {
+// authFix says what to do when the backend wants to know who calls, or does not like who it is.
+func (b *backend) authFix() string {
+	m := b.MCP
+	switch {
+	case b.command() != nil:
+		return "give it the credentials that it wants: --pass-env NAME, or --env NAME=VALUE"
+	case m == nil:
+		return "ask whoever runs the backend"
+	case hasHeader(m.Headers, "Authorization"), m.Auth != nil && m.Auth.Bearer != "":
+		fix := "the Authorization that was passed was refused: it may be mistyped, expired, for another server, or not enough"
+		for name, value := range m.Headers {
+			if strings.EqualFold(name, "Authorization") && !strings.Contains(value, " ") {
+				fix += "\na token is written 'Authorization: Bearer TOKEN'"
+			}
+		}
+		return fix
+	case m.Auth != nil && b.cfg.file != nil:
+		return "correct auth in the configuration"
+	}
+	return "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
+}
+
+// callProblem says why a call has no result. authFix is what to do when the server wants to know who calls.
+func callProblem(err error, what, authFix string) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
@@ -451,7 +478,7 @@ func callProblem(err error, what string) *problem {
 	}
 	switch e.Code {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		p.Exit, p.Code, p.Fix = exitAuth, "auth_required", "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
+		p.Exit, p.Code, p.Fix = exitAuth, "auth_required", authFix
 	case codes.Unavailable:
 		p.Exit, p.Code, p.Fix = exitUnreachable, "unreachable", "start the server, and try again"
 	case codes.NotFound:

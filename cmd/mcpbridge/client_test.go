@@ -901,6 +901,26 @@ func TestServerThatWantsAToken(t *testing.T) {
 	if got := runCommand(t, "", "list", "-c", config); got.code != exitAuth {
 		t.Errorf("it said %+v", got)
 	}
+
+	// What was passed and refused is not what to pass.
+	const passed, bare = "that was passed was refused", "a token is written"
+	wrong := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: wrong}}}]")
+	for _, c := range []struct {
+		args []string
+		want string
+		not  string
+	}{
+		{[]string{"list", there}, "say who you are: --header", passed},
+		{[]string{"list", "--header", "X-Team: a", there}, "say who you are: --header", passed},
+		{[]string{"list", "--header", "authorization: Bearer wrong", there}, passed, bare},
+		{[]string{"list", "--header", "Authorization: hunter2-hunter2", there}, bare, "hunter2"},
+		{[]string{"list", "-c", wrong}, passed, "--header"},
+	} {
+		got := runCommand(t, "", c.args...)
+		if got.code != exitAuth || !strings.Contains(got.stderr, c.want) || strings.Contains(got.stderr, c.not) {
+			t.Errorf("%v: it said %+v", c.args, got)
+		}
+	}
 }
 
 // A command is taken for what it is by what it prints: an MCP server is started once for that, and a backend twice.
