@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(cleaning{m}, map[string]func(){"mcpbridge": main})
 }
 
-// cleaning removes what the tests have built, once they are over.
+// cleaning removes what the tests have built, once they are over, and looks what they have left running.
 type cleaning struct{ m *testing.M }
 
 func (c cleaning) Run() int {
@@ -39,7 +40,12 @@ func (c cleaning) Run() int {
 			os.RemoveAll(filepath.Dir(path))
 		}
 	}()
-	return c.m.Run()
+	code := c.m.Run()
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
 }
 
 // TestScripts runs what is typed in testdata/script, and compares what is answered.
