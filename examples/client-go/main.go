@@ -34,9 +34,9 @@ var caller = &pb.CallContext{
 var input = bufio.NewScanner(os.Stdin)
 
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: client-go ADDRESS [SERVER]")
-		os.Exit(1)
+	if len(os.Args) < 2 || os.Args[1] == "" {
+		fmt.Fprintln(os.Stderr, "usage: client-go ADDRESS [SERVER], where ADDRESS is unix:///path or host:port")
+		os.Exit(2)
 	}
 	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

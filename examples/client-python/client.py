@@ -11,7 +11,10 @@ from google.rpc import status_pb2
 
 from mcpbridge.v1 import error_pb2, input_pb2, service_pb2, service_pb2_grpc
 
-ADDRESS, SERVER = [*sys.argv[1:], ""][:2]
+ADDRESS, SERVER = [*sys.argv[1:], "", ""][:2]
+if not ADDRESS:
+    print("usage: client.py ADDRESS [SERVER], where ADDRESS is unix:///path or host:port", file=sys.stderr)
+    sys.exit(2)
 # Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
 CALLER = service_pb2.CallContext(
     client_info={"name": "client-python", "version": "1.0"},

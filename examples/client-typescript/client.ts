@@ -16,6 +16,10 @@ import { ElicitAction, InputResponse, type InputRequest } from "./gen/mcpbridge/
 import * as v1 from "./gen/mcpbridge/v1/service.js";
 
 const [address = "", server] = process.argv.slice(2);
+if (!address) {
+  console.error("usage: client.js ADDRESS [SERVER], where ADDRESS is unix:///path or host:port");
+  process.exit(2);
+}
 // Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
 const context = v1.CallContext.fromPartial({
   clientInfo: { name: "client-typescript", version: "1.0" },

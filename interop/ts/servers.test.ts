@@ -59,6 +59,17 @@ for (const [name, server] of Object.entries(servers)) {
 }
 
 for (const [language, command] of Object.entries(examples)) {
+  test(`the client example in ${language} says how it is started`, async () => {
+    for (const nothing of [[], [""]]) {
+      const [program = "", ...args] = [...command, ...nothing];
+      const example = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
+      const code = new Promise((done) => example.once("close", done));
+      const [stdout, stderr] = await Promise.all([text(example.stdout), text(example.stderr)]);
+      assert.match(stderr, /^usage: \S+ ADDRESS \[SERVER\], where .*\n$/);
+      assert.deepEqual([stdout, await code], ["", 2]);
+    }
+  });
+
   test(`the client example in ${language} listens`, async () => {
     const uri = "demo://resource/dynamic/text/1";
     const example = new Example([...command, socket, "everything"]);

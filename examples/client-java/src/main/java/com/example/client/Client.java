@@ -46,6 +46,10 @@ public final class Client {
   private static McpServiceGrpc.McpServiceBlockingStub stub; // one is enough, and any number of threads may use it
 
   public static void main(String[] args) throws IOException {
+    if (args.length == 0 || args[0].isEmpty()) {
+      System.err.println("usage: client-java.jar ADDRESS [SERVER], where ADDRESS is unix:///path or host:port");
+      System.exit(2);
+    }
     ManagedChannel channel = connect(args[0]);
     Metadata metadata = new Metadata();
     if (args.length > 1) {
