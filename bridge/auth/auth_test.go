@@ -312,10 +312,80 @@ func TestKeysThatChangeAndIssuersThatFail(t *testing.T) {
 		a.set(func() { a.body = "<html>" })
 		bridgetest.Pass(10 * time.Second)
 		expect("no JSON", 503, whole, token())
+		for _, none := range []string{`null`, `{}`, `{"keys":[]}`, `{"keys":[{"kty":"AKP","kid":"rsa"}]}`} {
+			a.set(func() { a.body = none })
+			bridgetest.Pass(10 * time.Second)
+			expect("no keys: "+none, 503, whole, token())
+		}
 		a.set(func() { a.body = "" })
 		bridgetest.Pass(10 * time.Second)
 		expect("well again", 200, whole, token())
 	})
+}
+
+// An issuer that has a key of a kind that nobody knows yet is not down.
+func TestKeysThatCannotBeReadAreIgnored(t *testing.T) {
+	for _, strange := range []string{
+		`{"kty":"AKP","kid":"pq","alg":"ML-DSA-44","pub":"AAAA"}`, `{"kty":"EC","crv":"secp256k1","kid":"k","x":"AAAA","y":"AAAA"}`,
+		`{"kty":"OKP","crv":"X25519","kid":"x","x":"AAAA"}`, `{"kty":"RSA","kid":"half","n":"AQAB"}`, `{"kty":"oct","kid":"shared","k":"AAAA"}`,
+		`{"kid":"nothing"}`, `{"kty":5}`, `{}`, `null`, `5`, `[]`,
+	} {
+		a := newAS()
+		good := must(json.Marshal(a.keys[0]))
+		a.body = `{"keys":[` + strange + `,` + string(good) + `]}`
+		if res, _, _ := try(newAuth(t, a, nil), bearer(token())); res.StatusCode != 200 {
+			t.Errorf("%s: %s", strange, res.Status)
+		}
+	}
+}
+
+// What is sent to an issuer goes to no one else, and nobody else is taken for it, whatever it redirects to.
+func TestIssuersAreNotLeftByRedirections(t *testing.T) {
+	for _, to := range []string{"https://evil.example.com/x", "http://issuer.example.com/x", "https://issuer.example.com:8443/x", "/x"} {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			a := newAS()
+			var asked []string
+			via := roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path != "/keys" && r.URL.Path != "/introspect" {
+					asked = append(asked, r.URL.String())
+					return a.RoundTrip(r)
+				}
+				w := httptest.NewRecorder()
+				http.Redirect(w, &http.Request{Method: r.Method, URL: r.URL}, to, status)
+				return w.Result(), nil
+			})
+			au := newAuth(t, a, func(o *auth.Options) {
+				o.Client = &http.Client{Transport: via}
+				o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+			})
+			for _, tok := range []string{token(), "opaque"} {
+				if res, _, _ := try(au, bearer(tok)); res.StatusCode != 503 {
+					t.Errorf("%d to %s: %s", status, to, res.Status)
+				}
+			}
+			for _, u := range asked {
+				if strings.HasSuffix(u, "/x") && u != "https://issuer.example.com/x" {
+					t.Errorf("%d to %s: asked %s", status, to, u)
+				}
+			}
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Keys come by TLS if the issuer has it.
+func TestKeysWithoutTLS(t *testing.T) {
+	for _, at := range []string{"http://issuer.example.com/keys", "/keys", "file:///etc/passwd", "HTTP://issuer.example.com/keys"} {
+		a := newAS()
+		s := said{`{"issuer":"` + issuer + `","jwks_uri":"` + at + `"}`, string(must(json.Marshal(jose.JSONWebKeySet{Keys: a.keys})))}
+		au := newAuth(t, a, func(o *auth.Options) { o.Client = &http.Client{Transport: s} })
+		if res, _, _ := try(au, bearer(token())); res.StatusCode != 503 {
+			t.Errorf("%s: %s", at, res.Status)
+		}
+	}
 }
 
 // However many callers come at once, keys are fetched once.

@@ -55,7 +55,22 @@ type issuer struct {
 }
 
 func newIssuer(i Issuer, c *http.Client) *issuer {
-	return &issuer{Issuer: i, client: c, fetching: make(chan struct{}, 1)}
+	stays := *c
+	stays.CheckRedirect = sameOrigin
+	return &issuer{Issuer: i, client: &stays, fetching: make(chan struct{}, 1)}
+}
+
+// maxRedirects is how many redirections are followed.
+const maxRedirects = 3
+
+// sameOrigin keeps a request where the configuration or the issuer's metadata sends it: what it carries, a token that is asked about
+// and our secret, or what it brings, keys, are nobody else's. A redirection that is not followed is no answer.
+func sameOrigin(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	if len(via) > maxRedirects || next.Method != first.Method || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 // peekIssuer returns what a token says its issuer is, if it is a JWT. Nothing of that is verified.
@@ -210,14 +225,26 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 			return nil, err
 		}
 	}
-	var set jose.JSONWebKeySet
+	var set struct {
+		Keys []jsontext.Value `json:"keys"`
+	}
 	if err := i.get(ctx, at, &set); err != nil {
 		return nil, err
 	}
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("%s: %d keys, and at most %d are allowed", at, len(set.Keys), maxKeys)
 	}
-	return slices.DeleteFunc(set.Keys, func(k jose.JSONWebKey) bool { return !k.IsPublic() || !k.Valid() }), nil
+	var keys []jose.JSONWebKey
+	for _, text := range set.Keys {
+		var k jose.JSONWebKey
+		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() { // others are to be ignored (RFC 7517, 5)
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s: there is no key that can be used", at)
+	}
+	return keys, nil
 }
 
 // discover returns where the issuer's metadata says that its keys are (RFC 8414, 3.1; OpenID Connect Discovery, 4).
@@ -241,6 +268,8 @@ func (i *issuer) discover(ctx context.Context) (string, error) {
 			err = fmt.Errorf("%s: the metadata is of %q", at.String(), m.Issuer)
 		case err == nil && m.JWKS == "":
 			err = fmt.Errorf("%s: the metadata does not say where the keys are", at.String())
+		case err == nil && base.Scheme == "https" && !strings.HasPrefix(m.JWKS, "https://"):
+			err = fmt.Errorf("%s: the keys are said to be at %q, where anybody could put others: they must be at https://", at.String(), rawjson.Shorten(m.JWKS))
 		case err == nil:
 			return m.JWKS, nil
 		}
