@@ -75,22 +75,17 @@ func (p *Process) Start() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // the kill ladder ends it; a context would know only SIGKILL
-	cmd.Args[0] = p.Command[0]
-	cmd.Dir, cmd.Env = p.Dir, p.Env
 	if p.bounds, err = p.Limits.bound(p.Log); err != nil {
 		return err
 	}
-	ours, theirs, err := pipes(cmd)
+	ours, theirs, err := pipes()
 	if err != nil {
 		p.bounds.end(p.Log)
 		return err
 	}
-	ownGroup(cmd)
-	p.bounds.into(cmd)
-	p.ooms = p.bounds.oomKills()
 	p.mu.Lock() // whoever hears from the process can ask for its number
-	if err = p.startHeld(cmd); err == nil {
+	cmd, err := p.startAnyhow(path, theirs)
+	if err == nil {
 		p.cmd, p.stdin = cmd, ours[0]
 	}
 	p.mu.Unlock()
@@ -124,23 +119,40 @@ func (p *Process) contain(doing string, read func()) {
 	read()
 }
 
-// startHeld starts cmd, and holds it to the limits.
-func (p *Process) startHeld(cmd *exec.Cmd) error {
+// startAnyhow starts the program at path: in its control groups, or without those that can be done without.
+func (p *Process) startAnyhow(path string, files []*os.File) (*exec.Cmd, error) {
+	cmd, err := p.startHeld(path, files)
+	if err != nil && p.bounds.dispense(p.Log, err) {
+		cmd, err = p.startHeld(path, files)
+	}
+	return cmd, err
+}
+
+// startHeld starts the program at path, and holds it to the limits.
+func (p *Process) startHeld(path string, files []*os.File) (*exec.Cmd, error) {
+	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // the kill ladder ends it; a context would know only SIGKILL
+	cmd.Args[0] = p.Command[0]
+	cmd.Dir, cmd.Env = p.Dir, p.Env
+	// Files and not mere readers, so that waiting for the process is not waiting for its output.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
+	ownGroup(cmd)
+	p.bounds.into(cmd)
+	p.ooms = p.bounds.oomKills()
 	runtime.LockOSThread() // one thread starts it, and holds it
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("cannot be run: %w", withoutPath(err))
+		return nil, fmt.Errorf("cannot be run: %w", withoutPath(err))
 	}
-	err := p.bounds.hold(cmd.Process.Pid)
-	if err != nil {
+	if err := p.bounds.hold(cmd.Process.Pid); err != nil {
 		signalGroup(cmd.Process, Kill)
 		_ = cmd.Wait() // it was killed
+		return nil, err
 	}
-	return err
+	return cmd, nil
 }
 
-// pipes gives cmd pipes for its standard files, and returns our ends of them, input first, and its.
-func pipes(cmd *exec.Cmd) (ours, theirs []*os.File, err error) {
+// pipes returns our ends of the pipes for standard files, input first, and those of the process.
+func pipes() (ours, theirs []*os.File, err error) {
 	for i := range 3 {
 		read, write, err := os.Pipe()
 		if err != nil {
@@ -154,8 +166,6 @@ func pipes(cmd *exec.Cmd) (ours, theirs []*os.File, err error) {
 			ours, theirs = append(ours, read), append(theirs, write)
 		}
 	}
-	// Files and not mere readers, so that waiting for the process is not waiting for its output.
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	return ours, theirs, nil
 }
 

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,8 @@ import (
 )
 
 // A bounds holds one process, and those that it starts, to Limits. Memory and processes are those of control groups that the
-// process alone is in: in version 2 one, and in version 1 one for each. Whoever is in them when the process ends is killed.
+// process alone is in: in version 2 one, and in version 1 one for each. Whoever is in them when the process ends is killed. So
+// that nobody survives who has left the process group, there is one without limits, too, wherever one can be made.
 //
 // It is ours because the libraries for it (containerd, opencontainers) come with the ways to manage whole containers, by D-Bus and
 // eBPF, and do not have what is needed here: a group below our own, that goes when we do.
@@ -25,6 +27,7 @@ type bounds struct {
 	files  uint64
 	asked  bool // somebody has said how many files
 	groups []*group
+	spare  bool // the groups limit nothing, and can be done without
 }
 
 // A group is a control group that we have made. Its directory is locked for as long as we live: one that is not was left by a
@@ -52,6 +55,7 @@ func (l Limits) bound(log *zerolog.Logger) (*bounds, error) { return l.boundIn("
 // boundIn is bound with the file system at root.
 func (l Limits) boundIn(root string, log *zerolog.Logger) (*bounds, error) {
 	b := &bounds{}
+	sweepAll(root, log)
 	var ours unix.Rlimit
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &ours); err != nil {
 		return nil, &LimitError{"files", "report this", err}
@@ -70,16 +74,53 @@ func (l Limits) boundIn(root string, log *zerolog.Logger) (*bounds, error) {
 		if c.n == 0 {
 			continue
 		}
-		if err := b.limit(root, c.controller, c.n, log); err != nil {
+		if err := b.limit(root, c.controller, c.n); err != nil {
 			b.end(log)
 			return nil, &LimitError{c.limit, limitFix, err}
+		}
+	}
+	if len(b.groups) == 0 {
+		b.spare = true
+		if err := b.gather(root); err != nil {
+			loose(log, err)
 		}
 	}
 	return b, nil
 }
 
+// gather makes a group that limits nothing. In version 2 that takes no controller; in version 1 there are some everywhere.
+func (b *bounds) gather(root string) error {
+	base, v2, err := hierarchy(root, "")
+	if err != nil {
+		base, v2, err = hierarchy(root, "pids")
+	}
+	if err != nil {
+		return err
+	}
+	g, err := newGroup(base, v2)
+	if err == nil {
+		b.groups = []*group{g}
+	}
+	return err
+}
+
+// dispense removes groups that can be done without, because the process did not start in them. It reports whether there were any.
+func (b *bounds) dispense(log *zerolog.Logger, err error) bool {
+	if !b.spare || len(b.groups) == 0 {
+		return false
+	}
+	loose(log, err)
+	b.end(log)
+	return true
+}
+
+// loose says that a process has no control group.
+func loose(log *zerolog.Logger, err error) {
+	log.Debug().Err(err).Msg("there is no control group for the backend: what leaves its process group may outlive it")
+}
+
 // limit sets the limit of a controller, in a group for it.
-func (b *bounds) limit(root, controller string, n int, log *zerolog.Logger) error {
+func (b *bounds) limit(root, controller string, n int) error {
 	base, v2, err := groupBase(root, controller)
 	if err != nil {
 		return err
@@ -88,7 +129,6 @@ func (b *bounds) limit(root, controller string, n int, log *zerolog.Logger) erro
 	if i := slices.IndexFunc(b.groups, func(g *group) bool { return g.v2 }); v2 && i >= 0 {
 		g = b.groups[i]
 	} else {
-		sweepGroups(base, v2, log)
 		if g, err = newGroup(base, v2); err != nil {
 			return err
 		}
@@ -112,6 +152,15 @@ func (b *bounds) limit(root, controller string, n int, log *zerolog.Logger) erro
 
 // groupBase returns the directory in which groups with a controller can be made, below the group that we are in.
 func groupBase(root, controller string) (base string, v2 bool, err error) {
+	base, v2, err = hierarchy(root, controller)
+	if err == nil && v2 {
+		err = enable(base, controller)
+	}
+	return base, v2, err
+}
+
+// hierarchy returns the directory below which groups that may have a controller are. Empty: any group of version 2.
+func hierarchy(root, controller string) (base string, v2 bool, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "proc", "self", "cgroup"))
 	if err != nil {
 		return "", false, err
@@ -124,19 +173,32 @@ func groupBase(root, controller string) (base string, v2 bool, err error) {
 			continue
 		}
 		mount := filepath.Join(root, "sys", "fs", "cgroup", controllers)
+		if v2 {
+			if mount, err = unified(mount); err != nil {
+				return "", false, err
+			}
+		}
 		base = filepath.Join(mount, own)
 		if _, err := os.Stat(base); err != nil {
 			base = mount // a container may see its group as the root
 		}
-		if !v2 {
-			return base, false, nil
-		}
-		if filepath.Base(base) == selfGroup {
+		if v2 && filepath.Base(base) == selfGroup {
 			base = filepath.Dir(base)
 		}
-		return base, true, enable(base, controller)
+		return base, v2, nil
 	}
-	return "", false, fmt.Errorf("the system has no control groups for %s", controller)
+	return "", false, fmt.Errorf("the system has no control groups for %s", cmp.Or(controller, "everything"))
+}
+
+// unified returns where version 2 is mounted: where all is, or beside version 1.
+func unified(mount string) (string, error) {
+	var err error
+	for _, dir := range []string{mount, filepath.Join(mount, "unified")} {
+		if _, err = os.Stat(filepath.Join(dir, "cgroup.subtree_control")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", err
 }
 
 // enable lets groups below base have a controller. In version 2 there must be no process in base itself then, so we go to one of
@@ -197,6 +259,15 @@ func lockGroup(name string, v2 bool) (*group, error) {
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	return &group{dir, v2}, nil
+}
+
+// sweepAll removes the groups that bridges have left which were killed, with whatever limits.
+func sweepAll(root string, log *zerolog.Logger) {
+	for _, controller := range []string{"", "memory", "pids"} {
+		if base, v2, err := hierarchy(root, controller); err == nil {
+			sweepGroups(base, v2, log)
+		}
+	}
 }
 
 // sweepGroups removes the groups that bridges have left which were killed, with whoever is still in them.

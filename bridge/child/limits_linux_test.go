@@ -146,14 +146,59 @@ func TestMemoryIsLimited(t *testing.T) {
 	}
 }
 
-// Who leaves the process group stays in the control group, and ends with the process.
+// Who leaves the process group stays in the control group, and ends with the process. There is one without limits, too.
 func TestNobodyLeavesAControlGroup(t *testing.T) {
-	h := within(t, Limits{Processes: 10}, nil, "sh", "-c", "read go; setsid sleep 1000 >/dev/null 2>&1 & echo $!")
-	if h == nil {
-		return
+	for name, limits := range map[string]Limits{"limited": {Processes: 10}, "without limits": {}} {
+		h := within(t, limits, nil, "sh", "-c", "read go; trap '' TERM; setsid sleep 1000 >/dev/null 2>&1 & echo $!")
+		if h == nil {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(h.out))
+		if err != nil {
+			t.Errorf("%s: %q", name, h.out)
+			continue
+		}
+		if possible := groupsCanBeMade(t); possible == lives(pid) || possible != (len(h.groups) > 0) {
+			t.Errorf("%s: groups can be made: %v, there were %v, and who left lives: %v", name, possible, h.groups, lives(pid))
+		}
+		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	if pid, err := strconv.Atoi(strings.TrimSpace(h.out)); err != nil || lives(pid) {
-		t.Errorf("%q: %v", h.out, err)
+}
+
+// groupsCanBeMade reports whether we can make a group that limits nothing.
+func groupsCanBeMade(t *testing.T) bool {
+	t.Helper()
+	var b bounds
+	if b.gather("/") != nil {
+		return false
+	}
+	log := zerolog.Nop()
+	b.end(&log)
+	return true
+}
+
+// Where a program cannot be started in a group that nobody has asked for, it is started without, and that is told.
+func TestAControlGroupCanBeDoneWithout(t *testing.T) {
+	var told bytes.Buffer
+	log := zerolog.New(&told)
+	b, err := Limits{}.boundIn(t.TempDir(), &log)
+	if err != nil || b.dispense(&log, errors.New("again")) || strings.Count(told.String(), "there is no control group") != 1 {
+		t.Errorf("without a system: %v, %s", err, told.String())
+	}
+	dir, err := os.Open(t.TempDir()) // which is no control group, so that nothing can be started in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	told.Reset()
+	p := New([]string{"true"}, "", &log)
+	p.bounds = &bounds{files: 100, spare: true, groups: []*group{{dir: dir, v2: true}}}
+	path, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := p.startAnyhow(path, []*os.File{nil, nil, nil})
+	if err != nil || cmd.Wait() != nil || strings.Count(told.String(), "there is no control group") != 1 {
+		t.Errorf("%v: %s", err, told.String())
 	}
 }
 
@@ -256,7 +301,8 @@ func TestWhereControlGroupsAreMade(t *testing.T) {
 			mkdir(filepath.Join(mount, dir))
 		}
 		control := filepath.Join(mount, c.base, "cgroup.subtree_control")
-		for file, text := range map[string]string{filepath.Join(root, "proc/self/cgroup"): c.groups, control: "cpu\n"} {
+		mounted := filepath.Join(mount, "cgroup.subtree_control")
+		for file, text := range map[string]string{filepath.Join(root, "proc/self/cgroup"): c.groups, mounted: "", control: "cpu\n"} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

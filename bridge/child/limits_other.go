@@ -25,6 +25,8 @@ func (l Limits) bound(*zerolog.Logger) (*bounds, error) {
 	return &bounds{}, nil
 }
 
+func (*bounds) dispense(*zerolog.Logger, error) bool { return false }
+
 func (*bounds) into(*exec.Cmd) {}
 
 func (*bounds) hold(int) error { return nil }

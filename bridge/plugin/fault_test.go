@@ -246,19 +246,49 @@ func TestExitIsNoticedThroughOpenPipes(t *testing.T) {
 func TestGrandchildrenGoWithThePlugin(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	r := run(t, Options{Command: []string{rogue, "grandchild"}, Env: []string{"PIDS=" + pids}}).ready(t)
-	var child, grandchild int
-	b, err := os.ReadFile(pids)
+	child, grandchild := started(t, pids)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, child)
+	gone(t, grandchild)
+}
+
+// Who has left the process group and ignores SIGTERM goes with the plugin as well, where there can be control groups. Where there
+// can be none, it stays, and that is told.
+func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	r := run(t, Options{Command: []string{rogue, "ignore", "daemon"}, Env: []string{"PIDS=" + pids}, StopTimeout: 300 * time.Millisecond}).ready(t)
+	child, daemon := started(t, pids)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, child)
+	log, _ := r.log.look()
+	goneIfGathered(t, daemon, log)
+}
+
+// started returns the processes that wrote their numbers: a plugin, and one that it has started.
+func started(t *testing.T, file string) (child, grandchild int) {
+	t.Helper()
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Sscan(string(b), &child, &grandchild); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
+	return child, grandchild
+}
+
+// goneIfGathered checks that one who has left the process group is gone, unless the log says that there is no control group.
+func goneIfGathered(t *testing.T, pid int, log string) {
+	t.Helper()
+	if !strings.Contains(log, "there is no control group for the backend") {
+		gone(t, pid)
+	} else if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("nothing could end it, and it is not there: %v", err)
 	}
-	gone(t, child)
-	gone(t, grandchild)
 }
 
 func TestStubbornPluginIsKilled(t *testing.T) {
