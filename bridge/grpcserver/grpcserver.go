@@ -126,6 +126,12 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		}
 		defer give()
 	}
+	if s.open.Err() != nil {
+		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", errClosed)
+	}
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	defer context.AfterFunc(s.open, func() { cut(errClosed) })()
 	who, err := s.principal(ctx)
 	if err != nil {
 		return nil, err
@@ -148,6 +154,10 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	// gofail: var grpcserverHandled struct{}
 
 	switch {
+	case err != nil && context.Cause(ctx) == errClosed && //nolint:errorlint // the cause is set above, never wrapped
+		bridge.AsError(err).Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
+		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SHUTTING_DOWN",
+			"%s was ended: %w; whether it was executed is not known", m.Name, errClosed)
 	case err != nil:
 		return nil, err
 	case res.Needs != nil:

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -368,8 +369,17 @@ func TestADrainHasALimit(t *testing.T) {
 	if took := time.Since(began); took < 300*time.Millisecond {
 		t.Errorf("it was cut after %v", took)
 	}
-	if err := <-done; err == nil {
-		t.Error("the call ended well")
+	checkCut(t, <-done)
+}
+
+// checkCut checks that a call ended with what those are told that the server cuts.
+func checkCut(t *testing.T, err error) {
+	t.Helper()
+	s := status.Convert(err)
+	f := bridge.FromStatus(s).Failure
+	if s.Code() != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+		s.Message() != "tools/call was ended: mcpbridge is shutting down; whether it was executed is not known" {
+		t.Errorf("the call that was cut got %v with %v", err, f)
 	}
 }
 
@@ -415,10 +425,43 @@ func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	if err := <-d.over; err != nil {
 		t.Error(err)
 	}
-	if err := <-done; err == nil {
-		t.Error("the call ended well")
-	}
+	checkCut(t, <-done)
 	s.Close() // which is allowed
+}
+
+// A client that goes on sending after it was told to go has its calls refused, and they are not executed.
+func TestACallAfterTheEndIsNotExecuted(t *testing.T) {
+	h, begun, _ := holding()
+	s, d := startDrain(t, h, grpcserver.Options{})
+	c := rawDial(t, d.addr)
+	if err := c.open(1, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	answered := func(id uint32) func(http2.Frame) bool {
+		return func(f http2.Frame) bool {
+			h, ok := f.(*http2.HeadersFrame)
+			return ok && h.StreamID == id && h.StreamEnded()
+		}
+	}
+	if err := c.until(t, answered(1)); err != nil {
+		t.Fatalf("the call that ran is not answered: %v", err)
+	}
+	if c.open(3, callTool, []byte{0, 0, 0, 0, 0}) == nil {
+		_ = c.until(t, answered(3)) // an error says that the connection has been closed before
+	}
+	<-closed
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+	if len(begun) > 0 {
+		t.Error("it is executed")
+	}
 }
 
 // Under load, whatever was begun is answered, and what was not is refused in a way that says so: clients that are told to go elsewhere lose

@@ -83,6 +83,8 @@ const (
 	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
 	// lastWord is how long those who watch the health have to hear that the server ends.
 	lastWord = 250 * time.Millisecond
+	// lastAnswer is how long the answers of calls that were cut have to leave.
+	lastAnswer = 500 * time.Millisecond
 	// Windows as large as those of the bridge's own connections to backends: 64 KiB of arguments need not wait.
 	streamWindow, connWindow = 1 << 20, 4 << 20
 )
@@ -109,10 +111,13 @@ type Server struct {
 	calls  atomic.Int64
 	conns  atomic.Int64
 
-	// draining ends when no new calls are taken, and quiet a moment after, when what only waits has to end.
-	draining, quiet       context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
-	startDrain, startHush context.CancelFunc
+	// draining ends when no new calls are taken, quiet a moment after, when what only waits has to end, and open when calls are cut.
+	draining, quiet, open           context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
+	startDrain, startHush, cutCalls context.CancelFunc
 }
+
+// errClosed is the cause for which the context of a call ends that the server cuts.
+var errClosed = errors.New("mcpbridge is shutting down")
 
 // New returns a Server of merged, which answers what is for no backend in particular, and of backends. With one backend only,
 // merged is its Handler.
@@ -135,6 +140,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	s.panics.Log = o.Log
 	s.draining, s.startDrain = context.WithCancel(context.Background())
 	s.quiet, s.startHush = context.WithCancel(context.Background())
+	s.open, s.cutCalls = context.WithCancel(context.Background())
 	var names []string
 	for _, b := range backends {
 		if _, again := s.byName[b.Name]; again || b.Name == "" {
@@ -217,8 +223,8 @@ func servingStatus(serving bool) grpc_health_v1.HealthCheckResponse_ServingStatu
 
 // Serve serves what connects to ln, which it closes, until ctx ends or Close is called. When ctx ends it drains: health says that
 // nothing serves, clients are told to go (GOAWAY) and new calls are refused, Listens end in good order, and other calls may go
-// on for as long as Options allow. No call runs any more when it returns. There may be several listeners; the first whose
-// context ends drains all.
+// on for as long as Options allow; those that have not ended then are cut, as by Close. No call runs any more when it returns. There
+// may be several listeners; the first whose context ends drains all.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(&limited{Listener: ln, s: s}) }()
@@ -243,7 +249,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			s.startHush()
 		case <-cut.C:
 			s.log.Warn().Int64("calls", s.calls.Load()).Msg("cutting the gRPC calls that have not ended in time")
-			s.grpc.Stop()
+			s.Close()
 		case <-stopped:
 			return s.why(<-served)
 		}
@@ -258,12 +264,16 @@ func (s *Server) why(err error) error {
 	return fmt.Errorf("gRPC server: %w", err)
 }
 
-// Close ends every call and every Serve, and waits for the calls.
+// Close ends every call and every Serve, and waits for the calls. Who made them is told that it is not known whether they were
+// executed. A client that does not take the answer in time finds its connection closed.
 func (s *Server) Close() {
 	s.startDrain()
 	s.health.Shutdown()
 	s.startHush()
-	s.grpc.Stop()
+	s.cutCalls()
+	hard := time.AfterFunc(lastAnswer, s.grpc.Stop)
+	defer hard.Stop()
+	s.grpc.GracefulStop()
 }
 
 // weigh refuses a call that has too much metadata, before anything else is done for it.

@@ -252,7 +252,8 @@ func (a *App) Run(ctx, now context.Context) error {
 	probeCtx, stopProbes := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopProbes()
 	probing.Go(func() { probes.run(probeCtx) })
-	backendCtx, stopBackends := context.WithCancel(now)
+	// Not even when now ends, before clients have been told that their calls were cut: that is not the backend's fault.
+	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))
 	backendsDone := make(chan error, 1)
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
 
@@ -439,9 +440,11 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	}
 	// endAll ends the fronts, and returns what the first of those that have not ended yet says.
 	endAll := func(left int) (err error) {
+		var ending sync.WaitGroup
 		for _, f := range fronts {
-			f.end()
+			ending.Go(f.end) // together: clients of one that do not read hold up no other
 		}
+		ending.Wait()
 		for range left {
 			if e := <-frontDone; err == nil {
 				err = e

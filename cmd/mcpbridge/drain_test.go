@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,9 +17,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -161,6 +165,49 @@ func TestABalancerLosesNothing(t *testing.T) {
 		t.Errorf("it ended with %v:\n%s", err, stderr)
 	}
 	t.Logf("%d calls, %d of them after the signal; it took %s", calls.Load(), late.Load(), time.Since(begin))
+}
+
+// However the bridge ends, who waits for a call over gRPC is told what became of it, and by a code that no client sends it again for.
+func TestGRPCCallsThatAreCutAreToldSo(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, r *run, stdin io.Closer){
+		"the drain is over": func(_ *testing.T, r *run, _ io.Closer) { r.drain() },
+		"a second signal": func(t *testing.T, r *run, _ io.Closer) {
+			t.Helper()
+			r.drain()
+			r.awaitLog(t, "draining")
+			r.cut()
+		},
+		"stdin is closed": func(_ *testing.T, _ *run, stdin io.Closer) { stdin.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			drain := "1h"
+			if name == "the drain is over" {
+				drain = "50ms"
+			}
+			in, stdin := io.Pipe()
+			r := start(t, in, io.Discard, "run", "--stdio", "--grpc", "127.0.0.1:0", "--drain", drain, "--", echoGo(t))
+			conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: []byte(`{"ms":60000}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.awaitCalls(t, 1)
+			end(t, r, stdin)
+			_, err = stream.Recv()
+			f := bridge.FromStatus(status.Convert(err)).Failure
+			if status.Code(err) != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+				t.Errorf("the call got %v with %v", err, f)
+			}
+			if code := r.wait(t); code != exitOK {
+				t.Errorf("it ended with %d:\n%s", code, r.stderr)
+			}
+			stdin.Close()
+		})
+	}
 }
 
 func TestOnlyWhatOtherMachinesReachWaitsForThem(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// abandonTime is how long a second signal leaves for killing the backend.
-const abandonTime = time.Second
+// abandonTime is how long a second signal leaves for telling clients, and then for killing the backend.
+const abandonTime = 1500 * time.Millisecond
 
 func main() {
 	os.Exit(runMain())
