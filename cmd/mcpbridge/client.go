@@ -134,7 +134,7 @@ func (p *Program) clientCommands(l *logging) []*cobra.Command {
 	commands := make([]*cobra.Command, 0, len(clientCommands))
 	for i := range clientCommands {
 		row := &clientCommands[i]
-		c := &client{p: p, terminal: isTerminal(p.Stdout)}
+		c := &client{p: p, terminal: isTerminal(p.Stdout), target: targetFlags{names: row.atMost != 0}}
 		long := row.short + ".\n\n"
 		if row.long != "" {
 			long += row.long + "\n\n"
@@ -166,7 +166,10 @@ func askFlags(c *client, cmd *cobra.Command) {
 // run connects, and does what a command is for.
 func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []string) error {
 	t, rest, err := c.p.targetOf(args, cmd.ArgsLenAtDash(), &c.target)
-	if err != nil {
+	switch {
+	case err != nil && row.atLeast > 0 && len(args) == 1 && strings.Contains(args[0], "://"): // a URI to read
+		return usage(args[0], c.p.withTarget(args), "the target or what to %s is missing", cmd.Name())
+	case err != nil:
 		return err
 	}
 	if row.atLeast > 0 && t.backend == nil && t.name != "" && len(rest) == 0 && len(args) > 0 {
@@ -232,6 +235,10 @@ func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t target, a
 		return usage("", fix, "what to %s is missing", cmd.Name())
 	case len(rest) < row.atLeast:
 		return usage(strings.Join(rest, " "), fix, "%s needs %d arguments or more after its target", cmd.Name(), row.atLeast)
+	case t.name != "" && row.atMost > 0:
+		if line := c.p.meantCommand(args); line != "" {
+			fix = "write " + line
+		}
 	case t.name != "" && row.atMost == 0:
 		return usage(strings.Join(args, " "), "write "+c.p.withDashes(args), "a command to launch goes after --")
 	}

@@ -5,7 +5,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +35,8 @@ type targetFlags struct {
 	passEnv, env []string
 	headers      []string
 	startTimeout time.Duration
+	// names says that what is meant is named after the target, so that only the first argument can be one.
+	names bool
 }
 
 const targetHelp = `A TARGET is a command after --; the address of a backend that runs already, as unix:///path/to.sock,
@@ -95,11 +99,59 @@ func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, r
 		}
 		t.backend, t.key = map[string]any{"name": "backend", "dial": arg}, "dial"
 	case !backendName.MatchString(arg):
-		return t, nil, usage(strings.Join(args, " "), "write "+p.withDashes(args), "a command to launch goes after --")
+		command := args
+		if f.names {
+			command = args[:1]
+		}
+		if address := meantAddress(arg); address != "" {
+			return t, nil, usage(t.where, "write "+address, "%q is not the address of a backend", arg)
+		}
+		return t, nil, usage(strings.Join(args, " "), "write "+p.withDashes(command), "a command to launch goes after --")
 	default:
 		t.name = arg
 	}
 	return t, args[1:], nil
+}
+
+// host is how the URL of an MCP server begins that lacks its https://.
+var host = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`)
+
+// meantAddress returns the address that an argument lacks only the beginning of, or "".
+func meantAddress(arg string) string {
+	info, err := os.Stat(arg)
+	switch {
+	case err == nil && info.Mode()&fs.ModeSocket != 0, err != nil && strings.HasSuffix(arg, ".sock"):
+		if abs, err := filepath.Abs(arg); err == nil {
+			return "unix://" + filepath.ToSlash(abs)
+		}
+	case err != nil && host.MatchString(arg):
+		return "https://" + arg
+	}
+	return ""
+}
+
+// meantCommand returns the command line with its -- where there is probably a command among the arguments, or "".
+func (p *Program) meantCommand(args []string) string {
+	for i, arg := range args {
+		_, err := exec.LookPath(arg)
+		_, runs := valueFlags[strings.TrimRight(filepath.Base(arg), "0123456789.")]
+		switch {
+		case i == 0 && runs && len(args) > 1: // what comes after its script may be anything
+			return p.withDashes(args[:2])
+		case i > 0 && (err == nil || interpreters[filepath.Ext(arg)] != nil): // the first one names what is meant, whatever it is
+			return p.withDashes(args[i:])
+		}
+	}
+	return ""
+}
+
+// withTarget says how to add the target to a command line that only names what is meant.
+func (p *Program) withTarget(args []string) string {
+	if line := p.meantCommand(args); line != "" {
+		return "write " + line
+	}
+	return "say where it is: mcpbridge " + strings.Join(p.Args, " ") + " -- python3 tools.py, or before its name\n" +
+		"unix:///path/to.sock, https://host/mcp, a configuration file, or the name of a backend in -c FILE"
 }
 
 // values adds to settings what the target says.
@@ -121,6 +173,9 @@ func (p *Program) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, val
 		if _, err := os.Stat(defaultFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
 			name = defaultFile
 		}
+	}
+	if name == "" && t.name != "" && f.names {
+		return nil, usage(t.name, p.withTarget(flags.Args()), "the target is missing: %q is none, because there is no %s", t.name, defaultFile)
 	}
 	if name == "" && t.name != "" {
 		return nil, usage(t.name, "write "+p.withDashes([]string{t.name})+", give the file with -c,\nor write an address: unix:///path/to.sock, tcp:host:port, dns:host:port, https://host/mcp",
