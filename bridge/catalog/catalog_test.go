@@ -580,10 +580,14 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		newTool("header", `{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`),
 		newTool("last", wantsInt), newTool(long+"n", wantsInt), newTool(strings.Repeat("n", 1<<20), wantsInt), newTool("a\nb", wantsInt),
 		newTool("a\u202eb", wantsInt), newTool("a\u200bb", wantsInt), newTool("a\x1b[31m", wantsInt),
+		&pb.Tool{Name: "meta", Meta: []byte(`[`)}, &pb.Tool{Name: "metas", Meta: []byte(`[]`)}, &pb.Tool{Name: "extra", Extra: []byte(`5`)},
+		&pb.Tool{Name: "annotated", Annotations: &pb.ToolAnnotations{Extra: []byte(`{"a":1,"a":2}`)}},
+		&pb.Tool{Name: "executed", Execution: &pb.ToolExecution{Extra: []byte(`{}{}`)}}, &pb.Tool{Name: "icon", Icons: []*pb.Icon{{}, {Extra: []byte("{\"\xff\":1}")}}},
+		&pb.Tool{Name: "all", Meta: []byte(`{}`), Extra: []byte(`{"a":1}`), Icons: []*pb.Icon{{Extra: []byte(`{}`)}}},
 	)
 	c := New(b, Options{Log: zerolog.New(&log)})
 	first := listTools(t, c, as("x"))
-	expect(t, "tools", names(first), []string{"good", "none", "with space", long, "header", "last"})
+	expect(t, "tools", names(first), []string{"good", "none", "with space", long, "header", "last", "all"})
 	expect(t, "schema without its bad annotation", string(first.GetTools()[4].GetInputSchema()),
 		`{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"string","x-mcp-header":"B"}}}`)
 	if b.tools[15].InputSchema == nil || !bytes.Contains(b.tools[15].InputSchema, []byte(`"A"`)) {
@@ -597,12 +601,16 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		`"tool":"with space","reason":"it should be 1 to 128`, `its name has 129 bytes`, `its name has 1048576 bytes`,
 		`"tool":"a\nb","reason":"its name has characters that nobody sees`, `its output schema is not JSON`, `x-mcp-header at \"/properties/a\"`,
 	)
-	expect(t, "warnings", strings.Count(said, "\n"), 19)
+	contains(
+		t, said, `"tool":"meta","reason":"its _meta: not a JSON object"`, `"tool":"metas"`, `"tool":"extra","reason":"its unknown members: not a JSON object"`,
+		`"tool":"annotated","reason":"its annotations, unknown members: not JSON`, `"tool":"executed"`, `"tool":"icon"`,
+	)
+	expect(t, "warnings", strings.Count(said, "\n"), 25)
 	if listTools(t, c, as("x")) != first {
 		t.Error("the same answer is not the same message")
 	}
 	listTools(t, c, as("y"))
-	expect(t, "warnings, later", strings.Count(log.String(), "\n"), 19)
+	expect(t, "warnings, later", strings.Count(log.String(), "\n"), 25)
 }
 
 func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {
@@ -634,6 +642,38 @@ func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {
 		}
 	}
 	expect(t, "tools on several pages", total, maxTools)
+}
+
+// A list that never ends costs a call no more than looking at as many pages as there may be, and one that leads to itself not even that.
+func TestListsWithoutEndAreGivenUp(t *testing.T) {
+	for _, tc := range []struct {
+		what string
+		next func(cursor string) string
+		most int
+	}{
+		{"the same", func(string) string { return "same" }, 2},
+		{"an empty one", func(string) string { return "" }, 2},
+		{"another one", func(c string) string { return "c" + strconv.Itoa(len(c)) + c[:min(len(c), 8)] }, maxToolPages},
+		{"ever longer ones", func(c string) string { return c + strings.Repeat("c", 1000) }, maxToolPages},
+	} {
+		lists := 0
+		c := New(bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+			if r, ok := call.Request.(*pb.ListToolsRequest); ok {
+				lists++
+				return &bridge.Result{Complete: &pb.ListToolsResponse{NextCursor: proto.String(tc.next(r.GetCursor()))}}, nil
+			}
+			return &bridge.Result{Complete: bridgetest.Text("called")}, nil
+		}), Options{})
+		expect(t, tc.what, callTool(t, c, as("x"), "f", `{}`), "called")
+		if lists > tc.most {
+			t.Errorf("%s: asked for %d pages", tc.what, lists)
+		}
+		for key := range c.before {
+			if len(key.cursor) > maxCursor {
+				t.Fatalf("%s: the page before a cursor of %d bytes is kept, which every page after it looks up", tc.what, len(key.cursor))
+			}
+		}
+	}
 }
 
 func TestArgumentsAreChecked(t *testing.T) {

@@ -16,6 +16,9 @@ import (
 const (
 	maxPages     = 1_024
 	maxPageBytes = 64 << 20
+	// maxCursor is how long a cursor may be, in bytes, so that the pages before a page are known: all of them are looked up for
+	// each page.
+	maxCursor = 1_024
 )
 
 // A listKind is what a list is of.
@@ -283,7 +286,7 @@ func (c *Catalog) remember(p *page) {
 	p.used = c.clock.Add(1)
 	c.pages[p.key] = p
 	c.bytes += p.size
-	if p.next != nil {
+	if p.next != nil && len(*p.next) <= maxCursor {
 		c.before[p.nextKey()] = p
 	}
 	for len(c.pages) > maxPages || c.bytes > maxPageBytes {

@@ -111,6 +111,9 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 			return nil, fmt.Errorf("its output schema cannot be used: %w", err)
 		}
 	}
+	if err := checkObjects(t); err != nil {
+		return nil, err
+	}
 	clean, errs := mcphttp.CleanSchema(t.GetInputSchema())
 	for _, err := range errs {
 		c.warn(t.GetName(), "annotation dropped", err)
@@ -120,6 +123,37 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 		t.InputSchema = clean
 	}
 	return t, nil
+}
+
+// checkObjects returns why what a tool has besides its schemas cannot be told: one tool must not cost the client all of them.
+func checkObjects(t *pb.Tool) error {
+	objects := []struct {
+		what string
+		text []byte
+	}{
+		{"_meta", t.GetMeta()},
+		{"unknown members", t.GetExtra()},
+		{"annotations, unknown members", t.GetAnnotations().GetExtra()},
+		{"execution, unknown members", t.GetExecution().GetExtra()},
+	}
+	for _, icon := range t.GetIcons() {
+		objects = append(objects, struct {
+			what string
+			text []byte
+		}{"icons, unknown members", icon.GetExtra()})
+	}
+	for _, o := range objects {
+		if len(o.text) == 0 {
+			continue
+		}
+		if !rawjson.IsObject(o.text) {
+			return fmt.Errorf("its %s: not a JSON object", o.what)
+		}
+		if err := rawjson.Check(o.text); err != nil {
+			return fmt.Errorf("its %s: not JSON: %w", o.what, err)
+		}
+	}
+	return nil
 }
 
 // checkSchema returns why a text cannot be a schema of a tool.
@@ -311,6 +345,9 @@ func (c *Catalog) find(ctx context.Context, who caller, cc *pb.CallContext, name
 	call := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asker}}
 	seen := 0
 	for range maxToolPages {
+		if err := ctx.Err(); err != nil { // pages that are known do not look at it
+			return nil, err
+		}
 		p, err := c.page(ctx, key, call, after, func(bridge.Event) error { return nil })
 		if err != nil {
 			return nil, err
@@ -318,8 +355,8 @@ func (c *Catalog) find(ctx context.Context, who caller, cc *pb.CallContext, name
 		if slices.Contains(p.names, name) {
 			return c.toolOn(p, name), nil
 		}
-		if seen += len(p.names); p.next == nil || seen >= maxTools {
-			break
+		if seen += len(p.names); p.next == nil || seen >= maxTools || key.later && *p.next == key.cursor {
+			break // a cursor that leads to itself leads nowhere
 		}
 		key = p.nextKey()
 		call = &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asker, Cursor: p.next}}
