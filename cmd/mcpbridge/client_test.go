@@ -437,6 +437,16 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	if data, err := os.ReadFile(logo); err != nil || string(data) != "\x89PNG\x00\xff" {
 		t.Errorf("it wrote %q, %v", data, err)
 	}
+	for uri, want := range map[string]string{
+		"shop://sing":               "did you mean shop://sign?",
+		"sign":                      "write its URI: shop://sign",
+		"shop://no-such-shelf-here": "it has to be of shop://{shelf}",
+		"x://nothing/of/the/shop":   "`mcpbridge list` shows what there is to read",
+	} {
+		if got := runCommand(t, "", "read", shop, uri); got.code != exitTool || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: it said %+v", uri, got)
+		}
+	}
 	for args, want := range map[string]string{
 		"haggle ton=k":             `there is no argument ton; did you mean tone?","hint":"it is haggle(price, tone?)"`,
 		"haggle x=k":               "there is no argument x; known are: price, tone",

@@ -534,6 +534,10 @@ func runRead(ctx context.Context, c *client, args []string) error {
 	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: c.caller, Uri: args[0]}})
 	if err != nil {
+		if p := asProblem(err); p.Exit == exitTool && p.Fix == "" {
+			p.Fix = c.readFix(ctx, d, args[0])
+			return p
+		}
 		return err
 	}
 	res := m.(*pb.ReadResourceResult)
@@ -568,6 +572,33 @@ func runRead(ctx context.Context, c *client, args []string) error {
 		return c.writeText(string(data))
 	}
 	return c.write(string(data))
+}
+
+// readFix says what to read instead of what cannot be read, or "" if it should be there.
+func (c *client) readFix(ctx context.Context, d *pb.DiscoverResponse, uri string) string {
+	const look = "`mcpbridge list` shows what there is to read"
+	resources, err := c.resources(ctx, d)
+	if err != nil {
+		return look
+	}
+	var known []string
+	for _, r := range resources {
+		switch uri {
+		case r.GetUri():
+			return ""
+		case r.GetName():
+			return "write its URI: " + r.GetUri()
+		}
+		known = append(known, r.GetUri())
+	}
+	if best := nearest(uri, known); best != "" {
+		return "did you mean " + best + "?"
+	}
+	templates, err := c.templates(ctx, d)
+	if r := templateOf(uri, templates); err == nil && r != nil {
+		return "it has to be of " + r.GetUriTemplate() + ", which `mcpbridge describe` describes"
+	}
+	return look
 }
 
 // runPrompt prints the messages of a prompt.
