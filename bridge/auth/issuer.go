@@ -118,6 +118,9 @@ func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) 
 // accept returns whom claims are about, if they are for this server, and now. When the issuer was asked about the token, it
 // need not say who it is, nor when the token ends.
 func (i *issuer) accept(claims jsontext.Value, asked bool) (*pb.Principal, error) {
+	if err := rawjson.Check(claims); err != nil { // a backend gets them, and may be less patient
+		return nil, invalidToken("the claims of the token cannot be read: %v", err)
+	}
 	var c struct {
 		jwt.Claims
 
@@ -152,16 +155,21 @@ func (i *issuer) accept(claims jsontext.Value, asked bool) (*pb.Principal, error
 
 // scopes returns what a token allows: `scope` is a string with spaces (RFC 8693), and some issuers have a list, `scp`.
 func scopes(scope string, scp jsontext.Value) []string {
-	out := strings.Fields(scope)
+	out := splitScopes(scope)
 	var list []string
 	var text string
 	switch {
 	case json.Unmarshal(scp, &list) == nil:
 		out = append(out, list...)
 	case json.Unmarshal(scp, &text) == nil:
-		out = append(out, strings.Fields(text)...)
+		out = append(out, splitScopes(text)...)
 	}
 	return out
+}
+
+// splitScopes returns the scopes in a text. Only spaces are between them (RFC 6749, 3.3).
+func splitScopes(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' })
 }
 
 // keysOf returns the keys that a token may be signed by: those of the name, or all if it names none.
