@@ -2,9 +2,11 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -145,7 +147,9 @@ func (e *Error) failureData() []byte {
 	if f == nil {
 		return nil
 	}
-	data := []byte(`{"reason":` + strconv.Quote(f.GetReason()) + `,"outcome":` + strconv.Quote(outcomeNames[f.GetOutcome()]))
+	reason, _ := json.Marshal(f.GetReason()) //nolint:errchkjson // a string can always be written
+	data := append([]byte(`{"reason":`), reason...)
+	data = append(append(data, `,"outcome":`...), strconv.Quote(outcomeNames[f.GetOutcome()])...)
 	if f.RetryAfterMs != nil {
 		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), f.GetRetryAfterMs(), 10)
 	}
@@ -202,16 +206,37 @@ func (e *Error) GRPCStatus() *status.Status {
 	return withDetails
 }
 
-// FromStatus returns the Error that a backend means by a gRPC status other than OK.
+// What a backend can say in a status, in bytes.
+const (
+	maxMessage = 8 << 10
+	maxReason  = 64
+)
+
+// FromStatus returns the Error that a backend means by a gRPC status other than OK. What is longer than anybody reads is cut, and an
+// outcome that there is not is unknown.
 func FromStatus(s *status.Status) *Error {
-	e := &Error{Code: s.Code(), Message: s.Message(), Cause: s.Err()}
+	e := &Error{Code: s.Code(), Message: cut(s.Message(), maxMessage), Cause: s.Err()}
 	for _, d := range s.Details() {
 		switch d := d.(type) {
 		case *pb.JsonRpcError:
 			e.RPC = d
 		case *pb.CallFailure:
+			if outcomeNames[d.GetOutcome()] == "" {
+				d.Outcome = pb.CallFailure_OUTCOME_UNKNOWN
+			}
+			if d.GetRetryAfterMs() < 0 {
+				d.RetryAfterMs = nil
+			}
+			d.Reason = cut(d.GetReason(), maxReason)
 			e.Failure = d
 		}
 	}
 	return e
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }

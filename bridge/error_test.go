@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -37,6 +40,35 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 		back.Cause = nil
 		if diff := cmp.Diff(e, back, protocmp.Transform()); diff != "" {
 			t.Error(diff)
+		}
+	}
+}
+
+// Whatever a backend says in a status, a client gets JSON that it can use.
+func TestStatusesOfHostileBackends(t *testing.T) {
+	long := strings.Repeat("ä", 1<<20)
+	for _, c := range []struct {
+		message string
+		failure *pb.CallFailure
+		size    int // of the message
+		data    string
+	}{
+		{"m", nil, 1, ""},
+		{long, nil, 8 << 10, ""},
+		{"m", &pb.CallFailure{Reason: "\a\x01\u2028\U000e0001\"", Outcome: 3}, 1, `{"reason":"\u0007\u0001\u2028󠀁\"","outcome":"executed"}`},
+		{"m", &pb.CallFailure{Reason: long, Outcome: 99}, 1, `{"reason":"` + long[:60] + `…","outcome":"unknown"}`},
+		{"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(-5)}, 1, `{"reason":"R","outcome":"unknown"}`},
+	} {
+		s := status.New(codes.InvalidArgument, c.message)
+		if c.failure != nil {
+			var err error
+			if s, err = s.WithDetails(protoadapt.MessageV1Of(c.failure)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rpc := bridge.FromStatus(s).JSONRPC(bridge.Rev20260728, bridge.CallTool)
+		if n := len(rpc.GetMessage()); n > c.size || n < c.size-1 || !utf8.ValidString(rpc.GetMessage()) || string(rpc.GetData()) != c.data {
+			t.Errorf("%.80v: a message of %d bytes, and %s", c.failure, n, rpc.GetData())
 		}
 	}
 }
