@@ -49,7 +49,7 @@ func openAuto(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back,
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
-		ClientInfo: clientInfo(), Log: log, Stray: a.stray, CallTimeout: l.Limits.CallTotal,
+		ClientInfo: clientInfo(), Log: log, Stray: a.stray, CallTimeout: l.Limits.CallTotal, MaxMessage: l.Limits.Message,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)

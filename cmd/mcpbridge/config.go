@@ -23,6 +23,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 )
 
 // defaultFile is the configuration file that is read when nothing says what to serve.
@@ -71,9 +72,10 @@ type LimitsConfig struct {
 	StreamsPerCaller int `koanf:"streamsPerCaller"`
 	// Body is how many bytes the body of an HTTP request has. 0: 4 MiB.
 	Body int `koanf:"body"`
-	// Line is how many bytes a line of stdio has. 0: 16 MiB.
+	// Line is how many bytes a line of stdio has, at most maxMessage. 0: 16 MiB.
 	Line int `koanf:"line"`
-	// Message is how many bytes a message to or from a backend has. 0: 4 MiB.
+	// Message is how many bytes a message to or from a backend or a gRPC client has, or one from an MCP server; at most maxMessage.
+	// 0: 4 MiB, and 16 MiB from an MCP server.
 	Message int `koanf:"message"`
 	// Memory is how many bytes the bridge itself takes. 0: as many as GOMEMLIMIT says, or 85 % of the container's.
 	Memory int `koanf:"memory"`
@@ -477,12 +479,24 @@ func (l *loaded) validate() error {
 	return l.validateBackends()
 }
 
+// maxMessage is how many bytes limits.line and limits.message can be: whoever sends the message decides how much memory it takes.
+const maxMessage = grpcserver.HardMaxMessage
+
 // validateLimits refuses limits below nothing, which would let nobody do anything. They are at a key, and all numbers and times.
 func (l *loaded) validateLimits(at string, limits reflect.Value) error {
 	for i := range limits.NumField() {
 		if limits.Field(i).Int() < 0 {
 			key := at + "." + limits.Type().Field(i).Tag.Get("koanf")
 			return usage(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, limits.Field(i).Interface())
+		}
+	}
+	for _, c := range []struct {
+		key string
+		n   int
+	}{{"limits.line", l.Limits.Line}, {"limits.message", l.Limits.Message}} {
+		if c.n > maxMessage {
+			return usage(l.where(c.key), fmt.Sprintf("write how many bytes, at most %d, or 0 for what is usual", maxMessage),
+				"%s cannot be %d: 64 MiB is the most", c.key, c.n)
 		}
 	}
 	if n := l.Limits.Memory; n > 0 && n < leastMemory {

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Neither a line nor a message can be longer than 64 MiB, whatever says so, and who says it is told what to write.
+func TestNoMessageIsLongerThanTheMost(t *testing.T) {
+	const most = 64 << 20
+	for _, key := range []string{"line", "message"} {
+		for n := most - 1; n <= most+1; n++ {
+			file := fmt.Sprintf("limits: {%s: %d}\nbackends: [{dial: 'unix:///x'}]", key, n)
+			variable := fmt.Sprintf("MCPBRIDGE_LIMITS__%s=%d", strings.ToUpper(key), n)
+			for where, read := range map[string]func() (*loaded, error){
+				"mcpbridge.yaml:2:": func() (*loaded, error) { return load(writeConfig(t, file), nil, nil, nil) },
+				variable[:strings.IndexByte(variable, '=')]: func() (*loaded, error) {
+					return load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"), []string{variable}, nil, nil)
+				},
+			} {
+				l, err := read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = l.validate()
+				if (err != nil) != (n > most) {
+					t.Errorf("%s of %d: %v", key, n, err)
+				}
+				if err == nil {
+					continue
+				}
+				if p := asProblem(err); !strings.Contains(p.Where, where) || !strings.Contains(p.Fix, "at most 67108864") {
+					t.Errorf("%s of %d: %+v, and it should be at %s", key, n, p, where)
+				}
+			}
+		}
+	}
+}
+
+// sized is an MCP server on stdin and stdout: see answerSized.
+func sized() {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		if answer := answerSized(in.Bytes()); answer != "" {
+			fmt.Println(answer)
+		}
+	}
+}
+
+// answerSized is a legacy MCP server whose only tool answers with messages of exactly so many bytes, or with so many x.
+func answerSized(request []byte) string {
+	msg, err := jsonrpc.Parse(request)
+	if err != nil || !msg.IsRequest() {
+		return ""
+	}
+	answer := func(result string) string {
+		return `{"jsonrpc":"2.0","id":` + string(msg.ID) + `,"result":` + result + `}`
+	}
+	switch msg.Method {
+	case "initialize":
+		return answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sized","version":"1"}}`)
+	case "tools/list":
+		return answer(`{"tools":[{"name":"answer","inputSchema":{"type":"object"}}]}`)
+	case "tools/call":
+		arguments := rawjson.Get(msg.Params, "arguments")
+		text, _ := strconv.Atoi(string(rawjson.Get(arguments, "text")))
+		full := answer(`{"content":[{"type":"text","text":"` + strings.Repeat("x", text) + `"}]}`)
+		bytes, _ := strconv.Atoi(string(rawjson.Get(arguments, "bytes")))
+		return full + strings.Repeat(" ", max(bytes-len(full), 0))
+	}
+	return `{"jsonrpc":"2.0","id":` + string(msg.ID) + `,"error":{"code":-32601,"message":"no such method"}}`
+}
+
+// sizedHTTP serves answerSized over Streamable HTTP, and returns its URL.
+func sizedHTTP(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		answer := answerSized(body)
+		switch {
+		case r.Method != http.MethodPost || err != nil:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case answer == "":
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, answer)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// limits.message is how long a message of an MCP server may be, whether it is a line or the body of a response, and whether the server
+// was declared or found out to be one.
+func TestMessagesOfServersAreBounded(t *testing.T) {
+	const most = 100_000
+	config := writeConfig(t, fmt.Sprintf(`
+serve: {http: {addr: "127.0.0.1:0"}}
+limits: {message: %d}
+backends:
+  - {name: child, mcp: {command: [sized]}}
+  - {name: web, mcp: {url: %q}}
+`, most, sizedHTTP(t)))
+	r := start(t, nil, nil, "run", "-c", config)
+	t.Setenv("MCPBRIDGE_LIMITS__MESSAGE", strconv.Itoa(most))
+	for n := most - 1; n <= most+1; n++ {
+		wrong := map[string]string{}
+		for _, name := range []string{"child", "web"} {
+			if _, err := r.at("/"+name).call(t, "answer", fmt.Sprintf(`{"bytes":%d}`, n)); err != nil {
+				wrong[name] = err.Error()
+			}
+		}
+		if got := runCommand(t, "", "call", "answer", fmt.Sprintf("bytes=%d", n), "--", "sized"); got.code != exitOK {
+			wrong["found out"] = got.stderr
+		}
+		if n <= most && len(wrong) > 0 || n > most && len(wrong) != 3 {
+			t.Errorf("a message of %d bytes, limit %d: %v", n, most, wrong)
+		}
+		for name, said := range wrong {
+			if !strings.Contains(said, "the limit is 100000") && !strings.Contains(said, "more than 100000 bytes") {
+				t.Errorf("%s: %s", name, said)
+			}
+		}
+	}
+}
+
+// A sizedPlugin is a backend whose tool answers with so many x.
+type sizedPlugin struct {
+	pb.UnimplementedMcpServiceServer
+
+	called atomic.Int32
+}
+
+func (*sizedPlugin) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	return &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}, nil
+}
+
+func (*sizedPlugin) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	return &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "answer", InputSchema: []byte(`{"type":"object"}`)}}}, nil
+}
+
+func (p *sizedPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	p.called.Add(1)
+	n, _ := strconv.Atoi(string(rawjson.Get(req.GetArguments(), "text")))
+	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.Repeat("x", n)}}}
+	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{Content: []*pb.ContentBlock{block}}}})
+}
+
+// startSized serves a sizedPlugin, and returns its address.
+func startSized(t *testing.T) (*sizedPlugin, string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, server := &sizedPlugin{}, grpc.NewServer(grpc.MaxRecvMsgSize(64<<20))
+	pb.RegisterMcpServiceServer(server, p)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(ln) })
+	t.Cleanup(wg.Wait)
+	t.Cleanup(server.Stop)
+	return p, "unix://" + socket
+}
+
+// limits.message is how long messages of gRPC clients may be, and those to them. What becomes of a longer one is said, whoever finds
+// it too long: the way to the client, or the backend's.
+func TestMessagesOfGRPCClientsAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		limits string
+		most   int
+		server string
+	}{
+		{"{}", 4 << 20, "web"}, // a server's messages are bounded by 16 MiB
+		{"{}", 4 << 20, "plugin"},
+		{"{message: 5242880}", 5 << 20, "plugin"},
+	} {
+		plugin, address := startSized(t)
+		socket := "unix://" + filepath.Join(t.TempDir(), "s")
+		start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
+serve: {grpc: {addr: %q}, stdio: false}
+limits: %s
+backends:
+  - {name: plugin, dial: %q}
+  - {name: web, mcp: {url: %q}}
+`, socket, c.limits, address, sizedHTTP(t))))
+		conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*c.most)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		call := func(arguments string) (size int, err error) {
+			s, err := pb.NewMcpServiceClient(conn).CallTool(metadata.AppendToOutgoingContext(t.Context(), "mcpbridge-server", c.server),
+				&pb.CallToolRequest{Name: "answer", Arguments: []byte(arguments)}, grpc.WaitForReady(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := s.Recv()
+			return proto.Size(res), err
+		}
+		answer := func(n int) (size int, err error) { return call(fmt.Sprintf(`{"text":%d}`, n)) }
+
+		size, err := answer(c.most - 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		full := c.most - 1000 + c.most - size
+		for n := full - 1; n <= full+1; n++ {
+			size, err := answer(n)
+			switch {
+			case n <= full && (err != nil || size != c.most+n-full):
+				t.Errorf("%+v: an answer of %d bytes: it has %d, %v", c, c.most+n-full, size, err)
+			case n > full && (status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE executed"):
+				t.Errorf("%+v: an answer of %d bytes: %v, %s", c, c.most+n-full, err, failure(err))
+			}
+		}
+
+		// A backend gets a request with what the bridge says of the caller, for which there has to be room.
+		plugin.called.Store(0)
+		if _, err := call(`{"s":"` + strings.Repeat("x", c.most-1000) + `"}`); err != nil {
+			t.Errorf("%+v: a request: %v", c, err)
+		}
+		plugin.called.Store(0)
+		if _, err := call(`{"s":"` + strings.Repeat("x", c.most) + `"}`); status.Code(err) != codes.ResourceExhausted || plugin.called.Load() != 0 {
+			t.Errorf("%+v: a request that is too long: %v", c, err)
+		}
+	}
+}
+
+// failure returns the reason and the outcome that an error tells a gRPC client.
+func failure(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetReason() + " " + info.GetMetadata()["outcome"]
+		}
+	}
+	return ""
+}
