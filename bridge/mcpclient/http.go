@@ -374,7 +374,7 @@ func (s *stream) drain() {
 // mend goes on with a stream that was cut, where that is possible.
 func (s *stream) mend(err error) {
 	x := s.x
-	for tries := 0; err != nil && !x.isAnswered() && x.ctx.Err() == nil; {
+	for tries, all := 0, 0; err != nil && !x.isAnswered() && x.ctx.Err() == nil; {
 		if s.how.fatal || s.last == "" || s.w.p.rev().Modern() || tries >= maxResumes {
 			x.fail(s.w.cut(err))
 			return
@@ -383,10 +383,12 @@ func (s *stream) mend(err error) {
 			tries = 0
 		}
 		tries++
+		all++
 		wait := s.how.retry
 		if wait < 0 {
 			wait = min(time.Duration(tries)*100*time.Millisecond, time.Second)
 		}
+		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second)) // one that wants us back at once, again and again
 		if !sleep(x.ctx, wait) {
 			return
 		}
@@ -542,7 +544,8 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 	defer res.Body.Close()
 	media := mediaOf(res)
 	switch {
-	case w.session != "" && (res.StatusCode == http.StatusNotFound || again && res.StatusCode == http.StatusBadRequest):
+	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
+		// Without again, it is more likely that there is nothing to GET: many servers say so by 404, and the session has just begun.
 		w.p.lose(errSessionEnded)
 		return nil, errSessionEnded
 	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:

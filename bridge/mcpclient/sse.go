@@ -25,6 +25,7 @@ type eventReader struct {
 	most int
 	// retry is how long the server wants us to wait, or negative if it did not say.
 	retry time.Duration
+	begun bool // the first line was read
 }
 
 func newEventReader(r io.Reader, most int) *eventReader {
@@ -58,6 +59,10 @@ func (r *eventReader) next() (event, error) {
 			line, long = long, nil
 		}
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
+		if !r.begun {
+			r.begun = true
+			line = bytes.TrimPrefix(line, []byte("\uFEFF")) // HTML, 9.2.6
+		}
 		if len(line) == 0 {
 			if len(e.data) > r.most {
 				return event{}, fmt.Errorf("%w: an event has more than %d bytes", errTooLarge, r.most)

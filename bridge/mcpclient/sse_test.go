@@ -37,17 +37,20 @@ func readEvents(r io.Reader, most int) (events []read, retry time.Duration, err 
 
 func TestEvents(t *testing.T) {
 	for in, want := range map[string][]read{
-		"":                                    nil,
-		"data: a":                             nil, // it has no end
-		"data: a\n\n":                         {{"", "", "a", true}},
-		"data:a\r\n\r\ndata:  b\n\n":          {{"", "", "a", true}, {"", "", " b", true}},
-		"data: a\ndata: b\ndata\n\n":          {{"", "", "a\nb\n", true}},
-		": c\n\n\n: d\ndata: a\n: e\n\n":      {{"", "", "a", true}},
-		"id: 1\ndata:\n\n":                    {{"", "1", "", true}},
-		"id: 1\n\nid\n\n":                     {{"", "1", "", false}, {"", "", "", false}},
-		"id: a\x00b\ndata: x\n\n":             {{"", "", "x", true}},
-		"event: endpoint\ndata: /p?a=b:c\n\n": {{"endpoint", "", "/p?a=b:c", true}},
-		"what: is\nthis\ndata: x\n\n":         {{"", "", "x", true}},
+		"":                                               nil,
+		"data: a":                                        nil, // it has no end
+		"data: a\n\n":                                    {{"", "", "a", true}},
+		"data:a\r\n\r\ndata:  b\n\n":                     {{"", "", "a", true}, {"", "", " b", true}},
+		"data: a\ndata: b\ndata\n\n":                     {{"", "", "a\nb\n", true}},
+		": c\n\n\n: d\ndata: a\n: e\n\n":                 {{"", "", "a", true}},
+		"id: 1\ndata:\n\n":                               {{"", "1", "", true}},
+		"id: 1\n\nid\n\n":                                {{"", "1", "", false}, {"", "", "", false}},
+		"id: a\x00b\ndata: x\n\n":                        {{"", "", "x", true}},
+		"event: endpoint\ndata: /p?a=b:c\n\n":            {{"endpoint", "", "/p?a=b:c", true}},
+		"what: is\nthis\ndata: x\n\n":                    {{"", "", "x", true}},
+		"\uFEFFdata: a\n\n":                              {{"", "", "a", true}},
+		"\uFEFF\uFEFFdata: a\n\ndata: b\n\n":             {{"", "", "b", true}}, // one of them is part of a name that there is not
+		"data: a\n\n\uFEFFdata: b\n\n":                   {{"", "", "a", true}}, // the same
 		"data: " + strings.Repeat("long", 5000) + "\n\n": {{"", "", strings.Repeat("long", 5000), true}},
 	} {
 		got, _, err := readEvents(strings.NewReader(in), 1<<20)
