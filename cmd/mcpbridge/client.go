@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -61,7 +62,7 @@ A tool that asks its user asks on the terminal; --answer answers for scripts.`,
 	{
 		use: "read [flags] TARGET URI", short: "Read a resource",
 		long:     "Writes text as it is, and other content as its bytes, which a terminal is not shown.",
-		examples: "  mcpbridge read file:///notes.txt --mcp -- npx -y @modelcontextprotocol/server-filesystem .\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
+		examples: "  mcpbridge read demo://resource/static/document/features.md -- npx -y @modelcontextprotocol/server-everything\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
 		atLeast:  1, atMost: 1,
 		flags: func(c *client, cmd *cobra.Command) {
 			cmd.Flags().StringVarP(&c.output, "output", "o", "", "write to `FILE`")
@@ -404,7 +405,11 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		bar.end()
 		switch {
 		case err != nil:
-			return nil, callProblem(err, what, c.authFix)
+			p := callProblem(err, what, c.authFix)
+			if fix := lacking(err); fix != "" {
+				p.Fix = fix
+			}
+			return nil, p
 		case res.Complete != nil:
 			return res.Complete, nil
 		}
@@ -449,6 +454,25 @@ func (c *client) emit(bar *bar) bridge.Emit {
 		}
 		return nil
 	}
+}
+
+// lacking says what to do about an error that says that the caller cannot answer what it would be asked. Else it returns "".
+func lacking(err error) string {
+	rpc := bridge.AsError(err).RPC
+	if rpc.GetCode() != bridge.CodeMissingCapability {
+		return ""
+	}
+	var fixes []string
+	for _, m := range []struct{ name, fix string }{
+		{"elicitation", "answer with --answer FIELD=VALUE, or call it from a terminal"},
+		{"roots", "say where it may work: --root DIR"},
+		{"sampling", "call it from a client that has a model: mcpbridge has none"},
+	} {
+		if rawjson.Get(rawjson.Get(rpc.GetData(), "requiredCapabilities"), m.name) != nil {
+			fixes = append(fixes, m.fix)
+		}
+	}
+	return strings.Join(fixes, "\n")
 }
 
 // authFix says what to do when the backend wants to know who calls, or does not like who it is.

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -504,6 +505,41 @@ func TestNoTerminalNoElicitation(t *testing.T) {
 	defer s.mu.Unlock()
 	if c := s.caller.GetClientCapabilities(); c.GetElicitation() != nil || c.GetRoots() != nil || !s.caller.GetProgressWanted() {
 		t.Errorf("it declared %v", c)
+	}
+}
+
+// Who cannot answer what a server would ask is told how to.
+func TestWhatTheCallerLacks(t *testing.T) {
+	for required, want := range map[string]string{
+		`{"elicitation":{}}`:            "--answer FIELD=VALUE",
+		`{"elicitation":{},"roots":{}}`: "--root DIR",
+		`{"sampling":{"tools":{}}}`:     "has a model",
+		`{"experimental":{"dance":{}}}`: "",
+		`"elicitation"`:                 "",
+	} {
+		rpc := &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: []byte(`{"requiredCapabilities":` + required + `}`)}
+		if got := lacking(&bridge.Error{RPC: rpc}); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: the advice is %q", required, got)
+		}
+		rpc.Code++
+		if got := lacking(&bridge.Error{RPC: rpc}); got != "" {
+			t.Errorf("%s: the advice for another error is %q", required, got)
+		}
+	}
+	_, shop := startShop(t)
+	const hidden = "it may be hidden because nobody can be asked"
+	for _, c := range []struct {
+		args  []string
+		shown bool
+	}{
+		{[]string{"call", shop, "survey-of-customers"}, true},
+		{[]string{"call", shop, "pain"}, false},
+		{[]string{"call", "--answer", "a=b", shop, "survey-of-customers"}, false},
+		{[]string{"prompt", shop, "survey-of-customers"}, false},
+	} {
+		if got := runCommand(t, "", c.args...); got.code != exitTool || strings.Contains(got.stderr, hidden) != c.shown {
+			t.Errorf("%v: it said %+v", c.args, got)
+		}
 	}
 }
 

@@ -282,6 +282,9 @@ func (c *client) notFound(what, name string, known []string) error {
 	case len(known) > 0:
 		fix = didYouMean(name, known)
 	}
+	if what == "tool" && c.asker.capability() == nil && nearest(name, known) == "" {
+		fix += "\nit may be hidden because nobody can be asked: --answer FIELD=VALUE says that somebody can"
+	}
 	return &problem{Exit: exitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix}
 }
 
