@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	stdlog "log"
 	"net"
 	"strings"
 	"sync"
@@ -23,6 +25,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	"github.com/mcpbridge/mcpbridge/bridge/router"
 )
 
@@ -33,6 +36,8 @@ const (
 	maxHeaderBytes    = 60 << 10 // net/http adds 4 KiB
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
+	// lastWord is how long it may take when everything is to end now: clients are still told what became of their calls.
+	lastWord = 200 * time.Millisecond
 	// acceptTime is how long calls are taken that come after serve.preDrain: clients that keep a connection learn by its next
 	// response that it ends. Once nothing has been called for calmTime, it is enough.
 	acceptTime = 2 * time.Second
@@ -77,6 +82,9 @@ type endpoint struct {
 // serve runs an App until ctx ends or the client goes.
 func (p *Program) serve(ctx context.Context, cfg *loaded) error {
 	log, _ := newLog(p.errors, cfg.Log, cfg.secrets)
+	// What net/http says of servers that break its rules has their words in it, and would be no line of ours.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(aside{log})
 	cfg.tellWarnings(log)
 	a, err := newApp(cfg, log, p.Stdin, p.Stdout)
 	if err != nil {
@@ -87,6 +95,15 @@ func (p *Program) serve(ctx context.Context, cfg *loaded) error {
 		return err
 	}
 	return a.Run(ctx, p.Now)
+}
+
+// An aside takes what libraries print for want of a better place.
+type aside struct{ log zerolog.Logger }
+
+// Write implements io.Writer.
+func (a aside) Write(said []byte) (int, error) {
+	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(said), 300)).Msg("a library has something to say")
+	return len(said), nil
 }
 
 // newApp puts an App together. Nothing is started yet.

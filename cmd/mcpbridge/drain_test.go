@@ -210,6 +210,53 @@ func TestGRPCCallsThatAreCutAreToldSo(t *testing.T) {
 	}
 }
 
+// The second signal leaves no time for calls, and still enough to say that they were cut: in a session, too, whose calls do not end with
+// their connections.
+func TestASecondSignalIsToldToWhoWaits(t *testing.T) {
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
+	post := func(session, body string) (string, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
+		if err != nil {
+			return "", err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Mcp-Session-Id", session)
+		res, err := new(http.Client).Do(req)
+		if err != nil {
+			return "", err
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		return string(text), err
+	}
+	const told = "the call was ended: the bridge is shutting down; whether it was executed is not known"
+	var wg sync.WaitGroup
+	for range 8 {
+		session := r.initialize(t).Header.Get("Mcp-Session-Id")
+		if _, err := post(session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			text, err := post(session, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`)
+			if err != nil || !strings.Contains(text, told) || !strings.Contains(text, `{"reason":"SHUTTING_DOWN","outcome":"unknown"}`) {
+				t.Errorf("a call in a session got %q, %v", text, err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := r.call(t, "slow", `{"ms":60000}`); err == nil || err.Error() != told {
+				t.Errorf("a call without one got %v", err)
+			}
+		})
+	}
+	r.awaitCalls(t, 16)
+	r.drain()
+	r.awaitLog(t, "draining")
+	r.cut()
+	wg.Wait()
+	r.wait(t)
+}
+
 func TestOnlyWhatOtherMachinesReachWaitsForThem(t *testing.T) {
 	for args, want := range map[string]time.Duration{
 		"serve.http.addr=127.0.0.1:8080":                      0,

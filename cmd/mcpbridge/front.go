@@ -109,7 +109,7 @@ func (f *stdioFront) end() {
 
 // An httpFront serves clients over HTTP.
 type httpFront struct {
-	now     context.Context //nolint:containedctx // it bounds end, which has no context of its own
+	now     context.Context //nolint:containedctx // it hurries end, which has no context of its own
 	cancel  context.CancelFunc
 	servers []*mcpserver.Server
 	calls   *calls
@@ -186,8 +186,9 @@ func (f *httpFront) end() {
 	f.cancel()   // calls that have not ended are cut, and answered with that
 	f.ln.Close() // it may be closed already
 	f.srv.SetKeepAlivesEnabled(false)
-	ctx, cancel := context.WithTimeout(f.now, finishTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.now), finishTime)
 	defer cancel()
+	defer context.AfterFunc(f.now, func() { time.AfterFunc(lastWord, cancel) })()
 	closed := make(chan struct{})
 	go func() { // ends at the latest with the connections, below, or, for streams, when nobody has read them for as long as one may
 		for _, s := range f.servers {
