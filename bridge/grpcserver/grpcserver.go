@@ -67,7 +67,8 @@ func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
 		}
 		msg := m.Join(e, nil)
 		if size := proto.Size(msg); size > s.o.MaxMessage {
-			return bridge.Errorf(codes.Internal, "%s: an event has %d bytes, and the limit is %d (max message)", m.Name, size, s.o.MaxMessage)
+			return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
+				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended", m.Name, size, s.o.MaxMessage)
 		}
 		return ss.SendMsg(msg)
 	})

@@ -74,9 +74,36 @@ func TestMessagesHaveALimit(t *testing.T) {
 		}
 		for answer = limit - 1; answer <= limit+1; answer++ {
 			_, err := call(t.Context(), c, &pb.CallToolRequest{})
-			if answer <= limit && err != nil || answer > limit && (status.Code(err) != codes.ResourceExhausted || reason(err) != "RESPONSE_TOO_LARGE") {
+			if answer <= limit && err != nil || answer > limit && (status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE executed") {
 				t.Errorf("answer of %d bytes, limit %d: %v", answer, limit, err)
 			}
+		}
+	}
+}
+
+// An event that is too long for the client ends its call, which says that it has begun.
+func TestEventsHaveALimit(t *testing.T) {
+	const limit = 100_000
+	var event int
+	c := client(t, serve(t, tool(func(_ context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		m := filled(event, func(n int) proto.Message {
+			return bridge.CallTool.Join(bridge.Event{Progress: &pb.Progress{Message: proto.String(strings.Repeat("x", n))}}, nil)
+		})
+		if err := emit(bridge.Event{Progress: m.(*pb.CallToolResponse).GetProgress()}); err != nil {
+			return nil, err
+		}
+		return said("ok"), nil
+	}), nil, grpcserver.Options{MaxMessage: limit}))
+	for event = limit - 1; event <= limit+1; event++ {
+		got, err := call(t.Context(), c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
+		if event <= limit {
+			if err != nil || len(got) != 2 || proto.Size(got[0]) != event {
+				t.Errorf("an event of %d bytes, limit %d: %d messages, %v", event, limit, len(got), err)
+			}
+			continue
+		}
+		if status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE unknown" {
+			t.Errorf("an event of %d bytes, limit %d: %v, %s", event, limit, err, failure(err))
 		}
 	}
 }

@@ -63,6 +63,16 @@ func reason(err error) string {
 	return ""
 }
 
+// failure returns the reason and the outcome that an error tells.
+func failure(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if i, ok := d.(*errdetails.ErrorInfo); ok {
+			return i.GetReason() + " " + i.GetMetadata()["outcome"]
+		}
+	}
+	return ""
+}
+
 // A call that may have been executed is never UNAVAILABLE, because stock clients send those again; and what is not for clients, these
 // do not see either.
 func TestErrorsAreTold(t *testing.T) {
