@@ -18,6 +18,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rs/zerolog"
+
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -25,6 +27,7 @@ import (
 // An asker answers what servers ask: from --answer, and by asking the person at the terminal.
 type asker struct {
 	answers map[string][]string
+	asked   map[string]bool // the fields that forms had
 	roots   []*pb.Root
 	// out and in are the terminal; in is nil if there is none.
 	out io.Writer
@@ -34,7 +37,7 @@ type asker struct {
 }
 
 func (c *client) newAsker() (*asker, error) {
-	a := &asker{out: c.p.Stderr, answers: map[string][]string{}}
+	a := &asker{out: c.p.Stderr, answers: map[string][]string{}, asked: map[string]bool{}}
 	if isTerminal(c.p.Stdin) && isTerminal(c.p.Stderr) {
 		a.in = c.p.Stdin
 	}
@@ -125,6 +128,7 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	values := map[string][]byte{}
 	var open []property
 	for _, field := range fields {
+		a.asked[field.name] = true
 		texts, ok := a.answers[field.name]
 		if !ok {
 			open = append(open, field)
@@ -173,6 +177,20 @@ func fillDefaults(open []property, values map[string][]byte, message string) err
 		}
 	}
 	return nil
+}
+
+// tellUnused warns of answers that no form has asked for: their names may be mistyped.
+func (a *asker) tellUnused(log zerolog.Logger) {
+	for _, name := range slices.Sorted(maps.Keys(a.answers)) {
+		if a.asked[name] {
+			continue
+		}
+		fix := "leave it out"
+		if len(a.asked) > 0 {
+			fix = harmless(didYouMean(name, slices.Collect(maps.Keys(a.asked))))
+		}
+		log.Warn().Str("fix", fix).Msgf("nobody asked for --answer %s", name)
+	}
 }
 
 // accept returns the answer to a form.

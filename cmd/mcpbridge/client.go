@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -213,7 +214,10 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		defer cancel()
 	}
 	cfg.auto = t.backend != nil && !c.target.plugin
-	err = c.with(ctx, cfg, func(ctx context.Context) error { return row.run(ctx, c, rest) })
+	err = c.with(ctx, cfg, func(ctx context.Context) error {
+		defer c.asker.tellUnused(c.log)
+		return row.run(ctx, c, rest)
+	})
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		return &problem{Exit: exitInterrupted, Code: "cancelled", What: "cancelled", Why: "the server has been told", Cause: err}
@@ -267,6 +271,9 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
 			return nil, usage("--root "+dir, "name a directory", "%s has no absolute path: %v", dir, err)
+		}
+		if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+			return nil, usage("--root "+dir, "name a directory that there is", "%s is no directory", abs)
 		}
 		c.asker.roots = append(c.asker.roots, &pb.Root{Uri: fileURI(abs), Name: proto.String(filepath.Base(abs))})
 		cc.ClientCapabilities.Roots = &pb.RootsCapability{}

@@ -372,6 +372,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"call --timeout 50ms " + shop + " wait", "timeout", exitUnexpected},
 		{"call " + shop + " order", "no_answer", exitConfig},
 		{"call --answer gift=perhaps " + shop + " order", "usage", exitConfig},
+		{"call --root /no/such/dir " + shop + " where", "usage", exitConfig},
 	} {
 		got := runCommand(t, "", strings.Fields(c.args)...)
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
@@ -539,6 +540,21 @@ func TestWhatTheCallerLacks(t *testing.T) {
 	} {
 		if got := runCommand(t, "", c.args...); got.code != exitTool || strings.Contains(got.stderr, hidden) != c.shown {
 			t.Errorf("%v: it said %+v", c.args, got)
+		}
+	}
+}
+
+// An answer that nobody asked for is probably one that somebody did.
+func TestAnswersThatNobodyAskedFor(t *testing.T) {
+	_, shop := startShop(t)
+	for _, c := range []struct{ args, stdout, warns string }{
+		{"--answer size=l --answer count=2 --answer gitf=y " + shop + " order", `accept {"size":"l","count":2,"gift":false}` + "\n", "did you mean gift?"},
+		{"--answer size=l " + shop + " paint", "red", "leave it out"},
+		{"--answer size=l --answer count=2 " + shop + " order", "accept", ""},
+	} {
+		got := runCommand(t, "", append([]string{"call"}, strings.Fields(c.args)...)...)
+		if got.code != exitOK || !strings.HasPrefix(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.warns) || (got.stderr == "") != (c.warns == "") {
+			t.Errorf("%s: it said %+v", c.args, got)
 		}
 	}
 }
