@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
@@ -247,13 +250,44 @@ func TestListIsKeptForItsTTL(t *testing.T) {
 		first := listTools(t, c, as("x"))
 		b.set(newTool("b", wantsInt))
 		pass(999 * time.Millisecond)
-		if again := listTools(t, c, as("x")); again != first {
-			t.Error("it is not the same message")
+		if again := listTools(t, c, as("x")); !slices.Equal(again.GetTools(), first.GetTools()) {
+			t.Error("they are not the same tools")
 		}
 		pass(time.Millisecond)
 		expect(t, "tools afterwards", names(listTools(t, c, as("x"))), []string{"b"})
 		expect(t, "lists", b.asked(), 2)
 	})
+}
+
+// Whoever keeps a list for as long as it is told to does not keep it for longer than the backend has said.
+func TestListIsToldWithWhatIsLeftOfItsTTL(t *testing.T) {
+	for _, m := range []*bridge.Method{bridge.ListTools, bridge.ListPrompts, bridge.ListResources, bridge.ListResourceTemplates} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &backend{ttl: proto.Int64(1000)}
+			b.set(newTool("a", wantsInt))
+			c := New(b, Options{})
+			ask := func() proto.Message {
+				r, err := c.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(as("x"))}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.Complete
+			}
+			first := proto.Clone(ask())
+			for _, tt := range []struct {
+				passes time.Duration
+				left   int64
+			}{{0, 1000}, {time.Microsecond, 1000}, {400*time.Millisecond - time.Microsecond, 600}, {599 * time.Millisecond, 1}, {time.Millisecond, 1000}} {
+				pass(tt.passes)
+				want := proto.Clone(first)
+				want.ProtoReflect().Set(want.ProtoReflect().Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(tt.left))
+				if diff := cmp.Diff(want, ask(), protocmp.Transform()); diff != "" {
+					t.Errorf("%s, %v later: %s", m.Name, tt.passes, diff)
+				}
+			}
+			expect(t, "lists", b.asked(), 2)
+		})
+	}
 }
 
 func TestListWithoutTTLIsAskedForAgain(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -66,9 +67,9 @@ type page struct {
 	prior []uint64
 	id    uint64
 
-	// began is when the last call began that was answered with it, and until is when it ceases to be true.
-	began uint64
-	until time.Time
+	// began is when the last call began that was answered with it, came is when it was, and until is when it ceases to be true.
+	began       uint64
+	came, until time.Time
 	// changes and era are those of the kind at that time; kept says that only the end of the era ends it.
 	changes, era uint64
 	kept         bool
@@ -88,8 +89,8 @@ type flight struct {
 	again bool // the error is that of who made the call
 }
 
-// list answers a call for a list. What the answer says of its time to live is what the backend has said, also when it has been
-// kept for a part of it.
+// list answers a call for a list. What the answer says of its time to live is what is left of it: whoever keeps it for that long
+// must not keep it for longer than the backend has said.
 func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, cursor *string, extra []byte, emit bridge.Emit) (*bridge.Result, error) {
 	if len(extra) > 0 { // it asks for more than is known here, and the answer is for it alone (CA-3)
 		result, err := c.h.Handle(ctx, call, emit)
@@ -110,7 +111,25 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 	if err != nil {
 		return nil, err
 	}
-	return &bridge.Result{Complete: p.answer}, nil
+	return &bridge.Result{Complete: p.told(now())}, nil
+}
+
+// told returns the answer as it is told at some time: with what is left of its time to live. The messages share all else.
+func (p *page) told(at time.Time) proto.Message {
+	_, ttl := paging(p.answer)
+	age := at.Sub(p.came).Milliseconds()
+	if ttl == nil || *ttl <= 0 || age == 0 {
+		return p.answer
+	}
+	from := p.answer.ProtoReflect()
+	out := from.New()
+	from.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		out.Set(f, v)
+		return true
+	})
+	out.Set(from.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(max(*ttl-age, 0)))
+	out.SetUnknown(from.GetUnknown())
+	return out.Interface()
 }
 
 // page returns a page that is true, or if after is not 0, one that was asked for after that.
@@ -213,9 +232,9 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	}
 	var ttl *int64
 	p.next, ttl = paging(answer)
-	p.kept = ttl == nil
+	p.kept, p.came = ttl == nil, now()
 	if ttl != nil && *ttl > 0 {
-		p.until = now().Add(time.Duration(min(*ttl, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
+		p.until = p.came.Add(time.Duration(min(*ttl, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
 	}
 	p.began, p.changes, p.era = f.began, f.changes, era
 	if l, ok := p.answer.(*pb.ListToolsResponse); ok {

@@ -78,6 +78,10 @@ type Options struct {
 	// CallTimeout is the most that a call may take, whatever its progress. Its time with the caller, while the caller answers
 	// what the server asks, does not count. 0: 15 minutes.
 	CallTimeout time.Duration
+	// HangTimeout is how long a program may say nothing at all while calls wait, and leave unanswered whether it is there, until it
+	// is taken to hang, killed and started again. Many do one call at a time and read nothing meanwhile: less than the longest
+	// call kills those, too. 0: as long as CallTimeout.
+	HangTimeout time.Duration
 	// MaxMessage is how many bytes one message of the server may have. 0: 16 MiB.
 	MaxMessage int
 	// MaxCalls is how many calls may be going on at a time. Further ones are refused. 0: 1024.
@@ -101,6 +105,7 @@ func (o Options) withDefaults() Options {
 	or(&o.StopTimeout, 5*time.Second)
 	or(&o.ProbeTimeout, 3*time.Second)
 	or(&o.CallTimeout, 15*time.Minute)
+	or(&o.HangTimeout, o.CallTimeout)
 	or(&o.MaxMessage, 16<<20)
 	or(&o.MaxCalls, 1024)
 	or(&o.MaxSessions, sessions)
@@ -126,11 +131,15 @@ type pace struct {
 	hopeless            time.Duration // a backoff longer than this is not waited for
 	gather              time.Duration // what a server asks within so long of one another is asked of the caller at once
 	sweep               time.Duration // between looks at what has waited too long
+	look                time.Duration // between looks at whether a program hangs
+	quiet               time.Duration // one that has been silent for so long while a call waited is asked whether it is there
+	stopped             int           // one that somebody has stopped hangs, if it is so in as many looks in a row
 }
 
 var usualPace = pace{
 	backoff: 100 * time.Millisecond, maxBackoff: 10 * time.Second, settled: 30 * time.Second, useful: 100 * time.Millisecond,
 	patience: 10 * time.Second, hopeless: 2 * time.Second, gather: 20 * time.Millisecond, sweep: time.Second,
+	look: time.Second, quiet: 2 * time.Second, stopped: 3,
 }
 
 // A Client is one MCP server. It implements bridge.Handler.
@@ -178,7 +187,8 @@ type life struct {
 	known  atomic.Pointer[pb.DiscoverResponse]
 	asking atomic.Bool  // somebody asks what it is now
 	called atomic.Bool  // it has answered a call
-	until  atomic.Int64 // when that is to be asked again, in nanoseconds of the Unix epoch
+	came   atomic.Int64 // when it said what it is, in nanoseconds of the Unix epoch
+	until  atomic.Int64 // when that is to be asked again
 
 	once sync.Once
 	gone chan struct{} // closed at its loss
@@ -191,17 +201,33 @@ func newLife(p *peer, d *pb.DiscoverResponse) *life {
 	return l
 }
 
-// Between these a server of the modern era is asked again what it is, as it wishes. One of the legacy era says it once.
+// A server of the modern era is asked again what it is when that has ceased to be true, and after maxKnown if that is earlier. One
+// that does not say for how long it is true, or does not answer, is asked again after unsaid. One of the legacy era says it once.
 const (
-	minKnown = time.Minute
+	unsaid   = time.Minute
 	maxKnown = time.Hour
 )
 
 // learn replaces what the server says it is.
 func (l *life) learn(d *pb.DiscoverResponse) {
+	ttl := unsaid
+	if d.TtlMs != nil {
+		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxKnown.Milliseconds())) * time.Millisecond
+	}
+	now := time.Now()
 	l.known.Store(d)
-	ttl := min(max(time.Duration(min(d.GetTtlMs(), maxKnown.Milliseconds()))*time.Millisecond, minKnown), maxKnown)
-	l.until.Store(time.Now().Add(ttl).UnixNano())
+	l.came.Store(now.UnixNano())
+	l.until.Store(now.Add(ttl).UnixNano())
+}
+
+// tell returns what the server says it is, for a caller that may change it: with what is left of the time for which that is true.
+func (l *life) tell() *pb.DiscoverResponse {
+	d := proto.CloneOf(l.known.Load())
+	if d.GetTtlMs() > 0 {
+		age := (time.Now().UnixNano() - l.came.Load()) / int64(time.Millisecond)
+		d.TtlMs = proto.Int64(max(d.GetTtlMs()-max(age, 0), 0))
+	}
+	return d
 }
 
 // over reports whether the server has to be found again.
@@ -243,7 +269,7 @@ func New(o Options) (*Client, error) {
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return nil, fmt.Errorf("server %q: the command's first word is empty", o.Name)
 	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.CallTimeout < 0 || o.MaxMessage < 0 ||
-		o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.ParkTTL < 0 ||
+		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.ParkTTL < 0 ||
 		o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
 		return nil, fmt.Errorf("server %q: a limit or timeout is negative", o.Name)
 	}
@@ -454,9 +480,9 @@ func (c *Client) sweepOnce(now time.Time) {
 	c.pool.sweep(now)
 }
 
-// discovery returns what the server says it is, for a caller that may change it.
+// discovery returns what the server says it is. Whoever wants to know it while it is being asked is told what it was.
 func (c *Client) discovery(ctx context.Context, l *life) *bridge.Result {
-	if l.peer.rev().Modern() && time.Now().UnixNano() > l.until.Load() && l.asking.CompareAndSwap(false, true) {
+	if l.peer.rev().Modern() && time.Now().UnixNano() >= l.until.Load() && l.asking.CompareAndSwap(false, true) {
 		defer l.asking.Store(false)
 		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
 		defer cancel()
@@ -464,8 +490,8 @@ func (c *Client) discovery(ctx context.Context, l *life) *bridge.Result {
 			l.learn(d)
 		} else { // what it said before may still be so
 			c.log.Debug().Err(err).Msg("the server does not say again what it is")
-			l.until.Store(time.Now().Add(minKnown).UnixNano())
+			l.until.Store(time.Now().Add(unsaid).UnixNano())
 		}
 	}
-	return &bridge.Result{Complete: proto.CloneOf(l.known.Load())}
+	return &bridge.Result{Complete: l.tell()}
 }

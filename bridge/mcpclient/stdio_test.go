@@ -471,6 +471,12 @@ func TestProgramThatRunsOnce(t *testing.T) {
 // killChildren kills the processes whose parent is this one.
 func killChildren(t *testing.T) {
 	t.Helper()
+	signalChildren(t, syscall.SIGKILL)
+}
+
+// signalChildren sends a signal to the processes whose parent is this one.
+func signalChildren(t *testing.T, s syscall.Signal) {
+	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", os.Getpid(), os.Getpid()))
 	pids := strings.Fields(string(text))
 	if tasks, _ := os.ReadDir("/proc/self/task"); err == nil {
@@ -485,7 +491,7 @@ func killChildren(t *testing.T) {
 	for _, p := range pids {
 		var pid int
 		_, _ = fmt.Sscan(p, &pid)
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = syscall.Kill(pid, s)
 	}
 }
 
@@ -572,6 +578,61 @@ func TestWhatItIsIsAskedAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What a server is, is kept for as long as it says, and told with what is left of that.
+func TestWhatItIsIsKeptForItsTTL(t *testing.T) {
+	type look struct {
+		after time.Duration
+		says  string
+		left  int64
+	}
+	for ttl, looks := range map[string][]look{
+		`"ttlMs":0,`:       {{0, "2", 0}, {0, "3", 0}},
+		`"ttlMs":-1,`:      {{0, "2", -1}},
+		`"ttlMs":1000,`:    {{0, "1", 1000}, {400 * time.Millisecond, "1", 600}, {599 * time.Millisecond, "1", 1}, {time.Millisecond, "2", 1000}},
+		`"ttlMs":7200000,`: {{time.Hour - time.Millisecond, "1", 3600001}, {time.Millisecond, "2", 7200000}},
+		"":                 {{time.Minute - time.Millisecond, "1", 0}, {time.Millisecond, "2", 0}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				if m.Method == "server/discover" {
+					asked++
+					say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`%s"instructions":"%d","capabilities"`, ttl, asked), 1))
+				}
+				return true
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer synctest.Wait()
+			defer cancel()
+			c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Pipe(s.serve)
+			done := make(chan error, 1)
+			go func() { done <- c.Run(ctx) }()
+			if err := c.Ready(ctx); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range looks {
+				time.Sleep(want.after) //nolint:forbidigo // by the bubble's clock
+				res, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d := res.Complete.(*pb.DiscoverResponse)
+				if got := (look{want.after, d.GetInstructions(), d.GetTtlMs()}); got != want {
+					t.Errorf("%q: got %v, want %v", ttl, got, want)
+				}
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // A server that does nothing that it is asked does not keep the client from ending.

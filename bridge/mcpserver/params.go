@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,7 +84,7 @@ func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext, since t
 		return nil, err
 	}
 	fresh := &toolParams{at: now, first: page}
-	if known != nil && known.first == page {
+	if known != nil && samePage(known.first, page) {
 		fresh.byName = known.byName
 	} else if fresh.byName, err = s.readParams(ctx, caller, page); err != nil {
 		return nil, err
@@ -95,6 +96,12 @@ func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext, since t
 	}
 	s.params.lists[who] = fresh
 	return fresh, nil
+}
+
+// samePage reports whether two answers are the same page of the list of tools. A page that is kept somewhere ages, so that it is another
+// message each time, and its tools are the same.
+func samePage(a, b *pb.ListToolsResponse) bool {
+	return slices.Equal(a.GetTools(), b.GetTools()) && a.GetNextCursor() == b.GetNextCursor()
 }
 
 // readParams returns the parameters of the tools on a page and those after it, by the tools' names.
