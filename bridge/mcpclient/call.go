@@ -72,14 +72,18 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			continue
 		case !isLost:
 			return nil, a.err
-		case gone.renew && renewed:
-			return nil, c.refusedTwice(gone)
-		case gone.renew:
-			renewed = true
-			if l.peer == a.peer {
+		case gone.renew || gone.refused && a.sent:
+			if gone.renew && l.peer == a.peer {
 				l.end()
 			}
-		case a.sent && (again || a.shown || !call.Method.ReadOnly || bridge.Continues(call.Request) || !c.retries.Retry()):
+			// A server may do the work and then answer with any status. Only that it does not know the session is to be believed: 404
+			// says so. That it does not know the next one either, which has just begun, is not.
+			proof := !a.sent || gone.forgot && !a.shown && !bridge.Continues(call.Request)
+			if renewed || !proof && (again || !c.repeatable(call, &a)) {
+				return nil, c.refused(gone, a.sent || again)
+			}
+			renewed, again = true, again || !proof
+		case a.sent && (again || !c.repeatable(call, &a)):
 			return nil, c.crashed(a.err)
 		case a.sent:
 			again = true
@@ -88,6 +92,11 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		// in circles.
 		w.pause(ctx, l.gone)
 	}
+}
+
+// repeatable reports whether a call can be made again that the server may have executed, and counts that it is.
+func (c *Client) repeatable(call *bridge.Call, a *attempt) bool {
+	return call.Method.ReadOnly && !a.shown && !bridge.Continues(call.Request) && c.retries.Retry()
 }
 
 // An attempt is what became of a call when it was made once.
@@ -135,7 +144,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 	msg, err := x.await(ctx)
 	a.sent, a.shown = x.sent.Load(), x.shown
 	if err != nil {
-		a.settle(err)
+		a.err = err
 		return a
 	}
 	a.result, a.err = c.read(call, msg, p.rev())
@@ -143,14 +152,6 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		a.mend = c.mending(call, msg.Error)
 	}
 	return a
-}
-
-// settle says why there is no answer.
-func (a *attempt) settle(err error) {
-	a.err = err
-	if l, ok := errors.AsType[*lost](err); ok && l.refused {
-		a.sent = false
-	}
 }
 
 // setHeaders sets what the headers of a request of the modern era say of its body.
@@ -433,10 +434,14 @@ func (c *Client) tooLarge(cause error) error {
 // errTooLarge is that the server sent more than we take.
 var errTooLarge = errors.New("what the server sent is too large")
 
-// refusedTwice is the error of a call that a server does not take, although it has been asked anew what it is.
-func (c *Client) refusedTwice(cause error) error {
+// refused is the error of a call that a server does not take, as it says by the status of its response alone.
+func (c *Client) refused(cause error, sent bool) error {
 	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
 		"server %q does not take the call: %v; the call was not executed", c.o.Name, cause)
+	if sent {
+		e = bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REFUSED",
+			"server %q does not take the call: %v; whether the call was executed is not known", c.o.Name, cause)
+	}
 	e.Cause = cause
 	return e
 }

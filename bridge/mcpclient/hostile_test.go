@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,8 @@ type fake struct {
 	get http.HandlerFunc
 	// discover answers server/discover. Nil: as the era has it.
 	discover func(w http.ResponseWriter, m *jsonrpc.Message)
+	// noSession says that there are no sessions.
+	noSession bool
 	// noInitialize says that there is no initialize, and capabilities what the server can do: tools, if it is empty.
 	noInitialize bool
 	capabilities string
@@ -58,7 +61,7 @@ func TestRefusedCallsDoNotKeepOthersWaiting(t *testing.T) {
 		for range 20 {
 			_, err := c.Handle(t.Context(), toolCall("gone", "{}"), ignore)
 			e := bridge.AsError(err)
-			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "does not take the call") {
+			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Message, "does not take the call") {
 				t.Fatalf("modern %v: %v", modern, err)
 			}
 		}
@@ -108,7 +111,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case m.Method == "server/discover":
 		w.WriteHeader(http.StatusBadRequest)
 	case m.Method == "initialize":
-		w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", f.n.Add(1)))
+		if !f.noSession {
+			w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", f.n.Add(1)))
+		}
 		result(w, &m, `{"protocolVersion":"2025-11-25","capabilities":`+can+`,"serverInfo":{"name":"f","version":"1"}}`)
 	case !m.IsRequest():
 		if m.Method == "notifications/cancelled" {
@@ -286,7 +291,7 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "", http.StatusNotFound)
 			},
-			codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "does not know the session",
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REFUSED", "does not know the session",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -435,6 +440,107 @@ func TestOnlyReadingIsRepeated(t *testing.T) {
 	}
 }
 
+// A server may do the work and then answer with a status that refuses it. The call is not made again, and nobody says that it was not
+// executed; except that 404 with a session is proof, once. Lists are made again.
+func TestARefusalIsNoProof(t *testing.T) {
+	refusals := map[string]func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message){
+		"JSON": func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"after the work"}}`)
+		},
+	}
+	for _, status := range []int{400, 404, 405, 406, 410, 415, 422, 500} {
+		refusals[strconv.Itoa(status)] = func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+			http.Error(w, "after the work", status)
+		}
+	}
+	for name, refuse := range refusals {
+		for _, kind := range []string{"modern", "a session", "no session", "HTTP+SSE"} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				var calls, lists atomic.Int64
+				answer := func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+					if m.Method == "tools/call" {
+						calls.Add(1)
+					} else if lists.Add(1) > 1 {
+						result(w, m, `{"tools":[]}`)
+						return
+					}
+					refuse(w, r, m)
+				}
+				f := newFake(t, kind == "modern", answer)
+				f.noSession = kind == "no session"
+				if kind == "HTTP+SSE" {
+					f.Config.Handler = sseServer(answer)
+				}
+				c := run(t, mcpclient.Options{URL: f.URL}, quick)
+				want := int64(1)
+				if name == "404" && (kind == "a session" || kind == "HTTP+SSE") {
+					want = 2
+				}
+				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+				e := bridge.AsError(err)
+				answered := name == "JSON" && (kind == "modern" || kind == "no session") // it is a JSON-RPC error, for which nobody else is meant
+				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN) != answered {
+					t.Errorf("executed %d times: %v %v", n, e.Failure, err)
+				}
+				if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, ignore); (err == nil) == answered {
+					t.Errorf("a list, after %d attempts: %v", lists.Load(), err)
+				}
+			})
+		}
+	}
+}
+
+// sseServer returns a server of HTTP+SSE, of 2024-11-05. What answer writes as JSON is an event.
+func sseServer(answer func(http.ResponseWriter, *http.Request, *jsonrpc.Message)) http.HandlerFunc {
+	var mu sync.Mutex
+	streams, last := map[string]chan string{}, 0
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet:
+			events := make(chan string, 10)
+			mu.Lock()
+			last++
+			session := strconv.Itoa(last)
+			streams[session] = events
+			mu.Unlock()
+			stream(w, "event: endpoint\ndata: /post?session="+session+"\n\n")
+			for {
+				select {
+				case e := <-events:
+					stream(w, "data: "+e+"\n\n")
+				case <-r.Context().Done():
+					return
+				}
+			}
+		case r.URL.Path != "/post":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		m, _ := jsonrpc.Parse(body)
+		rec := httptest.NewRecorder()
+		switch {
+		case m.Method == "initialize":
+			result(rec, &m, `{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}`)
+		case m.IsRequest():
+			answer(rec, r, &m)
+		}
+		if rec.Code != http.StatusOK {
+			w.WriteHeader(rec.Code)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		if rec.Body.Len() > 0 {
+			mu.Lock()
+			streams[r.URL.Query().Get("session")] <- rec.Body.String()
+			mu.Unlock()
+		}
+	}
+}
+
 // A session that the server has forgotten begins again, once, and the call is made in the new one.
 func TestSessionBeginsAgain(t *testing.T) {
 	var f *fake
@@ -484,7 +590,7 @@ func TestOneRefusalDisturbsNobody(t *testing.T) {
 		})
 		<-waiting
 		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
-		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REFUSED" {
 			t.Errorf("modern %t: %v", modern, err)
 		}
 		close(refused)

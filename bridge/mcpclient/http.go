@@ -220,6 +220,7 @@ func (w *streamable) post(x *exchange) {
 	}
 	// gofail: var mcpclientResponded struct{}
 
+	x.sent.Store(true) // whatever the trace has said until now
 	w.answer(x, res)
 }
 
@@ -647,8 +648,8 @@ func (w *streamable) status(res *http.Response, text string) error {
 	case code == http.StatusForbidden:
 		return bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN",
 			"server %q does not let us do that (%s); the call was not executed", c.o.Name, res.Status)
-	case code == http.StatusNotFound && w.session != "", code == http.StatusBadRequest && w.session != "" && text != "":
-		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, renew: true}
+	case code == http.StatusNotFound && w.session != "":
+		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, forgot: true, renew: true}
 	case code >= 300 && code < 400:
 		return bridge.Failed(codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS",
 			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url", c.o.Name, locationOf(res))

@@ -241,7 +241,8 @@ func TestModernErrors(t *testing.T) {
 	}
 }
 
-// A server that was replaced by one of the other era is found again.
+// A server that was replaced by one of the other era is found again, by the first call that it does not take. That is made again if it
+// may be.
 func TestEraIsFoundAgain(t *testing.T) {
 	f := newFake(t, true, nil)
 	f.answer = func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -249,11 +250,14 @@ func TestEraIsFoundAgain(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		result(w, m, hello)
+		result(w, m, `{"content":[{"type":"text","text":"hello"}],"prompts":[]}`)
 	}
 	c := run(t, mcpclient.Options{URL: f.URL}, quick)
 	for _, f.modern = range []bool{true, false, true} {
 		f.noInitialize = f.modern
+		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListPrompts, Request: &pb.ListPromptsRequest{}}, ignore); err != nil {
+			t.Errorf("modern %v: %v", f.modern, err)
+		}
 		if got := call(t, c, "t", "{}"); got != "hello" {
 			t.Errorf("modern %v: %q", f.modern, got)
 		}

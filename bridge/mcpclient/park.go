@@ -97,7 +97,7 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) a
 	}
 	switch {
 	case err != nil:
-		a.settle(err)
+		a.err = err
 	default:
 		a.result, a.err = c.read(call, msg, p.rev())
 	}

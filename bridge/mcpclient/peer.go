@@ -187,8 +187,10 @@ var errClosed = errors.New("the connection was closed")
 // A lost is why an exchange has no answer: the connection broke, or could not be made.
 type lost struct {
 	err error
-	// refused says that the server told that it did not execute the request.
+	// refused says that the server does not take the request, by the status of its response.
 	refused bool
+	// forgot says that the status is the one of a session that is not known, which proves that the request was not executed.
+	forgot bool
 	// renew says that the server is to be found again: what is known of it does not fit any more.
 	renew bool
 }

@@ -165,10 +165,13 @@ func (w *sse2024) start(x *exchange) {
 				x.sent.Store(true)
 			}
 		}}), x.body)
+		if status != 0 {
+			x.sent.Store(true) // whatever the trace has said until now
+		}
 		switch {
 		case err == nil || x.ctx.Err() != nil:
 		case status == http.StatusNotFound || status == http.StatusGone:
-			x.fail(&lost{err: err, refused: true})
+			x.fail(&lost{err: err, refused: true, forgot: status == http.StatusNotFound, renew: true})
 			w.p.lose(errSessionEnded)
 		case status == 0:
 			x.fail(unsent(err))
