@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -81,6 +83,39 @@ func TestMessagesHaveALimit(t *testing.T) {
 	}
 }
 
+// What a client compresses is bounded by what it is, and not by what it takes on the way: a bomb is taken apart to the limit and no further.
+func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
+	const limit = 1 << 20
+	called := 0
+	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		called++
+		return said(r.GetName()), nil
+	}), nil, grpcserver.Options{MaxMessage: limit}), grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
+	res, err := call(t.Context(), c, &pb.CallToolRequest{Name: strings.Repeat("x", 1000)})
+	if err != nil || len(res[0].GetResult().GetContent()[0].GetText().GetText()) != 1000 {
+		t.Fatalf("%v %v", res, err)
+	}
+	if _, err := call(t.Context(), c, filled(limit, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} })); failure(err) != "RESPONSE_TOO_LARGE executed" {
+		t.Errorf("at the limit: %v", err) // of what says it all again
+	}
+	bomb := &pb.CallToolRequest{Name: strings.Repeat("x", 256<<20)} // of which a quarter of a MiB is sent
+	var before, after runtime.MemStats
+	sent, err := proto.Marshal(bomb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&before)
+	_, err = call(t.Context(), c, bomb)
+	runtime.ReadMemStats(&after)
+	if status.Code(err) != codes.ResourceExhausted || called != 2 {
+		t.Errorf("the bomb: %v, called %d times", err, called)
+	}
+	// The client, in this process, marshals it once.
+	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(sent)+len(sent)/2) {
+		t.Errorf("%d MiB were taken for a bomb of %d", took>>20, len(sent)>>20)
+	}
+}
+
 // An event that is too long for the client ends its call, which says that it has begun.
 func TestEventsHaveALimit(t *testing.T) {
 	const limit = 100_000
@@ -131,6 +166,42 @@ func TestCallsHaveALimit(t *testing.T) {
 	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // there is room again
 		t.Error(got)
 	}
+}
+
+// Listens are streams like those of other fronts, and bounded together with them, each caller's as well.
+func TestListensHaveALimit(t *testing.T) {
+	ada := func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil }
+	for name, tt := range map[string]struct {
+		o      grpcserver.Options
+		reason string
+	}{
+		"of all":        {grpcserver.Options{Streams: &limit.Streams{Most: 3}}, "OVERLOADED not_executed"},
+		"of one caller": {grpcserver.Options{Streams: &limit.Streams{PerPrincipal: 3}, Principal: ada}, "TOO_MANY not_executed"},
+	} {
+		c := client(t, serve(t, lasting(), nil, tt.o))
+		for n := 1; n <= 4; n++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s, err := c.Listen(ctx, &pb.ListenRequest{})
+			if err == nil {
+				_, err = s.Recv()
+			}
+			if n <= 3 && err != nil || n > 3 && (status.Code(err) != codes.ResourceExhausted || failure(err) != tt.reason) {
+				t.Errorf("%s, number %d of 3: %v, %s", name, n, err, failure(err))
+			}
+		}
+	}
+}
+
+// lasting returns a Handler whose Listens begin, and last.
+func lasting() bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		if err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}}}); err != nil {
+			return nil, err
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
 }
 
 // While memory is short, clients are told which calls are refused, and when to try again.

@@ -1,5 +1,5 @@
 // Package grpcserver is the front for gRPC clients: it serves bridge.Handlers as mcpbridge.v1.McpService, the same service
-// that backends implement, with reflection (grpc.reflection.v1) and health (grpc.health.v1).
+// that backends implement, with reflection (grpc.reflection.v1 and, for older clients, v1alpha) and health (grpc.health.v1). Messages may be compressed by gzip.
 //
 // Which server a call is for is said by the metadata mcpbridge-server; without it, it is for all of them together. Errors are
 // those of bridge.Error.GRPCStatus, by the table of docs/errors.md. A client is not believed who it is: what a CallContext says
@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -58,7 +59,9 @@ type Options struct {
 	MaxConns int
 	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
 	MaxCalls int
-	// Memory is how much there is: while it is short, Listen calls and long requests are refused. Nil: there is enough.
+	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
+	Streams *limit.Streams
+	// Memory is how much there is: while it is short, long requests are refused. Nil: there is enough.
 	Memory *limit.Memory
 	// Drain is how long calls may still take when the server is to end. Zero: 30 s.
 	Drain time.Duration
@@ -127,6 +130,9 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	or(&o.MaxConns, 4_096)
 	or(&o.MaxCalls, 16_384)
 	or(&o.Drain, 30*time.Second)
+	if o.Streams == nil {
+		o.Streams = &limit.Streams{Memory: o.Memory}
+	}
 	switch {
 	case o.MaxMessage < 0 || o.MaxMessage > HardMaxMessage:
 		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.MaxMessage, HardMaxMessage)
@@ -177,7 +183,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	s.register()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !o.NoReflection {
-		reflection.RegisterV1(s.grpc)
+		reflection.Register(s.grpc)
 	}
 	return s, nil
 }

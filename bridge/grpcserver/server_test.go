@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha" //nolint:staticcheck // clients that know no other are still there
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -383,6 +384,22 @@ func TestReflectionTellsTheContract(t *testing.T) {
 		if err != nil || len(res.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
 			t.Errorf("%v %v", res, err)
 		}
+	}
+}
+
+// Clients of before 2023 know v1alpha only.
+func TestOldClientsAreToldTheContract(t *testing.T) {
+	conn := dial(t, serve(t, says(""), nil, grpcserver.Options{}))
+	s, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Send(&grpc_reflection_v1alpha.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1alpha.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Recv()
+	if err != nil || !strings.Contains(res.String(), "mcpbridge.v1.McpService") {
+		t.Errorf("%v %v", res, err)
 	}
 }
 
