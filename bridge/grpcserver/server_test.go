@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
-	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha" //nolint:staticcheck // clients that know no other are still there
+	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -388,6 +388,8 @@ func TestReflectionTellsTheContract(t *testing.T) {
 }
 
 // Clients of before 2023 know v1alpha only.
+//
+//nolint:staticcheck // it is deprecated, and what we test
 func TestOldClientsAreToldTheContract(t *testing.T) {
 	conn := dial(t, serve(t, says(""), nil, grpcserver.Options{}))
 	s, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
