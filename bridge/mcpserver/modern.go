@@ -39,6 +39,8 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	d, err := s.discover(ctx)
 	if err == nil {
 		err = offered(d, m)
+	} else if m != bridge.Discover {
+		err = notBegun(m, err)
 	}
 	switch {
 	case err != nil && s.unwanted(ctx):
@@ -56,6 +58,19 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	default:
 		s.modernHandle(ctx, x, call, d)
 	}
+}
+
+// notBegun returns the error of a call before which the handler was asked what it is, and did not say: whatever became of that question,
+// the call was not executed.
+func notBegun(m *bridge.Method, err error) error {
+	e := bridge.AsError(err)
+	if e.Failure == nil || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		return err
+	}
+	n := bridge.Failed(e.Code, pb.CallFailure_OUTCOME_NOT_EXECUTED, e.Failure.GetReason(),
+		"%s: its backend was asked what it is, and did not say; the call was not executed", m.Name)
+	n.Cause = err
+	return n
 }
 
 // unwanted reports whether nobody wants an answer any more: the client has cancelled, or has gone. Then it must get none (2026-07-28:
