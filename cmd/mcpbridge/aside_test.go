@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What net/http says of a server that says too much has the server's words in it: it must be a line of our log, and no other.
+func TestWordsOfServersAreNoLinesOfTheLog(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		answer := answerSized(body)
+		if r.Method != http.MethodPost || err != nil || answer == "" {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s{\"level\":\"error\"}", len(answer), answer)
+		_, _ = io.Copy(io.Discard, conn) // until the other side has had enough
+	}))
+	t.Cleanup(s.Close)
+	r := start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
+log: {level: debug, format: json}
+serve: {http: {addr: "127.0.0.1:0"}}
+backends: [{name: web, mcp: {url: %q}}]
+`, s.URL)))
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(r.stderr.String(), `"said":"Unsolicited response`); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("nothing is said:\n%s", r.stderr)
+		}
+	}
+	for line := range strings.Lines(r.stderr.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("no line of ours: %q", line)
+		}
+	}
+}
