@@ -130,6 +130,7 @@ type pace struct {
 	patience            time.Duration // the most that a call waits for a server
 	hopeless            time.Duration // a backoff longer than this is not waited for
 	gather              time.Duration // what a server asks within so long of one another is asked of the caller at once
+	digest              time.Duration // what a server is told before a call, it has so long to take in
 	sweep               time.Duration // between looks at what has waited too long
 	look                time.Duration // between looks at whether a program hangs
 	quiet               time.Duration // one that has been silent for so long while a call waited is asked whether it is there
@@ -138,7 +139,7 @@ type pace struct {
 
 var usualPace = pace{
 	backoff: 100 * time.Millisecond, maxBackoff: 10 * time.Second, settled: 30 * time.Second, useful: 100 * time.Millisecond,
-	patience: 10 * time.Second, hopeless: 2 * time.Second, gather: 20 * time.Millisecond, sweep: time.Second,
+	patience: 10 * time.Second, hopeless: 2 * time.Second, gather: 20 * time.Millisecond, digest: 100 * time.Millisecond, sweep: time.Second,
 	look: time.Second, quiet: 2 * time.Second, stopped: 3,
 }
 

@@ -115,6 +115,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", f.n.Add(1)))
 		}
 		result(w, &m, `{"protocolVersion":"2025-11-25","capabilities":`+can+`,"serverInfo":{"name":"f","version":"1"}}`)
+	case m.Method == "ping":
+		result(w, &m, `{}`)
 	case !m.IsRequest():
 		if m.Method == "notifications/cancelled" {
 			f.cancelled <- struct{}{}

@@ -33,9 +33,10 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
 	}
 	if asksAnything(key) {
-		if p, err = c.pool.lease(ctx, can, sessionKey(key, call.Context().GetPrincipal())); err != nil {
+		if p, err = c.pool.lease(ctx, can, sessionKey(ctx, key, call.Context().GetPrincipal())); err != nil {
 			return attempt{err: err}
 		}
+		p.nobodys = bridge.SessionOf(ctx) == "" && call.Context().GetPrincipal().GetSubject() == ""
 	}
 	x, err := c.startLegacy(ctx, p, call, emit)
 	if err != nil {
@@ -44,13 +45,22 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		}
 		return attempt{peer: p, err: err}
 	}
+	if len(x.asks) > 0 { // since the session began
+		a := attempt{peer: p}
+		if a.result, a.err = c.lot.park(x, call); a.err != nil {
+			c.leave(x, true)
+		}
+		return a
+	}
+	p.startCall(ctx, x, !x.mine)
 	return c.converse(ctx, x, call)
 }
 
 // sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember what it
-// was told in a session, such as the roots, and shall not use it for somebody else.
-func sessionKey(can []byte, who *pb.Principal) string {
-	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject()
+// was told in a session, such as the roots, and shall not use it for somebody else. Callers of whom nothing is known can have the same
+// ones as long as the server has learned nothing.
+func sessionKey(ctx context.Context, can []byte, who *pb.Principal) string {
+	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + bridge.SessionOf(ctx)
 }
 
 // asksAnything reports whether a client with such capabilities, as JSON, can be asked anything.
@@ -63,7 +73,7 @@ func asksAnything(can []byte) bool {
 	return false
 }
 
-// startLegacy sends a call.
+// startLegacy begins a call, which is then to be sent.
 func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
 	level := call.Context().GetLogLevel()
 	if p.logs {
@@ -80,7 +90,11 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call, em
 		return nil, unsayable(call, p.rev(), err)
 	}
 	x.each = c.taker(x, call, emit)
-	p.startCall(ctx, x, !x.mine)
+	if x.mine {
+		for _, m := range p.unhold() {
+			x.asking(&m)
+		}
+	}
 	return x, nil
 }
 
@@ -114,7 +128,7 @@ func (c *Client) leave(x *exchange, clean bool) {
 	x.asks = nil
 	x.p.end(x)
 	if x.p.lent {
-		c.pool.release(x.p, clean)
+		c.pool.release(x.p, clean && (!x.p.nobodys || !x.p.told))
 	}
 }
 
@@ -125,7 +139,7 @@ func methodOf(r *pb.InputRequest) string {
 	case *pb.InputRequest_CreateMessage:
 		return "sampling/createMessage"
 	}
-	return "roots/list"
+	return methodRoots
 }
 
 // maxAsks is how much a server can ask at a time.
@@ -265,6 +279,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			continue
 		}
 		x.p.wire.tell(msg)
+		x.p.told = true
 	}
 	x.asks = open
 	if len(open) > 0 { // what is answered is answered; the rest is asked for again
@@ -274,6 +289,13 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 	}
 	x.each = c.taker(x, call, emit)
+	if !x.started { // it was asked about before: a server that was told its roots looks at them before it uses them
+		if !sleep(ctx, c.pace.digest) {
+			c.leave(x, true)
+			return attempt{peer: x.p, err: ctx.Err()}
+		}
+		x.p.start(x)
+	}
 	a := c.converse(ctx, x, call)
 	a.sent = true
 	return a

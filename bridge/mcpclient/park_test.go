@@ -200,6 +200,90 @@ func TestSessionsAreNotShared(t *testing.T) {
 	}
 }
 
+// rooted makes a client of programs that ask for the roots when a session begins, and say in their answers which program it is and what it
+// was told.
+func rooted(t *testing.T) *mcpclient.Client {
+	t.Helper()
+	var programs atomic.Int64
+	return run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618, MaxSessions: 4}, func(c *mcpclient.Client) {
+		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
+			me, told := programs.Add(1), "nothing"
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch {
+				case m.Method == "initialize":
+					say(initialized)
+				case m.Method == "notifications/initialized" && me > 1: // the first one is for those who cannot be asked
+					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+				case m.Method == "" && string(m.ID) == `"r"`:
+					told = string(m.Result)
+				case m.Method == "tools/call":
+					say(strings.Replace(said1, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", told)), 1))
+				}
+				return true
+			}}
+			s.serve(ctx, in, out)
+		})
+	})
+}
+
+// roots answers that the caller has one root.
+func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
+	out := map[string]*pb.InputResponse{}
+	for key := range needs.GetRequests() {
+		out[key] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: uri}}}}}
+	}
+	return out
+}
+
+// What a server asks when a session begins, the caller of the first call is asked before the call is made.
+func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
+	c := rooted(t)
+	call := asking("t", `{}`, "ada")
+	n := needs(t, c, call)
+	if len(n.GetRequests()) != 1 {
+		t.Fatalf("asked %v", n)
+	}
+	again := call.Retry(roots(n, "file:///ada"), n.State)
+	if got := said(t, c, again); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
+		t.Errorf("got %s", got)
+	}
+	if got := said(t, c, asking("t", `{}`, "ada")); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
+		t.Errorf("the next call of the same caller: %s", got)
+	}
+}
+
+// Nobody gets a session in which a server was told something by another caller, also where nobody says who callers are.
+func TestWhatAServerWasToldIsForThatCaller(t *testing.T) {
+	c := rooted(t)
+	visit := func(session, root string) string {
+		t.Helper()
+		ctx := t.Context()
+		if session != "" {
+			ctx = bridge.WithSession(ctx, session)
+		}
+		call := asking("t", `{}`, "")
+		res, err := c.Handle(ctx, call, ignore)
+		if err == nil && res.Needs != nil {
+			res, err = c.Handle(ctx, call.Retry(roots(res.Needs, root), res.Needs.State), ignore)
+		}
+		if err != nil || res.Complete == nil {
+			t.Fatalf("%v %v", res, err)
+		}
+		return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
+	}
+	for i, tt := range []struct{ session, root, want string }{
+		{"", "file:///a", `2 {"roots":[{"uri":"file:///a"}]}`},
+		{"", "file:///b", `3 {"roots":[{"uri":"file:///b"}]}`}, // of whom nothing is known, may be anybody
+		{"x", "file:///c", `4 {"roots":[{"uri":"file:///c"}]}`},
+		{"y", "file:///d", `5 {"roots":[{"uri":"file:///d"}]}`},
+		{"x", "file:///e", `4 {"roots":[{"uri":"file:///c"}]}`}, // is asked no more
+	} {
+		if got := visit(tt.session, tt.root); got != tt.want {
+			t.Errorf("%d: got %s, want %s", i, got, tt.want)
+		}
+	}
+}
+
 // What is not answered is asked for again; what was answered is not lost.
 func TestHalfTheAnswers(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {

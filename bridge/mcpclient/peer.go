@@ -1,9 +1,11 @@
 package mcpclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -34,6 +36,7 @@ const (
 	notifyProgress      = "notifications/progress"
 	notifyMessage       = "notifications/message"
 	notifyCancelled     = "notifications/cancelled"
+	methodRoots         = "roots/list"
 	notifyInitialized   = "notifications/initialized"
 	notifyAcknowledged  = "notifications/subscriptions/acknowledged"
 	notifyElicitation   = "notifications/elicitation/complete"
@@ -82,6 +85,8 @@ type peer struct {
 	key string
 	// lent says that one call at a time has the peer to itself.
 	lent bool
+	// nobodys says that the peer is lent to a caller of whom nothing is known, and told that the server has learned something from it.
+	nobodys, told bool
 	// logs says that the server has log messages, in the legacy era.
 	logs bool
 	hub  hub
@@ -99,9 +104,10 @@ type peer struct {
 	mu       sync.Mutex // guards the rest
 	running  map[string]*exchange
 	leaving  bool
-	level    pb.LogLevel // what the server was told
-	wanted   pb.LogLevel // what it is to be told, if that is less severe
-	refused  int         // how many of its requests were refused in this second
+	level    pb.LogLevel       // what the server was told
+	wanted   pb.LogLevel       // what it is to be told, if that is less severe
+	held     []jsonrpc.Message // what the server has asked and only the next call can be asked
+	refused  int               // how many of its requests were refused in this second
 	second   int64
 	listLogs time.Time // when it was last logged that something was ignored
 }
@@ -399,14 +405,37 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	if x == nil {
 		x = p.sole()
 	}
-	if x != nil && x.mine && askable(m.Method) && x.put(m) {
+	if x != nil && x.mine && askable(m.Method) && x.put(m) || p.hold(m) {
 		return
 	}
 	p.refuse(m)
 }
 
+// hold keeps what is not about a call, so that the next one is asked before it is sent: servers ask for the roots when a session begins.
+func (p *peer) hold(m *jsonrpc.Message) bool {
+	if !p.lent || m.Method != methodRoots || p.can.GetRoots() == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.held) >= maxAsks {
+		return false
+	}
+	p.held = append(p.held, *m)
+	return true
+}
+
+// unhold returns what was held, and forgets it.
+func (p *peer) unhold() []jsonrpc.Message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.held
+	p.held = nil
+	return held
+}
+
 func askable(method string) bool {
-	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
+	return method == "elicitation/create" || method == "sampling/createMessage" || method == methodRoots
 }
 
 // maxRefusals is how many requests a second are answered by an error. A server that sends more gets no answer.
@@ -427,7 +456,7 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 		return
 	}
 	switch {
-	case m.Method == "roots/list" && p.can.GetRoots() != nil:
+	case m.Method == methodRoots && p.can.GetRoots() != nil:
 		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, []byte(`{"roots":[]}`)))
 	case m.Method == "elicitation/create" && p.can.GetElicitation() != nil:
 		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"cancel"}`)))
@@ -476,6 +505,7 @@ func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
 		}
 	case notifyCancelled:
 		if x == nil {
+			p.withdrawn(m)
 			x = p.whose(rawjson.Get(m.Params, "requestId"), nil)
 		}
 		if x == nil {
@@ -500,6 +530,14 @@ func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
 	default:
 		x.elsewhere(m)
 	}
+}
+
+// withdrawn takes back what the server asked and nobody was asked yet.
+func (p *peer) withdrawn(m *jsonrpc.Message) {
+	id := rawjson.Get(m.Params, "requestId")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = slices.DeleteFunc(p.held, func(h jsonrpc.Message) bool { return bytes.Equal(h.ID, id) })
 }
 
 // changed tells those who listen, who do so to the session that is nobody's in particular. Of the others, programs may each

@@ -614,5 +614,12 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 		}
 		return nil, err
 	}
+	if can.GetRoots() != nil {
+		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be asked before
+		// the first call is sent, which may need them.
+		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+		defer cancel()
+		_, _ = p.do(limited, "ping", nil) // if it does not answer, the call that follows says so
+	}
 	return p, nil
 }

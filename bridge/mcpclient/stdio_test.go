@@ -43,6 +43,10 @@ func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
 		if err != nil {
 			continue
 		}
+		if m.Method == "ping" {
+			_, _ = io.WriteString(out, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{}}`+"\n")
+			continue
+		}
 		if !s.on(&m, func(lines ...string) {
 			for _, l := range lines {
 				_, _ = io.WriteString(out, strings.ReplaceAll(l, "ID", string(m.ID))+"\n")

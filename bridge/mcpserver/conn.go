@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -46,7 +47,7 @@ func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.MaxCalls),
 		running: map[string]context.CancelCauseFunc{}, errors: rate{every: errorEvery, burst: errorBurst},
 	}
-	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
+	c.ctx, c.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
 	return c
 }
 

@@ -71,6 +71,52 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// The reference server of files serves those below the roots of its client, for which it asks when a session begins. Each client of the
+// bridge reads its own, from its first call on, and nobody else's.
+func TestRoots(t *testing.T) {
+	servers, _ := prepare(t)
+	command := servers["filesystem"].Command
+	work := t.TempDir()
+	for _, dir := range []string{"nobody", "a", "b"} {
+		if err := os.Mkdir(filepath.Join(work, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(work, dir, "file"), []byte("the file of "+dir), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command[len(command)-1] = filepath.Join(work, "nobody")
+	url, _ := listening(t, bridgeRun(t, append([]string{"--http", "127.0.0.1:0", "--mcp", "--"}, command...)...))
+	for _, r := range revisions {
+		t.Run(r.revision, func(t *testing.T) {
+			for _, own := range []string{"a", "b", "a"} {
+				client := mcp.NewClient(&mcp.Implementation{Name: "reader-of-" + own, Version: "1"}, nil)
+				client.AddRoots(&mcp.Root{URI: "file://" + filepath.Join(work, own)})
+				session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: r.revision})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, dir := range []string{"a", "b", "nobody"} {
+					res, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+						Name: "read_text_file", Arguments: map[string]any{"path": filepath.Join(work, dir, "file")},
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := "Access denied"
+					if dir == own {
+						want = "the file of " + own
+					}
+					contains(t, said(res), want)
+				}
+				if err := session.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 // prepare makes a folder for the servers to work in, and the bridge's configuration that has all of them.
 func prepare(t *testing.T) (map[string]server, string) {
 	t.Helper()
