@@ -40,3 +40,8 @@ func (c *Client) SpendRetries() {
 	for c.retries.Retry() {
 	}
 }
+
+// Watch has programs watched so closely that a test can wait for it.
+func (c *Client) Watch() {
+	c.pace.look, c.pace.quiet = 20*time.Millisecond, 50*time.Millisecond
+}

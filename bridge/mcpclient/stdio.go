@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -45,6 +46,11 @@ type stdio struct {
 	end func()
 	// words says how the program ended and what it said last.
 	words func() string
+	// stopped reports whether somebody has stopped the program, and kill ends it, without waiting.
+	stopped func() bool
+	kill    func()
+
+	heard atomic.Int64 // how many lines the program has printed
 
 	stray child.Tail // what was printed last that is not MCP
 
@@ -54,7 +60,7 @@ type stdio struct {
 
 // newStdio returns the wire of a program, which is yet to be started: in gets its standard input.
 func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
-	s := &stdio{p: p, trash: trash{log: &c.log}}
+	s := &stdio{p: p, trash: trash{log: &c.log}, stopped: func() bool { return false }, kill: func() {}}
 	s.out = newOutbox(func(msg []byte) error {
 		_, err := in().Write(append(msg, '\n')) // a message is ours, and so is what is behind it
 		return err
@@ -69,12 +75,13 @@ func (s *stdio) read(r io.Reader) {
 	s.p.lose(errors.New("the program closed its standard output"))
 }
 
-// write writes to the program until the wire is closed, and then closes its standard input.
+// write writes to the program until the wire is closed, and then closes its standard input. It is watched meanwhile.
 func (s *stdio) write(in func() io.WriteCloser) {
 	s.wg.Go(func() {
 		s.p.keep(s.out.run)
 		_ = in().Close()
 	})
+	s.wg.Go(func() { s.p.keep(s.watch) })
 }
 
 // launchChild starts the program.
@@ -89,11 +96,13 @@ func (c *Client) launchChild(p *peer) error {
 	proc.Stdout = func(f *os.File) { s.read(f) }
 	proc.Stderr = func(f *os.File) {
 		child.CopyLines(f, func(line []byte, n int) {
+			s.heard.Add(1)
 			stderr.Add(line)
 			output.Line("stderr", line, n)
 		})
 	}
 	s.end = func() { c.endChild(proc) }
+	s.stopped, s.kill = proc.Stopped, func() { proc.Signal(child.Kill) }
 	s.words = func() string { return lastWords(proc, &stderr, &s.stray) }
 	started := make(chan error, 1)
 	select {
@@ -144,6 +153,7 @@ func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 
 // line takes a line that the program printed.
 func (s *stdio) line(line []byte) {
+	s.heard.Add(1)
 	if err := s.p.receive(line, nil); err != nil && !s.p.malformed(line, err) {
 		s.garbage(line, err)
 	}

@@ -263,6 +263,8 @@ type MCPConfig struct {
 	Limits       MachineConfig     `koanf:"limits"`
 	// ProbeTimeout is how long it may take to answer server/discover before initialize is tried beside it. 0: 3 s.
 	ProbeTimeout time.Duration `koanf:"probeTimeout"`
+	// HangTimeout is how long a command may say nothing at all while calls wait, until it is started again. 0: as long as a call may last.
+	HangTimeout time.Duration `koanf:"hangTimeout"`
 	// URL is the MCP endpoint of a server that speaks HTTP.
 	URL string `koanf:"url"`
 	// Headers are sent to it with every request.
@@ -754,6 +756,8 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 		return usage(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)
 	case m.ProbeTimeout < 0:
 		return usage(l.where(at+".probeTimeout"), "write a time such as 3s", "probeTimeout cannot be %s", m.ProbeTimeout)
+	case m.HangTimeout < 0:
+		return usage(l.where(at+".hangTimeout"), "write a time such as 15m", "hangTimeout cannot be %s", m.HangTimeout)
 	case len(m.Command) > 0 && m.URL != "":
 		return usage(l.where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
@@ -762,8 +766,8 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 		return l.validateLaunch(m.launch(), b.Name, at)
 	case m.URL == "":
 		return usage(l.where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
-	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (MachineConfig{}):
-		return usage(l.where(at), "leave them out", "backend %q is a url; dir, env, passEnv and limits are for a command", b.Name)
+	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (MachineConfig{}) || m.HangTimeout != 0:
+		return usage(l.where(at), "leave them out", "backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
 	}
 	if u, err := url.Parse(m.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return usage(l.where(at+".url"), "write a URL such as https://example.com/mcp", "this is not the url of an MCP server")

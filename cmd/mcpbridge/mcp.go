@@ -25,7 +25,7 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 	m := b.MCP
 	o := mcpclient.Options{
 		Name: b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
-		ProbeTimeout: m.ProbeTimeout, CallTimeout: l.Limits.CallTotal, MaxMessage: l.Limits.Message, Limits: m.Limits.limits(),
+		ProbeTimeout: m.ProbeTimeout, CallTimeout: l.Limits.CallTotal, HangTimeout: m.HangTimeout, MaxMessage: l.Limits.Message, Limits: m.Limits.limits(),
 		URL: m.URL, ClientInfo: clientInfo(), Log: log,
 	}
 	if m.URL == "" {

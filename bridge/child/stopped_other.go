@@ -1,0 +1,6 @@
+//go:build !linux
+
+package child
+
+// Stopped reports whether the process has been stopped. Here that cannot be told.
+func (*Process) Stopped() bool { return false }
