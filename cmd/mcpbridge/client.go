@@ -108,6 +108,7 @@ type client struct {
 
 	h        bridge.Handler
 	several  bool             // of backends, some of which may not answer
+	names    []string         // of the backends
 	down     map[string]error // those of several that do not, by name, and why
 	terminal bool             // stdout is one
 	caller   *pb.CallContext
@@ -296,6 +297,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 		b := newBackend(cfg, i, c.backLog)
 		backends = append(backends, b)
 		handlers[b.Name] = catalogOf(b, nil, c.log)
+		c.names = append(c.names, b.Name)
 	}
 	h, err := merge(cfg, backends, handlers, c.log)
 	if err != nil {

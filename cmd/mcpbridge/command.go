@@ -194,7 +194,7 @@ func (p *Program) flagError(c *cobra.Command, err error) error {
 			fix = "did you mean " + guess + "?"
 		}
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
-			fix = "flags of the backend's command go after --: mcpbridge run -- python3 tools.py --its-flag"
+			fix = "flags of the backend's command go after --: " + c.CommandPath() + " -- python3 tools.py --its-flag"
 		}
 		if arg := p.meantFor(c, unknown.GetSpecifiedName()); arg != "" {
 			fix = "an argument of what is called has no dashes: " + arg

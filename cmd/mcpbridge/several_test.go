@@ -149,6 +149,9 @@ backends:
 	if got := runCommand(t, "", "call", config, "gone_echo", "n=1"); got.code != exitUnreachable {
 		t.Errorf("a tool of a backend that is not there: %+v", got)
 	}
+	if got := runCommand(t, "", "call", config, "one", "echo", "n=1"); got.code != exitTool || !strings.Contains(got.stderr, "it is a server: write -c FILE one") {
+		t.Errorf("the name of a backend in place of a tool: %+v", got)
+	}
 	if got := runCommand(t, "", "call", config, "echo", "n=1"); got.code != exitTool || !strings.Contains(got.stderr, "did you mean one_echo?") {
 		t.Errorf("a tool without the name of its backend: %+v", got)
 	}

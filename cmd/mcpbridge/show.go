@@ -279,6 +279,8 @@ func (c *client) notFound(what, name string, known []string) error {
 	switch full := slices.IndexFunc(known, func(k string) bool { return c.several && strings.HasSuffix(k, "_"+name) }); {
 	case full >= 0:
 		fix = "did you mean " + known[full] + "?"
+	case c.several && slices.Contains(c.names, name):
+		fix = "it is a server: write -c FILE " + name + " for it alone, or the names of all, which begin with " + name + "_"
 	case len(known) > 0:
 		fix = didYouMean(name, known)
 	}
