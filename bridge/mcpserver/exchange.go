@@ -195,7 +195,7 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	rpc := e.JSONRPC(x.rev, m)
 	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
 	switch {
-	case e.Failure.GetReason() == bridge.ReasonOverloaded:
+	case e.Failure.GetReason() == bridge.ReasonOverloaded && e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED:
 		h.status = http.StatusServiceUnavailable // balancers and clients know what to do about that
 	case e.Scopes != nil && x.s.opts.Challenge != nil:
 		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // so do OAuth clients

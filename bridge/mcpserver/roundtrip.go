@@ -26,8 +26,11 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 	var asked map[string]*pb.InputRequest
 	var answers map[string]*pb.InputResponse
 	told := false // the handler knows that the client cannot be asked what it wants to know
-	for range seal.MaxRounds {
+	for round := range seal.MaxRounds {
 		res, err := ss.s.handle(ctx, call, x.emit(call))
+		if err != nil && round > 0 {
+			err = onceBegun(call, err)
+		}
 		if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
 			res, err = asNeeds(res, err)
 		}
@@ -62,6 +65,19 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 		call = call.Retry(answers, res.Needs.State)
 	}
 	return nil, seal.TooManyRounds(call)
+}
+
+// onceBegun returns the error of a call that went wrong when it was made again. That it was not executed then says nothing of the times
+// before, and the client has made one call only.
+func onceBegun(call *bridge.Call, err error) error {
+	e := bridge.AsError(err)
+	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		return err
+	}
+	b := bridge.Failed(e.Code, pb.CallFailure_OUTCOME_UNKNOWN, e.Failure.GetReason(),
+		"%s was begun, and could not go on when what it asked was answered; whether it was executed is not known", call.Method.Name)
+	b.Cause = err
+	return b
 }
 
 // unasked is the end of a call that needs what the client does not have. No code says so in the legacy era. The model can read
