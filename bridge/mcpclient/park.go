@@ -20,9 +20,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// legacy makes a call of the legacy era. One whose caller can be asked has a session to itself while it runs, so that what the
-// server asks in it can only be meant for that caller: over stdio nothing else says whose call a question is about. That is so
-// for lists, too: some servers have other tools for clients that can do more.
+// legacy makes a call of the legacy era. One whose caller can do anything has a session to itself while it runs, so that the server is told
+// just that, and what it asks in it can only be meant for that caller: over stdio nothing else says whose call a question is about.
+// That is so for lists, too: some servers have other tools for clients that can do more.
 func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
 	if call.Method.Asks && bridge.State(call.Request) != nil {
 		return c.resume(ctx, call, emit)
@@ -32,7 +32,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 	if err != nil {
 		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
 	}
-	if asksAnything(key) {
+	if string(key) != "{}" {
 		if p, err = c.pool.lease(ctx, can, sessionKey(ctx, key, call.Context().GetPrincipal())); err != nil {
 			return attempt{err: err}
 		}
@@ -61,16 +61,6 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 // ones as long as the server has learned nothing.
 func sessionKey(ctx context.Context, can []byte, who *pb.Principal) string {
 	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + bridge.SessionOf(ctx)
-}
-
-// asksAnything reports whether a client with such capabilities, as JSON, can be asked anything.
-func asksAnything(can []byte) bool {
-	for _, name := range []string{"elicitation", "sampling", "roots"} {
-		if rawjson.Get(can, name) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // startLegacy begins a call, which is then to be sent.

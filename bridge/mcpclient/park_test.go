@@ -26,6 +26,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -180,6 +181,8 @@ func TestSessionsAreNotShared(t *testing.T) {
 				switch m.Method {
 				case "initialize":
 					say(initialized)
+				case "ping":
+					say(pong)
 				case "tools/call":
 					say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
 				}
@@ -212,6 +215,8 @@ func rooted(t *testing.T) *mcpclient.Client {
 				switch {
 				case m.Method == "initialize":
 					say(initialized)
+				case m.Method == "ping":
+					say(pong)
 				case m.Method == "notifications/initialized" && me > 1: // the first one is for those who cannot be asked
 					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 				case m.Method == "" && string(m.ID) == `"r"`:
@@ -249,6 +254,44 @@ func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
 	}
 	if got := said(t, c, asking("t", `{}`, "ada")); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
 		t.Errorf("the next call of the same caller: %s", got)
+	}
+}
+
+// A server is told what its caller can do, and nothing else, also if that is nothing that a server can ask.
+func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125}, func(c *mcpclient.Client) {
+		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
+			told := ""
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch m.Method {
+				case "initialize":
+					told = string(rawjson.Get(m.Params, "capabilities"))
+					say(initialized)
+				case "ping":
+					say(pong)
+				case "tools/call":
+					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+				}
+				return true
+			}}
+			s.serve(ctx, in, out)
+		})
+	})
+	for _, tt := range []struct {
+		can  *pb.ClientCapabilities
+		want string
+	}{
+		{nil, "{}"},
+		{&pb.ClientCapabilities{Extensions: []byte(`{"io.modelcontextprotocol/ui":{}}`)}, `{"extensions":{"io.modelcontextprotocol/ui":{}}}`},
+		{&pb.ClientCapabilities{Experimental: []byte(`{"x":{}}`)}, `{"experimental":{"x":{}}}`},
+		{&pb.ClientCapabilities{Roots: &pb.RootsCapability{}}, `{"roots":{}}`},
+		{nil, "{}"},
+	} {
+		call := toolCall("t", `{}`)
+		call.Context().ClientCapabilities = tt.can
+		if got := said(t, c, call); got != tt.want {
+			t.Errorf("who can %v: the server was told %s, want %s", tt.can, got, tt.want)
+		}
 	}
 }
 

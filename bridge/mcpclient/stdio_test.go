@@ -43,10 +43,6 @@ func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
 		if err != nil {
 			continue
 		}
-		if m.Method == "ping" {
-			_, _ = io.WriteString(out, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{}}`+"\n")
-			continue
-		}
 		if !s.on(&m, func(lines ...string) {
 			for _, l := range lines {
 				_, _ = io.WriteString(out, strings.ReplaceAll(l, "ID", string(m.ID))+"\n")
@@ -60,6 +56,7 @@ func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
 const (
 	initialized = `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`
 	discovered  = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
+	pong        = `{"jsonrpc":"2.0","id":ID,"result":{}}`
 	said1       = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello"}]}}`
 	unknown     = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
 )
