@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -96,12 +95,7 @@ func wanted(cc *pb.CallContext, e bridge.Event) bool {
 const longMessage = 128 << 10
 
 // takeMemory takes the memory that a request needs, until it is given back, or returns why there is none.
-func (s *Server) takeMemory(m *bridge.Method, req bridge.Request) (give func(), err error) {
-	if m == bridge.Listen {
-		if err := s.o.Memory.Full(limit.NewStreams); err != nil {
-			return nil, err
-		}
-	}
+func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
 	n := int64(proto.Size(req))
 	if n <= longMessage {
 		return func() {}, nil
@@ -121,7 +115,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		return nil, e
 	}
 	if s.o.Memory != nil {
-		give, err := s.takeMemory(m, req)
+		give, err := s.takeMemory(req)
 		if err != nil {
 			return nil, err
 		}
@@ -136,6 +130,13 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	who, err := s.principal(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if m == bridge.Listen {
+		done, err := s.o.Streams.Open(who)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	// gofail: var grpcserverAnswer struct{}
 

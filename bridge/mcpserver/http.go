@@ -484,7 +484,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	var end ending
 	defer func() { end.run() }() // what of it a stream has not taken over
-	done, err := s.streams.open(s.origin(r).principal)
+	done, err := s.opts.Streams.Open(s.origin(r).principal)
 	if err != nil {
 		refuseFull(w, err)
 		return
@@ -498,7 +498,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	if ss == nil {
 		return
 	}
-	if done, err = ss.streams.open(nil); err != nil {
+	if done, err = ss.streams.Open(nil); err != nil {
 		refuseFull(w, err)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -358,7 +359,7 @@ func TestSessionsAreBounded(t *testing.T) {
 
 // Streams beyond the most are refused, and one that ends makes room.
 func TestStreamsAreBounded(t *testing.T) {
-	f := newFront(t, mcpserver.Options{MaxStreams: 3})
+	f := newFront(t, mcpserver.Options{Streams: &limit.Streams{Most: 3}})
 	c := f.initialize("2025-11-25", clientCaps)
 	ctx, cancel := context.WithCancel(t.Context())
 	read(t, c.get(ctx, "")).event()

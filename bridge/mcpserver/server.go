@@ -59,11 +59,9 @@ type Options struct {
 	MaxSessions int
 	// MaxSessionsPerPrincipal is how many of them may be of one verified caller. Zero: 1,000.
 	MaxSessionsPerPrincipal int
-	// MaxStreams is how many streams there may be that only tell what changes: those of GETs, of HTTP+SSE and of
-	// subscriptions/listen. Zero: 15,000.
-	MaxStreams int
-	// MaxStreamsPerPrincipal is how many of them may be of one verified caller. Zero: 2,000.
-	MaxStreamsPerPrincipal int
+	// Streams bounds the streams that only tell what changes: those of GETs, of HTTP+SSE and of subscriptions/listen. Others may
+	// share it. Nil: it is of this server alone, with the Memory.
+	Streams *limit.Streams
 	// MaxBody is how long the body of an HTTP request may be, in bytes. Zero: 4 MiB.
 	MaxBody int64
 	// MaxLine is how long a line of stdio may be, in bytes. Zero: 16 MiB.
@@ -83,11 +81,12 @@ func (o Options) withDefaults() Options {
 	or(&o.SessionTTL, 30*time.Minute)
 	or(&o.MaxSessions, 100_000)
 	or(&o.MaxSessionsPerPrincipal, 1000)
-	or(&o.MaxStreams, 15_000)
-	or(&o.MaxStreamsPerPrincipal, 2000)
 	or(&o.MaxBody, 4<<20)
 	or(&o.MaxLine, 16<<20)
 	or(&o.MaxCalls, 256)
+	if o.Streams == nil {
+		o.Streams = &limit.Streams{Memory: o.Memory}
+	}
 	return o
 }
 
@@ -115,7 +114,6 @@ type Server struct {
 	parting, draining context.Context
 	part, drain       context.CancelFunc
 	params            paramTable
-	streams           streams
 	lasting           sync.WaitGroup // the streams whose connections are taken over
 	replay            replay         // of all sessions
 
@@ -124,7 +122,7 @@ type Server struct {
 
 	mu       sync.Mutex // guards what is below
 	sessions map[string]*session
-	owners   shares           // of sessions and conns
+	owners   limit.Shares     // of sessions and conns
 	conns    map[string]*conn // the connections of HTTP+SSE, by the session id of their endpoint
 	swept    time.Time
 }
@@ -159,9 +157,8 @@ func New(h bridge.Handler, o Options) *Server {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
-	s.streams = streams{memory: o.Memory, most: o.MaxStreams, reason: bridge.ReasonOverloaded, owners: shares{most: o.MaxStreamsPerPrincipal}}
 	s.replay.most = maxReplayOfAll
-	s.owners.most = o.MaxSessionsPerPrincipal
+	s.owners.Most = o.MaxSessionsPerPrincipal
 	return s
 }
 
@@ -287,7 +284,7 @@ func (s *Server) newSession(ss *session) error {
 		for id, old := range s.sessions {
 			if old.idleSince(now) > s.opts.SessionTTL {
 				delete(s.sessions, id)
-				s.owners.leave(old.caller.GetPrincipal())
+				s.owners.Leave(old.caller.GetPrincipal())
 				old.cancel(errEnded)
 				idle = append(idle, &old.sub)
 			}
@@ -296,7 +293,7 @@ func (s *Server) newSession(ss *session) error {
 	if len(s.sessions)+len(s.conns) >= s.opts.MaxSessions {
 		return errTooManySessions
 	}
-	if !s.owners.enter(ss.caller.GetPrincipal()) {
+	if !s.owners.Enter(ss.caller.GetPrincipal()) {
 		return errTooManyOfOne
 	}
 	ss.id = rand.Text()
@@ -326,7 +323,7 @@ func (s *Server) endSession(id string) bool {
 	ss := s.sessions[id]
 	if ss != nil {
 		delete(s.sessions, id)
-		s.owners.leave(ss.caller.GetPrincipal())
+		s.owners.Leave(ss.caller.GetPrincipal())
 	}
 	s.mu.Unlock()
 	if ss == nil {

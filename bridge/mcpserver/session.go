@@ -14,6 +14,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -47,7 +48,7 @@ type session struct {
 	// replay bounds what its logs keep.
 	replay replay
 	// streams bounds how many GETs are open.
-	streams streams
+	streams limit.Streams
 
 	// sub is the session among those that want to know what changes.
 	sub subscriber
@@ -115,7 +116,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		unheard: newPending(), ready: make(chan struct{}), streams: streams{most: maxSessionStreams, reason: reasonYours}, replay: replay{most: maxReplay},
+		unheard: newPending(), ready: make(chan struct{}), streams: limit.Streams{Most: maxSessionStreams, Reason: limit.ReasonTooMany}, replay: replay{most: maxReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none

@@ -69,7 +69,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 		err = errClosed
 	case len(s.conns)+len(s.sessions) >= s.opts.MaxSessions:
 		err = errTooManySessions
-	case !s.owners.enter(c.principal):
+	case !s.owners.Enter(c.principal):
 		err = errTooManyOfOne
 	default:
 		s.conns[id] = c
@@ -82,7 +82,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	end.add(func() {
 		s.mu.Lock()
 		delete(s.conns, id)
-		s.owners.leave(c.principal)
+		s.owners.Leave(c.principal)
 		s.mu.Unlock()
 	})
 	endpoint := r.URL.Path + "?" + url.Values{sseParam: {id}}.Encode()

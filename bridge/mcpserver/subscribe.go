@@ -131,7 +131,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	done, err := s.streams.open(call.Context().GetPrincipal())
+	done, err := s.opts.Streams.Open(call.Context().GetPrincipal())
 	if err != nil {
 		x.refuse(bridge.Listen, err)
 		return

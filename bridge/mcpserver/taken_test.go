@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
 
@@ -150,7 +151,7 @@ func TestAStreamEndsWithItsClient(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, mcpserver.Options{MaxStreams: 1})
+			f := newFront(t, mcpserver.Options{Streams: &limit.Streams{Most: 1}})
 			c := f.listenRaw("")
 			if c.res.Close {
 				t.Error("the client is told that the connection ends, and takes its loss for the end of the stream")

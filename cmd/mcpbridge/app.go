@@ -60,11 +60,12 @@ type App struct {
 
 	backends []*backend
 	calls    *calls
-	memory   *limit.Memory // nil: as much as there is
-	auth     *auth.Auth    // who may call over HTTP; nil: everybody
-	tls      *tls.Config   // of HTTP; nil: it is not protected
-	merged   *counted      // all backends as one
-	endpoint endpoint      // of merged
+	memory   *limit.Memory  // nil: as much as there is
+	streams  *limit.Streams // of all clients
+	auth     *auth.Auth     // who may call over HTTP; nil: everybody
+	tls      *tls.Config    // of HTTP; nil: it is not protected
+	merged   *counted       // all backends as one
+	endpoint endpoint       // of merged
 	named    []endpoint
 	ln       net.Listener // of HTTP, or nil
 	grpc     net.Listener // or nil
@@ -109,6 +110,7 @@ func (a aside) Write(said []byte) (int, error) {
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
 	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), memory: newMemory(cfg.Limits.Memory, log)}
+	a.streams = &limit.Streams{Most: cfg.Limits.Streams, PerPrincipal: cfg.Limits.StreamsPerCaller, Memory: a.memory}
 	if cfg.Serve.HTTP.checksCallers() {
 		var err error
 		if a.auth, err = cfg.newAuth(log); err != nil {
@@ -186,7 +188,7 @@ func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 	o := mcpserver.Options{
 		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter, Principal: auth.Principal,
 		MaxSessions: l.Sessions, MaxSessionsPerPrincipal: l.SessionsPerCaller, SessionTTL: l.SessionIdle, MaxCalls: l.SessionCalls,
-		MaxStreams: l.Streams, MaxStreamsPerPrincipal: l.StreamsPerCaller, MaxBody: int64(l.Body), MaxLine: l.Line,
+		Streams: a.streams, MaxBody: int64(l.Body), MaxLine: l.Line,
 		StateTTL: l.StateLife, AskTimeout: l.AnswerTime, Memory: a.memory,
 	}
 	if a.auth != nil {

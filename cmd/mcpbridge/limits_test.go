@@ -171,6 +171,14 @@ func (p *sizedPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStream
 	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{Content: []*pb.ContentBlock{block}}}})
 }
 
+func (*sizedPlugin) Listen(_ *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
+	if err := stream.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
 // startSized serves a sizedPlugin, and returns its address.
 func startSized(t *testing.T) (*sizedPlugin, string) {
 	t.Helper()
@@ -250,6 +258,68 @@ backends:
 			t.Errorf("%+v: a request that is too long: %v", c, err)
 		}
 	}
+}
+
+// limits.streams is how many streams only tell what changes, at all addresses together: Listens of gRPC clients and of MCP clients.
+func TestStreamsOfAllClientsAreBounded(t *testing.T) {
+	const most = 3
+	_, address := startSized(t)
+	socket := "unix://" + filepath.Join(t.TempDir(), "s")
+	r := start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
+serve: {grpc: {addr: %q}, http: {addr: "127.0.0.1:0"}}
+limits: {streams: %d}
+backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
+`, socket, most, address, sizedHTTP(t))))
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	// listen begins a Listen, and returns why it is refused, or what ends it.
+	listen := func(server string) (end func(), err error) {
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "mcpbridge-server", server))
+		t.Cleanup(cancel)
+		s, err := pb.NewMcpServiceClient(conn).Listen(ctx, &pb.ListenRequest{})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		return cancel, err
+	}
+	get := func(path string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res.StatusCode
+	}
+
+	end, err := listen("plugin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen("web"); err != nil {
+		t.Errorf("one below the most: %v", err)
+	}
+	if status := get("/web"); status != http.StatusOK {
+		t.Errorf("the most: status %d", status)
+	}
+	if _, err := listen("plugin"); status.Code(err) != codes.ResourceExhausted || failure(err) != "OVERLOADED not_executed" || len(status.Convert(err).Details()) != 3 {
+		t.Errorf("one above the most: %v, %v", err, status.Convert(err).Details())
+	}
+	if status := get(""); status != http.StatusServiceUnavailable {
+		t.Errorf("one above the most: status %d", status)
+	}
+	end()
+	r.await(t, "one that has ended is counted no more", func() bool {
+		_, err := listen("plugin")
+		return err == nil
+	})
 }
 
 // failure returns the reason and the outcome that an error tells a gRPC client.

@@ -1,4 +1,4 @@
-package mcpserver
+package limit
 
 import (
 	"testing"
@@ -11,22 +11,22 @@ func TestAsManyStreamsAsMayBe(t *testing.T) {
 	ada, bob := &pb.Principal{Issuer: "i", Subject: "ada"}, &pb.Principal{Issuer: "i", Subject: "bob"}
 	for _, c := range []struct {
 		name string
-		s    *streams
+		s    *Streams
 		open []*pb.Principal
 		want string // why the last one is refused
 	}{
-		{"one below the most", &streams{most: 3, owners: shares{most: 9}}, []*pb.Principal{nil, ada}, ""},
-		{"the most", &streams{most: 3, owners: shares{most: 9}}, []*pb.Principal{nil, nil, nil}, ""},
-		{"one above the most", &streams{most: 3, reason: "FULL", owners: shares{most: 9}}, []*pb.Principal{nil, nil, nil, nil}, "FULL"},
-		{"one below the most of one", &streams{most: 9, owners: shares{most: 2}}, []*pb.Principal{ada}, ""},
-		{"the most of one", &streams{most: 9, owners: shares{most: 2}}, []*pb.Principal{ada, ada}, ""},
-		{"one above the most of one", &streams{most: 9, owners: shares{most: 2}}, []*pb.Principal{ada, ada, ada}, reasonYours},
-		{"others beside it", &streams{most: 9, owners: shares{most: 2}}, []*pb.Principal{ada, ada, bob, bob, nil, nil, nil}, ""},
+		{"one below the most", &Streams{Most: 3, PerPrincipal: 9}, []*pb.Principal{nil, ada}, ""},
+		{"the most", &Streams{Most: 3, PerPrincipal: 9}, []*pb.Principal{nil, nil, nil}, ""},
+		{"one above the most", &Streams{Most: 3, Reason: "FULL", PerPrincipal: 9}, []*pb.Principal{nil, nil, nil, nil}, "FULL"},
+		{"one below the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada}, ""},
+		{"the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada}, ""},
+		{"one above the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, ada}, ReasonTooMany},
+		{"others beside it", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, bob, bob, nil, nil, nil}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var dones []func()
 			for i, p := range c.open {
-				done, err := c.s.open(p)
+				done, err := c.s.Open(p)
 				last := i == len(c.open)-1
 				switch {
 				case err == nil && last && c.want != "":

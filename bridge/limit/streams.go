@@ -1,0 +1,97 @@
+package limit
+
+import (
+	"cmp"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// ReasonTooMany is why something fails of which the caller itself has too much.
+const ReasonTooMany = "TOO_MANY"
+
+// A Shares counts what verified callers have. What callers have whom nobody has verified is not counted. Whoever has it guards it.
+type Shares struct {
+	// Most is how many each may have.
+	Most int
+
+	n map[principal]int
+}
+
+// Enter counts one more of p's. It reports false if p has as many as may be.
+func (s *Shares) Enter(p *pb.Principal) bool {
+	if p == nil {
+		return true
+	}
+	who := principal{p.GetIssuer(), p.GetSubject()}
+	if s.n[who] >= s.Most {
+		return false
+	}
+	if s.n == nil {
+		s.n = map[principal]int{}
+	}
+	s.n[who]++
+	return true
+}
+
+// Leave counts one less of p's.
+func (s *Shares) Leave(p *pb.Principal) {
+	if p == nil {
+		return
+	}
+	who := principal{p.GetIssuer(), p.GetSubject()}
+	if s.n[who]--; s.n[who] == 0 {
+		delete(s.n, who)
+	}
+}
+
+// A Streams counts the streams that are open and only tell what changes, of all fronts that have it. It may be used concurrently. The
+// zero value has sensible bounds.
+type Streams struct {
+	// Most is how many there may be. Zero: 15,000.
+	Most int
+	// Reason is why one beyond Most fails. Empty: bridge.ReasonOverloaded.
+	Reason string
+	// PerPrincipal is how many of them may be of one verified caller. Zero: 2,000.
+	PerPrincipal int
+	// Memory is how much there is: while it is short, none is opened. Nil: there is enough.
+	Memory *Memory
+
+	mu     sync.Mutex // guards what follows
+	n      int
+	owners Shares
+}
+
+// Open counts one more, of p's if that is somebody, until done. There is an error if there are as many as may be.
+func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
+	if err := s.Memory.Full(NewStreams); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if most := cmp.Or(s.Most, 15_000); s.n >= most {
+		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), most)
+	}
+	s.owners.Most = cmp.Or(s.PerPrincipal, 2_000)
+	if !s.owners.Enter(p) {
+		return nil, tooManyStreams(ReasonTooMany, s.owners.Most)
+	}
+	s.n++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.n--
+		s.owners.Leave(p)
+	}, nil
+}
+
+func tooManyStreams(reason string, most int) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
+		"%d streams are open, which is the most: end one of them, or try again later", most)
+	e.Failure.RetryAfterMs = proto.Int64(1_000)
+	return e
+}
