@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,8 +14,8 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
-	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -121,7 +122,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
 	}
-	ss.ctx, ss.cancel = context.WithCancelCause(s.ctx)
+	ss.ctx, ss.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
 	ss.sub.tell = ss.tell
 	return ss, result, nil
