@@ -910,6 +910,83 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	}
 }
 
+// A URL that another client's file says is logged in to as one of the command line is: whoever has an Authorization there needs none.
+func TestLoginToServersOfOtherClients(t *testing.T) {
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
+	to, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Path = ""
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, req *http.Request) {
+		if token := req.Header.Get("Authorization"); token != "Bearer the-token" && token != "Bearer hunter2-hunter2" {
+			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+server.URL+`/prm"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		proxy.ServeHTTP(w, req)
+	})
+	answer := func(pattern string, value map[string]any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, mustJSON(value))
+		})
+	}
+	answer("/prm", map[string]any{"resource": server.URL + "/mcp", "authorization_servers": []string{server.URL}})
+	answer("/.well-known/oauth-authorization-server", map[string]any{
+		"issuer": server.URL, "token_endpoint": server.URL + "/token", "authorization_endpoint": server.URL + "/authorize",
+		"registration_endpoint": server.URL + "/register", "response_types_supported": []string{"code"},
+		"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
+	})
+	mux.HandleFunc("POST /register", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, `{"client_id":"me"}`)
+	})
+	logins := 0
+	mux.HandleFunc("/authorize", func(w http.ResponseWriter, req *http.Request) {
+		logins++
+		q := req.URL.Query()
+		http.Redirect(w, req, q.Get("redirect_uri")+"?code=c&state="+url.QueryEscape(q.Get("state")), http.StatusFound)
+	})
+	answer("POST /token", map[string]any{"access_token": "the-token", "token_type": "Bearer", "expires_in": 3600})
+	dir := t.TempDir()
+	browser, file := filepath.Join(dir, "browser"), filepath.Join(dir, "mcp.json")
+	if err := os.WriteFile(browser, []byte("#!/bin/sh\nexec curl -sSL -o /dev/null \"$1\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BROWSER", browser)
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("HOME", dir)
+	t.Setenv("SECRET_TOKEN", "hunter2-hunter2")
+	for servers, want := range map[string]int{
+		`"a": {"url": "URL", "headers": {"Authorization": "Bearer ${SECRET_TOKEN}"}}`: 0,
+		`"a": {"url": "URL"}`: 1,
+		`"a": {"url": "URL", "headers": {"X-Team": "tools"}}, "b": {"command": "sh", "args": ["-c", "exit 1"]}`: 1,
+	} {
+		if err := os.WriteFile(file, []byte(`{"mcpServers": {`+strings.ReplaceAll(servers, "URL", server.URL+"/mcp")+`}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logins = 0
+		if got := runCommand(t, "", "call", "-c", file, "a", "echo", "n=1"); got.stdout != `{"n":1}`+"\n" || logins != want {
+			t.Errorf("%s: it said %+v after %d logins, want %d", servers, got, logins, want)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "mcpbridge")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// In a file of ours, what is not written is not done.
+	logins = 0
+	ours := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp'}}]")
+	if got := runCommand(t, "", "list", "-c", ours); got.code != exitAuth || logins != 0 {
+		t.Errorf("it said %+v after %d logins", got, logins)
+	}
+}
+
 func TestCredentialsWithoutEncryptionAreWarnedOf(t *testing.T) {
 	for _, c := range []struct {
 		server string

@@ -26,6 +26,8 @@ type file struct {
 	// environ is what ${env:NAME} stands for.
 	environ []string
 	secrets secrets
+	// foreign says that it is a file of another MCP client.
+	foreign bool
 	// warnings say what of the file is ignored.
 	warnings []string
 }

@@ -38,7 +38,7 @@ var serverMembers = map[string]string{
 // readServers reads a file of another MCP client. What mcpbridge does not know there is ignored, with a warning: every client
 // has members of its own.
 func (f *file) readServers(root *yaml.Node, key string) error {
-	f.places[""] = root
+	f.places[""], f.foreign = root, true
 	backends := []any{}
 	for name, value := range pairs(root) {
 		if name.Value != key {

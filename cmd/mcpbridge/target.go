@@ -239,15 +239,14 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 		}
 	}
 	if len(l.Backends) != 1 {
+		l.logIn()
 		return nil
 	}
 	b := &l.Backends[0]
 	if err := f.adjustHeaders(b, l); err != nil {
 		return err
 	}
-	if l.file == nil && b.MCP != nil && b.MCP.URL != "" && !hasHeader(b.MCP.Headers, "Authorization") && canLogin(b.MCP.URL) {
-		b.MCP.Auth = &AuthConfig{OAuth: &OAuthConfig{}} // which does nothing unless the server wants a token
-	}
+	l.logIn()
 	switch {
 	case b.Launch != nil:
 		return f.adjustLaunch(flags, l, "launch", b.Launch)
@@ -259,6 +258,20 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 		b.MCP.Dir, b.MCP.Env, b.MCP.PassEnv, b.MCP.StartTimeout = c.Dir, c.Env, c.PassEnv, c.StartTimeout
 	}
 	return nil
+}
+
+// logIn lets the user log in to the servers that are told to nobody but by their URL, on the command line or in a file of another
+// MCP client. That does nothing unless a server wants a token. Our own file says where it is wanted.
+func (l *loaded) logIn() {
+	if l.file != nil && !l.file.foreign {
+		return
+	}
+	for i := range l.Backends {
+		m := l.Backends[i].MCP
+		if m != nil && m.URL != "" && !hasHeader(m.Headers, "Authorization") && canLogin(m.URL) {
+			m.Auth = &AuthConfig{OAuth: &OAuthConfig{}}
+		}
+	}
 }
 
 // adjustLaunch applies the flags that say how to launch a backend.
