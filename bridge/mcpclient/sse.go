@@ -29,7 +29,48 @@ type eventReader struct {
 }
 
 func newEventReader(r io.Reader, most int) *eventReader {
-	return &eventReader{r: bufio.NewReaderSize(r, 4<<10), most: most, retry: -1}
+	return &eventReader{r: bufio.NewReaderSize(&lineReader{r: r}, 4<<10), most: most, retry: -1}
+}
+
+// A lineReader reads lines that end in LF, CRLF or CR (HTML, 9.2.5) as lines that end in LF.
+type lineReader struct {
+	r io.Reader
+	// cr says that what was read last was a CR, which was passed on as an LF: the LF that may follow belongs to it.
+	cr bool
+}
+
+func (l *lineReader) Read(p []byte) (int, error) {
+	for {
+		n, err := l.r.Read(p)
+		text := p[:n]
+		if l.cr && n > 0 {
+			l.cr = false
+			if text[0] == '\n' {
+				copy(text, text[1:])
+				text = text[:n-1]
+			}
+		}
+		if i := bytes.IndexByte(text, '\r'); i >= 0 {
+			out := text[:i]
+			for ; i < len(text); i++ {
+				switch c := text[i]; {
+				case c != '\r':
+					out = append(out, c)
+				default:
+					out = append(out, '\n')
+					if i+1 == len(text) {
+						l.cr = true
+					} else if text[i+1] == '\n' {
+						i++
+					}
+				}
+			}
+			text = out
+		}
+		if len(text) > 0 || err != nil || n == 0 {
+			return len(text), err
+		}
+	}
 }
 
 // maxRetry is the longest that a server can have us wait before we come back.
@@ -58,7 +99,7 @@ func (r *eventReader) next() (event, error) {
 			long = append(long, part...)
 			line, long = long, nil
 		}
-		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
+		line = bytes.TrimSuffix(line, []byte{'\n'})
 		if !r.begun {
 			r.begun = true
 			line = bytes.TrimPrefix(line, []byte("\uFEFF")) // HTML, 9.2.6

@@ -41,6 +41,7 @@ func TestEvents(t *testing.T) {
 		"data: a":                                        nil, // it has no end
 		"data: a\n\n":                                    {{"", "", "a", true}},
 		"data:a\r\n\r\ndata:  b\n\n":                     {{"", "", "a", true}, {"", "", " b", true}},
+		"data: a\r\rdata: b\r\n\rdata: c\n\r":            {{"", "", "a", true}, {"", "", "b", true}, {"", "", "c", true}},
 		"data: a\ndata: b\ndata\n\n":                     {{"", "", "a\nb\n", true}},
 		": c\n\n\n: d\ndata: a\n: e\n\n":                 {{"", "", "a", true}},
 		"id: 1\ndata:\n\n":                               {{"", "1", "", true}},
@@ -53,9 +54,11 @@ func TestEvents(t *testing.T) {
 		"data: a\n\n\uFEFFdata: b\n\n":                   {{"", "", "a", true}}, // the same
 		"data: " + strings.Repeat("long", 5000) + "\n\n": {{"", "", strings.Repeat("long", 5000), true}},
 	} {
-		got, _, err := readEvents(strings.NewReader(in), 1<<20)
-		if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, io.EOF) {
-			t.Errorf("%.60q: %v %s", in, err, diff)
+		for _, r := range []io.Reader{strings.NewReader(in), iotest.OneByteReader(strings.NewReader(in))} {
+			got, _, err := readEvents(r, 1<<20)
+			if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, io.EOF) {
+				t.Errorf("%.60q: %v %s", in, err, diff)
+			}
 		}
 	}
 	for in, want := range map[string]time.Duration{
