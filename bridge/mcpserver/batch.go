@@ -40,7 +40,6 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 		malformed(w, r.Header, err)
 		return
 	}
-	ss.touch()
 	b, err := sortBatch(texts, ss.rev)
 	if err != nil {
 		malformed(w, r.Header, err)

@@ -375,11 +375,9 @@ func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 	}
 	switch {
 	case msg.IsResponse():
-		ss.touch()
 		ss.answered(msg) // one that is too late, or that nobody waits for, is dropped
 		w.WriteHeader(http.StatusAccepted)
 	case msg.IsNotification():
-		ss.touch()
 		ss.notified(msg)
 		w.WriteHeader(http.StatusAccepted)
 	default:

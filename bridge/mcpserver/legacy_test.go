@@ -396,12 +396,6 @@ func TestStreamsOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-func TestIdleSessionsMakeRoom(t *testing.T) {
-	f := newFront(t, mcpserver.Options{MaxSessions: 1, SessionTTL: -1})
-	f.initialize("2025-11-25", clientCaps)
-	f.initialize("2025-11-25", clientCaps)
-}
-
 func TestChangesGoToTheStreamThatAGetOpens(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)

@@ -271,8 +271,8 @@ func shown(d *known) *pb.ServerCapabilities {
 
 // newSession remembers a session. It returns an error when there are too many.
 func (s *Server) newSession(ss *session) error {
-	var idle []*subscriber
-	defer func() { s.hub.remove(idle...) }()
+	var idle []*session
+	defer func() { s.endIdle(idle) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining.Err() != nil {
@@ -282,11 +282,10 @@ func (s *Server) newSession(ss *session) error {
 	if len(s.sessions)+len(s.conns) >= s.opts.MaxSessions || now.Sub(s.swept) > time.Minute {
 		s.swept = now
 		for id, old := range s.sessions {
-			if old.idleSince(now) > s.opts.SessionTTL {
+			if old.over(now) {
 				delete(s.sessions, id)
 				s.owners.Leave(old.caller.GetPrincipal())
-				old.cancel(errEnded)
-				idle = append(idle, &old.sub)
+				idle = append(idle, old)
 			}
 		}
 	}
@@ -301,24 +300,41 @@ func (s *Server) newSession(ss *session) error {
 	return nil
 }
 
+// endIdle ends sessions that are forgotten already.
+func (s *Server) endIdle(idle []*session) {
+	var subs []*subscriber
+	for _, ss := range idle {
+		subs = append(subs, &ss.sub)
+	}
+	s.hub.remove(subs...) // at once: the hub listens anew only once
+	for _, ss := range idle {
+		ss.end(errEnded)
+	}
+}
+
 var (
 	errTooManySessions = errors.New("too many sessions")
 	errTooManyOfOne    = errors.New("you have too many sessions: end one of them")
 )
 
-// session returns the session with the given id, or nil. One of somebody else is as good as none.
+// session returns the session with the given id, or nil. One of somebody else is as good as none, and one that was idle for too long
+// ends.
 func (s *Server) session(id string, from origin) *session {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	ss := s.sessions[id]
+	s.mu.Unlock()
 	if ss == nil || !samePrincipal(ss.caller.GetPrincipal(), from.principal) {
+		return nil
+	}
+	if !ss.use(time.Now()) {
+		s.endSession(id)
 		return nil
 	}
 	return ss
 }
 
-// endSession forgets a session and ends its calls. It reports whether there was one.
-func (s *Server) endSession(id string) bool {
+// endSession forgets a session and ends its calls, if there is one.
+func (s *Server) endSession(id string) {
 	s.mu.Lock()
 	ss := s.sessions[id]
 	if ss != nil {
@@ -326,9 +342,7 @@ func (s *Server) endSession(id string) bool {
 		s.owners.Leave(ss.caller.GetPrincipal())
 	}
 	s.mu.Unlock()
-	if ss == nil {
-		return false
+	if ss != nil {
+		ss.end(errEnded)
 	}
-	ss.end(errEnded)
-	return true
 }

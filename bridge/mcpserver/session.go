@@ -160,21 +160,27 @@ func (ss *session) end(cause error) {
 	}
 }
 
-// touch notes that the client is there.
-func (ss *session) touch() {
+// use notes that the client is there. It reports false if it comes too late.
+func (ss *session) use(now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.used = time.Now()
+	if ss.overLocked(now) {
+		return false
+	}
+	ss.used = now
+	return true
 }
 
-// idleSince returns how long the client has not been there. With a request or a stream open it is.
-func (ss *session) idleSince(now time.Time) time.Duration {
+// over reports whether the client has not been there for longer than a session lasts. With a request or a stream open it is there.
+func (ss *session) over(now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if len(ss.running) > 0 || ss.push != nil {
-		return 0
-	}
-	return now.Sub(ss.used)
+	return ss.overLocked(now)
+}
+
+// overLocked is over by somebody who holds mu.
+func (ss *session) overLocked(now time.Time) bool {
+	return len(ss.running) == 0 && ss.push == nil && now.Sub(ss.used) > ss.s.opts.SessionTTL
 }
 
 // readyGrace is how long a request waits for the notification that the client is ready: it may be on its way on another

@@ -1,0 +1,108 @@
+package mcpserver
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// sent returns the response to a POST of a legacy client, which is in the session unless that is empty.
+func sent(t *testing.T, s *Server, session, body string) *http.Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", mcphttp.JSON)
+	r.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
+	if session != "" {
+		r.Header.Set(mcphttp.HeaderSession, session)
+	}
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+const (
+	beginBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	pingBody  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+)
+
+// beginSession begins a session and returns its id.
+func beginSession(t *testing.T, s *Server) string {
+	t.Helper()
+	res := sent(t, s, "", beginBody)
+	if res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status)
+	}
+	return res.Header.Get(mcphttp.HeaderSession)
+}
+
+// Nobody else need come for a session to be over.
+func TestASessionIsOverWhenItWasIdleForTooLong(t *testing.T) {
+	const ttl = 30 * time.Minute // the default
+	for name, body := range map[string]string{"request": pingBody, "notification": `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(&moody{}, Options{})
+			defer s.Close()
+			id := beginSession(t, s)
+			for _, idle := range []time.Duration{ttl - 1, ttl, ttl - 1} { // each of them begins anew
+				pass(idle)
+				if res := sent(t, s, id, body); res.StatusCode/100 != 2 {
+					t.Errorf("%s after %v: %s", name, idle, res.Status)
+				}
+			}
+			pass(ttl + 1)
+			for range 2 {
+				if res := sent(t, s, id, body); res.StatusCode != http.StatusNotFound {
+					t.Errorf("%s after %v: %s", name, ttl+1, res.Status)
+				}
+			}
+			if n := len(s.sessions) + len(s.hub.subs); n > 0 {
+				t.Errorf("%s: %d things of it are left", name, n)
+			}
+		})
+	}
+}
+
+// What is open keeps a session, however long it says nothing.
+func TestASessionWithAStreamIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&moody{}, Options{SessionTTL: time.Second})
+		defer s.Close()
+		id := beginSession(t, s)
+		unplug := s.sessions[id].plug(func([]byte) {})
+		pass(time.Hour)
+		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusOK {
+			t.Errorf("with a stream: %s", res.Status)
+		}
+		unplug()
+		pass(time.Second + 1)
+		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusNotFound {
+			t.Errorf("without: %s", res.Status)
+		}
+	})
+}
+
+// Sessions that were idle for too long make room for others, and what their streams kept is not counted any more.
+func TestIdleSessionsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&moody{}, Options{MaxSessions: 1, SessionTTL: time.Second})
+		defer s.Close()
+		old := s.sessions[beginSession(t, s)]
+		old.tell(&pb.ListenResponse{}) // which waits for a stream
+		old.unrelatedLog().push([]byte("a change"))
+		pass(time.Second)
+		if res := sent(t, s, "", beginBody); res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("a second one: %s", res.Status)
+		}
+		pass(1)
+		beginSession(t, s)
+		if len(s.sessions) != 1 || s.replay.size != 0 || old.ctx.Err() == nil {
+			t.Errorf("%d sessions, %d bytes of streams, and the old one has ended: %t", len(s.sessions), s.replay.size, old.ctx.Err() != nil)
+		}
+	})
+}
