@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -208,6 +209,14 @@ type NotFoundError struct {
 	error
 	// Fix says what to do about it.
 	Fix string
+}
+
+// MoreFiles says what to do about OutOfFiles.
+const MoreFiles = "let mcpbridge have more files open (ulimit -n, LimitNOFILE); it tries again meanwhile"
+
+// OutOfFiles reports whether err is that we, or the system, have no descriptors left.
+func OutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // withoutPath returns err without the path that the message around it has already.

@@ -125,6 +125,7 @@ func or[T comparable](v *T, def T) {
 // pace is how fast things happen. Tests are faster.
 type pace struct {
 	backoff, maxBackoff time.Duration // between a loss and the next start: the first time, and at most
+	starved             time.Duration // until the next start of one for which there were no descriptors
 	settled             time.Duration // a server that lived so long begins with the first backoff again
 	useful              time.Duration // a program that lived so long and has answered a call is wanted back at once
 	patience            time.Duration // the most that a call waits for a server
@@ -140,7 +141,7 @@ type pace struct {
 var usualPace = pace{
 	backoff: 100 * time.Millisecond, maxBackoff: 10 * time.Second, settled: 30 * time.Second, useful: 100 * time.Millisecond,
 	patience: 10 * time.Second, hopeless: 2 * time.Second, gather: 20 * time.Millisecond, digest: 100 * time.Millisecond, sweep: time.Second,
-	look: time.Second, quiet: 2 * time.Second, stopped: 3,
+	starved: 200 * time.Millisecond, look: time.Second, quiet: 2 * time.Second, stopped: 3,
 }
 
 // A Client is one MCP server. It implements bridge.Handler.
@@ -376,14 +377,23 @@ func (c *Client) Run(ctx context.Context) error {
 // keep finds the server, again and again.
 func (c *Client) keep() error {
 	delay := c.pace.backoff
-	for first := true; c.ctx.Err() == nil; first = false {
+	for first, starved := true, false; c.ctx.Err() == nil; first = false {
 		began := time.Now()
 		l, err := c.connect(c.ctx)
+		again := starved
+		starved = child.OutOfFiles(err)
 		switch {
 		case err != nil && c.ctx.Err() != nil:
 			return nil //nolint:nilerr // it was told to end
 		case err != nil && first && c.url == nil:
 			return err
+		case starved:
+			c.change(func(s *state) { s.err = err })
+			if !again {
+				c.log.Error().Err(err).Msg("the server is not reached, because the bridge has no descriptors left")
+			}
+			c.pause(c.pace.starved) // that says nothing of the server
+			continue
 		case err != nil:
 			c.log.Error().Err(err).Msg("the server does not answer")
 			c.change(func(s *state) { s.err = err })

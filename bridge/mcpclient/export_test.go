@@ -3,6 +3,8 @@ package mcpclient
 import (
 	"context"
 	"io"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -44,4 +46,15 @@ func (c *Client) SpendRetries() {
 // Watch has programs watched so closely that a test can wait for it.
 func (c *Client) Watch() {
 	c.pace.look, c.pace.quiet = 20*time.Millisecond, 50*time.Millisecond
+}
+
+// Starve has no program started while there are no descriptors.
+func (c *Client) Starve(none func() bool) {
+	launch := c.launch
+	c.launch = func(p *peer) error {
+		if none() {
+			return c.notStarted(os.NewSyscallError("pipe2", syscall.EMFILE))
+		}
+		return launch(p)
+	}
 }

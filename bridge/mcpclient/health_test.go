@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -145,4 +146,48 @@ func TestProgramsThatAreSilent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A program that cannot be started because there are no descriptors left is started as soon as there are some.
+func TestAProgramForWhichThereAreNoDescriptors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch {
+			case m.Method == "initialize":
+				say(initialized)
+			case strings.Contains(string(m.Params), "end"):
+				return false
+			case m.Method == "tools/call":
+				say(said1)
+			}
+			return true
+		}}
+		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pipe(s.serve)
+		var starved atomic.Bool
+		c.Starve(starved.Load)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		if err := c.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		starved.Store(true)
+		if _, err := c.Handle(ctx, toolCall("end", "{}"), ignore); err == nil {
+			t.Error("it does not end")
+		}
+		time.Sleep(30 * time.Second) //nolint:forbidigo // by the bubble's clock
+		starved.Store(false)
+		began := time.Now()
+		if got := call(t, c, "t", "{}"); got != "hello" || time.Since(began) > time.Second {
+			t.Errorf("%q after %v", got, time.Since(began))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -124,6 +124,9 @@ func (c *Client) notStarted(err error) error {
 	if missing, ok := errors.AsType[*child.NotFoundError](err); ok {
 		fix = missing.Fix
 	}
+	if child.OutOfFiles(err) {
+		fix = child.MoreFiles
+	}
 	if unheld, ok := errors.AsType[*child.LimitError](err); ok {
 		fix = unheld.Fix
 	}

@@ -268,6 +268,51 @@ func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {
 	goneIfGathered(t, daemon, log)
 }
 
+// A backend that cannot be started because there are no descriptors left has not crashed: it is back as soon as there are some.
+func TestABackendForWhichThereAreNoDescriptors(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue}}).ready(t)
+	pid := r.pid(t)
+	var ours syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &ours); err != nil {
+		t.Fatal(err)
+	}
+	restore := func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &ours); err != nil {
+			t.Error(err)
+		}
+	}
+	defer restore()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: ours.Max}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	const attempts = 8 // more than make a crash loop
+	for {
+		text, changed := r.log.look()
+		if strings.Count(text, "no descriptors left") >= attempts {
+			if n := strings.Count(text, `"level":"error","backend":"b","error"`); n != 1 {
+				t.Errorf("%d errors are logged", n)
+			}
+			break
+		}
+		select {
+		case <-changed:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("it is not tried again\n%s", text)
+		}
+	}
+	restore()
+	began := time.Now()
+	if r.pid(t) == pid {
+		t.Error("it is the same process")
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it is back after %v", took)
+	}
+}
+
 // started returns the processes that wrote their numbers: a plugin, and one that it has started.
 func started(t *testing.T, file string) (child, grandchild int) {
 	t.Helper()

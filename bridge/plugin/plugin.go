@@ -95,6 +95,7 @@ type pace struct {
 	settled             time.Duration // a backend that lived so long is started again at once
 	crashes             int           // so many in a row, within crashWindow, are a crash loop
 	crashWindow         time.Duration
+	starved             time.Duration // until the next start of one for which there were no descriptors
 	patience            time.Duration // the most that a call waits for a backend
 	hopeless            time.Duration // a backoff longer than this is not waited for
 	health              time.Duration // between health checks
@@ -105,7 +106,7 @@ type pace struct {
 
 var usualPace = pace{
 	backoff: 50 * time.Millisecond, maxBackoff: 30 * time.Second, settled: 100 * time.Millisecond,
-	crashes: 5, crashWindow: time.Minute,
+	crashes: 5, crashWindow: time.Minute, starved: 200 * time.Millisecond,
 	patience: 5 * time.Second, hopeless: 2 * time.Second,
 	health: time.Second, healthAnswer: 1500 * time.Millisecond, misses: 3, answer: 5 * time.Second,
 }

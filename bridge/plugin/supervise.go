@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -50,13 +51,23 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 	sweep(&p.log)
 	var row crashes
-	for first := true; ctx.Err() == nil; first = false {
+	for first, starved := true, false; ctx.Err() == nil; first = false {
 		useful, err := p.keepProcess(ctx)
+		again := starved
+		starved = err != nil && outOfFiles(err)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && first:
 			return err
+		case starved:
+			tell := p.log.Error
+			if again {
+				tell = p.log.Debug
+			}
+			tell().Err(err).Msg("the backend did not start, because the bridge has no descriptors left")
+			p.pause(ctx, p.pace.starved)
+			continue
 		case err != nil:
 			p.log.Error().Err(err).Msg("the backend did not start")
 		case useful:
@@ -103,6 +114,13 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 	p.log.Error().Str("status", m.How()).Str("why", why).Strs("stderr", m.lastWords()).
 		Dur("lived", time.Since(began)).Msg("the backend was lost")
 	return l.called.Load() && time.Since(ready) >= p.pace.settled, nil
+}
+
+// outOfFiles reports whether a backend did not start because there were no descriptors left for it. That says nothing of the backend, so
+// it is no crash.
+func outOfFiles(err error) bool {
+	unheard, silent := errors.AsType[*mute](err)
+	return child.OutOfFiles(err) || silent && strings.Contains(unheard.err.Error(), syscall.EMFILE.Error()) // which gRPC does not wrap
 }
 
 // A crashes is when a backend crashed, in a row: it did not start, or it was lost before it was of any use.
@@ -432,6 +450,8 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		case silent.ended:
 			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
 		}
+	case child.OutOfFiles(err):
+		fix = child.MoreFiles
 	case !r.Started():
 		fix = "check that the program may be executed, and its #! line if it is a script"
 	case took >= p.o.StartTimeout:
