@@ -47,13 +47,34 @@ func Errorf(code codes.Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
 }
 
-// ReasonOverloaded is why a call fails that is beyond the most that there may be at a time.
-const ReasonOverloaded = "OVERLOADED"
+// The reasons that more than one place gives, or looks at. docs/errors.md has all.
+const (
+	// ReasonOverloaded is why a call fails that is beyond the most that there may be at a time.
+	ReasonOverloaded = "OVERLOADED"
+	// ReasonMisbehaved is why a call fails whose backend answers as none may.
+	ReasonMisbehaved = "BACKEND_MISBEHAVED"
+	// reasonFailed is why a call fails of which nothing else is known: the backend's own error, mostly.
+	reasonFailed = "BACKEND_FAILED"
+)
 
 // Failed returns an *Error that tells what became of a call.
 func Failed(code codes.Code, outcome pb.CallFailure_Outcome, reason, format string, args ...any) *Error {
 	e := Errorf(code, format, args...)
 	e.Failure = &pb.CallFailure{Outcome: outcome, Reason: reason}
+	return e
+}
+
+// Misbehaved returns the error of a call whose backend answers as none may.
+func Misbehaved(outcome pb.CallFailure_Outcome, format string, args ...any) *Error {
+	return Failed(codes.Internal, outcome, ReasonMisbehaved, format, args...)
+}
+
+// Interrupted returns the error of a call whose context has ended. Sent says that the backend may have seen it.
+func Interrupted(ctx context.Context, sent bool) *Error {
+	e := AsError(ctx.Err())
+	if !sent && e.Failure != nil {
+		e.Failure.Outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
+	}
 	return e
 }
 
@@ -65,7 +86,9 @@ func AsError(err error) *Error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &Error{Code: codes.Canceled, Message: "the call was cancelled", Cause: err}
+		e := Failed(codes.Canceled, pb.CallFailure_OUTCOME_UNKNOWN, "CANCELLED", "the call was cancelled")
+		e.Cause = err
+		return e
 	case errors.Is(err, context.DeadlineExceeded):
 		e := Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "the call took too long")
 		e.Cause = err
@@ -84,27 +107,29 @@ const (
 	CodeMissingCapability = -32021
 )
 
-// jsonRPCCodes is the published table: the JSON-RPC code of each kind of error, and whether its text is for clients. A
-// kind that is not in it is -32603, and its text is withheld: it may tell of the inside.
+// jsonRPCCodes is the published table: the JSON-RPC code of each kind of error, whether its text is for clients, and whether it is an
+// answer to what was asked, and nothing has failed. A kind that is not in it is -32603, and its text is withheld: it may tell of the inside.
 var jsonRPCCodes = map[codes.Code]struct {
 	code   int64
 	public bool
+	answer bool
 }{
-	codes.InvalidArgument:    {codeInvalidParams, true},
-	codes.OutOfRange:         {codeInvalidParams, true},
-	codes.NotFound:           {codeInvalidParams, true},
-	codes.Unimplemented:      {codeMethodNotFound, true},
-	codes.FailedPrecondition: {codeInternal, true},
-	codes.PermissionDenied:   {codeInternal, true},
-	codes.Unauthenticated:    {codeInternal, true},
-	codes.ResourceExhausted:  {codeInternal, true},
-	codes.DeadlineExceeded:   {codeInternal, true},
-	codes.Canceled:           {codeInternal, true},
+	codes.InvalidArgument:    {codeInvalidParams, true, true},
+	codes.OutOfRange:         {codeInvalidParams, true, true},
+	codes.NotFound:           {codeInvalidParams, true, true},
+	codes.Unimplemented:      {codeMethodNotFound, true, true},
+	codes.FailedPrecondition: {codeInternal, true, false},
+	codes.PermissionDenied:   {codeInternal, true, false},
+	codes.Unauthenticated:    {codeInternal, true, false},
+	codes.ResourceExhausted:  {codeInternal, true, false},
+	codes.DeadlineExceeded:   {codeInternal, true, false},
+	codes.Canceled:           {codeInternal, true, false},
 }
 
-// Public reports whether the error's message is for clients. What the bridge itself says of a failed call is.
+// Public reports whether the error's message is for clients. What the bridge itself says of a failed call is, except of what a backend
+// does wrong, which is for who runs it.
 func (e *Error) Public() bool {
-	return e.Failure != nil || e.RPC != nil || jsonRPCCodes[e.Code].public
+	return e.Failure != nil && e.Failure.GetReason() != ReasonMisbehaved || e.RPC != nil || jsonRPCCodes[e.Code].public
 }
 
 // PublicMessage returns the error's message, or if that is not for clients, what they are told in its place.
@@ -113,6 +138,38 @@ func (e *Error) PublicMessage() string {
 		return e.Message
 	}
 	return "internal error; the bridge's log says more"
+}
+
+// Told returns the error as the caller is told it. Every front tells errors of Handlers so, and nothing else: what is not for clients is
+// left out, and what is no answer to what was asked says what became of the call, even if that is that nobody knows.
+func (e *Error) Told() *Error {
+	told := *e
+	told.Message = e.PublicMessage()
+	if e.RPC != nil || e.Failure == nil && jsonRPCCodes[e.Code].answer {
+		return &told
+	}
+	f := &pb.CallFailure{Outcome: pb.CallFailure_OUTCOME_UNKNOWN, Reason: reasonFailed}
+	if outcomeNames[e.Failure.GetOutcome()] != "" {
+		f.Outcome = e.Failure.GetOutcome()
+	}
+	if isReason(e.Failure.GetReason()) {
+		f.Reason = e.Failure.GetReason()
+	}
+	if e.Failure != nil {
+		f.RetryAfterMs = e.Failure.RetryAfterMs
+	}
+	told.Failure = f
+	return &told
+}
+
+// isReason reports whether a reason, which may be a backend's, can be told everywhere.
+func isReason(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 63 // google.rpc.ErrorInfo
 }
 
 // JSONRPC returns the error as a client of revision r that called m sees it. The data is JSON text, or nil.

@@ -170,7 +170,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		msg = m.Join(bridge.Event{}, &bridge.Result{Needs: needs})
 	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
 		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.Errorf(codes.Internal, "%s: the answer is not one of this method", m.Name)
+		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_EXECUTED, "%s: the answer is not one of this method", m.Name)
 	case m.Streams:
 		msg = m.Join(bridge.Event{}, res)
 	default:
@@ -208,8 +208,7 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 		log = s.log.Error()
 	}
 	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
-	told := *e
-	told.Message = e.PublicMessage()
+	told := e.Told()
 	switch {
 	case e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
 		told.Code = codes.Unknown // stock clients send again what is UNAVAILABLE

@@ -90,17 +90,17 @@ func TestErrorsAreTold(t *testing.T) {
 	}{
 		{bridge.Errorf(codes.NotFound, "there is none"), codes.NotFound, "there is none", "", ""},
 		{bridge.Errorf(codes.InvalidArgument, "not so"), codes.InvalidArgument, "not so", "", ""},
-		{bridge.Errorf(codes.Internal, "password is hunter2"), codes.Internal, withheld, "", ""},
-		{bridge.Errorf(codes.Unavailable, "db-3.internal is down"), codes.Unavailable, withheld, "", ""},
-		{errors.New("password is hunter2"), codes.Internal, withheld, "", ""},
-		{context.Canceled, codes.Canceled, "the call was cancelled", "", ""},
+		{bridge.Errorf(codes.Internal, "password is hunter2"), codes.Internal, withheld, "BACKEND_FAILED", ""},
+		{bridge.Errorf(codes.Unavailable, "db-3.internal is down"), codes.Unavailable, withheld, "BACKEND_FAILED", ""},
+		{errors.New("password is hunter2"), codes.Internal, withheld, "BACKEND_FAILED", ""},
+		{context.Canceled, codes.Canceled, "the call was cancelled", "CANCELLED", ""},
 		{context.DeadlineExceeded, codes.DeadlineExceeded, "the call took too long", "DEADLINE", ""},
 		{lost, codes.Unknown, "lost during the call", "BACKEND_CRASHED", ""},
 		{down, codes.Unavailable, "down", "BACKEND_UNAVAILABLE", "250ms"},
 		{bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SESSION_ENDED", "cut"), codes.Unknown, "cut", "SESSION_ENDED", ""},
 		{bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_EXECUTED, "X", "cut"), codes.Unknown, "cut", "X", ""},
 		{&bridge.Error{Code: codes.Unknown, Message: "m", RPC: &pb.JsonRpcError{Code: -7}}, codes.Unknown, "m", "", ""},
-		{&bridge.Error{Code: codes.OK, Message: "an error that is none"}, codes.Internal, withheld, "", ""},
+		{&bridge.Error{Code: codes.OK, Message: "an error that is none"}, codes.Internal, withheld, "BACKEND_FAILED", ""},
 	} {
 		fail = s.err
 		_, err := call(t.Context(), c, &pb.CallToolRequest{})

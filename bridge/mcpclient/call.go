@@ -44,7 +44,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case err != nil && !again:
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, interrupted(ctx, again)
+			return nil, bridge.Interrupted(ctx, again)
 		case err != nil:
 			return nil, c.crashed(err)
 		}
@@ -59,7 +59,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return a.result, nil
 		}
 		if ctx.Err() != nil {
-			return nil, interrupted(ctx, a.sent)
+			return nil, bridge.Interrupted(ctx, a.sent)
 		}
 		gone, isLost := errors.AsType[*lost](a.err)
 		switch {
@@ -409,7 +409,7 @@ func isHop(name []byte) bool {
 
 // misbehaved is the error of an answer that no correct server gives.
 func (c *Client) misbehaved(format string, args ...any) error {
-	return bridge.Errorf(codes.Internal, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
+	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
 }
 
 // crashed is the error of a call whose server was lost after it had been sent.
@@ -454,15 +454,6 @@ func (c *Client) overloaded(format string, args ...any) error {
 	return e
 }
 
-// interrupted is the error of a call whose context ended.
-func interrupted(ctx context.Context, sent bool) error {
-	e := bridge.AsError(ctx.Err())
-	if !sent && e.Failure != nil {
-		e.Failure.Outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
-	}
-	return e
-}
-
 // wait is how long a call has waited for a server.
 type wait struct {
 	until time.Time // zero: it has not
@@ -497,7 +488,7 @@ func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
 		s := c.look()
 		switch {
 		case ctx.Err() != nil:
-			return nil, interrupted(ctx, false)
+			return nil, bridge.Interrupted(ctx, false)
 		case s.ended:
 			return nil, c.unavailable(s.word(), 0, s.err)
 		case s.life != nil && !s.life.over() && time.Now().Before(w.until):

@@ -210,45 +210,45 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				w.Header().Set("Content-Encoding", "gzip")
 				result(w, m, hello)
-			}, codes.Internal, 0, "", `the encoding "gzip"`,
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `the encoding "gzip"`,
 		},
 		"another type": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "text/html")
 				_, _ = io.WriteString(w, "<p>hello")
-			}, codes.Internal, 0, "", `"text/html": it must be JSON or an event stream`,
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `"text/html": it must be JSON or an event stream`,
 		},
 		"another id": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				m.ID = []byte(`"another"`)
 				result(w, m, hello)
-			}, codes.Internal, 0, "", "with another message",
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "with another message",
 		},
 		"the id as a string": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				m.ID = []byte(`"` + string(m.ID) + `"`)
 				result(w, m, hello)
-			}, codes.Internal, 0, "", "with another message",
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "with another message",
 		},
 		"two names that are the same": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"content":[],"content":[]}`)
-			}, codes.Internal, 0, "", `duplicate name "content"`,
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `duplicate name "content"`,
 		},
 		"a result that is not one": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"content":"hello"}`)
-			}, codes.Internal, 0, "", "content: must be an array",
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "content: must be an array",
 		},
 		"a kind of result that nobody knows": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"resultType":"later","content":[]}`)
-			}, codes.Internal, 0, "", `resultType "later"`,
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `resultType "later"`,
 		},
 		"a question about nothing": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"resultType":"input_required"}`)
-			}, codes.Internal, 0, "", "asks for nothing",
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "asks for nothing",
 		},
 		"half an answer": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {

@@ -50,7 +50,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		_, isLost := errors.AsType[*lost](err)
 		switch {
 		case ctx.Err() != nil:
-			return nil, interrupted(ctx, s.begun)
+			return nil, bridge.Interrupted(ctx, s.begun)
 		case s.failed != nil:
 			return nil, s.failed
 		case c.look().ended:
@@ -63,7 +63,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			delay = c.pace.backoff
 		}
 		if !sleep(ctx, delay) {
-			return nil, interrupted(ctx, s.begun)
+			return nil, bridge.Interrupted(ctx, s.begun)
 		}
 		delay = min(2*delay, c.pace.maxBackoff)
 	}

@@ -115,7 +115,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 
 	rest, err := mcpjson.Append(nil, p, x.rev)
 	if err != nil {
-		return err
+		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
 	}
 	params := append([]byte(`{"`+metaProgressToken+`":`), x.token...)
 	params = append(append(params, ','), rest[1:]...) // progress itself is always a member
@@ -125,7 +125,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 func (x *exchange) notify(method string, params proto.Message) error {
 	data, err := mcpjson.Append(nil, params, x.rev)
 	if err != nil {
-		return bridge.Errorf(codes.Internal, "%s: %w", method, err)
+		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", method, err)
 	}
 	return x.out.send(jsonrpc.AppendNotification(nil, method, data))
 }
@@ -138,7 +138,7 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 			x.end(head{}, msg)
 			return
 		}
-		err = bridge.Errorf(codes.Internal, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
+		err = bridge.Misbehaved(pb.CallFailure_OUTCOME_EXECUTED, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
 	}
 	x.fail(m, err)
 }
@@ -192,7 +192,7 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 		log = x.s.log.Error()
 	}
 	log.Str("method", name).Stringer("revision", x.rev).RawJSON("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
-	rpc := e.JSONRPC(x.rev, m)
+	rpc := e.Told().JSONRPC(x.rev, m)
 	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
 	switch {
 	case e.Failure.GetReason() == bridge.ReasonOverloaded && e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED:
@@ -221,6 +221,7 @@ const (
 	codeInvalidRequest     = -32600
 	codeMethodNotFound     = -32601
 	codeInvalidParams      = -32602
+	codeInternal           = -32603
 	codeHeaderMismatch     = -32020
 	codeUnsupportedVersion = -32022
 )

@@ -63,7 +63,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 // notBegun returns the error of a call before which the handler was asked what it is, and did not say: whatever became of that question,
 // the call was not executed.
 func notBegun(m *bridge.Method, err error) error {
-	e := bridge.AsError(err)
+	e := bridge.AsError(err).Told()
 	if e.Failure == nil || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
 		return err
 	}

@@ -87,7 +87,9 @@ func unasked(call *bridge.Call, what string) (proto.Message, error) {
 	if call.Method == bridge.CallTool {
 		return toolError(reason), nil
 	}
-	return nil, bridge.Errorf(codes.FailedPrecondition, "%s: %s", call.Method.Name, reason)
+	return nil, &bridge.Error{
+		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + reason, RPC: &pb.JsonRpcError{Code: codeInternal},
+	}
 }
 
 // lacking returns what is needed if an error says that the client does not have it, as a server of the modern era does by a code
@@ -188,7 +190,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 		open = append(open, q)
 		msg, err := askMessage(q.id, q.req, ss.rev)
 		if err != nil {
-			return nil, bridge.Errorf(codes.Internal, "input request %q: %w", key, err)
+			return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", key, err)
 		}
 		if err := x.out.send(msg); err != nil {
 			return nil, err

@@ -264,7 +264,7 @@ func TestMistakesOfTheBackendAreNamed(t *testing.T) {
 			}}, Options{Name: "orders"})
 			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 			e := bridge.AsError(err)
-			if e.Code != codes.Internal || e.Public() {
+			if e.Code != codes.Internal || e.Public() || e.Failure.GetReason() != bridge.ReasonMisbehaved {
 				t.Errorf("got %v %v", e.Code, e)
 			}
 			for _, want := range []string{tc.want, `"orders"`, "McpService/CallTool"} {

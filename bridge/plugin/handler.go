@@ -35,7 +35,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case err != nil && !again:
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, interrupted(ctx, again)
+			return nil, bridge.Interrupted(ctx, again)
 		case err != nil:
 			return nil, p.crashed(nil, err)
 		}
@@ -56,7 +56,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			}
 			return a.result, nil
 		case ctx.Err() != nil:
-			return nil, interrupted(ctx, a.sent)
+			return nil, bridge.Interrupted(ctx, a.sent)
 		case !a.lost:
 			return nil, a.err
 		case a.sent && (again || a.shown || !call.Method.ReadOnly || !p.retries.Retry()):
@@ -193,7 +193,7 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 
 // misbehaved is the error of an answer that no correct backend gives.
 func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
-	return bridge.Errorf(codes.Internal, "backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
+	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
 }
 
 // answered is the error that the backend answered with.
@@ -253,15 +253,6 @@ func (p *Plugin) crashed(l *life, cause error) error {
 	return e
 }
 
-// interrupted is the error of a call whose context ended.
-func interrupted(ctx context.Context, sent bool) error {
-	e := bridge.AsError(ctx.Err())
-	if !sent && e.Failure != nil {
-		e.Failure.Outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
-	}
-	return e
-}
-
 // wait is how long a call has waited for a backend.
 type wait struct {
 	until time.Time // zero: it has not
@@ -299,7 +290,7 @@ func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
 		s := p.look()
 		switch {
 		case ctx.Err() != nil:
-			return nil, interrupted(ctx, false)
+			return nil, bridge.Interrupted(ctx, false)
 		case s.ended && s.err != nil:
 			return nil, p.unavailable("did not start", 0)
 		case s.ended:

@@ -193,7 +193,7 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 	case err != nil:
 		return nil, err
 	case res == nil || res.Complete == nil || res.Complete.ProtoReflect().Descriptor() != call.Method.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.Errorf(codes.Internal, "server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
+		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_EXECUTED, "server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
 	}
 	return res.Complete, nil
 }

@@ -130,23 +130,23 @@ func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (
 // Check returns an error if a backend asks where it cannot, or for nothing.
 func Check(call *bridge.Call, needs *pb.InputRequired) error {
 	if !call.Method.Asks {
-		return bridge.Errorf(codes.Internal, "%s: the backend asks for input, which this method cannot", call.Method.Name)
+		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asks for input, which this method cannot", call.Method.Name)
 	}
 	if len(needs.GetRequests()) == 0 && needs.State == nil {
-		return bridge.Errorf(codes.Internal, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
+		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
 	}
 	return nil
 }
 
 // TooManyRounds is the error of a call that asks more than MaxRounds times.
 func TooManyRounds(call *bridge.Call) error {
-	return bridge.Errorf(codes.Internal, "%s: the backend asked more than %d times", call.Method.Name, MaxRounds)
+	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asked more than %d times", call.Method.Name, MaxRounds)
 }
 
 // seal returns the requestState that stands for state after the given round of call.
 func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) (string, error) {
 	if len(state) > maxState {
-		return "", bridge.Errorf(codes.Internal, "%s: the backend's state has %d bytes; at most %d are allowed",
+		return "", bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's state has %d bytes; at most %d are allowed",
 			call.Method.Name, len(state), maxState)
 	}
 	aead := s.aeads[0]
