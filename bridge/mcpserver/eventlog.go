@@ -9,7 +9,8 @@ import (
 // it. A response may be cut off and another one may take over where it stopped, so neither side knows about the other.
 //
 // What it keeps is bounded by those that it shares the bounds with, and forgotten when it is too much: of logs that have ended
-// all, of this one its oldest events. Whoever would need them is told so.
+// all, of this one its oldest events. Whoever would need them is told so. What a response that copies is about to be given is kept
+// until then: an answer that is longer than the bound reaches the client that waits for it.
 type eventLog struct {
 	id string
 	// within are the bounds.
@@ -20,8 +21,10 @@ type eventLog struct {
 	events [][]byte // messages; nil stands for the priming event, which has none
 	size   int
 	closed bool
-	told   int           // the number of the first event that no response has given out
-	reader int           // counts the responses that took over
+	told   int  // the number of the first event that no response has given out
+	reader int  // counts the responses that took over
+	copied bool // the last of them copies, and has yet to be given the events from next on
+	next   int
 	remove []func()      // takes the log away from those that have ended
 	grown  chan struct{} // closed and replaced whenever something above changes; nil while nobody waits
 }
@@ -37,22 +40,54 @@ func (l *eventLog) append(msg []byte, last bool) int {
 	l.wake()
 	l.mu.Unlock()
 	for _, r := range l.within {
-		if r.add(len(msg)) {
-			l.forget(1) // the newest can still be told to whoever listens
-		}
-		if r.add(0) {
-			l.forget(0)
-		}
+		r.add(len(msg))
 	}
+	l.trim()
 	if last {
 		l.close()
 	}
 	return n
 }
 
-// forget drops all events but the newest so many.
+// trim forgets what is too much.
+func (l *eventLog) trim() {
+	for _, r := range l.within {
+		if r.add(0) {
+			l.forget(1) // the newest can still be told to whoever listens
+		}
+		if r.add(0) {
+			l.forget(0)
+		}
+	}
+}
+
+// owed returns how many of the newest events are still to be given to a response that copies: the newest, and of those before it as
+// many as may be kept, for a client that reads slowly must not decide how much that is. The caller holds mu.
+func (l *eventLog) owed() int {
+	if !l.copied {
+		return 0
+	}
+	n, size := 0, 0
+	for i := len(l.events) - 1; i >= max(l.next-l.first, 0) && size <= maxReplay; i-- {
+		if n > 0 {
+			size += len(l.events[i])
+		}
+		n++
+	}
+	return n
+}
+
+// isOwed reports whether a response is still to be given something.
+func (l *eventLog) isOwed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owed() > 0
+}
+
+// forget drops all events but the newest so many, and those that a response is owed.
 func (l *eventLog) forget(but int) {
 	l.mu.Lock()
+	but = max(but, l.owed())
 	freed := 0
 	for ; len(l.events) > but; l.first++ {
 		freed += len(l.events[0])
@@ -71,6 +106,7 @@ func (l *eventLog) forget(but int) {
 
 // drop forgets the log altogether.
 func (l *eventLog) drop() {
+	l.take() // whoever copies is cut
 	l.close()
 	l.forget(0)
 	l.mu.Lock()
@@ -112,13 +148,32 @@ func (l *eventLog) wake() {
 	}
 }
 
-// take makes the caller the one response that is given events, and returns how it is known to be.
+// take makes the caller the one response that gives out events, and returns how it is known to be.
 func (l *eventLog) take() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reader++
+	l.copied = false
 	l.wake()
 	return l.reader
+}
+
+// follow is take for a response that copies, from event number n on, until it leaves.
+func (l *eventLog) follow(n int) (reader int, leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reader++
+	l.copied, l.next = true, n
+	l.wake()
+	reader = l.reader
+	return reader, func() {
+		l.mu.Lock()
+		if l.reader == reader {
+			l.copied = false
+		}
+		l.mu.Unlock()
+		l.trim()
+	}
 }
 
 // has reports whether the event after number n, or the end of the log, can be given out.
@@ -177,8 +232,9 @@ func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 			return nil, false // forgotten; better a cut stream than one with a hole
 		}
 		if fresh := l.events[n-l.first:]; len(fresh) > 0 || l.closed {
-			l.told = max(l.told, n+len(fresh))
+			l.told, l.next = max(l.told, n+len(fresh)), n+len(fresh)
 			l.mu.Unlock()
+			l.trim()
 			return fresh, len(fresh) > 0
 		}
 		if l.grown == nil {

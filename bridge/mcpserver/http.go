@@ -37,7 +37,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers with an error that belongs to no request.
 func refuse(w http.ResponseWriter, status int, why string) {
-	body := jsonrpc.AppendError(nil, nil, invalidRequest(why), true)
+	refuseFor(w, status, invalidRequest(why))
+}
+
+func refuseFor(w http.ResponseWriter, status int, why *pb.JsonRpcError) {
+	body := jsonrpc.AppendError(nil, nil, why, true)
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
 	_ = writeBody(w, body, refusalTimeout) // whether the client reads it is its own business
@@ -508,7 +512,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	l, n := ss.resumable(last)
 	if l == nil {
-		refuse(w, http.StatusNotFound, "there is nothing after event "+strconv.Quote(last)+": its stream is over or forgotten; make the request again")
+		refuseFor(w, http.StatusNotFound, forgotten(last))
 		return
 	}
 	if l.id != unrelated { // it ends with the answer, and the client can use its connection again
@@ -538,6 +542,14 @@ func (ss *session) resumable(event string) (*eventLog, int) {
 	return l, n
 }
 
+// forgotten says that nothing is known of what came after an event. Its call may run, or have ended in any way.
+func forgotten(event string) *pb.JsonRpcError {
+	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) + " is not known any more; its call may have been executed: " +
+		"make it again only if doing it twice does no harm")
+	e.Data = []byte(`{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}`)
+	return e
+}
+
 // openUnrelated begins the stream of what belongs to no request. There is one of the kind: a message goes to exactly one
 // stream (2025-03-26 to 2025-11-25: basic/transports, multiple connections).
 func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *ending) {
@@ -561,7 +573,8 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 	if l.id == unrelated {
 		defer context.AfterFunc(ss.s.draining, cancel)()
 	}
-	reader := l.take()
+	reader, leave := l.follow(n)
+	defer leave()
 	for {
 		waitCtx, stop := context.WithTimeout(ctx, keepaliveEvery)
 		events, more := l.wait(waitCtx, reader, n)

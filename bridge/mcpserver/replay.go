@@ -13,7 +13,7 @@ const (
 )
 
 // A replay bounds what several logs keep together. When it is too much, logs that have ended are forgotten, in the order in
-// which they did. It may be used concurrently. A log's lock may be taken while mu is held, and not the other way round.
+// which they did, but for those that a response is about to be given. It may be used concurrently. A log's lock may be taken while mu is held, and not the other way round.
 type replay struct {
 	most int
 
@@ -28,10 +28,15 @@ func (r *replay) add(n int) (tooMuch bool) {
 	r.size += n
 	over := r.size - r.most
 	var forgotten []*eventLog
-	for over > 0 && r.ended.Len() > 0 {
-		l, _ := r.ended.Remove(r.ended.Front()).(*eventLog)
-		forgotten = append(forgotten, l)
-		over -= l.held()
+	for at := r.ended.Front(); over > 0 && at != nil; {
+		l, _ := at.Value.(*eventLog)
+		next := at.Next()
+		if !l.isOwed() {
+			r.ended.Remove(at)
+			forgotten = append(forgotten, l)
+			over -= l.held()
+		}
+		at = next
 	}
 	r.mu.Unlock()
 	for _, l := range forgotten {

@@ -89,3 +89,71 @@ func TestLogsAreKeptUpToTheLimit(t *testing.T) {
 		}
 	}
 }
+
+// Whoever waits for an answer is given it, however long it is, with what was said just before. Then, or if nobody waits, it is kept
+// unless it is too long.
+func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
+	for over := -1; over <= 1; over++ {
+		for _, waits := range []bool{true, false} {
+			session, process := &replay{most: maxReplay}, &replay{most: maxReplayOfAll}
+			l := newEventLog("1", session, process)
+			l.push(nil)
+			reader, leave := l.follow(1)
+			if !waits {
+				leave()
+			}
+			l.push([]byte("p"))
+			l.append(make([]byte, maxReplay-1+over), true)
+			if waits {
+				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 || len(events[1]) != maxReplay-1+over {
+					t.Errorf("%+d: %d events are given", over, len(events))
+				}
+				leave()
+			}
+			if kept := l.has(-1); kept != (over <= 0) || session.size > maxReplay || process.size != session.size {
+				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept, session.size, process.size)
+			}
+		}
+	}
+}
+
+// What has ended is not forgotten for the sake of others before who waits for it has it.
+func TestAnAnswerIsNotForgottenBeforeItIsGiven(t *testing.T) {
+	session, process := &replay{most: 100}, &replay{most: 1000}
+	l, other := newEventLog("1", session, process), newEventLog("2", session, process)
+	reader, leave := l.follow(0)
+	defer leave()
+	l.append(make([]byte, 60), true)
+	other.push(make([]byte, 60))
+	if events, _ := l.wait(t.Context(), reader, 0); len(events) != 1 {
+		t.Errorf("%d events are given", len(events))
+	}
+	other.push(make([]byte, 60))
+	if l.has(-1) || session.size != 60 || process.size != 60 || session.ended.Len() != 0 {
+		t.Errorf("then it is kept: %t, %d bytes are counted, and %d", l.has(-1), session.size, process.size)
+	}
+}
+
+// A client that reads slowly is cut, and does not decide how much is kept for it.
+func TestWhatSlowReadersAreOwedIsBounded(t *testing.T) {
+	session, process := &replay{most: maxReplay}, &replay{most: maxReplayOfAll}
+	l := newEventLog("1", session, process)
+	reader, leave := l.follow(0)
+	for range 100 {
+		l.push(make([]byte, maxReplay/10))
+	}
+	if session.size > maxReplay+2*maxReplay/10 {
+		t.Errorf("%d bytes are kept", session.size)
+	}
+	if _, more := l.wait(t.Context(), reader, 0); more {
+		t.Error("there is a hole in what is given")
+	}
+	leave()
+	if session.size > maxReplay {
+		t.Errorf("%d bytes are kept for nobody", session.size)
+	}
+	l.drop()
+	if session.size != 0 || process.size != 0 {
+		t.Errorf("%d bytes are counted, and %d", session.size, process.size)
+	}
+}
