@@ -88,7 +88,8 @@ type Options struct {
 	MaxCalls int
 	// MaxSessions is how many sessions with a legacy server there may be for callers who can be asked: programs of their own,
 	// if it is one. A call has a session to itself, so this many can go on at a time; and a session is only ever one caller's,
-	// so that when more callers take turns, programs are ended and started. 0: 8 programs, or 64 HTTP sessions.
+	// so that when more callers take turns, programs are ended and started. 0: 32 programs, which is enough for ten callers that ask for
+	// three lists at once, as editors do at their start, or 64 HTTP sessions.
 	MaxSessions int
 	// SessionIdle is how long such a session is kept that nobody uses. 0: 5 minutes.
 	SessionIdle time.Duration
@@ -99,7 +100,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	sessions := 64
 	if len(o.Command) > 0 {
-		sessions = 8
+		sessions = 32
 	}
 	or(&o.StartTimeout, 30*time.Second)
 	or(&o.StopTimeout, 5*time.Second)

@@ -79,7 +79,8 @@ type LimitsConfig struct {
 	Message int `koanf:"message"`
 	// Memory is how many bytes the bridge itself takes. 0: as many as GOMEMLIMIT says, or 85 % of the container's.
 	Memory int `koanf:"memory"`
-	// StateLife is how long a client of 2026-07-28 may take to come back with answers. 0: 10 min.
+	// StateLife is how long a client of 2026-07-28, or of gRPC, may take to come back with answers. 0: 10 min, and 5 min with those that
+	// a legacy MCP server waits for.
 	StateLife time.Duration `koanf:"stateLife"`
 	// AnswerTime is how long an older client may take to answer a question. 0: 5 min.
 	AnswerTime time.Duration `koanf:"answerTime"`
@@ -265,12 +266,23 @@ type MCPConfig struct {
 	ProbeTimeout time.Duration `koanf:"probeTimeout"`
 	// HangTimeout is how long a command may say nothing at all while calls wait, until it is started again. 0: as long as a call may last.
 	HangTimeout time.Duration `koanf:"hangTimeout"`
+	// Sessions are those of a legacy server that callers have who can be asked something.
+	Sessions SessionsConfig `koanf:"sessions"`
 	// URL is the MCP endpoint of a server that speaks HTTP.
 	URL string `koanf:"url"`
 	// Headers are sent to it with every request.
 	Headers map[string]string `koanf:"headers"`
 	// Auth is how mcpbridge says to it who calls.
 	Auth *AuthConfig `koanf:"auth"`
+}
+
+// A SessionsConfig is how many sessions there are with a legacy server, for callers who can be asked something, and for how long. One
+// with a command is a process. 0 is what each says.
+type SessionsConfig struct {
+	// Most is how many there are at a time. 0: 32 processes, or 64 sessions over HTTP.
+	Most int `koanf:"most"`
+	// Idle is how long one is kept that nobody uses. 0: 5 min.
+	Idle time.Duration `koanf:"idle"`
 }
 
 // launch returns how to start the server, if that is what is to be done.
@@ -751,6 +763,9 @@ func (l *loaded) validateLaunch(c *LaunchConfig, name, at string) error {
 func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 	m := b.MCP
 	at += ".mcp"
+	if err := l.validateLimits(at+".sessions", reflect.ValueOf(m.Sessions)); err != nil {
+		return err
+	}
 	switch {
 	case m.StartTimeout < 0:
 		return usage(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)

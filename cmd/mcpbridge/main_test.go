@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(cleaning{m}, map[string]func(){"mcpbridge": main, "sized": sized})
+	testscript.Main(cleaning{m}, map[string]func(){"mcpbridge": main, "sized": sized, "curious": curious})
 }
 
 // cleaning removes what the tests have built, once they are over, and looks what they have left running.

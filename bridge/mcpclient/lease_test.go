@@ -1,0 +1,159 @@
+package mcpclient_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A curious server is a program of 2025-11-25 whose tool "ask" asks before it answers. It counts how many of it there are.
+type curious struct{ programs atomic.Int64 }
+
+func (s *curious) serve(ctx context.Context, in io.Reader, out io.Writer) {
+	s.programs.Add(1)
+	defer s.programs.Add(-1)
+	var open string // the call that has asked
+	program := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch {
+		case m.Method == "initialize":
+			say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+		case m.Method == "tools/call" && strings.Contains(string(m.Params), `"ask"`):
+			open = string(m.ID)
+			say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`)
+		case m.Method == "tools/call":
+			say(said1)
+		case m.IsResponse():
+			say(strings.Replace(said1, "ID", open, 1))
+		}
+		return true
+	}}
+	program.serve(ctx, in, out)
+}
+
+// bubble runs f in a bubble with a client of a program.
+func bubble(t *testing.T, o mcpclient.Options, serve func(context.Context, io.Reader, io.Writer), f func(t *testing.T, c *mcpclient.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.Command, o.Revision = []string{"pipe"}, bridge.Rev20251125
+		c, err := mcpclient.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pipe(serve)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		if err := c.Ready(ctx); err != nil {
+			t.Error(err)
+		} else {
+			f(t, c)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// As many callers as there may be sessions can be asked at a time. The next waits for a moment, and is then told that it was not executed.
+func TestSessionsAtTheirMost(t *testing.T) {
+	for set, most := range map[int]int{0: 32, 1: 1, 10: 10} {
+		s := &curious{}
+		bubble(t, mcpclient.Options{MaxSessions: set}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			ask := asking("ask", `{}`, "a")
+			var open []*pb.InputRequired
+			for range most - 1 {
+				open = append(open, needs(t, c, ask))
+			}
+			if got := said(t, c, asking("t", `{}`, "a")); got != "hello" {
+				t.Errorf("one below %d: %s", most, got)
+			}
+			open = append(open, needs(t, c, ask))
+			began := time.Now()
+			_, err := c.Handle(t.Context(), ask, ignore)
+			e := bridge.AsError(err)
+			if e.Code != codes.ResourceExhausted || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || time.Since(began) != 10*time.Second {
+				t.Errorf("one above %d, after %v: %v", most, time.Since(began), err)
+			}
+			if n := s.programs.Load(); n != int64(most)+1 {
+				t.Errorf("%d programs, want %d", n, most+1)
+			}
+			// Who waits gets the session of who has done.
+			next := make(chan string)
+			go func() { next <- said(t, c, asking("t", `{}`, "a")) }()
+			synctest.Wait()
+			for _, n := range open {
+				if got := said(t, c, ask.Retry(answers(n, `{}`), n.State)); got != "hello" {
+					t.Errorf("got %s", got)
+				}
+			}
+			if got := <-next; got != "hello" {
+				t.Errorf("who waited got %s", got)
+			}
+		})
+	}
+}
+
+// A session that nobody uses is kept for as long as it is said, and no longer.
+func TestIdleSessionsEnd(t *testing.T) {
+	for set, idle := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
+		s := &curious{}
+		bubble(t, mcpclient.Options{SessionIdle: set}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			use := func() {
+				if got := said(t, c, asking("t", `{}`, "a")); got != "hello" {
+					t.Errorf("got %s", got)
+				}
+			}
+			programs := func(after time.Duration, want int64) {
+				t.Helper()
+				time.Sleep(after) //nolint:forbidigo // by the bubble's clock
+				synctest.Wait()
+				if n := s.programs.Load(); n != want {
+					t.Errorf("idle for %v: %d programs, want %d", idle, n, want)
+				}
+			}
+			use()
+			programs(idle-time.Second, 2)
+			use() // from now on
+			programs(idle-time.Second, 2)
+			programs(time.Second, 2)
+			programs(time.Second, 1)
+			use()
+			programs(0, 2)
+		})
+	}
+}
+
+// A caller may take as long to come back as it is said, and no longer. Then its session is free.
+func TestAnswersComeInTime(t *testing.T) {
+	for set, life := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
+		for _, late := range []time.Duration{-time.Nanosecond, 0, time.Nanosecond} {
+			s := &curious{}
+			bubble(t, mcpclient.Options{ParkTTL: set, MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+				t.Helper()
+				ask := asking("ask", `{}`, "a")
+				n := needs(t, c, ask)
+				time.Sleep(life + late) //nolint:forbidigo // by the bubble's clock
+				if got := said(t, c, ask.Retry(answers(n, `{}`), n.State)); (got == "hello") != (late <= 0) {
+					t.Errorf("%v and %v later: %s", life, late, got)
+				}
+				if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
+					t.Errorf("another caller: %s", got)
+				}
+			})
+		}
+	}
+}

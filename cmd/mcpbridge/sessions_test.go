@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// curious is a legacy MCP server on stdin and stdout whose only tool asks its caller before it answers.
+func curious() {
+	in, open := bufio.NewScanner(os.Stdin), "1"
+	for in.Scan() {
+		m, err := jsonrpc.Parse(in.Bytes())
+		if err != nil {
+			continue
+		}
+		answer := func(what string) { fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s}`+"\n", m.ID, what) }
+		switch {
+		case m.Method == "initialize":
+			answer(`"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"curious","version":"1"}}`)
+		case m.Method == "tools/list":
+			answer(`"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}`)
+		case m.Method == "tools/call":
+			open = string(m.ID)
+			fmt.Println(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`)
+		case m.IsRequest():
+			answer(`"error":{"code":-32601,"message":"no such method"}`)
+		case m.IsResponse():
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"done"}]}}`+"\n", open)
+		}
+	}
+}
+
+// serveCurious serves a curious server to gRPC clients, and returns what calls its tool, again with the answer if there was a question.
+func serveCurious(t *testing.T, more, sessions string) (*run, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error)) {
+	t.Helper()
+	socket := "unix://" + filepath.Join(t.TempDir(), "s")
+	r := start(t, nil, nil, "run", "--log-format", "json", "-c", writeConfig(t, fmt.Sprintf(`
+serve: {grpc: {addr: %q}}
+%s
+backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}}]
+`, socket, more, sessions)))
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return r, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error) {
+		req := &pb.CallToolRequest{Name: "ask", Arguments: []byte("{}"), State: asked.GetState(), Context: &pb.CallContext{
+			ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}},
+		}}
+		for key := range asked.GetRequests() {
+			req.InputResponses = map[string]*pb.InputResponse{key: {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+				Action: pb.ElicitAction_ELICIT_ACTION_DECLINE,
+			}}}}
+		}
+		s, err := pb.NewMcpServiceClient(conn).CallTool(ctx, req, grpc.WaitForReady(true))
+		if err != nil {
+			return nil, err
+		}
+		return s.Recv()
+	}
+}
+
+// As many calls as mcp.sessions.most says can wait for their callers at a time.
+func TestSessionsOfAServerAtTheirMost(t *testing.T) {
+	_, call := serveCurious(t, "", "{most: 2}")
+	var asked []*pb.InputRequired
+	for range 2 {
+		res, err := call(t.Context(), nil)
+		if err != nil || res.GetInputRequired() == nil {
+			t.Fatalf("%v %v", res, err)
+		}
+		asked = append(asked, res.GetInputRequired())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if res, err := call(ctx, nil); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("one too many: %v %v", res, err)
+	}
+	for _, a := range asked {
+		if res, err := call(t.Context(), a); err != nil || res.GetResult() == nil {
+			t.Errorf("answered: %v %v", res, err)
+		}
+	}
+	if res, err := call(t.Context(), nil); err != nil || res.GetInputRequired() == nil {
+		t.Errorf("afterwards: %v %v", res, err)
+	}
+}
+
+// Both who waits for answers and what brings them back live for as long as limits.stateLife says.
+func TestLifeOfStates(t *testing.T) {
+	r, call := serveCurious(t, "limits: {stateLife: 1s}", "{most: 0}")
+	res, err := call(t.Context(), nil)
+	if err != nil || res.GetInputRequired() == nil {
+		t.Fatalf("%v %v", res, err)
+	}
+	r.awaitLog(t, "a call waited too long for its caller to answer")
+	_, err = call(t.Context(), res.GetInputRequired())
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "requestState has expired") {
+		t.Errorf("too late: %v", err)
+	}
+}
+
+// A number or time of sessions is not below nothing.
+func TestSessionsOfTheConfiguration(t *testing.T) {
+	for _, c := range []struct {
+		sessions, where string
+		want            SessionsConfig
+	}{
+		{"{most: -1}", ".mcp.sessions.most", SessionsConfig{}},
+		{"{idle: -1ns}", ".mcp.sessions.idle", SessionsConfig{}},
+		{"{most: 0, idle: 0s}", "", SessionsConfig{}},
+		{"{most: 1, idle: 1ns}", "", SessionsConfig{Most: 1, Idle: 1}},
+	} {
+		for _, server := range []string{"command: [x]", "url: 'http://127.0.0.1:1'"} {
+			l, err := load(writeConfig(t, "backends: [{name: a, mcp: {"+server+", sessions: "+c.sessions+"}}]"), nil, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = l.validate()
+			if (err == nil) != (c.where == "") || err != nil && !strings.Contains(err.Error(), c.where+" cannot be -1") {
+				t.Errorf("%s: %v", c.sessions, err)
+			}
+			if err == nil && l.Backends[0].MCP.Sessions != c.want {
+				t.Errorf("%s: read as %+v", c.sessions, l.Backends[0].MCP.Sessions)
+			}
+		}
+	}
+}
