@@ -3,9 +3,12 @@ package mcpclient_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +83,69 @@ func TestStandaloneStreamIsResumed(t *testing.T) {
 			t.Errorf("GET %d came after %q and %v", i+1, got.last, got.after)
 		}
 	}
+}
+
+// That a list has changed is told whichever process of a program says it; of resources the first one tells, which is subscribed to.
+func TestWhatProcessesTell(t *testing.T) {
+	var starts atomic.Int64
+	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+		me, subscribed := starts.Add(1), false
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
+			case "resources/subscribe":
+				subscribed = true
+				say(pong)
+			case "resources/unsubscribe":
+				say(pong)
+			case "tools/call":
+				if me == 2 {
+					say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+				}
+				if subscribed {
+					say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://"}}`)
+				}
+				say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+			}
+			return true
+		}}
+		s.serve(ctx, in, out)
+	}
+	bubble(t, mcpclient.Options{}, serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		var told []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+				Context:       asking("", "", "a").Context(),
+				Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
+			}}, func(e bridge.Event) error {
+				told = append(told, strings.TrimPrefix(fmt.Sprintf("%T", e.Change.GetEvent()), "*mcpbridgev1.ListenResponse_"))
+				return nil
+			})
+		}()
+		synctest.Wait()
+		for i, tt := range []struct {
+			call *bridge.Call
+			want []string
+		}{
+			{asking("t", `{}`, "a"), []string{"Acknowledged", "ToolsListChanged"}},
+			{toolCall("t", `{}`), []string{"Acknowledged", "ToolsListChanged", "ResourceUpdated"}},
+		} {
+			if got := said(t, c, tt.call); got != strconv.Itoa(2-i) {
+				t.Errorf("process %s answers", got)
+			}
+			synctest.Wait()
+			if !slices.Equal(told, tt.want) {
+				t.Errorf("told %q, want %q", told, tt.want)
+			}
+		}
+		cancel()
+		<-done
+	})
 }
 
 // What the server takes back is not asked any more, and the rest is.
