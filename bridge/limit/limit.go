@@ -142,15 +142,20 @@ func (h *Handler) timed(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	case err == nil:
 		return res, nil
 	case cause == errIdle: //nolint:errorlint // the cause is set above, never wrapped
-		return nil, late(call, "it said nothing for %s: raise limits.callIdle, or have it tell its progress", h.o.Idle)
+		return nil, late(call, err, "it said nothing for %s: raise limits.callIdle, or have it tell its progress", h.o.Idle)
 	case cause == errTotal: //nolint:errorlint // as above
-		return nil, late(call, "it lasted %s: raise limits.callTotal", h.o.Total)
+		return nil, late(call, err, "it lasted %s: raise limits.callTotal", h.o.Total)
 	}
 	return nil, err
 }
 
-// late returns the error of a call that was cut.
-func late(call *bridge.Call, format string, after time.Duration) error {
-	return bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE",
-		"%s was cut: "+format+"; whether it was executed is not known", call.Method.Name, after)
+// late returns the error of a call that was cut, and then ended with err. What waited for a backend until then was not executed.
+func late(call *bridge.Call, err error, format string, after time.Duration) error {
+	outcome, end := pb.CallFailure_OUTCOME_UNKNOWN, "whether it was executed is not known"
+	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		outcome, end = pb.CallFailure_OUTCOME_NOT_EXECUTED, "it was not executed"
+	}
+	e := bridge.Failed(codes.DeadlineExceeded, outcome, "DEADLINE", "%s was cut: "+format+"; %s", call.Method.Name, after, end)
+	e.Cause = err
+	return e
 }

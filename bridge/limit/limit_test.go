@@ -241,3 +241,20 @@ func TestListeningIsNotBounded(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A call that was cut while it still waited for a backend was not executed.
+func TestACallThatWasCutBeforeItWasSent(t *testing.T) {
+	for sent, want := range map[bool]string{false: "DEADLINE OUTCOME_NOT_EXECUTED", true: deadline} {
+		for name, o := range map[string]limit.Options{"idle": {Idle: time.Second}, "total": {Total: time.Second}} {
+			synctest.Test(t, func(t *testing.T) {
+				h := limit.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+					<-ctx.Done()
+					return nil, bridge.Interrupted(ctx, sent)
+				}), o)
+				if _, err := h.Handle(t.Context(), call(""), nobody); failure(err) != want {
+					t.Errorf("%s, sent %t: %s: %v", name, sent, failure(err), err)
+				}
+			})
+		}
+	}
+}
