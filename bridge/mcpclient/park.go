@@ -187,7 +187,8 @@ type parked struct {
 }
 
 // unknownState is what is wrong with a state that stands for no call. Which of these it is must not be told to everybody.
-const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. Make the call again without it"
+const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. " +
+	"The call may have been executed: make it again, without the state, only if that does no harm"
 
 // park keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded by the
 // sessions: each has one to itself.

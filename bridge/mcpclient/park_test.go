@@ -129,7 +129,7 @@ func TestStateIsGoodForOneCall(t *testing.T) {
 			"a state too long": ask.Retry(reply, make([]byte, 1<<20)),
 		} {
 			_, err := c.Handle(t.Context(), other, ignore)
-			if e := bridge.AsError(err); e.Code != codes.InvalidArgument || !strings.Contains(e.Message, "Make the call again without it") {
+			if e := bridge.AsError(err); e.Code != codes.InvalidArgument || !strings.Contains(e.Message, "may have been executed: make it again, without the state, only if that does no harm") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
