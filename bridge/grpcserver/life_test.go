@@ -410,6 +410,27 @@ func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
 	}
 }
 
+// A connection on which nothing is said has five seconds for its greeting, and not at the end.
+func TestWhoSaysNothingDoesNotKeepTheEnd(t *testing.T) {
+	s, d := startDrain(t, says(""), grpcserver.Options{})
+	silent, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(d.addr, "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); err != nil { // the one before is accepted, too, by now
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.Close()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	h, begun, _ := holding()
 	s, d := startDrain(t, h, grpcserver.Options{Drain: time.Hour})

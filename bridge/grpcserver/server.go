@@ -112,7 +112,7 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	calls  atomic.Int64
-	conns  atomic.Int64
+	conns  connections
 
 	// draining ends when no new calls are taken, quiet a moment after, when what only waits has to end, and open when calls are cut.
 	draining, quiet, open           context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
@@ -277,7 +277,10 @@ func (s *Server) Close() {
 	s.health.Shutdown()
 	s.startHush()
 	s.cutCalls()
-	hard := time.AfterFunc(lastAnswer, s.grpc.Stop)
+	hard := time.AfterFunc(lastAnswer, func() {
+		s.conns.close() // gRPC would wait for those that have not greeted yet
+		s.grpc.Stop()
+	})
 	defer hard.Stop()
 	s.grpc.GracefulStop()
 }

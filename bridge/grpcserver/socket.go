@@ -132,10 +132,9 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.s.conns.Add(1) <= int64(l.s.o.MaxConns) {
+		if l.s.conns.add(c, l.s.o.MaxConns) {
 			return &counted{Conn: c, s: l.s}, nil
 		}
-		l.s.conns.Add(-1)
 		c.Close() // nothing was read
 	}
 }
@@ -143,11 +142,45 @@ func (l *limited) Accept() (net.Conn, error) {
 // A counted connection is one of those that there may be.
 type counted struct {
 	net.Conn
-	s    *Server
-	once sync.Once
+	s *Server
 }
 
 func (c *counted) Close() error {
-	c.once.Do(func() { c.s.conns.Add(-1) })
+	c.s.conns.remove(c.Conn)
 	return c.Conn.Close()
+}
+
+// A connections is those that there are.
+type connections struct {
+	mu  sync.Mutex
+	all map[net.Conn]struct{}
+}
+
+// add adds one, unless there are as many as may be.
+func (s *connections) add(c net.Conn, most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= most {
+		return false
+	}
+	if s.all == nil {
+		s.all = map[net.Conn]struct{}{}
+	}
+	s.all[c] = struct{}{}
+	return true
+}
+
+func (s *connections) remove(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, c)
+}
+
+// close closes all of them. Who serves them sees that, and removes them.
+func (s *connections) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		c.Close() // whoever has one may be faster
+	}
 }
