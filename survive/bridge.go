@@ -30,6 +30,7 @@ type Bridge struct {
 	Started time.Duration // how long it took until it was ready
 	In      io.WriteCloser
 	Out     io.Reader
+	Lost    chan time.Time // when the bridge says that its backend was lost, the last time that was not looked at
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -52,7 +53,7 @@ var ready = regexp.MustCompile(`"url":"([^"]+)"`)
 
 // start starts a bridge and returns it when it is ready.
 func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
-	b := &Bridge{Dir: s.dir, done: make(chan struct{})}
+	b := &Bridge{Dir: s.dir, Lost: make(chan time.Time, 1), done: make(chan struct{})}
 	if b.Dir == "" {
 		var err error
 		if b.Dir, err = os.MkdirTemp(r.dir, "b"); err != nil {
@@ -128,6 +129,12 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 		lines := bufio.NewReader(stderr)
 		for told := false; ; {
 			line, err := lines.ReadString('\n')
+			if strings.Contains(line, `"the backend was lost"`) {
+				select {
+				case b.Lost <- time.Now():
+				default:
+				}
+			}
 			_, _ = log.WriteString(line) // a log that is not whole is better than none
 			if m := ready.FindStringSubmatch(line); m != nil && !told {
 				told = true

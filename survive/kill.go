@@ -422,7 +422,7 @@ func killQuietly(ctx context.Context, r *Rig) error {
 		return err
 	}
 	defer c.End()
-	var took []time.Duration
+	var took, noticed []time.Duration
 	pid := 0
 	for range r.cycles(100, 500) + 1 {
 		began := time.Now()
@@ -439,6 +439,12 @@ func killQuietly(ctx context.Context, r *Rig) error {
 		}
 		if pid != 0 {
 			took = append(took, time.Since(began))
+			select {
+			case at := <-b.Lost:
+				noticed = append(noticed, at.Sub(began))
+			case <-time.After(5 * time.Second):
+				return fmt.Errorf("it is not told that the backend was lost; the log is in %s", b.Dir)
+			}
 		}
 		pid = call.Answers[0].PID
 		time.Sleep(settle)
@@ -447,5 +453,7 @@ func killQuietly(ctx context.Context, r *Rig) error {
 	r.tell("R3", quantile(took, .5) <= 60*time.Millisecond && quantile(took, .99) <= 250*time.Millisecond,
 		"from kill -9 to the replacement's answer p50 60 ms, p99 250 ms", "p50 %v, p99 %v, max %v of %d", quantile(took, .5),
 		quantile(took, .99), quantile(took, 1), len(took))
+	r.tell("F01", quantile(noticed, .99) <= 20*time.Millisecond, "from kill -9 to the log line that says so, p99 20 ms", "p50 %v, p99 %v, max %v of %d",
+		quantile(noticed, .5), quantile(noticed, .99), quantile(noticed, 1), len(noticed))
 	return err
 }

@@ -60,7 +60,7 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{"R1 R2 R4 K1", killUnderLoad},
-	{"R3", killQuietly},
+	{"R3 F01", killQuietly},
 	{"K1g", rests},
 	{"R5", killBridge},
 	{"R6", restartRolling},
@@ -82,7 +82,7 @@ var scenarios = []scenario{
 }
 
 // measured are the goals that are times and sizes of a busy machine.
-var measured = []string{"R2", "R3", "R13p", "L5", "L8", "L8s", "L9", "L10"}
+var measured = []string{"R2", "R3", "F01", "R13p", "L5", "L8", "L8s", "L9", "L10"}
 
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}
