@@ -79,6 +79,12 @@ var scenarios = []scenario{
 	{"L8m L8s", fills},
 	{"L9", badRequests},
 	{"L10", neighbours},
+	{"F04", crashesAtStart},
+	{"F06", startsSlowly},
+	{"F08", printsALot},
+	{"S1 S6", attacks},
+	{"S3", fuzzes},
+	{"S10", limits},
 }
 
 // measured are the goals that are times and sizes of a busy machine.

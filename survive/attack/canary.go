@@ -61,14 +61,17 @@ func (r *rig) leaks(b *bridge) error {
 			where["/proc/PID/"+name] = append(where["/proc/PID/"+name], data...)
 		}
 	}
+	r.places += len(where)
 	for place, data := range where {
 		for _, s := range secrets {
 			if bytes.Contains(data, []byte(s)) {
+				r.leaked++
 				return fmt.Errorf("a secret is in %s", place)
 			}
 		}
 	}
 	if bytes.Contains(where["the log"], []byte(carolCanary)) {
+		r.leaked++
 		return fmt.Errorf("a claim is in the log")
 	}
 	return nil

@@ -53,6 +53,8 @@ type rig struct {
 
 	mu     sync.Mutex // guards what follows
 	checks int
+	places int // that were searched for secrets
+	leaked int // of them
 	failed []string
 }
 
@@ -130,6 +132,7 @@ func run(ctx context.Context) error {
 		id, _, _ := strings.Cut(f, " ")
 		ids[id] = true
 	}
+	fmt.Printf("S6 %d places, %d with a secret\n", r.places, r.leaked)
 	fmt.Printf("S1 rows %d, checks %d, failed %d in %d rows, %.0f s\n", len(rows), r.checks, len(r.failed), len(ids), time.Since(began).Seconds())
 	if len(r.failed) > 0 {
 		return errors.New("not every attack is held off")

@@ -15,7 +15,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
@@ -48,16 +47,13 @@ func run() int {
 	app := mcpbridge.New("faultplug", "1")
 	mcpbridge.Tool(app, "work", "Do something that must not be done twice", f.work)
 	mcpbridge.Tool(app, "hang", "Wait to be cancelled", f.hang)
-	mcpbridge.Tool(app, "spoil", "Leak memory or print without end", f.spoil)
+	mcpbridge.Tool(app, "babble", "Print without end", f.babble)
 	return app.Run()
 }
 
 // faults are the tools.
 type faults struct {
 	*fault.Worker
-
-	mu     sync.Mutex // guards leaked
-	leaked [][]byte
 }
 
 func (f *faults) work(ctx context.Context, w fault.Work) (fault.Done, error) {
@@ -73,24 +69,17 @@ func (f *faults) hang(ctx context.Context, h Hang) (fault.Done, error) {
 	return f.Hang(ctx, h.Token, func() { mcpbridge.Progress(ctx, 1, 0) })
 }
 
-// Spoil says what to waste.
-type Spoil struct {
-	Leak  int `json:"leak,omitempty" jsonschema:"MiB to take and never give back"`
-	Print int `json:"print,omitempty" jsonschema:"MiB to print on standard error, in one line"`
+// Babble says how much to print.
+type Babble struct {
+	Token string `json:"token" jsonschema:"Names the call in the journal"`
+	Pad   int    `json:"pad,omitempty" jsonschema:"MiB to print on standard error, in one line"`
 }
 
-func (f *faults) spoil(_ context.Context, s Spoil) (fault.Done, error) {
-	for range s.Leak {
-		b := make([]byte, 1<<20)
-		for i := 0; i < len(b); i += os.Getpagesize() {
-			b[i] = 1
-		}
-		f.mu.Lock()
-		f.leaked = append(f.leaked, b)
-		f.mu.Unlock()
-	}
-	for range s.Print {
+func (f *faults) babble(_ context.Context, b Babble) (fault.Done, error) {
+	f.Note(checker.Begin, b.Token)
+	for range b.Pad {
 		fmt.Fprint(os.Stderr, strings.Repeat("x", 1<<20))
 	}
-	return fault.Done{PID: os.Getpid()}, nil
+	f.Note(checker.End, b.Token)
+	return fault.Done{Token: b.Token, PID: os.Getpid()}, nil
 }
