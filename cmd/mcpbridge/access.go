@@ -33,7 +33,7 @@ func (l *loaded) newAuth(log zerolog.Logger) (*auth.Auth, error) {
 	}
 	a, err := auth.New(o)
 	if err != nil {
-		return nil, usage(l.where("serve.http.auth"), "correct its settings", "who may call over HTTP: %v", err)
+		return nil, misconfigured(l.where("serve.http.auth"), "correct its settings", "who may call over HTTP: %v", err)
 	}
 	return a, nil
 }

@@ -99,7 +99,7 @@ func (r argumentReader) object(word string, s schema, called, signature string) 
 			why = err.Error()
 		}
 		return nil, &problem{
-			Exit: exitConfig, Code: "usage", What: "the arguments of " + called + " are not a JSON object", Why: why,
+			Exit: exitUsage, Code: "usage", What: "the arguments of " + called + " are not a JSON object", Why: why,
 			Fix: `write '{"name": "value"}' or name=value`,
 		}
 	}
@@ -118,7 +118,7 @@ func (r argumentReader) object(word string, s schema, called, signature string) 
 // wrongArguments says all that is wrong with arguments, and what they should be.
 func wrongArguments(wrong []string, called, signature string) error {
 	return &problem{
-		Exit: exitConfig, Code: "arguments", What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
+		Exit: exitUsage, Code: "arguments", What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
 		Fix: "it is " + signature,
 	}
 }

@@ -171,7 +171,7 @@ func fillDefaults(open []property, values map[string][]byte, message string) err
 			values[field.name] = def
 		} else if field.required {
 			return &problem{
-				Exit: exitConfig, Code: "no_answer", What: "the server asks for " + field.name + ", and nobody answers", Why: message,
+				Exit: exitUsage, Code: "no_answer", What: "the server asks for " + field.name + ", and nobody answers", Why: message,
 				Fix: "answer with --answer " + field.name + "=VALUE, where VALUE is " + field.schema.answerText() + ", or call it from a terminal",
 			}
 		}

@@ -334,7 +334,7 @@ func TestArguments(t *testing.T) {
 		"tea":                         `\"tea\" is not an argument`,
 	} {
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(words)...)...)
-		if got.code != exitConfig || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
+		if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
 			t.Errorf("%s: it said %+v", words, got)
 		}
 	}
@@ -355,24 +355,24 @@ func TestClientExitCodes(t *testing.T) {
 		{"read " + shop + " shop://no", "not_found", exitTool},
 		{"read x://y -- " + echoGo(t), "not_found", exitTool}, // it has no resources
 		{"prompt " + shop + " hagle price=1", "not_found", exitTool},
-		{"prompt " + shop + " haggle", "arguments", exitConfig},
-		{"prompt " + shop + " haggle price=1 ton=x", "arguments", exitConfig},
+		{"prompt " + shop + " haggle", "arguments", exitUsage},
+		{"prompt " + shop + " haggle price=1 ton=x", "arguments", exitUsage},
 		{"describe " + shop + " nothing", "not_found", exitTool},
 		{"describe " + shop + " shop://3/4", "not_found", exitTool},
-		{"complete " + shop + " haggle ton=k", "arguments", exitConfig},
-		{"complete " + shop + " haggle tone=k pric=3", "arguments", exitConfig},
+		{"complete " + shop + " haggle ton=k", "arguments", exitUsage},
+		{"complete " + shop + " haggle tone=k pric=3", "arguments", exitUsage},
 		{"complete " + shop + " hagle tone=k", "not_found", exitTool},
-		{"complete " + shop + " shop://{shelf} shelve=k", "arguments", exitConfig},
+		{"complete " + shop + " shop://{shelf} shelve=k", "arguments", exitUsage},
 		{"complete " + shop + " shop://{shelve} shelve=k", "not_found", exitTool},
 		{"complete greet name=k -- " + echoGo(t), "not_found", exitTool}, // it completes nothing
-		{"call " + shop, "usage", exitConfig},
-		{"call nobody x", "usage", exitConfig},
+		{"call " + shop, "usage", exitUsage},
+		{"call nobody x", "usage", exitUsage},
 		{"list -- no-such-program", "command", exitPlugin},
 		{"list --plugin -- sh -c exit", "plugin_start", exitPlugin},
 		{"call --timeout 50ms " + shop + " wait", "timeout", exitUnexpected},
-		{"call " + shop + " order", "no_answer", exitConfig},
-		{"call --answer gift=perhaps " + shop + " order", "usage", exitConfig},
-		{"call --root /no/such/dir " + shop + " where", "usage", exitConfig},
+		{"call " + shop + " order", "no_answer", exitUsage},
+		{"call --answer gift=perhaps " + shop + " order", "usage", exitUsage},
+		{"call --root /no/such/dir " + shop + " where", "usage", exitUsage},
 	} {
 		got := runCommand(t, "", strings.Fields(c.args)...)
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
@@ -758,7 +758,7 @@ func TestTerminalIsShownNothingHarmful(t *testing.T) {
 		}
 	}
 	code, all := openTerminal(t, "read", shop, "shop://logo").wait()
-	if code != exitConfig || !strings.Contains(all, "write --output FILE") || strings.Contains(all, "PNG") {
+	if code != exitUsage || !strings.Contains(all, "write --output FILE") || strings.Contains(all, "PNG") {
 		t.Errorf("it ended with %d and showed %q", code, all)
 	}
 }
@@ -810,7 +810,7 @@ func TestLimitsOfAClient(t *testing.T) {
 		t.Errorf("it said %+v", got)
 	}
 	digits := "n=1" + strings.Repeat("0", maxDigits)
-	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != exitConfig || len(got.stderr) > 2_000 {
+	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != exitUsage || len(got.stderr) > 2_000 {
 		t.Errorf("it said %+v", got)
 	}
 	if _, err := (argumentReader{io.LimitReader(zeros{}, maxArgument+1)}).text("@-"); err == nil {

@@ -212,7 +212,7 @@ func (p *Program) flagError(c *cobra.Command, err error) error {
 			fix = fmt.Sprintf("write --%s %ss", invalid.GetFlag().Name, invalid.GetValue())
 		}
 	}
-	return &problem{Exit: exitConfig, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
+	return &problem{Exit: exitUsage, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
 }
 
 // meantFor returns an unknown flag as an argument of the tool or prompt that a command calls: it is probably one.

@@ -449,14 +449,14 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 			if !ok {
 				if strings.Contains(strings.TrimPrefix(name, envPrefix), "__") {
 					names := slices.Sorted(maps.Keys(known))
-					problems = append(problems, usage("environment variable "+name, didYouMean(name, names),
+					problems = append(problems, misconfigured("environment variable "+name, didYouMean(name, names),
 						"there is no setting %s", name))
 				}
 				return "", nil
 			}
 			v, err := key.parse(text)
 			if err != nil {
-				problems = append(problems, usage("environment variable "+name, "write "+key.example(),
+				problems = append(problems, misconfigured("environment variable "+name, "write "+key.example(),
 					"%s=%q is not %s", name, text, key.kind()))
 			}
 			return key.path, v
@@ -474,15 +474,15 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 // validate refuses what cannot work, and says which setting it is.
 func (l *loaded) validate() error {
 	if l.Version != 1 {
-		return usage(l.where("version"), "write `version: 1`, or install a newer mcpbridge",
+		return misconfigured(l.where("version"), "write `version: 1`, or install a newer mcpbridge",
 			"version %d of the configuration is not known", l.Version)
 	}
 	if _, err := zerolog.ParseLevel(strings.ToLower(l.Log.Level)); err != nil || l.Log.Level == "" {
 		levels := []string{"trace", "debug", "info", "warn", "error"}
-		return usage(l.where("log.level"), didYouMean(l.Log.Level, levels), "there is no log level %q", l.Log.Level)
+		return misconfigured(l.where("log.level"), didYouMean(l.Log.Level, levels), "there is no log level %q", l.Log.Level)
 	}
 	if !slices.Contains(logFormats, l.Log.Format) {
-		return usage(l.where("log.format"), didYouMean(l.Log.Format, logFormats), "there is no log format %q", l.Log.Format)
+		return misconfigured(l.where("log.format"), didYouMean(l.Log.Format, logFormats), "there is no log format %q", l.Log.Format)
 	}
 	if err := l.validateServe(); err != nil {
 		return err
@@ -501,7 +501,7 @@ func (l *loaded) validateLimits(at string, limits reflect.Value) error {
 	for i := range limits.NumField() {
 		if limits.Field(i).Int() < 0 {
 			key := at + "." + limits.Type().Field(i).Tag.Get("koanf")
-			return usage(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, limits.Field(i).Interface())
+			return misconfigured(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, limits.Field(i).Interface())
 		}
 	}
 	for _, c := range []struct {
@@ -509,12 +509,12 @@ func (l *loaded) validateLimits(at string, limits reflect.Value) error {
 		n   int
 	}{{"limits.line", l.Limits.Line}, {"limits.message", l.Limits.Message}} {
 		if c.n > maxMessage {
-			return usage(l.where(c.key), fmt.Sprintf("write how many bytes, at most %d, or 0 for what is usual", maxMessage),
+			return misconfigured(l.where(c.key), fmt.Sprintf("write how many bytes, at most %d, or 0 for what is usual", maxMessage),
 				"%s cannot be %d: 64 MiB is the most", c.key, c.n)
 		}
 	}
 	if n := l.Limits.Memory; n > 0 && n < leastMemory {
-		return usage(l.where("limits.memory"), fmt.Sprintf("write how many bytes, at least %d, or 0 for what the container leaves", leastMemory),
+		return misconfigured(l.where("limits.memory"), fmt.Sprintf("write how many bytes, at least %d, or 0 for what the container leaves", leastMemory),
 			"limits.memory cannot be %d: the bridge itself needs more", n)
 	}
 	return nil
@@ -525,23 +525,23 @@ func (l *loaded) validateServe() error {
 	switch s.Stdio {
 	case "auto", "true", "false":
 	default:
-		return usage(l.where("serve.stdio"), "write true, false or auto", "serve.stdio cannot be %q", s.Stdio)
+		return misconfigured(l.where("serve.stdio"), "write true, false or auto", "serve.stdio cannot be %q", s.Stdio)
 	}
 	if s.Stdio == "true" && s.HTTP.Addr != "" {
-		return usage(l.where("serve.http.addr"), "keep one of the two, or run mcpbridge twice",
+		return misconfigured(l.where("serve.http.addr"), "keep one of the two, or run mcpbridge twice",
 			"stdio and HTTP cannot both be served by one process yet")
 	}
 	if s.PreDrain < 0 {
-		return usage(l.where("serve.preDrain"), "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
+		return misconfigured(l.where("serve.preDrain"), "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
 	}
 	if s.Drain < 0 {
-		return usage(l.where("serve.drain"), "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
+		return misconfigured(l.where("serve.drain"), "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
 	}
 	if s.HTTP.PollAfter < 0 {
-		return usage(l.where("serve.http.pollAfter"), "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s", s.HTTP.PollAfter)
+		return misconfigured(l.where("serve.http.pollAfter"), "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s", s.HTTP.PollAfter)
 	}
 	if p := s.HTTP.Path; !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, "{}?# \t") {
-		return usage(l.where("serve.http.path"), "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
+		return misconfigured(l.where("serve.http.path"), "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
 	}
 	for _, o := range s.HTTP.AllowedOrigins {
 		scheme, host, ok := strings.Cut(o, "://")
@@ -549,7 +549,7 @@ func (l *loaded) validateServe() error {
 			continue
 		}
 		if !ok || scheme == "" || host == "" || strings.Contains(host, "/") {
-			return usage(l.where("serve.http.allowedOrigins"), "write a scheme and a host, such as https://app.example.com",
+			return misconfigured(l.where("serve.http.allowedOrigins"), "write a scheme and a host, such as https://app.example.com",
 				"%q is not a web origin", o)
 		}
 	}
@@ -577,13 +577,13 @@ func (l *loaded) validateAccess() error {
 	}
 	for i, b := range l.Backends {
 		if len(b.ToolScopes) > 0 && h.Addr != "" && !h.checksCallers() {
-			return usage(l.where(fmt.Sprintf("backends.%d.toolScopes", i)), "say who may call in serve.http.auth, or leave the scopes out",
+			return misconfigured(l.where(fmt.Sprintf("backends.%d.toolScopes", i)), "say who may call in serve.http.auth, or leave the scopes out",
 				"tools need scopes, and nothing says whose scopes those are")
 		}
 	}
 	if !h.checksCallers() {
 		if h.Auth.Resource != "" || len(h.Auth.Scopes) > 0 {
-			return usage(l.where("serve.http.auth"), "add issuers or tokens", "serve.http.auth lets nobody in")
+			return misconfigured(l.where("serve.http.auth"), "add issuers or tokens", "serve.http.auth lets nobody in")
 		}
 		return nil
 	}
@@ -596,7 +596,7 @@ func (h *HTTPConfig) checksCallers() bool { return h.Auth.on() || h.TLS.ClientCA
 
 func (l *loaded) validateTLS(path string, t TLSConfig) error {
 	if (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
-		return usage(l.where(path), "write `tls: {cert: server.pem, key: server.key}`", "TLS needs both a certificate and its key")
+		return misconfigured(l.where(path), "write `tls: {cert: server.pem, key: server.key}`", "TLS needs both a certificate and its key")
 	}
 	return nil
 }
@@ -607,7 +607,7 @@ func (l *loaded) validateGRPC() error {
 	g := l.Serve.GRPC
 	if g.Addr == "" {
 		if g.TLS != (TLSConfig{}) || g.Insecure {
-			return usage(l.where("serve.grpc"), "write `addr: unix:///path/to.sock` or `addr: 127.0.0.1:50051`", "serve.grpc has no addr")
+			return misconfigured(l.where("serve.grpc"), "write `addr: unix:///path/to.sock` or `addr: 127.0.0.1:50051`", "serve.grpc has no addr")
 		}
 		return nil
 	}
@@ -617,7 +617,7 @@ func (l *loaded) validateGRPC() error {
 	network, addr := grpcNetwork(g.Addr)
 	if network == "unix" {
 		if addr == "" {
-			return usage(l.where("serve.grpc.addr"), "write unix:///path/to.sock", "%q names no socket", g.Addr)
+			return misconfigured(l.where("serve.grpc.addr"), "write unix:///path/to.sock", "%q names no socket", g.Addr)
 		}
 		return nil
 	}
@@ -652,7 +652,7 @@ func (l *loaded) splitAddr(path, addr string) (host, port string, err error) {
 		if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
 			fix = "write 127.0.0.1:" + addr
 		}
-		return "", "", usage(l.where(path), fix, "%q is not an address to listen on", addr)
+		return "", "", misconfigured(l.where(path), fix, "%q is not an address to listen on", addr)
 	}
 	return host, port, nil
 }
@@ -697,7 +697,7 @@ var backendName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
 func (l *loaded) validateBackends() error {
 	if len(l.Backends) == 0 {
-		return usage(l.where("backends"), "say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
+		return misconfigured(l.where("backends"), "say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
 			"\nor name a backend in mcpbridge.yaml", "no backend is given")
 	}
 	first := map[string]int{}
@@ -708,10 +708,10 @@ func (l *loaded) validateBackends() error {
 			b.Name = "backend"
 		}
 		if !backendName.MatchString(b.Name) {
-			return usage(l.where(at+".name"), "write a name of at most 32 letters, digits, _ and -", "%q cannot be the name of a backend", b.Name)
+			return misconfigured(l.where(at+".name"), "write a name of at most 32 letters, digits, _ and -", "%q cannot be the name of a backend", b.Name)
 		}
 		if other, ok := first[b.Name]; ok {
-			return usage(l.where(at+".name"), "give each its own name", "two backends are named %q; the other one is %s", b.Name,
+			return misconfigured(l.where(at+".name"), "give each its own name", "two backends are named %q; the other one is %s", b.Name,
 				cmp.Or(l.where("backends."+strconv.Itoa(other)+".name"), "before it"))
 		}
 		first[b.Name] = i
@@ -732,25 +732,25 @@ func (l *loaded) validateBackend(b *BackendConfig, at string) error {
 	}
 	switch len(given) {
 	case 0:
-		return usage(l.where(at), "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, `mcp: {command: [npx, server]}`\n"+
+		return misconfigured(l.where(at), "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, `mcp: {command: [npx, server]}`\n"+
 			"or `mcp: {url: https://example.com/mcp}`", "backend %q does not say what it is", b.Name)
 	case 1:
 		return b.kind().check(l, b, at)
 	}
-	return usage(l.where(at), "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
+	return misconfigured(l.where(at), "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
 }
 
 // validateLaunch refuses a command that cannot be one.
 func (l *loaded) validateLaunch(c *LaunchConfig, name, at string) error {
 	switch {
 	case len(c.Command) == 0 || c.Command[0] == "":
-		return usage(l.where(at), "write `command: [python3, tools.py]`", "backend %q has no command", name)
+		return misconfigured(l.where(at), "write `command: [python3, tools.py]`", "backend %q has no command", name)
 	case c.StartTimeout < 0:
-		return usage(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", c.StartTimeout)
+		return misconfigured(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", c.StartTimeout)
 	}
 	for name := range c.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return usage(l.where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
+			return misconfigured(l.where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
 		}
 	}
 	if err := l.validateLimits(at+".limits", reflect.ValueOf(c.Limits)); err != nil {
@@ -768,28 +768,28 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 	}
 	switch {
 	case m.StartTimeout < 0:
-		return usage(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)
+		return misconfigured(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)
 	case m.ProbeTimeout < 0:
-		return usage(l.where(at+".probeTimeout"), "write a time such as 3s", "probeTimeout cannot be %s", m.ProbeTimeout)
+		return misconfigured(l.where(at+".probeTimeout"), "write a time such as 3s", "probeTimeout cannot be %s", m.ProbeTimeout)
 	case m.HangTimeout < 0:
-		return usage(l.where(at+".hangTimeout"), "write a time such as 15m", "hangTimeout cannot be %s", m.HangTimeout)
+		return misconfigured(l.where(at+".hangTimeout"), "write a time such as 15m", "hangTimeout cannot be %s", m.HangTimeout)
 	case len(m.Command) > 0 && m.URL != "":
-		return usage(l.where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
+		return misconfigured(l.where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
-		return usage(l.where(at), "pass a command what it needs with `env`", "backend %q is a command; headers and auth are for a url", b.Name)
+		return misconfigured(l.where(at), "pass a command what it needs with `env`", "backend %q is a command; headers and auth are for a url", b.Name)
 	case len(m.Command) > 0:
 		return l.validateLaunch(m.launch(), b.Name, at)
 	case m.URL == "":
-		return usage(l.where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
+		return misconfigured(l.where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
 	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (MachineConfig{}) || m.HangTimeout != 0:
-		return usage(l.where(at), "leave them out", "backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
+		return misconfigured(l.where(at), "leave them out", "backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
 	}
 	if u, err := url.Parse(m.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return usage(l.where(at+".url"), "write a URL such as https://example.com/mcp", "this is not the url of an MCP server")
+		return misconfigured(l.where(at+".url"), "write a URL such as https://example.com/mcp", "this is not the url of an MCP server")
 	}
 	for name, value := range m.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return usage(l.where(at+".headers."+name), "write NAME: value, in one line", "%q cannot be a header, or its value cannot be one", name)
+			return misconfigured(l.where(at+".headers."+name), "write NAME: value, in one line", "%q cannot be a header, or its value cannot be one", name)
 		}
 	}
 	if m.Auth != nil {
@@ -802,11 +802,11 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 func (l *loaded) validateAuth(a *AuthConfig, at string) error {
 	o := a.OAuth
 	if (a.Bearer == "") == (o == nil) {
-		return usage(l.where(at), "write `bearer: ${env:TOKEN}` or `oauth: {}`", "auth is either a bearer token or oauth")
+		return misconfigured(l.where(at), "write `bearer: ${env:TOKEN}` or `oauth: {}`", "auth is either a bearer token or oauth")
 	}
 	if o == nil {
 		if !httpguts.ValidHeaderFieldValue(a.Bearer) {
-			return usage(l.where(at+".bearer"), "write the token alone, in one line", "the bearer token cannot be sent")
+			return misconfigured(l.where(at+".bearer"), "write the token alone, in one line", "the bearer token cannot be sent")
 		}
 		return nil
 	}
@@ -814,13 +814,13 @@ func (l *loaded) validateAuth(a *AuthConfig, at string) error {
 	grants := []string{"authorization_code", "client_credentials"}
 	switch {
 	case o.Grant != "" && !slices.Contains(grants, o.Grant):
-		return usage(l.where(at+".grant"), didYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
+		return misconfigured(l.where(at+".grant"), didYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
 	case (o.ClientSecret != "" || o.PrivateKey != "") && o.ClientID == "":
-		return usage(l.where(at), "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
+		return misconfigured(l.where(at), "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
 	case o.ClientSecret != "" && o.PrivateKey != "":
-		return usage(l.where(at), "keep one of the two", "both a clientSecret and a privateKey are given")
+		return misconfigured(l.where(at), "keep one of the two", "both a clientSecret and a privateKey are given")
 	case o.Grant == "client_credentials" && o.ClientSecret == "" && o.PrivateKey == "":
-		return usage(l.where(at), "write `clientId`, and `clientSecret: ${env:NAME}` or `privateKey: key.pem`",
+		return misconfigured(l.where(at), "write `clientId`, and `clientSecret: ${env:NAME}` or `privateKey: key.pem`",
 			"the grant client_credentials needs a client that can prove who it is")
 	}
 	return nil
@@ -852,18 +852,18 @@ func validateDial(addr, where string) error {
 		} else if guess := nearest(scheme, dialSchemes); ok && guess != "" {
 			fix = "write " + guess + ":" + rest
 		}
-		return usage(where, fix, "%q is not the address of a backend", addr)
+		return misconfigured(where, fix, "%q is not the address of a backend", addr)
 	}
 	rest = strings.TrimPrefix(rest, "//")
 	if scheme == "unix" {
 		if rest == "" {
-			return usage(where, "write unix:///path/to.sock", "%q names no socket", addr)
+			return misconfigured(where, "write unix:///path/to.sock", "%q names no socket", addr)
 		}
 		return nil
 	}
 	host, port, err := net.SplitHostPort(rest[strings.LastIndexByte(rest, '/')+1:])
 	if err != nil || host == "" || port == "" {
-		return usage(where, "write "+scheme+":host:port", "%q has no host and port", addr)
+		return misconfigured(where, "write "+scheme+":host:port", "%q has no host and port", addr)
 	}
 	return nil
 }

@@ -45,10 +45,10 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden secre
 			return def
 		case failed != nil:
 		case variableName.MatchString(name):
-			failed = usage("", "set it, or write the value itself; $${env:"+name+"} is the text ${env:"+name+"}",
+			failed = misconfigured("", "set it, or write the value itself; $${env:"+name+"} is the text ${env:"+name+"}",
 				"environment variable %s is not set", name)
 		default:
-			failed = usage("", "write ${env:NAME}, or the value itself", "%s is not a variable that mcpbridge knows", found)
+			failed = misconfigured("", "write ${env:NAME}, or the value itself", "%s is not a variable that mcpbridge knows", found)
 		}
 		return found
 	})

@@ -114,7 +114,7 @@ func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*f
 		}
 	}
 	if len(doc.Content) == 0 {
-		return nil, usage(name, "write `version: 1` and a backend; docs/configuration.md has a whole one",
+		return nil, misconfigured(name, "write `version: 1` and a backend; docs/configuration.md has a whole one",
 			"the configuration file is empty")
 	}
 	root := doc.Content[0]
@@ -130,7 +130,7 @@ func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*f
 	}
 	f.values, _ = v.(map[string]any)
 	if _, ok := f.values["version"]; !ok {
-		return nil, usage(f.at(root), "write `version: 1` as its first line", "the configuration does not say its version")
+		return nil, misconfigured(f.at(root), "write `version: 1` as its first line", "the configuration does not say its version")
 	}
 	return f, nil
 }
@@ -168,7 +168,7 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 		if t == durationType {
 			fix = "write a time such as 30s or 500ms"
 		}
-		return usage(f.at(n), fix, "%s is %s and has to be %s", what, describe(n), kindOf(t))
+		return misconfigured(f.at(n), fix, "%s is %s and has to be %s", what, describe(n), kindOf(t))
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -228,7 +228,7 @@ func (f *file) readStruct(n *yaml.Node, t reflect.Type, path string) (map[string
 				names = append(names, "mcpServers", "servers") // perhaps it was to be a file of other clients
 			}
 		}
-		return nil, usage(f.at(k), didYouMean(k.Value, names), "there is no key %q in %s", k.Value, in)
+		return nil, misconfigured(f.at(k), didYouMean(k.Value, names), "there is no key %q in %s", k.Value, in)
 	})
 }
 
@@ -243,7 +243,7 @@ func (f *file) readPairs(n *yaml.Node, path string, typeOf func(k *yaml.Node) (r
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
 		if _, ok := values[k.Value]; ok {
-			return nil, usage(f.at(k), "keep one of the two", "the key %q is there twice", k.Value)
+			return nil, misconfigured(f.at(k), "keep one of the two", "the key %q is there twice", k.Value)
 		}
 		t, err := typeOf(k)
 		if err != nil {

@@ -94,7 +94,7 @@ func (l *loaded) oauth(m *MCPConfig, at string, log zerolog.Logger) (*oauth.Tran
 	if c.PrivateKey != "" {
 		text, info, err := slurp(c.PrivateKey)
 		if err != nil {
-			return nil, usage(l.where(at+".privateKey"), "name a PEM file that can be read", "cannot read the private key: %v", cause(err))
+			return nil, misconfigured(l.where(at+".privateKey"), "name a PEM file that can be read", "cannot read the private key: %v", cause(err))
 		}
 		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 			log.Warn().Str("file", c.PrivateKey).Msg("other users can read the private key; run chmod 600")

@@ -13,10 +13,11 @@ import (
 const (
 	exitOK          = 0
 	exitUnexpected  = 1
+	exitUsage       = 1   // the command line is wrong: what is to be done, to what, or with which arguments
 	exitAuth        = 3   // the server wants to know who calls
 	exitUnreachable = 4   // nothing answers there
 	exitTool        = 5   // the tool failed, or there is none of that name
-	exitConfig      = 6   // the flags, the arguments, the environment or the configuration file are wrong
+	exitConfig      = 6   // the configuration is wrong, be it in a file, in the environment or in the flags that stand for it
 	exitPlugin      = 7   // the backend did not start
 	exitInterrupted = 130 // a call was cancelled, or a second signal ended the process before it had drained
 )
@@ -55,6 +56,13 @@ func asProblem(err error) *problem {
 
 // usage returns a problem with what was asked for.
 func usage(where, fix, format string, args ...any) *problem {
+	p := misconfigured(where, fix, format, args...)
+	p.Exit = exitUsage
+	return p
+}
+
+// misconfigured returns a problem with how things are configured.
+func misconfigured(where, fix, format string, args ...any) *problem {
 	return &problem{Exit: exitConfig, Code: "usage", What: fmt.Sprintf(format, args...), Where: where, Fix: fix}
 }
 

@@ -46,7 +46,7 @@ func (f *file) readServers(root *yaml.Node, key string) error {
 			continue
 		}
 		if value.Kind != yaml.MappingNode {
-			return usage(f.at(value), "write a mapping", "%s is %s and has to be a mapping", key, describe(value))
+			return misconfigured(f.at(value), "write a mapping", "%s is %s and has to be a mapping", key, describe(value))
 		}
 		f.places["backends"] = value
 		for name, server := range pairs(value) {
@@ -66,7 +66,7 @@ func (f *file) readServers(root *yaml.Node, key string) error {
 // readServer returns a server as a backend, or nil if it is disabled.
 func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, error) {
 	if server.Kind != yaml.MappingNode {
-		return nil, usage(f.at(server), `write {"command": ...} or {"url": ...}`, "the server %q is %s and has to be a mapping", name.Value, describe(server))
+		return nil, misconfigured(f.at(server), `write {"command": ...} or {"url": ...}`, "the server %q is %s and has to be a mapping", name.Value, describe(server))
 	}
 	f.places[at], f.places[at+".name"] = server, name
 	mcp := map[string]any{}
@@ -125,7 +125,7 @@ func (f *file) serverType(n *yaml.Node) error {
 		return err
 	}
 	if !slices.Contains(serverTypes, strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(given))) {
-		return usage(f.at(n), "servers are of type stdio, http or sse", "there is no type %q", given)
+		return misconfigured(f.at(n), "servers are of type stdio, http or sse", "there is no type %q", given)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (f *file) serverName(n *yaml.Node) string {
 // text, texts and textMap return what a node says, as their names tell.
 func (f *file) text(n *yaml.Node, what string) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		return "", usage(f.at(n), "write a string here", "%s is %s and has to be a string", what, describe(n))
+		return "", misconfigured(f.at(n), "write a string here", "%s is %s and has to be a string", what, describe(n))
 	}
 	replaced := *n
 	replaced.Value = editors.ReplaceAllStringFunc(n.Value, func(found string) string {
@@ -155,7 +155,7 @@ func (f *file) text(n *yaml.Node, what string) (string, error) {
 		return found
 	})
 	if asked := asks.FindStringSubmatch(replaced.Value); asked != nil {
-		return "", usage(f.at(n), "write ${env:NAME} instead, and set that variable", "an editor asks its user for %s, and mcpbridge cannot", asked[1])
+		return "", misconfigured(f.at(n), "write ${env:NAME} instead, and set that variable", "an editor asks its user for %s, and mcpbridge cannot", asked[1])
 	}
 	return f.expand(&replaced, theirs)
 }
@@ -187,7 +187,7 @@ func (f *file) ofEditor(variable string) (string, bool) {
 
 func (f *file) texts(n *yaml.Node, what string) ([]any, error) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, usage(f.at(n), "write a list of strings here", "%s is %s and has to be a list of strings", what, describe(n))
+		return nil, misconfigured(f.at(n), "write a list of strings here", "%s is %s and has to be a list of strings", what, describe(n))
 	}
 	list := []any{}
 	for _, item := range n.Content {
@@ -202,7 +202,7 @@ func (f *file) texts(n *yaml.Node, what string) ([]any, error) {
 
 func (f *file) textMap(n *yaml.Node, what string) (map[string]any, error) {
 	if n.Kind != yaml.MappingNode {
-		return nil, usage(f.at(n), "write a mapping here", "%s is %s and has to be a mapping", what, describe(n))
+		return nil, misconfigured(f.at(n), "write a mapping here", "%s is %s and has to be a mapping", what, describe(n))
 	}
 	texts := map[string]any{}
 	for key, value := range pairs(n) {

@@ -564,13 +564,13 @@ func runRead(ctx context.Context, c *client, args []string) error {
 	case c.output != "":
 		if err := os.WriteFile(c.output, data, 0o600); err != nil {
 			return &problem{
-				Exit: exitConfig, Code: "output", What: fmt.Sprintf("cannot write %s: %v", c.output, cause(err)), Where: "--output", Fix: "name another file", Cause: err,
+				Exit: exitUsage, Code: "output", What: fmt.Sprintf("cannot write %s: %v", c.output, cause(err)), Where: "--output", Fix: "name another file", Cause: err,
 			}
 		}
 		return nil
 	case c.terminal && !isText:
 		return &problem{
-			Exit: exitConfig, Code: "binary", What: fmt.Sprintf("%s is %d bytes that are not text", args[0], len(data)), Where: "stdout is a terminal",
+			Exit: exitUsage, Code: "binary", What: fmt.Sprintf("%s is %d bytes that are not text", args[0], len(data)), Where: "stdout is a terminal",
 			Fix: "write --output FILE",
 		}
 	case c.terminal:

@@ -58,10 +58,10 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 		},
 		{"it does not start", []string{"--", "false"}, exitPlugin, nil, []string{"false ended before it said where it listens", "fix:"}},
 		{"nobody is there", []string{"unix:/nowhere/at/all"}, exitPlugin, nil, []string{"nothing answers at unix:/nowhere/at/all"}},
-		{"dashes forgotten", []string{"python3", "tools.py"}, exitConfig, nil, []string{"mcpbridge verify -- python3 tools.py"}},
-		{"nothing to verify", nil, exitConfig, nil, []string{"there is no backend to verify"}},
-		{"no such check", []string{"--only", "helth", "--", kit}, exitConfig, nil, []string{"did you mean health?"}},
-		{"no such variable", []string{"--env", "X", "--", kit}, exitConfig, nil, []string{`"X" is not NAME=VALUE`}},
+		{"dashes forgotten", []string{"python3", "tools.py"}, exitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
+		{"nothing to verify", nil, exitUsage, nil, []string{"there is no backend to verify"}},
+		{"no such check", []string{"--only", "helth", "--", kit}, exitUsage, nil, []string{"did you mean health?"}},
+		{"no such variable", []string{"--env", "X", "--", kit}, exitUsage, nil, []string{`"X" is not NAME=VALUE`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := verified(t, c.args...)
