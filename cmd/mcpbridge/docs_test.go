@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +15,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +57,112 @@ func TestErrorsPage(t *testing.T) {
 		}
 	}
 	comparePart(t, "../../docs/errors.md", "codes", table.String())
+}
+
+// TestReasonsPage compares the reasons that the sources give for failed calls, and the outcomes that they give with them, with those of
+// docs/errors.md.
+func TestReasonsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := map[string]string{} // what is said of the outcome
+	_, table, _ := strings.Cut(string(page), "\n| `reason` |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(table, -1) {
+		written[row[1]] = row[2]
+	}
+	given := map[string]bool{}
+	for reason, outcomes := range reasons(t, "../../bridge", "..") {
+		given[reason] = true
+		for _, outcome := range outcomes {
+			if !strings.Contains(written[reason], "`"+outcome+"`") {
+				t.Errorf("docs/errors.md says %q of %s, which is also %s", written[reason], reason, outcome)
+			}
+		}
+		if written[reason] == "" {
+			t.Errorf("docs/errors.md does not have %s", reason)
+		}
+	}
+	for reason := range written {
+		if !given[reason] {
+			t.Errorf("docs/errors.md has %s, which nothing gives", reason)
+		}
+	}
+}
+
+// reasons returns the reasons in the sources below some directories: what Failed is called with, what is called a reason, and what is one
+// in JSON text. With each are the outcomes, where they are beside it.
+func reasons(t *testing.T, dirs ...string) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	inJSON := regexp.MustCompile(`"reason":"([A-Z_]+)"`)
+	add := func(reason string, outcomes ...string) { found[reason] = append(found[reason], outcomes...) }
+	note := func(e ast.Expr, outcomes ...string) {
+		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			reason, _ := strconv.Unquote(lit.Value)
+			add(reason, outcomes...)
+		}
+	}
+	named := func(e ast.Expr) bool {
+		id, ok := e.(*ast.Ident)
+		return ok && strings.HasPrefix(strings.ToLower(id.Name), "reason")
+	}
+	visit := func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			name := n.Fun
+			if sel, ok := name.(*ast.SelectorExpr); ok {
+				name = sel.Sel
+			}
+			if id, ok := name.(*ast.Ident); !ok || id.Name != "Failed" || len(n.Args) < 4 {
+				break
+			}
+			if outcome, ok := n.Args[1].(*ast.SelectorExpr); ok {
+				note(n.Args[2], strings.ToLower(strings.TrimPrefix(outcome.Sel.Name, "CallFailure_OUTCOME_")))
+			} else {
+				note(n.Args[2])
+			}
+		case *ast.AssignStmt:
+			for i := range min(len(n.Lhs), len(n.Rhs)) {
+				if named(n.Lhs[i]) {
+					note(n.Rhs[i])
+				}
+			}
+		case *ast.ValueSpec:
+			for i := range n.Values {
+				if named(n.Names[i]) {
+					note(n.Values[i])
+				}
+			}
+		case *ast.BasicLit:
+			for _, m := range inJSON.FindAllStringSubmatch(n.Value, -1) {
+				add(m[1])
+			}
+		}
+		return true
+	}
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err == nil {
+				ast.Inspect(file, visit)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for reason := range found {
+		if !regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`).MatchString(reason) {
+			delete(found, reason) // it is a reason for something else
+		}
+	}
+	return found
 }
 
 type rpcError struct {
