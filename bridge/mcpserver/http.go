@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +92,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
 			return
 		}
-		mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
+		refuseBody(w, err)
 		return
 	}
 	if jsonrpc.IsBatch(body) {
@@ -231,10 +232,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 		return 0, nil, &http.MaxBytesError{Limit: s.opts.MaxBody}
 	}
 	rc := http.NewResponseController(w)
-	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	timed := &timedBody{ReadCloser: r.Body, rc: rc, began: time.Now()}
+	var from io.ReadCloser = timed
+	if err := timed.wait(); err != nil {
 		return 0, nil, err
 	}
-	from := r.Body
 	switch {
 	case n > bodyAtOnce:
 		if err := s.opts.Memory.TakeBody(n); err != nil {
@@ -251,6 +253,44 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 		err = clearErr
 	}
 	return taken, body, err
+}
+
+// A timedBody is a body that has to come in time: a byte a second would keep a connection, and what is set aside for the body, for long.
+type timedBody struct {
+	io.ReadCloser
+	rc    *http.ResponseController
+	began time.Time
+	n     int64
+}
+
+// wait says until when more has to come: the more has come, the longer.
+func (b *timedBody) wait() error {
+	within := min(bodyGrace+time.Duration(b.n)*time.Second/leastRate, bodyTimeout)
+	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	if b.n > 0 {
+		if err := b.wait(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.n += int64(n)
+	return n, err
+}
+
+// refuseBody answers a request whose body could not be read.
+func refuseBody(w http.ResponseWriter, err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		mcphttp.Refuse(w, http.StatusRequestTimeout, "the body did not come in time: begin to send it at once, at 1 KiB a second or more after 5 s, and end within 30 s")
+		return
+	}
+	mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 }
 
 // refuseUnread refuses a request of which not all was read. The rest is, and not kept: a client that is still sending when the connection
@@ -305,8 +345,10 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 }
 
 const (
-	// bodyTimeout is how long a client may take to send a body.
+	// bodyTimeout is how long a client may take to send a body. After bodyGrace, it must have sent leastRate bytes for each second.
 	bodyTimeout = 30 * time.Second
+	bodyGrace   = 5 * time.Second
+	leastRate   = 1 << 10
 	// maxGetBody is how many bytes of a body a GET may have.
 	maxGetBody = 4 << 10
 	// refusalTimeout is how long a client may take to read why it is refused.
@@ -481,7 +523,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	// A body says nothing here. One that never comes must not stay behind a stream, for which no time is set.
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxGetBody)); err != nil {
-		mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: send none")
+		refuseBody(w, err)
 		return
 	}
 	var end ending

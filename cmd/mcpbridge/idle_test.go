@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,21 +40,32 @@ func (l *pipeListener) Close() error {
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }
 
 // A connection is kept for two minutes after a response, one that does not finish its header for five seconds, and one that does not
-// finish its body for thirty.
+// finish its body for thirty if at least 1 KiB of it comes each second, after five.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	const (
 		body    = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 		request = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n" +
 			"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: "
 	)
+	const (
+		late = "HTTP/1.1 408 Request Timeout\r\n"
+		none = "HTTP/1.1 404 Not Found\r\n" // because there are no tools
+	)
 	for name, tt := range map[string]struct {
 		rest  string // what is sent after the first request
+		drips int    // how many bytes are sent after that each second, for half a minute at most
 		after time.Duration
 		says  string // first, in the end
 	}{
-		"idle":              {"", 120 * time.Second, ""},
-		"a header, in part": {"GET / HTTP/1.1\r\nHost: loc", 5 * time.Second, ""},
-		"a body, in part":   {request + "100\r\n\r\n{", 30 * time.Second, "HTTP/1.1 400 Bad Request\r\n"},
+		"idle":                                  {"", 0, 120 * time.Second, ""},
+		"a header, in part":                     {"GET / HTTP/1.1\r\nHost: loc", 0, 5 * time.Second, ""},
+		"no body":                               {request + "100\r\n\r\n", 0, 5 * time.Second, late},
+		"a body, in part":                       {request + "100\r\n\r\n{", 0, 5*time.Second + time.Second/1024, late},
+		"a body of unknown length, in part":     {strings.Replace(request, "Content-Length: ", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 1), 0, 5*time.Second + time.Second/1024, late},
+		"a body for ever":                       {request + "100000\r\n\r\n{", 1024, 30 * time.Second, late},
+		"a body that is too slow":               {request + "100000\r\n\r\n{", 800, 5*time.Second + (1+19*800)*time.Second/1024, late},
+		"a body byte by byte":                   {request + "100000\r\n\r\n{", 1, 5*time.Second + 6*time.Second/1024, late},
+		"a body that is slow, and whole in 29s": {request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" + body, 1024, 29 * time.Second, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,7 +81,16 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				go func() { served <- f.srv.Serve(ln) }()
 				client, server := net.Pipe()
 				ln.conns <- server
-				go func() { _, _ = io.WriteString(client, request+strconv.Itoa(len(body))+"\r\n\r\n"+body+tt.rest) }()
+				var sending sync.WaitGroup
+				sending.Go(func() {
+					_, _ = io.WriteString(client, request+strconv.Itoa(len(body))+"\r\n\r\n"+body+tt.rest)
+					for i := 0; i < 30 && tt.drips > 0; i++ {
+						time.Sleep(time.Second)
+						if _, err := io.WriteString(client, strings.Repeat(" ", tt.drips)); err != nil {
+							return
+						}
+					}
+				})
 				in := bufio.NewReader(client)
 				res, err := http.ReadResponse(in, nil)
 				if err != nil {
@@ -96,6 +117,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 					t.Error(err)
 				}
 				client.Close()
+				sending.Wait()
 				a.endpoint.mcp.Close()
 			})
 		})
