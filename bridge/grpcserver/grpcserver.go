@@ -122,7 +122,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		defer give()
 	}
 	if s.open.Err() != nil {
-		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", errClosed)
+		return nil, notBegun()
 	}
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -156,8 +156,10 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	// gofail: var grpcserverHandled struct{}
 
 	switch {
-	case err != nil && context.Cause(ctx) == errClosed && //nolint:errorlint // the cause is set above, never wrapped
-		bridge.AsError(err).Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
+	case err != nil && context.Cause(ctx) == errClosed: //nolint:errorlint // the cause is set above, never wrapped
+		if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			return nil, notBegun()
+		}
 		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SHUTTING_DOWN",
 			"%s was ended: %w; whether it was executed is not known", m.Name, errClosed)
 	case err != nil:
@@ -181,6 +183,11 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed", m.Name, size, s.o.MaxMessage)
 	}
 	return msg, nil
+}
+
+// notBegun returns the error of a call that the end of the server has kept from being executed.
+func notBegun() error {
+	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", errClosed)
 }
 
 // handler returns the Handler that a call is for.

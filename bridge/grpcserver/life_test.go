@@ -450,6 +450,33 @@ func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	s.Close() // which is allowed
 }
 
+// A call that only waited for its turn is told that as well.
+func TestACallThatTheEndKeepsFromBeginningWasNotExecuted(t *testing.T) {
+	begun := make(chan struct{})
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, bridge.Failed(codes.Canceled, pb.CallFailure_OUTCOME_NOT_EXECUTED, "CANCELLED", "it waited")
+	})
+	s, d := startDrain(t, h, grpcserver.Options{})
+	done := make(chan error, 1)
+	c := client(t, d.addr)
+	go func() {
+		_, err := call(t.Context(), c, &pb.CallToolRequest{})
+		done <- err
+	}()
+	<-begun
+	s.Close()
+	err := <-done
+	f := bridge.FromStatus(status.Convert(err)).Failure
+	if status.Code(err) != codes.Unavailable || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		t.Errorf("it got %v with %v", err, f)
+	}
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+}
+
 // A client that goes on sending after it was told to go has its calls refused, and they are not executed.
 func TestACallAfterTheEndIsNotExecuted(t *testing.T) {
 	h, begun, _ := holding()

@@ -191,11 +191,18 @@ func TestGRPCCallsThatAreCutAreToldSo(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: []byte(`{"ms":60000}`)})
-			if err != nil {
+			slow := func(arguments string) grpc.ServerStreamingClient[pb.CallToolResponse] {
+				stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: []byte(arguments)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return stream
+			}
+			stream := slow(`{"ms":60000}`)
+			r.awaitCalls(t, 1)
+			if _, err := slow(`{"ms":100}`).Recv(); err != nil { // by its end the other one has begun
 				t.Fatal(err)
 			}
-			r.awaitCalls(t, 1)
 			end(t, r, stdin)
 			_, err = stream.Recv()
 			f := bridge.FromStatus(status.Convert(err)).Failure
@@ -250,6 +257,9 @@ func TestASecondSignalIsToldToWhoWaits(t *testing.T) {
 		})
 	}
 	r.awaitCalls(t, 16)
+	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // by its end the others have begun
+		t.Error(err)
+	}
 	r.drain()
 	r.awaitLog(t, "draining")
 	r.cut()
