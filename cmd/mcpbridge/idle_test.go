@@ -85,7 +85,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				sending.Go(func() {
 					_, _ = io.WriteString(client, request+strconv.Itoa(len(body))+"\r\n\r\n"+body+tt.rest)
 					for i := 0; i < 30 && tt.drips > 0; i++ {
-						time.Sleep(time.Second)
+						<-time.After(time.Second)
 						if _, err := io.WriteString(client, strings.Repeat(" ", tt.drips)); err != nil {
 							return
 						}

@@ -291,7 +291,7 @@ backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
 			t.Fatal(err)
 		}
 		req.Header.Set("Accept", "text/event-stream")
-		res, err := http.DefaultClient.Do(req)
+		res, err := new(http.Client).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
