@@ -35,7 +35,7 @@ log: {level: debug, format: json}
 serve: {http: {addr: "127.0.0.1:0"}}
 backends: [{name: web, mcp: {url: %q}}]
 `, s.URL)))
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(r.stderr.String(), `"said":"Unsolicited response`); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(r.stderr.String(), `"said":"Unsolicited response`); time.Sleep(time.Millisecond) { //nolint:forbidigo // processes are outside of synctest
 		if time.Now().After(end) {
 			t.Fatalf("nothing is said:\n%s", r.stderr)
 		}

@@ -496,7 +496,7 @@ func (b *backend) authFix() string {
 		fix := "the Authorization that was passed was refused: it may be mistyped, expired, for another server, or not enough"
 		for name, value := range m.Headers {
 			if strings.EqualFold(name, "Authorization") && !strings.Contains(value, " ") {
-				fix += "\na token is written 'Authorization: Bearer TOKEN'"
+				return fix + "\na token is written 'Authorization: Bearer TOKEN'"
 			}
 		}
 		return fix
