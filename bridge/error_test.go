@@ -55,7 +55,7 @@ func TestStatusesOfHostileBackends(t *testing.T) {
 	}{
 		{"m", nil, 1, ""},
 		{long, nil, 8 << 10, ""},
-		{"m", &pb.CallFailure{Reason: "\a\x01\u2028\U000e0001\"", Outcome: 3}, 1, `{"reason":"\u0007\u0001\u2028󠀁\"","outcome":"executed"}`},
+		{"m", &pb.CallFailure{Reason: "\a\x01\u2028\U000e0001\"", Outcome: 3}, 1, `{"reason":"\u0007\u0001\u2028` + "\U000e0001" + `\"","outcome":"executed"}`},
 		{"m", &pb.CallFailure{Reason: long, Outcome: 99}, 1, `{"reason":"` + long[:60] + `…","outcome":"unknown"}`},
 		{"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(-5)}, 1, `{"reason":"R","outcome":"unknown"}`},
 	} {
