@@ -1,12 +1,16 @@
 package interop
 
 import (
+	"bufio"
 	"encoding/json"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,6 +20,7 @@ import (
 type server struct {
 	Command []string          `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
+	Path    string            `json:"path"` // of its URL, if it speaks HTTP, at the port that PORT says
 	Tool    string            `json:"tool"`
 	Call    call              `json:"call"`
 
@@ -143,6 +148,9 @@ func prepare(t *testing.T) (map[string]server, string) {
 		if s.Env != nil {
 			mcp["env"] = s.Env
 		}
+		if s.Path != "" {
+			mcp = map[string]any{"url": "http://" + serve(t, s.Command) + s.Path}
+		}
 		backends = append(backends, backend{name, mcp})
 	}
 	config, err := json.Marshal(map[string]any{"version": 1, "backends": backends}) // JSON is YAML
@@ -159,6 +167,50 @@ func prepare(t *testing.T) (map[string]server, string) {
 		}
 	}
 	return servers, filepath.Join(work, "mcpbridge.yaml")
+}
+
+// serve starts a server that speaks HTTP, and returns its address once it can be reached.
+func serve(t *testing.T, command []string) string {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(address)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "PORT="+port)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listens, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		lines := bufio.NewScanner(stderr)
+		for once := sync.OnceFunc(func() { close(listens) }); lines.Scan(); {
+			if strings.HasSuffix(lines.Text(), " on port "+port) {
+				once()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		_ = cmd.Wait()
+	})
+	select {
+	case <-listens:
+	case <-ended:
+		t.Fatalf("%s does not listen", command)
+	}
+	return address
 }
 
 // useServer uses everything that the server has and the client's revision knows.

@@ -21,7 +21,7 @@ const examples: Record<string, string[]> = {
   java: ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", resolve(root, "examples/client-java/target/client-java.jar")],
 };
 
-const { servers, work, config, socket, remove } = prepare();
+const { servers, work, config, socket, remove } = await prepare();
 const log = new Lines(60_000);
 let bridge: Awaited<ReturnType<typeof start>>;
 beforeAll(async () => {
