@@ -96,7 +96,7 @@ func TestRoots(t *testing.T) {
 		t.Run(r.revision, func(t *testing.T) {
 			for _, own := range []string{"a", "b", "a"} {
 				client := mcp.NewClient(&mcp.Implementation{Name: "reader-of-" + own, Version: "1"}, nil)
-				client.AddRoots(&mcp.Root{URI: "file://" + filepath.Join(work, own)})
+				client.AddRoots(&mcp.Root{URI: "file://" + filepath.Join(work, own)}) //nolint:staticcheck // deprecated, and served all the same
 				session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: r.revision})
 				if err != nil {
 					t.Fatal(err)
