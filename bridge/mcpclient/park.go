@@ -113,7 +113,9 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) a
 // the call.
 func (c *Client) leave(x *exchange, clean bool) {
 	for _, a := range x.asks {
-		x.p.refuse(&jsonrpc.Message{ID: a.id, Method: methodOf(a.req)})
+		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.hold(&m) {
+			x.p.refuse(&m)
+		}
 	}
 	x.asks = nil
 	x.p.end(x)

@@ -257,6 +257,41 @@ func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
 	}
 }
 
+// What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told that there are no
+// roots would not ask again.
+func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) {
+		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
+			told := "nothing"
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch {
+				case m.Method == "initialize":
+					say(initialized)
+				case m.Method == "ping":
+					say(pong)
+				case m.Method == "" && string(m.ID) == `"r"`:
+					told = string(m.Result)
+				case m.Method == "tools/call":
+					if told == "nothing" {
+						say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+					}
+					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+				}
+				return true
+			}}
+			s.serve(ctx, in, out)
+		})
+	})
+	if got := said(t, c, asking("t", `{}`, "ada")); got != "nothing" {
+		t.Errorf("the first call: %s", got)
+	}
+	call := asking("t", `{}`, "ada")
+	n := needs(t, c, call)
+	if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.State)); got != `{"roots":[{"uri":"file:///ada"}]}` {
+		t.Errorf("the next call: %s", got)
+	}
+}
+
 // A server is told what its caller can do, and nothing else, also if that is nothing that a server can ask.
 func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
 	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125}, func(c *mcpclient.Client) {
