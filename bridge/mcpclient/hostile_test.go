@@ -1,6 +1,7 @@
 package mcpclient_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -629,5 +630,43 @@ func TestStreamIsResumed(t *testing.T) {
 	}
 	if n := f.count("tools/call"); n != 1 {
 		t.Errorf("the call was made %d times", n)
+	}
+}
+
+// slowWitness is a transport that learns late that a request was sent: the server has it, and nobody has said so.
+type slowWitness struct{ got chan struct{} }
+
+func (s slowWitness) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Contains(body, []byte(`"tools/call"`)) {
+		s.got <- struct{}{}
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A call that its caller gives up is cancelled, also if it is not known yet that it was sent.
+func TestCallsAreCancelledBeforeTheyAreKnownToBeSent(t *testing.T) {
+	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) {})
+	witness := slowWitness{make(chan struct{})}
+	c := run(t, mcpclient.Options{URL: f.URL, Transport: witness})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-witness.got
+		cancel()
+	}()
+	if _, err := c.Handle(ctx, toolCall("t", `{}`), ignore); bridge.AsError(err).Code != codes.Canceled {
+		t.Errorf("%v", err)
+	}
+	select {
+	case <-f.cancelled:
+	case <-time.After(10 * time.Second):
+		t.Error("the server was not told")
 	}
 }

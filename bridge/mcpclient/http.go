@@ -183,8 +183,10 @@ func (w *streamable) spawn(f func()) {
 }
 
 func (w *streamable) stop(x *exchange) {
-	if !w.p.rev().Modern() && x.sent.Load() {
-		w.tell(cancelled(x)) // a broken connection is no cancellation (2025-11-25: basic/utilities/cancellation)
+	if !w.p.rev().Modern() {
+		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). That the request was sent, we learn later
+		// than the server may.
+		w.tell(cancelled(x))
 	}
 	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
 }

@@ -181,11 +181,8 @@ func (w *sse2024) start(x *exchange) {
 	})
 }
 
-func (w *sse2024) stop(x *exchange) {
-	if x.sent.Load() {
-		w.tell(cancelled(x))
-	}
-}
+// stop tells of a request that may not have been sent, too: that it has been, we learn later than the server may.
+func (w *sse2024) stop(x *exchange) { w.tell(cancelled(x)) }
 
 func (w *sse2024) open(context.Context) {}
 
