@@ -28,6 +28,8 @@ type exchange struct {
 	cancel context.CancelFunc
 	// sent says that the server may have seen the request.
 	sent atomic.Bool
+	// stopped says that the server was told that nobody wants the answer, where the request may come after that.
+	stopped atomic.Bool
 
 	// stream is what the goroutine of the call has yet to read itself. Two changes of goroutine are a good part of what a call costs.
 	stream *stream

@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
@@ -160,13 +161,21 @@ func (w *sse2024) post(ctx context.Context, msg []byte) (status int, err error) 
 func (w *sse2024) start(x *exchange) {
 	w.wg.Go(func() {
 		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
-		status, err := w.post(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+		// The answer may come before the response does. To cancel the request then would close a connection that net/http has given to
+		// another request already, which fails.
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(tellTimeout, cancel) })()
+		status, err := w.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 			if i.Err == nil {
 				x.sent.Store(true)
 			}
 		}}), x.body)
 		if status != 0 {
 			x.sent.Store(true) // whatever the trace has said until now
+		}
+		if x.stopped.Load() {
+			w.tell(cancelled(x)) // it may have come before the request did
 		}
 		switch {
 		case err == nil || x.ctx.Err() != nil:
@@ -182,7 +191,10 @@ func (w *sse2024) start(x *exchange) {
 }
 
 // stop tells of a request that may not have been sent, too: that it has been, we learn later than the server may.
-func (w *sse2024) stop(x *exchange) { w.tell(cancelled(x)) }
+func (w *sse2024) stop(x *exchange) {
+	x.stopped.Store(true)
+	w.tell(cancelled(x))
+}
 
 func (w *sse2024) open(context.Context) {}
 
