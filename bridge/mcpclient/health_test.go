@@ -2,11 +2,8 @@ package mcpclient_test
 
 import (
 	"context"
-	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,34 +13,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// A program that somebody has stopped does no work: a call that waits for it ends, and it is started again.
-func TestAStoppedProgramIsStartedAgain(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere nothing says that a program is stopped")
-	}
-	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
-		t.Run(rev.String(), func(t *testing.T) {
-			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: rev}, (*mcpclient.Client).Watch)
-			failed := make(chan error)
-			go func() {
-				_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)
-				failed <- err
-			}()
-			if got := call(t, c, "started", `{}`); got != "started" {
-				t.Errorf("got %q", got)
-			}
-			signalChildren(t, syscall.SIGSTOP)
-			e := bridge.AsError(<-failed)
-			if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Cause.Error(), "SIGSTOP") {
-				t.Errorf("got %v: %v", e, e.Cause)
-			}
-			if got := call(t, c, "echo", `{}`); got != "{}" {
-				t.Errorf("got %q", got)
-			}
-		})
-	}
-}
 
 // A program that is silent while a call waits is asked whether it is there: once, until it answers. It is started again only if it says
 // nothing at all for as long as it may, and not if it does one thing at a time, or prints what it does, or waits for its caller.

@@ -1,15 +1,9 @@
 package plugin
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"testing"
-	"time"
 )
 
 // beBridge is the whole of a bridge process: it launches the plugin spec and says when it is ready.
@@ -25,58 +19,4 @@ func beBridge(spec string) {
 		fmt.Println("ready")
 	}()
 	panic(p.Run(context.Background()))
-}
-
-// A bridge that is killed takes its plugins with it, and what they have started, though they do nothing about it.
-func TestKilledBridgeLeavesNothingBehind(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs Linux")
-	}
-	var worst time.Duration
-	for range 20 {
-		child, grandchild, began := killBridge(t, "grandchild")
-		gone(t, child)
-		gone(t, grandchild)
-		worst = max(worst, time.Since(began))
-	}
-	t.Logf("all gone after %v at worst", worst)
-}
-
-// Who has left the process group survives a bridge that is killed, until the next one starts.
-func TestTheNextBridgeEndsWhoWasLeft(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs Linux")
-	}
-	child, daemon, _ := killBridge(t, "daemon")
-	gone(t, child)
-	r := run(t, Options{Command: []string{rogue}}).ready(t)
-	log, _ := r.log.look()
-	goneIfGathered(t, daemon, log)
-}
-
-// killBridge kills a bridge whose plugin has started a process, and returns the numbers of the two, and when it was killed.
-func killBridge(t *testing.T, mode string) (child, grandchild int, began time.Time) {
-	t.Helper()
-	dir := t.TempDir() // a killed bridge cannot remove its sockets
-	pids := filepath.Join(dir, "pids")
-	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), "PLUGIN_TEST_BRIDGE="+rogue, "PLUGIN_TEST_MODE="+mode, "PIDS="+pids, "TMPDIR="+dir)
-	c.Stderr = os.Stderr
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	child, grandchild = started(t, pids)
-	began = time.Now()
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.Wait()
-	return child, grandchild, began
 }
