@@ -171,25 +171,38 @@ func TestStateIsUsedOnce(t *testing.T) {
 	})
 }
 
-// A session is one caller's: what a server remembers in it is not used for somebody else.
-func TestSessionsAreNotShared(t *testing.T) {
-	var programs atomic.Int64
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618, MaxSessions: 2}, func(c *mcpclient.Client) {
+// programs makes a client of programs that begin sessions, answer pings, and do besides what do says, which is called for each program
+// that is started, with its number.
+func programs(t *testing.T, o mcpclient.Options, do func(me int64) func(m *jsonrpc.Message, say func(lines ...string))) *mcpclient.Client {
+	t.Helper()
+	o.Command = []string{"pipe"}
+	var started atomic.Int64
+	return run(t, o, func(c *mcpclient.Client) {
 		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
-			me := programs.Add(1)
+			does := do(started.Add(1))
 			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				does(m, say)
 				switch m.Method {
 				case "initialize":
 					say(initialized)
 				case "ping":
 					say(pong)
-				case "tools/call":
-					say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
 				}
 				return true
 			}}
 			s.serve(ctx, in, out)
 		})
+	})
+}
+
+// A session is one caller's: what a server remembers in it is not used for somebody else.
+func TestSessionsAreNotShared(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 2}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			if m.Method == "tools/call" {
+				say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+			}
+		}
 	})
 	for i, tt := range []struct{ caller, program string }{
 		{"a", "2"}, {"a", "2"}, {"b", "3"}, {"a", "2"}, {"b", "3"}, {"c", "4"}, {"b", "3"}, {"a", "5"},
@@ -207,27 +220,18 @@ func TestSessionsAreNotShared(t *testing.T) {
 // was told.
 func rooted(t *testing.T) *mcpclient.Client {
 	t.Helper()
-	var programs atomic.Int64
-	return run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618, MaxSessions: 4}, func(c *mcpclient.Client) {
-		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
-			me, told := programs.Add(1), "nothing"
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
-				switch {
-				case m.Method == "initialize":
-					say(initialized)
-				case m.Method == "ping":
-					say(pong)
-				case m.Method == "notifications/initialized" && me > 1: // the first one is for those who cannot be asked
-					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
-				case m.Method == "" && string(m.ID) == `"r"`:
-					told = string(m.Result)
-				case m.Method == "tools/call":
-					say(strings.Replace(said1, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", told)), 1))
-				}
-				return true
-			}}
-			s.serve(ctx, in, out)
-		})
+	return programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 4}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		told := "nothing"
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "notifications/initialized" && me > 1: // the first one is for those who cannot be asked
+				say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+			case m.Method == "" && string(m.ID) == `"r"`:
+				told = string(m.Result)
+			case m.Method == "tools/call":
+				say(strings.Replace(said1, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", told)), 1))
+			}
+		}
 	})
 }
 
@@ -260,27 +264,19 @@ func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
 // What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told that there are no
 // roots would not ask again.
 func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) {
-		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
-			told := "nothing"
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
-				switch {
-				case m.Method == "initialize":
-					say(initialized)
-				case m.Method == "ping":
-					say(pong)
-				case m.Method == "" && string(m.ID) == `"r"`:
-					told = string(m.Result)
-				case m.Method == "tools/call":
-					if told == "nothing" {
-						say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
-					}
-					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
+		told := "nothing"
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "" && string(m.ID) == `"r"`:
+				told = string(m.Result)
+			case m.Method == "tools/call":
+				if told == "nothing" {
+					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 				}
-				return true
-			}}
-			s.serve(ctx, in, out)
-		})
+				say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+			}
+		}
 	})
 	if got := said(t, c, asking("t", `{}`, "ada")); got != "nothing" {
 		t.Errorf("the first call: %s", got)
@@ -294,23 +290,16 @@ func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
 
 // A server is told what its caller can do, and nothing else, also if that is nothing that a server can ask.
 func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125}, func(c *mcpclient.Client) {
-		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
-			told := ""
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
-				switch m.Method {
-				case "initialize":
-					told = string(rawjson.Get(m.Params, "capabilities"))
-					say(initialized)
-				case "ping":
-					say(pong)
-				case "tools/call":
-					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
-				}
-				return true
-			}}
-			s.serve(ctx, in, out)
-		})
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20251125}, func(int64) func(*jsonrpc.Message, func(...string)) {
+		told := ""
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch m.Method {
+			case "initialize":
+				told = string(rawjson.Get(m.Params, "capabilities"))
+			case "tools/call":
+				say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+			}
+		}
 	})
 	for _, tt := range []struct {
 		can  *pb.ClientCapabilities
