@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What net/http says of a server that says too much has the server's words in it: it must be a line of our log, and no other.
@@ -35,11 +34,7 @@ log: {level: debug, format: json}
 serve: {http: {addr: "127.0.0.1:0"}}
 backends: [{name: web, mcp: {url: %q}}]
 `, s.URL)))
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(r.stderr.String(), `"said":"Unsolicited response`); time.Sleep(time.Millisecond) { //nolint:forbidigo // processes are outside of synctest
-		if time.Now().After(end) {
-			t.Fatalf("nothing is said:\n%s", r.stderr)
-		}
-	}
+	r.awaitLog(t, `"said":"Unsolicited response`)
 	for line := range strings.Lines(r.stderr.String()) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("no line of ours: %q", line)
