@@ -633,21 +633,19 @@ func TestStreamIsResumed(t *testing.T) {
 	}
 }
 
-// slowWitness is a transport that learns late that a request was sent: the server has it, and nobody has said so.
-type slowWitness struct{ got chan struct{} }
+// A network is a transport that sees what is posted before it is sent. An error keeps it from that.
+type network func(ctx context.Context, body []byte) error
 
-func (s slowWitness) RoundTrip(r *http.Request) (*http.Response, error) {
+func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		return http.DefaultTransport.RoundTrip(r)
 	}
 	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = n(r.Context(), body)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if bytes.Contains(body, []byte(`"tools/call"`)) {
-		s.got <- struct{}{}
-		<-r.Context().Done()
-		return nil, r.Context().Err()
 	}
 	r = r.Clone(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -657,13 +655,14 @@ func (s slowWitness) RoundTrip(r *http.Request) (*http.Response, error) {
 // A call that its caller gives up is cancelled, also if it is not known yet that it was sent.
 func TestCallsAreCancelledBeforeTheyAreKnownToBeSent(t *testing.T) {
 	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) {})
-	witness := slowWitness{make(chan struct{})}
-	c := run(t, mcpclient.Options{URL: f.URL, Transport: witness})
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-witness.got
-		cancel()
-	}()
+	c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
+		if bytes.Contains(body, []byte(`"tools/call"`)) { // the server has it, and nobody has said so
+			cancel()
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	})})
 	if _, err := c.Handle(ctx, toolCall("t", `{}`), ignore); bridge.AsError(err).Code != codes.Canceled {
 		t.Errorf("%v", err)
 	}
@@ -671,5 +670,55 @@ func TestCallsAreCancelledBeforeTheyAreKnownToBeSent(t *testing.T) {
 	case <-f.cancelled:
 	case <-time.After(10 * time.Second):
 		t.Error("the server was not told")
+	}
+}
+
+// A session whose call was given up ends, and not before its server has been told that the call is cancelled.
+func TestSessionsEndWhenAllIsSaid(t *testing.T) {
+	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			answer := func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+				if m.Method != "tools/call" {
+					result(w, m, `{}`)
+					return
+				}
+				cancel()
+				if kind == "Streamable HTTP" {
+					<-r.Context().Done()
+				}
+			}
+			f := newFake(t, false, answer)
+			if kind == "HTTP+SSE" {
+				f.Config.Handler = sseServer(answer)
+			}
+			serve, told := f.Config.Handler, make(chan struct{}, 10)
+			f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				serve.ServeHTTP(w, r)
+				if bytes.Contains(body, []byte("notifications/cancelled")) {
+					told <- struct{}{}
+				}
+			})
+			c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
+				if bytes.Contains(body, []byte("notifications/cancelled")) {
+					select { // it is a slow one
+					case <-time.After(100 * time.Millisecond):
+					case <-ctx.Done():
+					}
+				}
+				return ctx.Err()
+			})})
+			if _, err := c.Handle(ctx, asking("t", `{}`, "ada"), ignore); bridge.AsError(err).Code != codes.Canceled {
+				t.Errorf("%v", err)
+			}
+			select {
+			case <-told:
+			case <-time.After(10 * time.Second):
+				t.Error("the server was not told")
+			}
+		})
 	}
 }

@@ -580,18 +580,24 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 
 var errSessionEnded = errors.New("the server does not know the session any more")
 
+// farewell returns a context for what is still to be said when a connection is closed: that a call is cancelled, for instance.
+func (c *Client) farewell() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), min(2*time.Second, c.o.StopTimeout))
+}
+
 // close ends the session.
 func (w *streamable) close() {
-	w.out.close()
+	ctx, cancel := w.p.c.farewell()
+	defer context.AfterFunc(ctx, w.cancel)()
+	w.out.finish()
 	if w.session != "" && !errors.Is(w.p.why(), errSessionEnded) {
-		ctx, cancel := context.WithTimeout(context.Background(), min(2*time.Second, w.p.c.o.StopTimeout))
 		if req, err := w.request(ctx, http.MethodDelete, nil); err == nil {
 			if res, err := w.p.c.http.Do(req); err == nil {
 				_ = res.Body.Close() // it may not allow that, which is fine
 			}
 		}
-		cancel()
 	}
+	cancel()
 	w.cancel()
 	w.mu.Lock()
 	w.closed = true

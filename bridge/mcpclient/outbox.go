@@ -20,6 +20,8 @@ type outbox struct {
 	told   int // of the queue
 	closed bool
 	wake   chan struct{}
+
+	done chan struct{} // closed when run has returned
 }
 
 // An outgoing is a message to send: the request of an exchange, if it has one.
@@ -29,7 +31,7 @@ type outgoing struct {
 }
 
 func newOutbox(send func([]byte) error, failed func(error)) *outbox {
-	return &outbox{send: send, failed: failed, wake: make(chan struct{}, 1)}
+	return &outbox{send: send, failed: failed, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // add queues a message. It reports false if there is no room for it.
@@ -67,8 +69,15 @@ func (o *outbox) close() {
 	signal(o.wake)
 }
 
+// finish closes the outbox, and returns when run has.
+func (o *outbox) finish() {
+	o.close()
+	<-o.done
+}
+
 // run sends until the outbox is closed, and everything in it is sent, or nothing can be.
 func (o *outbox) run() {
+	defer close(o.done)
 	for {
 		o.mu.Lock()
 		var m outgoing

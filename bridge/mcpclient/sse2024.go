@@ -23,6 +23,8 @@ type sse2024 struct {
 	p   *peer
 	out *outbox
 	wg  sync.WaitGroup
+	// posts are the requests that the server has not taken yet.
+	posts sync.WaitGroup
 	// ctx ends when the connection is closed.
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -159,7 +161,7 @@ func (w *sse2024) post(ctx context.Context, msg []byte) (status int, err error) 
 }
 
 func (w *sse2024) start(x *exchange) {
-	w.wg.Go(func() {
+	w.posts.Go(func() {
 		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
 		// The answer may come before the response does. To cancel the request then would close a connection that net/http has given to
 		// another request already, which fails.
@@ -199,7 +201,14 @@ func (w *sse2024) stop(x *exchange) {
 func (w *sse2024) open(context.Context) {}
 
 func (w *sse2024) close() {
-	w.out.close()
+	if !errors.Is(w.p.why(), errClosed) {
+		w.cancel() // nobody hears any more
+	}
+	ctx, cancel := w.p.c.farewell()
+	defer context.AfterFunc(ctx, w.cancel)()
+	w.posts.Wait() // who is told that a request is cancelled must have got that first
+	w.out.finish()
+	cancel()
 	w.cancel()
 	w.wg.Wait()
 }
