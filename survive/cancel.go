@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -145,6 +148,67 @@ func cancels(ctx context.Context, r *Rig) error {
 	return nil
 }
 
+// dropStream opens the event stream of a client of 2024-11-05, makes a call, and loses the stream during it, once w.OnEvent says so.
+func dropStream(ctx context.Context, c *http.Client, endpoint string, number int, w loadgen.Work) (checker.Call, error) {
+	w.Token = loadgen.NewToken()
+	call := checker.Call{Token: w.Token, Caller: number, Era: loadgen.Legacy, Tool: "work"}
+	ctx, drop := context.WithCancel(ctx)
+	defer drop()
+	send := func(method, to string, body []byte, status int) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "text/event-stream")
+		resp, err := c.Do(req)
+		if err == nil && resp.StatusCode != status {
+			resp.Body.Close()
+			err = fmt.Errorf("%s %.100s: %s", method, body, resp.Status)
+		}
+		return resp, err
+	}
+	stream, err := send(http.MethodGet, endpoint, nil, http.StatusOK)
+	if err != nil {
+		return call, err
+	}
+	defer stream.Body.Close()
+	to := "" // where messages go, as the first event says
+	post := func(bodies ...[]byte) bool {
+		for _, body := range bodies {
+			var resp *http.Response
+			if resp, err = send(http.MethodPost, to, body, http.StatusAccepted); err != nil {
+				return false
+			}
+			resp.Body.Close()
+		}
+		return true
+	}
+	ended := loadgen.ReadEvents(stream.Body, func(m checker.Message) bool {
+		switch {
+		case to == "":
+			to = endpoint + m.Data[strings.IndexByte(m.Data, '?'):]
+			return post([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},` +
+				`"clientInfo":{"name":"survive","version":"1"}}}`))
+		case call.Begin == 0: // it is the answer to that
+			call.Begin = time.Now().UnixNano()
+			return post([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), loadgen.Request(loadgen.Legacy, w))
+		}
+		loadgen.Note(&call, m)
+		if len(call.Answers) > 0 || w.OnEvent(&call) {
+			return len(call.Answers) == 0
+		}
+		call.Dropped = time.Now().UnixNano()
+		drop()
+		return false
+	})
+	call.End = time.Now().UnixNano()
+	if call.Dropped == 0 && len(call.Answers) == 0 {
+		err = errors.Join(err, ended, errors.New("the stream ended"))
+	}
+	return call, err
+}
+
 // drops is R9: a legacy client that goes away has not cancelled anything.
 func drops(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
@@ -155,6 +219,8 @@ func drops(ctx context.Context, r *Rig) error {
 	sessions := make([]*loadgen.Caller, crowdSize) // they stay, or their end would be that of their calls
 	var mu sync.Mutex
 	var history []checker.Call
+	var failed error
+	old := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: crowdSize}}
 	var wg sync.WaitGroup
 	for n := range crowdSize {
 		if sessions[n], err = loadgen.NewCaller(b.URL, loadgen.Legacy, n); err != nil {
@@ -168,9 +234,26 @@ func drops(ctx context.Context, r *Rig) error {
 				history = append(history, call)
 				mu.Unlock()
 			}
+			for range r.cycles(400, 20_000) / crowdSize {
+				at := 1 + rand.IntN(5)
+				call, err := dropStream(ctx, old, b.URL, n, loadgen.Work{
+					Ms: 10 + rand.IntN(30), Events: 5, OnEvent: func(c *checker.Call) bool { return len(c.Events) < at },
+				})
+				mu.Lock()
+				history = append(history, call)
+				failed = errors.Join(failed, err)
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
 		})
 	}
 	wg.Wait()
+	old.CloseIdleConnections()
+	if failed != nil {
+		return failed
+	}
 	journal, err := finished(b, 0)
 	if err != nil {
 		return err
@@ -201,7 +284,7 @@ func drops(ctx context.Context, r *Rig) error {
 	if len(wrongs) > 0 {
 		why = fmt.Sprintf("; the first: %+v", wrongs[0])
 	}
-	r.tell("R9", dropped > 0 && unfinished+len(wrongs) == 0, "a legacy disconnect cancels nothing", "%d disconnects within %d calls: %d did not end, %d wrong%s",
-		dropped, len(history), unfinished, len(wrongs), why)
+	r.tell("R9", dropped > 0 && unfinished+len(wrongs) == 0, "a legacy disconnect cancels nothing",
+		"%d disconnects within %d calls, %d of them over HTTP+SSE: %d did not end, %d wrong%s", dropped, len(history), r.cycles(400, 20_000), unfinished, len(wrongs), why)
 	return nil
 }

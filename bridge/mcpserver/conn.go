@@ -40,6 +40,7 @@ type conn struct {
 	errors  rate                               // of those that answer no request
 	session *session                           // of the legacy era, since initialize
 	running map[string]context.CancelCauseFunc // modern requests being answered, by id
+	over    func()                             // what is done once no call runs, when calls have outlived the client
 }
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
@@ -261,10 +262,31 @@ func (c *conn) start(f func()) bool {
 		return false
 	}
 	c.calls.Go(func() {
-		defer func() { <-c.slots }()
+		defer c.free()
 		defer c.s.panics.Recover("a request", nil) // who answers it does not come so far
 		f()
 	})
+	return true
+}
+
+// free gives a slot back.
+func (c *conn) free() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	<-c.slots
+	if c.over != nil && len(c.slots) == 0 {
+		c.over()
+	}
+}
+
+// outlive has over called when the last call ends. It reports false if none runs.
+func (c *conn) outlive(over func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.slots) == 0 {
+		return false
+	}
+	c.over = over
 	return true
 }
 
@@ -332,6 +354,9 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		}
 	})
 	ss.plug(func(msg []byte) { c.said(c.write(msg)) })
+	if c.ctx.Err() != nil { // the client went meanwhile, and who saw that perhaps not the session
+		ss.end(context.Cause(c.ctx))
+	}
 }
 
 // early answers what comes before initialize.

@@ -8,12 +8,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 )
 
-// sseParam is the query parameter that names the connection a message is of, in HTTP+SSE.
-const sseParam = "sessionId"
+const (
+	// sseParam is the query parameter that names the connection a message is of, in HTTP+SSE.
+	sseParam = "sessionId"
+	// sseGrace is how long calls may go on whose stream is gone.
+	sseGrace = time.Minute
+)
 
 // ofSSE reports whether a POST is for the client of an HTTP+SSE connection.
 func ofSSE(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has(sseParam) }
@@ -56,10 +61,12 @@ func (e *eventWriter) close() {
 // endpoint to send messages to, carries everything the server says, and cannot be come back to.
 func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	out := &eventWriter{patience: s.opts.WriteTimeout}
-	end.add(out.close)
-	c := s.newConn(func(msg []byte) error { return out.event("message", msg) }, false)
+	var c *conn
+	c = s.newConn(func(msg []byte) error {
+		c.said(out.event("message", msg))
+		return nil // a call goes on although nobody can be told
+	}, false)
 	c.principal = s.origin(r).principal
-	end.add(func() { c.close(errGone) })
 	id := rand.Text()
 	err := s.opts.Memory.Full(limit.NewSessions)
 	s.mu.Lock()
@@ -76,15 +83,12 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	}
 	s.mu.Unlock()
 	if err != nil {
+		c.cancel(err)
 		refuseFull(w, err)
 		return
 	}
-	end.add(func() {
-		s.mu.Lock()
-		delete(s.conns, id)
-		s.owners.Leave(c.principal)
-		s.mu.Unlock()
-	})
+	end.add(func() { s.left(id, c) })
+	end.add(out.close)
 	endpoint := r.URL.Path + "?" + url.Values{sseParam: {id}}.Encode()
 	s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
 		out.open(w)
@@ -116,16 +120,57 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 	}
 }
 
-// postSSE takes a message of an HTTP+SSE client. The answer goes to its event stream.
+// left ends a connection of HTTP+SSE whose stream has ended. That cancels nothing, as in all of the legacy era, but there is nothing to
+// come back to: what calls still say is dropped. The connection ends with the last of them, and at the latest after sseGrace. Until then
+// it is one of the sessions that there may be, and calls can be cancelled.
+func (s *Server) left(id string, c *conn) {
+	c.cancel(errGone)
+	if ss := c.legacy(); ss != nil {
+		ss.silence() // what it is asked it does not hear
+		s.hub.remove(&ss.sub)
+	}
+	end := func() {
+		s.mu.Lock()
+		delete(s.conns, id)
+		s.owners.Leave(c.principal)
+		s.mu.Unlock()
+		c.close(errGone)
+	}
+	grace, over := context.WithTimeout(s.ctx, sseGrace)
+	s.mu.Lock()
+	stays := s.ctx.Err() == nil && c.outlive(over)
+	if stays {
+		s.lasting.Add(1)
+	}
+	s.mu.Unlock()
+	if !stays {
+		over()
+		end()
+		return
+	}
+	context.AfterFunc(grace, func() {
+		defer s.lasting.Done()
+		defer s.panics.Recover("the end of a session", nil)
+		end()
+	})
+}
+
+// postSSE takes a message of an HTTP+SSE client. The answer goes to its event stream; once that is gone, nothing more is answered.
 func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	s.mu.Lock()
 	c := s.conns[r.URL.Query().Get(sseParam)]
 	s.mu.Unlock()
 	from := s.origin(r)
-	if c == nil || !samePrincipal(c.principal, from.principal) {
+	if c == nil || !samePrincipal(c.principal, from.principal) || c.ctx.Err() != nil && asks(body) {
 		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
 	c.receive(body, from)
+}
+
+// asks reports whether what a client sent has to be answered.
+func asks(body []byte) bool {
+	msg, err := jsonrpc.Parse(body)
+	return err != nil || msg.IsRequest()
 }

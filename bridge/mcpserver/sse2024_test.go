@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,7 +51,16 @@ func TestHTTPAndSSE(t *testing.T) {
 	<-f.h.Ended
 	send(call("4", "wait", "{}", ""))
 	<-f.h.Started
-	cancel() // the stream is the session
+	cancel()
+	for f.do(t.Context(), http.MethodPost, url, `{"jsonrpc":"2.0","id":5,"method":"ping"}`, nil).StatusCode != 404 { // nobody hears the answer
+		runtime.Gosched()
+	}
+	select {
+	case <-f.h.Ended:
+		t.Error("a stream that was lost cancels a call")
+	default:
+	}
+	send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
 	<-f.h.Ended
 	if res := f.do(t.Context(), http.MethodPost, url+"x", `{"jsonrpc":"2.0","id":5,"method":"ping"}`, nil); res.StatusCode != 404 {
 		t.Errorf("no such session: %s", res.Status)

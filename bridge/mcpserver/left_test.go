@@ -1,0 +1,240 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A worker is a handler whose calls work until they are let go, or cancelled, and note what happens.
+type worker struct {
+	letGo chan struct{}
+	notes chan string
+}
+
+func newWorker() *worker { return &worker{make(chan struct{}), make(chan string, 10)} }
+
+func (w *worker) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch call.Method {
+	case bridge.Discover:
+		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}}, nil
+	case bridge.CallTool:
+	default:
+		return &bridge.Result{Complete: call.Method.NewResult()}, nil
+	}
+	w.notes <- "begins"
+	select {
+	case <-w.letGo:
+		err := emit(bridge.Event{Progress: &pb.Progress{Progress: 1}})
+		w.notes <- fmt.Sprint("ends, told with error: ", err)
+		return &bridge.Result{Complete: toolError("it went well")}, nil
+	case <-ctx.Done():
+		w.notes <- fmt.Sprint("is cancelled: ", context.Cause(ctx))
+		return nil, ctx.Err()
+	}
+}
+
+// next returns what has been noted since, if anything.
+func (w *worker) next() string {
+	select {
+	case note := <-w.notes:
+		return note
+	default:
+		return ""
+	}
+}
+
+// A lossy is a response that is lost at the moment in which its client goes.
+type lossy struct {
+	header http.Header
+	ctx    context.Context //nolint:containedctx // it is the life of the connection
+	said   chan string
+}
+
+func (l *lossy) Header() http.Header { return l.header }
+func (l *lossy) WriteHeader(int)     {}
+func (l *lossy) Flush()              {}
+
+func (l *lossy) Write(data []byte) (int, error) {
+	if l.ctx.Err() != nil {
+		return 0, l.ctx.Err()
+	}
+	l.said <- string(data)
+	return len(data), nil
+}
+
+// An old is a client of HTTP+SSE.
+type old struct {
+	t    *testing.T
+	s    *Server
+	path string
+	said chan string
+	drop context.CancelFunc
+}
+
+// openOld opens the stream of a client, and begins its session.
+func openOld(t *testing.T, s *Server) *old {
+	t.Helper()
+	ctx, drop := context.WithCancel(t.Context())
+	o := &old{t: t, s: s, said: make(chan string, 100), drop: drop}
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/mcp", http.NoBody)
+	r.Header.Set("Accept", mcphttp.EventStream)
+	go s.ServeHTTP(&lossy{http.Header{}, ctx, o.said}, r)
+	_, rest, _ := strings.Cut(o.next(), "data: ")
+	o.path, _, _ = strings.Cut(rest, "\n")
+	o.send(202, strings.ReplaceAll(beginBody, "2025-11-25", "2024-11-05"))
+	o.next()
+	o.send(202, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return o
+}
+
+// next returns the next event.
+func (o *old) next() string {
+	for {
+		if said := <-o.said; said != "" {
+			return said
+		}
+	}
+}
+
+// send sends a message, which is to be answered with the status.
+func (o *old) send(status int, body string) {
+	o.t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(o.t.Context(), http.MethodPost, o.path, strings.NewReader(body))
+	r.Header.Set("Content-Type", mcphttp.JSON)
+	o.s.ServeHTTP(w, r)
+	synctest.Wait()
+	if w.Code != status {
+		o.t.Errorf("%s got %d, want %d: %s", body, w.Code, status, w.Body)
+	}
+}
+
+const (
+	workBody   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":"t"}}}`
+	cancelBody = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
+)
+
+// sessions returns how many a server counts.
+func (s *Server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions) + len(s.conns)
+}
+
+// A stream of HTTP+SSE that is lost cancels nothing. Its session stays for a minute, if calls run for so long.
+func TestCallsOutliveTheirStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{MaxSessions: 1})
+		defer s.Close()
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.drop()
+		synctest.Wait()
+		if first, then := h.next(), h.next(); first != "begins" || then != "" {
+			t.Fatalf("the call %s, and %s", first, then)
+		}
+		o.send(404, pingBody) // which nobody would hear the answer of
+		if n := len(s.hub.subs); n > 0 {
+			t.Errorf("it is told %d times what changes", n)
+		}
+		pass(sseGrace - 1)
+		if note := h.next(); note != "" || s.count() != 1 {
+			t.Errorf("before the minute is over, the call %s, and there are %d sessions", note, s.count())
+		}
+		if res := sent(t, s, "", beginBody); res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("a session beside it: %s", res.Status)
+		}
+		pass(1)
+		if note := h.next(); note != "is cancelled: the client has gone" || s.count() != 0 {
+			t.Errorf("after a minute, the call %s, and there are %d sessions", note, s.count())
+		}
+		o.send(404, cancelBody)
+		beginSession(t, s)
+	})
+}
+
+// What such a call answers is dropped, and its session ends with it: there is nothing to come back to.
+func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{})
+		defer s.Close()
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.send(202, strings.Replace(workBody, `"id":2`, `"id":3`, 1))
+		o.drop()
+		pass(time.Second)
+		h.letGo <- struct{}{}
+		synctest.Wait()
+		if s.count() != 1 {
+			t.Errorf("%d sessions while a call still runs", s.count())
+		}
+		close(h.letGo)
+		synctest.Wait()
+		for _, want := range []string{"begins", "begins", "ends, told with error: <nil>", "ends, told with error: <nil>", ""} {
+			if note := h.next(); note != want {
+				t.Errorf("a call %q, want %q", note, want)
+			}
+		}
+		if s.count() != 0 {
+			t.Errorf("%d sessions afterwards", s.count())
+		}
+		o = openOld(t, s) // one that does nothing ends with its stream
+		o.drop()
+		synctest.Wait()
+		if s.count() != 0 {
+			t.Errorf("%d sessions of a client that went", s.count())
+		}
+	})
+}
+
+func TestACallWithoutStreamCanBeCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{})
+		defer s.Close()
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.drop()
+		pass(sseGrace / 2)
+		o.send(202, cancelBody)
+		if first, then := h.next(), h.next(); first != "begins" || then != "is cancelled: the client cancelled the request" || s.count() != 0 {
+			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
+		}
+		if len(o.said) > 0 {
+			t.Errorf("it is told %s", <-o.said)
+		}
+	})
+}
+
+// The end of the bridge waits for no client that went.
+func TestTheEndDoesNotWaitForWhoWent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{})
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.drop()
+		synctest.Wait()
+		began := time.Now()
+		s.Drain()
+		s.Close()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if first, then := h.next(), h.next(); first != "begins" || then != "is cancelled: the bridge is shutting down" || s.count() != 0 {
+			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
+		}
+	})
+}
