@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -250,12 +251,73 @@ func TestGRPCCallersProveWhoTheyAre(t *testing.T) {
 	}
 }
 
+// Headers that are named reach backends, and no others; the bridge's own credentials cannot be named.
+func TestBackendsAreToldTheHeadersThatAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", dir+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := &listener{}
+	backend := grpc.NewServer()
+	pb.RegisterMcpServiceServer(backend, heard)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer backend.Stop()
+	wg.Go(func() {
+		if err := backend.Serve(ln); err != nil {
+			t.Error(err)
+		}
+	})
+	config := func(names string) string {
+		file := filepath.Join(dir, "mcpbridge.yaml")
+		text := "version: 1\nserve: {http: {addr: '127.0.0.1:0', passHeaders: [" + names + "]}}\nbackends: [{name: echo, dial: 'unix:" + dir + "/s'}]\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	r := start(t, nil, nil, "run", "-c", config("X-Team, x-none"))
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method": "tools/call", "Mcp-Name": "echo", "x-team": "tools", "X-Other": "secret",
+	} {
+		req.Header.Set(name, value)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if want := map[string]string{"x-team": "tools"}; res.StatusCode != http.StatusOK || !maps.Equal(heard.headers, want) {
+		t.Errorf("%s: the backend was told %v, want %v", res.Status, heard.headers, want)
+	}
+	for _, name := range []string{"Authorization", "proxy-authorization", "'X Team'"} {
+		l, err := load(config(name), nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.validate(); err == nil || !strings.Contains(err.Error(), strings.Trim(name, "'")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A listener is a sayer that knows who called it last.
 type listener struct {
 	sayer
 
 	md      metadata.MD
 	subject string
+	headers map[string]string
 }
 
 func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
@@ -265,7 +327,7 @@ func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 
 func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	l.md, _ = metadata.FromIncomingContext(stream.Context())
-	l.subject = req.GetContext().GetPrincipal().GetSubject()
+	l.subject, l.headers = req.GetContext().GetPrincipal().GetSubject(), req.GetContext().GetHeaders()
 	return l.sayer.CallTool(req, stream)
 }
 

@@ -186,7 +186,7 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 	l := a.cfg.Limits
 	o := mcpserver.Options{
-		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter, Principal: auth.Principal,
+		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter, PassHeaders: a.cfg.Serve.HTTP.PassHeaders, Principal: auth.Principal,
 		MaxSessions: l.Sessions, MaxSessionsPerPrincipal: l.SessionsPerCaller, SessionTTL: l.SessionIdle, MaxCalls: l.SessionCalls,
 		Streams: a.streams, MaxBody: int64(l.Body), MaxLine: l.Line,
 		StateTTL: l.StateLife, AskTimeout: l.AnswerTime, Memory: a.memory,

@@ -123,6 +123,8 @@ type HTTPConfig struct {
 	AllowedOrigins []string `koanf:"allowedOrigins"`
 	// AllowedHosts are the names, other than those of this machine, under which clients may reach it.
 	AllowedHosts []string `koanf:"allowedHosts"`
+	// PassHeaders are the headers of requests that backends are told.
+	PassHeaders []string `koanf:"passHeaders"`
 	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
 	// for the rest. It is for networks that cut responses that last. 0: for ever.
 	PollAfter time.Duration `koanf:"pollAfter"`
@@ -551,6 +553,16 @@ func (l *loaded) validateServe() error {
 		if !ok || scheme == "" || host == "" || strings.Contains(host, "/") {
 			return misconfigured(l.where("serve.http.allowedOrigins"), "write a scheme and a host, such as https://app.example.com",
 				"%q is not a web origin", o)
+		}
+	}
+	for _, name := range s.HTTP.PassHeaders {
+		switch strings.ToLower(name) {
+		case "authorization", "proxy-authorization":
+			return misconfigured(l.where("serve.http.passHeaders"), "leave it out, and say in serve.http.auth whose tokens are good; backends are told\n"+
+				"who calls, as `principal`", "%s is for mcpbridge alone: what somebody may do with it, a backend could", name)
+		}
+		if !httpguts.ValidHeaderFieldName(name) {
+			return misconfigured(l.where("serve.http.passHeaders"), "write a name such as X-Team", "%q is not the name of a header", name)
 		}
 	}
 	if s.HTTP.Addr != "" {
