@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -97,30 +96,12 @@ func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
 		s.begun = true
 		return s.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
 	}
-	for _, change := range everything(ack.GetNotifications()) {
+	for _, change := range bridge.ChangesOf(ack.GetNotifications()) {
 		if err := s.tell(change); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// everything returns all the changes that a filter is for.
-func everything(f *pb.SubscriptionFilter) []*pb.ListenResponse {
-	var all []*pb.ListenResponse
-	if f.GetToolsListChanged() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
-	}
-	if f.GetPromptsListChanged() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
-	}
-	if f.GetResourcesListChanged() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}})
-	}
-	for _, uri := range f.GetResourceSubscriptions() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
-	}
-	return all
 }
 
 // modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
@@ -221,11 +202,11 @@ func changeOf(m *jsonrpc.Message, rev bridge.Revision) *pb.ListenResponse {
 func (s *subscription) legacy(ctx context.Context, l *life) error {
 	h := &l.peer.hub
 	honoured := honoured(s.asked, l.known.Load().GetCapabilities(), l.peer.rev())
+	uris := honoured.GetResourceSubscriptions()
+	honoured.ResourceSubscriptions = nil
 	in := &listener{filter: proto.CloneOf(honoured), wake: make(chan struct{}, 1)}
 	h.add(in)
 	defer h.remove(in)
-	uris := honoured.GetResourceSubscriptions()
-	honoured.ResourceSubscriptions = nil
 	for _, uri := range uris {
 		err := h.subscribe(ctx, l.peer, uri)
 		if _, isLost := errors.AsType[*lost](err); isLost || ctx.Err() != nil {
@@ -290,8 +271,7 @@ type hub struct {
 
 // A listener is a subscription to a legacy session. What it has not been told yet is there once, however often it happened.
 type listener struct {
-	filter  *pb.SubscriptionFilter
-	uris    []string
+	filter  *pb.SubscriptionFilter // the hub's lock guards it: resources come one by one
 	pending []*pb.ListenResponse
 	wake    chan struct{}
 }
@@ -318,7 +298,7 @@ func (h *hub) remove(l *listener) {
 func (h *hub) watch(l *listener, uri string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.uris = append(l.uris, uri)
+	l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
 }
 
 func (h *hub) take(l *listener) []*pb.ListenResponse {
@@ -401,36 +381,15 @@ func (h *hub) missed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		f := proto.CloneOf(l.filter)
-		f.ResourceSubscriptions = l.uris
-		for _, change := range everything(f) {
+		for _, change := range bridge.ChangesOf(l.filter) {
 			l.add(change)
 		}
 	}
 }
 
 func (l *listener) add(change *pb.ListenResponse) {
-	switch e := change.GetEvent().(type) {
-	case *pb.ListenResponse_ToolsListChanged:
-		if !l.filter.GetToolsListChanged() {
-			return
-		}
-	case *pb.ListenResponse_PromptsListChanged:
-		if !l.filter.GetPromptsListChanged() {
-			return
-		}
-	case *pb.ListenResponse_ResourcesListChanged:
-		if !l.filter.GetResourcesListChanged() {
-			return
-		}
-	case *pb.ListenResponse_ElicitationCompleted:
-		if !l.filter.GetElicitationsCompleted() {
-			return
-		}
-	case *pb.ListenResponse_ResourceUpdated:
-		if !slices.ContainsFunc(l.uris, func(uri string) bool { return isPart(e.ResourceUpdated.GetUri(), uri) }) || len(l.pending) >= maxPending {
-			return
-		}
+	if !bridge.Wants(l.filter, change) || change.GetResourceUpdated() != nil && len(l.pending) >= maxPending {
+		return
 	}
 	if slices.ContainsFunc(l.pending, func(p *pb.ListenResponse) bool { return proto.Equal(p, change) }) {
 		return
@@ -440,10 +399,4 @@ func (l *listener) add(change *pb.ListenResponse) {
 	}
 	l.pending = append(l.pending, change)
 	signal(l.wake)
-}
-
-// isPart reports whether a resource is the one that was subscribed to, or a part of it (every revision: server/resources,
-// subscriptions).
-func isPart(uri, subscribed string) bool {
-	return uri == subscribed || strings.HasPrefix(uri, strings.TrimSuffix(subscribed, "/")+"/")
 }

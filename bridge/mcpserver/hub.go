@@ -219,7 +219,7 @@ func (h *hub) run(ctx context.Context, l *listening) {
 			}
 			pause = relistenMin
 			if h.acknowledged(l) {
-				for _, c := range changesOf(l.filter) {
+				for _, c := range bridge.ChangesOf(l.filter) {
 					h.hear(l, c)
 				}
 			}
@@ -305,7 +305,7 @@ func (h *hub) ended(l *listening) {
 // if not at the same time. The newer one tells it, so that everything is told once, and in its order; what it has not heard when l
 // ends is told then.
 func (h *hub) hear(l *listening, change *pb.ListenResponse) {
-	if !wants(l.filter, change) {
+	if !bridge.Wants(l.filter, change) {
 		return
 	}
 	h.telling.Lock()
@@ -322,7 +322,7 @@ func (h *hub) hear(l *listening, change *pb.ListenResponse) {
 // holds mu.
 func (h *hub) compare(l *listening, change *pb.ListenResponse) bool {
 	hearing := func(l *listening) *listening {
-		for l != nil && (!l.acked || !wants(l.filter, change)) {
+		for l != nil && (!l.acked || !bridge.Wants(l.filter, change)) {
 			l = l.older
 		}
 		return l
@@ -357,7 +357,7 @@ func (h *hub) tell(change *pb.ListenResponse) {
 	var subs []*subscriber
 	h.mu.Lock()
 	for sub := range h.subs {
-		if wants(sub.want, change) {
+		if bridge.Wants(sub.want, change) {
 			subs = append(subs, sub)
 		}
 	}

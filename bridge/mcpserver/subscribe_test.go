@@ -27,23 +27,3 @@ func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 		}
 	}
 }
-
-func TestPartsOfAResource(t *testing.T) {
-	for _, c := range []struct {
-		uri, root string
-		want      bool
-	}{
-		{"file:///a", "file:///a", true},
-		{"file:///a/b", "file:///a", true},
-		{"file:///a/b", "file:///a/", true},
-		{"file:///a#b", "file:///a", true},
-		{"file:///a?b", "file:///a", true},
-		{"file:///ab", "file:///a", false},
-		{"file:///", "file:///a", false},
-		{"file:///a", "", false},
-	} {
-		if got := below(c.uri, c.root); got != c.want {
-			t.Errorf("below(%q, %q) = %v", c.uri, c.root, got)
-		}
-	}
-}

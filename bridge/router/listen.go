@@ -78,7 +78,7 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 				tell = []*pb.ListenResponse{s.change}
 			case s.acked != nil:
 				if started {
-					tell = changesOf(s.acked)
+					tell = bridge.ChangesOf(s.acked)
 				}
 				acked[s.ear] = s.acked
 			default:
@@ -219,22 +219,4 @@ func (e *ear) certain() *pb.SubscriptionFilter {
 		return slices.Contains(e.guessed, uri)
 	})
 	return filter
-}
-
-// changesOf returns every change that f names.
-func changesOf(f *pb.SubscriptionFilter) []*pb.ListenResponse {
-	var all []*pb.ListenResponse
-	if f.GetToolsListChanged() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
-	}
-	if f.GetPromptsListChanged() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
-	}
-	if f.GetResourcesListChanged() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}})
-	}
-	for _, uri := range f.GetResourceSubscriptions() {
-		all = append(all, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
-	}
-	return all
 }

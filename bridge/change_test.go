@@ -1,0 +1,67 @@
+package bridge_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// What a filter names it wants, and of what another one names, nothing.
+func TestFiltersWantTheChangesThatTheyName(t *testing.T) {
+	t.Parallel()
+	yes := proto.Bool(true)
+	filters := []*pb.SubscriptionFilter{
+		{ToolsListChanged: yes},
+		{PromptsListChanged: yes},
+		{ResourcesListChanged: yes},
+		{ResourceSubscriptions: []string{"a:1"}},
+		{ResourceSubscriptions: []string{"a:2", "a:3"}},
+		{ElicitationsCompleted: yes},
+		{},
+		nil,
+	}
+	for i, f := range filters {
+		changes := bridge.ChangesOf(f)
+		if want := []int{1, 1, 1, 1, 2, 0, 0, 0}[i]; len(changes) != want {
+			t.Errorf("%v names %d changes, want %d", f, len(changes), want)
+		}
+		for _, change := range changes {
+			for j, other := range filters {
+				if got := bridge.Wants(other, change); got != (i == j) {
+					t.Errorf("%v wants %v: %t", other, change, got)
+				}
+			}
+		}
+	}
+	completed := &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{}}}
+	for i, f := range filters {
+		if got := bridge.Wants(f, completed); got != (i == 5) {
+			t.Errorf("%v wants elicitations: %t", f, got)
+		}
+	}
+}
+
+func TestPartsOfAResource(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		uri, root string
+		want      bool
+	}{
+		{"file:///a", "file:///a", true},
+		{"file:///a/b", "file:///a", true},
+		{"file:///a/b", "file:///a/", true},
+		{"file:///a#b", "file:///a", true},
+		{"file:///a?b", "file:///a", true},
+		{"file:///ab", "file:///a", false},
+		{"file:///", "file:///a", false},
+		{"file:///a", "", false},
+	} {
+		change := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: c.uri}}}
+		if got := bridge.Wants(&pb.SubscriptionFilter{ResourceSubscriptions: []string{c.root}}, change); got != c.want {
+			t.Errorf("who subscribed to %q wants to know of %q: %t", c.root, c.uri, got)
+		}
+	}
+}
