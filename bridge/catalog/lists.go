@@ -121,15 +121,10 @@ func (p *page) told(at time.Time) proto.Message {
 	if ttl == nil || *ttl <= 0 || age == 0 {
 		return p.answer
 	}
-	from := p.answer.ProtoReflect()
-	out := from.New()
-	from.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		out.Set(f, v)
-		return true
-	})
-	out.Set(from.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(max(*ttl-age, 0)))
-	out.SetUnknown(from.GetUnknown())
-	return out.Interface()
+	out := bridge.Shallow(p.answer)
+	m := out.ProtoReflect()
+	m.Set(m.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(max(*ttl-age, 0)))
+	return out
 }
 
 // page returns a page that is true, or if after is not 0, one that was asked for after that.
