@@ -141,10 +141,11 @@ func (e *Error) PublicMessage() string {
 }
 
 // Told returns the error as the caller is told it. Every front tells errors of Handlers so, and nothing else: what is not for clients is
-// left out, and what is no answer to what was asked says what became of the call, even if that is that nobody knows.
+// left out, what is longer than anybody reads is cut, and what is no answer to what was asked says what became of the call, even if that
+// is that nobody knows.
 func (e *Error) Told() *Error {
 	told := *e
-	told.Message = e.PublicMessage()
+	told.Message = cut(e.PublicMessage(), maxMessage)
 	if e.RPC != nil || e.Failure == nil && jsonRPCCodes[e.Code].answer {
 		return &told
 	}
@@ -214,8 +215,9 @@ func (e *Error) failureData() []byte {
 }
 
 // FromJSONRPC returns the Error that an MCP server of revision r means by answering a call of m with rpc. The server's own
-// error is kept, so that a client of the bridge sees the same one.
+// error is kept, so that a client of the bridge sees the same one; of its message, as much as of that of a status.
 func FromJSONRPC(rpc *pb.JsonRpcError, r Revision, m *Method) *Error {
+	rpc = shortened(rpc)
 	e := &Error{Code: codes.Unknown, Message: rpc.GetMessage(), RPC: rpc}
 	switch rpc.GetCode() {
 	case codeInvalidParams:
@@ -263,7 +265,7 @@ func (e *Error) GRPCStatus() *status.Status {
 	return withDetails
 }
 
-// What a backend can say in a status, in bytes.
+// What a backend can say in an error, in bytes.
 const (
 	maxMessage = 8 << 10
 	maxReason  = 64
@@ -276,7 +278,7 @@ func FromStatus(s *status.Status) *Error {
 	for _, d := range s.Details() {
 		switch d := d.(type) {
 		case *pb.JsonRpcError:
-			e.RPC = d
+			e.RPC = shortened(d)
 		case *pb.CallFailure:
 			if outcomeNames[d.GetOutcome()] == "" {
 				d.Outcome = pb.CallFailure_OUTCOME_UNKNOWN
@@ -289,6 +291,15 @@ func FromStatus(s *status.Status) *Error {
 		}
 	}
 	return e
+}
+
+// shortened returns an error whose message is no longer than anybody reads. Its data is for programs, and as long as a message may be.
+func shortened(rpc *pb.JsonRpcError) *pb.JsonRpcError {
+	if len(rpc.GetMessage()) <= maxMessage {
+		return rpc
+	}
+	short := cut(rpc.GetMessage(), maxMessage)
+	return &pb.JsonRpcError{Code: rpc.Code, Message: &short, Data: rpc.Data}
 }
 
 func cut(s string, most int) string {

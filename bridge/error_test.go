@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,38 @@ func TestErrorSurvivesJSONRPC(t *testing.T) {
 		}
 		if out := e.JSONRPC(c.to, c.m); out.GetCode() != c.want || out.GetMessage() != "said so" {
 			t.Errorf("%d of %s in %s is told as %v in %s", c.code, c.m.Name, c.from, out, c.to)
+		}
+	}
+}
+
+// Of what backends and MCP servers say of an error, as much is kept as anybody reads, wherever they say it; its data is kept.
+func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
+	const most = 8 << 10
+	for _, n := range []int{most - 1, most, most + 1, 1 << 20} {
+		text := strings.Repeat("\r\nx ", n/4) + strings.Repeat("y", n%4)
+		rpc := &pb.JsonRpcError{Code: -7, Message: &text, Data: []byte(strconv.Quote(text))}
+		exact, err := status.New(codes.Unknown, "m").WithDetails(rpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for where, e := range map[string]*bridge.Error{
+			"a status": bridge.FromStatus(status.New(codes.InvalidArgument, text)), "its details": bridge.FromStatus(exact),
+			"a response":   bridge.FromJSONRPC(rpc, bridge.Rev20251125, bridge.CallTool),
+			"what is told": bridge.Errorf(codes.NotFound, "%s", text).Told(),
+		} {
+			got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool)
+			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) || !strings.HasPrefix(text, strings.TrimSuffix(got.GetMessage(), "…")) {
+				t.Errorf("%s of %d bytes has become %d: %.20q", where, n, len(got.GetMessage()), got.GetMessage())
+			}
+			if e.RPC != nil && string(got.GetData()) != string(rpc.GetData()) {
+				t.Errorf("%s of %d bytes: the data has become %.50s", where, n, got.GetData())
+			}
+			if len(e.Error()) > most {
+				t.Errorf("%s of %d bytes: the log is told %d", where, n, len(e.Error()))
+			}
+		}
+		if rpc.GetMessage() != text {
+			t.Error("what was given is changed")
 		}
 	}
 }

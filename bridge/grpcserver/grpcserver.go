@@ -2,10 +2,12 @@ package grpcserver
 
 import (
 	"context"
+	"encoding/base64"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -222,5 +224,42 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	case e.Code == codes.OK:
 		told.Code = codes.Internal // an error must not look like a call that went well
 	}
-	return told.GRPCStatus().Err()
+	return fitting(told).Err()
+}
+
+// maxTrailer is how many bytes the error of a call may have in what ends the call, so that every client takes it: those in Java and
+// Python take headers of 8 KiB. One that is longer would not be told at all.
+const maxTrailer = 15 << 9
+
+// fitting returns the status of an error, with as much of its texts as there is room for. Data for which there is none is left out.
+func fitting(e *bridge.Error) *status.Status {
+	st := e.GRPCStatus()
+	for most := 4 << 10; trailer(st) > maxTrailer; most /= 2 {
+		short := *e
+		short.Message = rawjson.ShortenTo(e.Message, most)
+		if e.RPC != nil {
+			short.RPC = &pb.JsonRpcError{Code: e.RPC.Code, Message: proto.String(rawjson.ShortenTo(e.RPC.GetMessage(), most))}
+			if len(e.RPC.GetData()) <= most {
+				short.RPC.Data = e.RPC.GetData()
+			}
+		}
+		st = short.GRPCStatus()
+	}
+	return st
+}
+
+// trailer returns how many bytes a status has in what ends the call: its text, where other bytes than those of ASCII are three, and, if
+// there are details, all of it in base64.
+func trailer(st *status.Status) int {
+	size := 0
+	for _, c := range []byte(st.Message()) {
+		size++
+		if c < ' ' || c > '~' || c == '%' {
+			size += 2
+		}
+	}
+	if p := st.Proto(); len(p.GetDetails()) > 0 {
+		size += base64.RawStdEncoding.EncodedLen(proto.Size(p))
+	}
+	return size
 }
