@@ -2,7 +2,9 @@
 
 import enum
 import json
-from collections.abc import Callable
+import sys
+import typing
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -248,6 +250,14 @@ def not_json_out() -> NotJson:
 def star(*args: int) -> None: ...
 
 
+class Method:
+    def method(self, a: int) -> None: ...
+
+
+async def yields(n: int) -> AsyncIterator[int]:
+    yield n
+
+
 def undefined(a: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -273,6 +283,11 @@ def line(fn: Callable[..., Any], plus: int = 0) -> str:
             f'{line(not_json_out)}: tool "not_json_out": it returns a type that JSON cannot hold, NotJson; return str',
         ),
         (star, f'{line(star)}: tool "star": parameter *args: int has no name to give it by'),
+        (
+            Method.method,
+            f'{line(Method.method)}: tool "method": there is no object yet to call a method of; when there is, use app.add',
+        ),
+        (yields, f'{line(yields)}: tool "yields": it yields, and a call has one result; return a list'),
         (undefined, f"{line(undefined)}: tool \"undefined\": a type hint is not defined here: name 'Nowhere'"),
     ],
 )
@@ -296,6 +311,45 @@ def not_twice() -> None: ...
 
 
 def star_not() -> None: ...
+
+
+def test_a_name_is_given_by_name() -> None:
+    app: Any = App("test")
+    for decorator in (app.tool, app.prompt):
+        with pytest.raises(DefinitionError, match=r"test_schema.py:\d+: \w+ 'hello': .* write @app\.\w+\(name='hello'\)"):
+            decorator("hello")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="it can be read")
+@pytest.mark.parametrize("takes", [True, False])
+async def test_the_typed_dict_of_an_old_typing_is_named(takes: bool) -> None:
+    class Old(typing.TypedDict):
+        a: int
+
+    def takes_one(a: Old) -> None: ...
+
+    def returns_one() -> list[Old]:
+        return []
+
+    with pytest.raises(DefinitionError, match="has a TypedDict of typing before Python 3"):
+        App("test").add_tool(takes_one if takes else returns_one)
+
+    async def asks(ctx: Context) -> None:
+        await ctx.elicit("Which?", Old)
+
+    app = App("test")
+    app.add_tool(asks)
+    assert 'write "from typing_extensions import TypedDict"' in (await call(app, "asks")).text
+
+
+async def test_the_context_may_have_a_default() -> None:
+    app = App("test")
+
+    @app.tool
+    def who(name: str, ctx: Context | None = None) -> str:
+        return f"{name} {ctx is not None}"
+
+    assert (await call(app, "who", {"name": "Ada"})).text == "Ada True"
 
 
 def test_a_name_is_plain() -> None:

@@ -114,6 +114,7 @@ class App:
         """
         names = sys._getframe(1).f_locals  # A tool in a function may use that function's types.
         if fn is not None:
+            _refuse_name("tool", fn)
             self._add_tool(fn, names)
             return fn
 
@@ -301,6 +302,7 @@ class App:
         """
         names = sys._getframe(1).f_locals
         if fn is not None:
+            _refuse_name("prompt", fn)
             return self._add_prompt(fn, names)
         return lambda fn: self._add_prompt(fn, names, **options)
 
@@ -546,6 +548,14 @@ def _cache(ttl: float | None, scope: Scope | None) -> dict[str, Any]:
     """How long something stays true and who may share it, as the contract has it."""
     scopes = {None: None, "public": v1.CACHE_SCOPE_PUBLIC, "private": v1.CACHE_SCOPE_PRIVATE}
     return {"ttl_ms": None if ttl is None else round(ttl * 1000), "cache_scope": scopes[scope]}
+
+
+def _refuse_name(kind: str, fn: object) -> None:
+    """Says of `@app.tool("name")` how a name is given. Called by what is the decorator."""
+    if isinstance(fn, str):
+        at = sys._getframe(2)
+        line = f"{Path(at.f_code.co_filename).name}:{at.f_lineno}"
+        raise DefinitionError(f"{line}: {kind} {fn!r}: a name is given by name; write @app.{kind}(name={fn!r})")
 
 
 def _refuse_twice(kind: str, name: str, fn: Callable[..., Any], among: Mapping[str, Handler[..., Any]]) -> None:

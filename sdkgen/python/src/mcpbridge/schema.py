@@ -67,6 +67,8 @@ def signature(
         hints = typing.get_type_hints(unwrap(fn), localns=dict(localns), include_extras=True)
     except NameError as e:
         raise wrong(f"a type hint is not defined here: {e}") from None
+    if inspect.isasyncgenfunction(unwrap(fn)):
+        raise wrong("it yields, and a call has one result; return a list")
     doc = docstring_parser.parse(inspect.getdoc(fn) or "")
     described = {p.arg_name: p.description for p in doc.params if p.description}
 
@@ -79,10 +81,14 @@ def signature(
             continue
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
             raise wrong(f"parameter {p} has no name to give it by; write a plain parameter", p.name)
+        if p.name not in hints and p.name == "self":
+            raise wrong(
+                f"there is no object yet to call a method of; when there is, use app.add_{kind} with its method", p.name
+            )
         if p.name not in hints:
             raise wrong(f'parameter "{p.name}" has no type hint; write {p.name}: {_guess(p)}', p.name)
         hint = hints[p.name]
-        if isinstance(hint, type) and issubclass(hint, context_type):
+        if any(isinstance(leaf, type) and issubclass(leaf, context_type) for leaf in _leaves(hint)):
             context = p.name
             continue
         if p.name in described and not _has_description(hint, p.default):
@@ -102,11 +108,9 @@ def signature(
             with contextlib.suppress(PydanticUserError):
                 _adapter_of(name, {parameter: hint})
                 continue
-            raise wrong(
-                f'parameter "{parameter}" has a type that JSON cannot hold, {_name(hints[parameter])}; '
-                "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model",
-                parameter,
-            ) from None
+            use = "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model"
+            unfit = f"has a type that JSON cannot hold, {_name(hints[parameter])}; {use}"
+            raise wrong(f'parameter "{parameter}" {_old_typed_dict(e) or unfit}', parameter) from None
         raise wrong(str(e)) from None
     if kind != "tool":
         for parameter, of in schema.get("properties", {}).items():
@@ -118,11 +122,10 @@ def signature(
                 )
     try:
         output_schema, dump = _output(hints.get("return", Any) if kind == "tool" else Any)
-    except PydanticUserError:
-        raise wrong(
-            f"it returns a type that JSON cannot hold, {_name(hints['return'])}; "
-            "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
-        ) from None
+    except PydanticUserError as e:
+        use = "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
+        unfit = f"returns a type that JSON cannot hold, {_name(hints['return'])}; {use}"
+        raise wrong(f"it {_old_typed_dict(e) or unfit}") from None
 
     usage = _usage(name, input_schema if input_schema is not None else schema)
     names = tuple(arguments)
@@ -142,6 +145,12 @@ def signature(
 def definition_error(fn: Callable[..., Any], kind: str, name: str, what: str, parameter: str | None = None) -> DefinitionError:
     """Says the line to change."""
     return DefinitionError(f'{where(fn, parameter)}: {kind} "{name}": {what}')
+
+
+def _old_typed_dict(e: PydanticUserError) -> str | None:
+    """What to say of a TypedDict that pydantic cannot read."""
+    old = e.code == "typed-dict-version"
+    return 'has a TypedDict of typing before Python 3.12; write "from typing_extensions import TypedDict"' if old else None
 
 
 def choices(schema: Object, argument: str) -> list[str]:
@@ -366,7 +375,10 @@ def form(schema: Any) -> Form[Any]:
 def _typed_form(schema: Any) -> Form[Any]:
     is_object = is_dataclass(schema) or is_typeddict(schema)
     is_object = is_object or (isinstance(schema, type) and issubclass(schema, BaseModel))
-    adapter: TypeAdapter[Any] = TypeAdapter(schema if is_object else _typed_dict("form", {"value": schema}))
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(schema if is_object else _typed_dict("form", {"value": schema}))
+    except PydanticUserError as e:
+        raise TypeError(f"the form {_old_typed_dict(e) or f'is of a type that JSON cannot hold, {_name(schema)}'}") from None
 
     def parse(content: bytes) -> Any:
         try:
