@@ -1,5 +1,6 @@
 // Package grpcserver is the front for gRPC clients: it serves bridge.Handlers as mcpbridge.v1.McpService, the same service
-// that backends implement, with reflection (grpc.reflection.v1 and, for older clients, v1alpha) and health (grpc.health.v1). Messages may be compressed by gzip.
+// that backends implement, with reflection (grpc.reflection.v1 and, for older clients, v1alpha) and health (grpc.health.v1).
+// Messages may be compressed by gzip.
 //
 // Which server a call is for is said by the metadata mcpbridge-server; without it, it is for all of them together. Errors are
 // those of bridge.Error.GRPCStatus, by the table of docs/errors.md. A client is not believed who it is: what a CallContext says

@@ -218,8 +218,8 @@ func (l *eventLog) holds(reader int) bool {
 	return l.reader == reader
 }
 
-// wait blocks until there is an event of number n or later, and returns those there are, which counts as giving them out. It returns none when the log is
-// closed and has no more, when another response took over, or when ctx ends.
+// wait blocks until there is an event of number n or later, and returns those there are, which counts as giving them out. It
+// returns none when the log is closed and has no more, when another response took over, or when ctx ends.
 func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 	for {
 		l.mu.Lock()

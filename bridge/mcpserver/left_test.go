@@ -124,7 +124,7 @@ const (
 	cancelBody = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
 )
 
-// sessions returns how many a server counts.
+// count returns how many sessions a server has.
 func (s *Server) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

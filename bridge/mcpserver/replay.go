@@ -13,7 +13,8 @@ const (
 )
 
 // A replay bounds what several logs keep together. When it is too much, logs that have ended are forgotten, in the order in
-// which they did, but for those that a response is about to be given. It may be used concurrently. A log's lock may be taken while mu is held, and not the other way round.
+// which they did, but for those that a response is about to be given. It may be used concurrently. A log's lock may be taken while mu
+// is held, and not the other way round.
 type replay struct {
 	most int
 
