@@ -498,9 +498,12 @@ func (c *Client) discovery(ctx context.Context, l *life) *bridge.Result {
 		defer l.asking.Store(false)
 		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
 		defer cancel()
-		if d, err := c.discover(limited, l.peer); err == nil {
+		d, err := c.discover(limited, l.peer)
+		switch {
+		case err == nil:
 			l.learn(d)
-		} else { // what it said before may still be so
+		case ctx.Err() != nil: // whoever comes next asks
+		default: // what it said before may still be so
 			c.log.Debug().Err(err).Msg("the server does not say again what it is")
 			l.until.Store(time.Now().Add(unsaid).UnixNano())
 		}

@@ -636,6 +636,45 @@ func TestWhatItIsIsKeptForItsTTL(t *testing.T) {
 	}
 }
 
+// A caller that goes while the server is asked again does not make what it was last for longer.
+func TestWhoeverComesNextAsksWhatItIs(t *testing.T) {
+	asked := 0
+	serve := (&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		if m.Method == "server/discover" {
+			if asked++; asked != 2 {
+				say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`"ttlMs":1000,"instructions":"%d","capabilities"`, asked), 1))
+			}
+		}
+		return true
+	}}).serve
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pipe(serve)
+		go func() { _ = c.Run(ctx) }()
+		if err := c.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
+		for _, tt := range []struct {
+			patience time.Duration
+			says     string
+		}{{time.Second, "1"}, {time.Minute, "3"}} {
+			waits, leave := context.WithTimeout(ctx, tt.patience)
+			res, err := c.Handle(waits, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			leave()
+			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
+				t.Errorf("within %v: %v %v", tt.patience, res, err)
+			}
+		}
+	})
+}
+
 // A server that does nothing that it is asked does not keep the client from ending.
 func TestEndOfDeafServers(t *testing.T) {
 	t.Run("program", func(t *testing.T) {
