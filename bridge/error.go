@@ -47,7 +47,7 @@ func Errorf(code codes.Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
 }
 
-// The reasons that more than one place gives, or looks at. docs/errors.md has all.
+// The reasons that something is decided by, and the one that stands for none. docs/errors.md has all.
 const (
 	// ReasonOverloaded is why a call fails that is beyond the most that there may be at a time.
 	ReasonOverloaded = "OVERLOADED"
