@@ -283,6 +283,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	}
 	x.each = c.taker(x, call, emit)
 	if !x.started { // it was asked about before: a server that was told its roots looks at them before it uses them
+		c.catchUp(ctx, x.p)
 		if !sleep(ctx, c.pace.digest) {
 			c.leave(x, true)
 			return attempt{peer: x.p, err: ctx.Err()}

@@ -261,6 +261,31 @@ func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
 	}
 }
 
+// A server that is slow to read its roots, and takes some time to look at them, has done so when the call comes.
+func TestRootsAreTakenInBeforeTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+			var takenIn atomic.Bool
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch {
+				case m.Method == "notifications/initialized" && me > 1:
+					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+				case m.Method == "" && string(m.ID) == `"r"`:
+					time.Sleep(time.Second) // of the bubble
+					time.AfterFunc(50*time.Millisecond, func() { takenIn.Store(true) })
+				case m.Method == "tools/call":
+					say(strings.Replace(said1, "hello", strconv.FormatBool(takenIn.Load()), 1))
+				}
+			}
+		})
+		call := asking("t", `{}`, "ada")
+		n := needs(t, c, call)
+		if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.State)); got != "true" {
+			t.Error("the call came before")
+		}
+	})
+}
+
 // What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told that there are no
 // roots would not ask again.
 func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {

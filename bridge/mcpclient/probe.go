@@ -617,9 +617,14 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 	if can.GetRoots() != nil {
 		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be asked before
 		// the first call is sent, which may need them.
-		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
-		defer cancel()
-		_, _ = p.do(limited, "ping", nil) // if it does not answer, the call that follows says so
+		c.catchUp(ctx, p)
 	}
 	return p, nil
+}
+
+// catchUp waits until a server has read what it was sent. That it does not answer, the call that follows says.
+func (c *Client) catchUp(ctx context.Context, p *peer) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+	defer cancel()
+	_, _ = p.do(ctx, "ping", nil)
 }
