@@ -7,29 +7,45 @@ import (
 	"strconv"
 )
 
-// Stopped reports whether the process has been stopped (SIGSTOP), or one of its group that reads the same standard input: then
-// what was to serve does nothing until somebody lets it go on. It is false where that cannot be told.
+// Stopped reports whether the process has been stopped (SIGSTOP), or one that it has started and that reads the same standard input:
+// then what was to serve does nothing until somebody lets it go on. It is false where that cannot be told.
 func (p *Process) Stopped() bool {
 	in, err := p.Stdin().Stat()
 	if err != nil {
 		return false // it has ended
 	}
-	group := strconv.Itoa(p.Pid())
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
-	for _, file := range stats {
-		text, _ := os.ReadFile(file) // it may have ended
-		// PID (NAME) STATE PPID GROUP, and a name may have anything in it.
-		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-		if len(fields) < 3 || string(fields[0]) != "T" || string(fields[2]) != group {
+	first := p.Pid()
+	for family := []int{first}; len(family) > 0; family = family[1:] { // and not all processes of the machine: there may be many
+		pid := family[0]
+		family = append(family, childrenOf(pid)...)
+		if !isStopped(pid) {
 			continue
 		}
-		dir := filepath.Dir(file)
-		if filepath.Base(dir) == group {
-			return true
-		}
-		if theirs, err := os.Stat(filepath.Join(dir, "fd", "0")); err == nil && os.SameFile(in, theirs) {
+		theirs, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/fd/0")
+		if pid == first || err == nil && os.SameFile(in, theirs) {
 			return true
 		}
 	}
 	return false
+}
+
+// isStopped reports whether a process has been stopped.
+func isStopped(pid int) bool {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // it may have ended
+	// PID (NAME) STATE, and a name may have anything in it.
+	return bytes.HasPrefix(text[bytes.LastIndexByte(text, ')')+1:], []byte(" T "))
+}
+
+// childrenOf returns the processes that one has started.
+func childrenOf(pid int) (children []int) {
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children") // the pattern is right
+	for _, file := range threads {
+		text, _ := os.ReadFile(file) // it may have ended
+		for child := range bytes.FieldsSeq(text) {
+			if n, err := strconv.Atoi(string(child)); err == nil {
+				children = append(children, n)
+			}
+		}
+	}
+	return children
 }

@@ -21,6 +21,7 @@ func TestWhatIsStopped(t *testing.T) {
 	}{
 		"the program":             {"echo; exec sleep 1000", true, true},
 		"what a wrapper runs":     {"sleep 1000; :", false, true},
+		"what a wrapper's runs":   {"sh -c 'sleep 1000; :'; :", false, true},
 		"one with another input":  {"sleep 1000 </dev/null; :", false, false},
 		"a wrapper that is alone": {"sleep 1000; :", true, true},
 	} {
@@ -37,7 +38,7 @@ func TestWhatIsStopped(t *testing.T) {
 			defer p.Signal(Kill)
 			pid := p.Pid()
 			if !c.first {
-				pid = childOf(t, pid)
+				pid = sleeperOf(t, pid)
 			}
 			if p.Stopped() {
 				t.Error("it is stopped before anything was done")
@@ -60,16 +61,20 @@ func TestWhatIsStopped(t *testing.T) {
 	}
 }
 
-// childOf returns the process that another one has started.
-func childOf(t *testing.T, pid int) (child int) {
+// sleeperOf returns the process that sleeps among those that another one has started.
+func sleeperOf(t *testing.T, pid int) int {
 	t.Helper()
 	await(t, func() bool {
-		text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(pid) + "/children")
-		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
-		name, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/comm")
+		dir := "/proc/" + strconv.Itoa(pid)
+		text, _ := os.ReadFile(dir + "/task/" + strconv.Itoa(pid) + "/children")
+		if child, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			pid = child
+			return false
+		}
+		name, _ := os.ReadFile(dir + "/comm")
 		return string(name) == "sleep\n"
 	})
-	return child
+	return pid
 }
 
 // await waits for what nobody tells.
