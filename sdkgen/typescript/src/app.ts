@@ -34,7 +34,9 @@ import {
   check,
   compile,
   didYouMean,
+  fromText,
   list,
+  refuseLists,
   usageOf,
   type Compiled,
   type InputOf,
@@ -44,7 +46,7 @@ import {
   type Shape,
 } from "./schema.js";
 import { StatusError } from "./status.js";
-import { MANAGED } from "./stdout.js";
+import { MANAGED, report } from "./stdout.js";
 import { Template, type Variables } from "./template.js";
 
 type Promised<T> = T | Promise<T>;
@@ -101,7 +103,7 @@ export type Completer =
 
 export type Completions<Name extends string> = { readonly [N in Name]?: Completer };
 
-/** Schemas of a template's variables, which are text in the URI: `{ station: z.coerce.number() }`. */
+/** Schemas of a template's variables, which are text in the URI: `{ station: z.number() }` gets a number if it looks like one. */
 export type VariableSchemas<Name extends string> = { readonly [N in Name]?: Schema };
 
 type Typed<U extends string, V> = Flat<Omit<Variables<U>, keyof V> & OutputOf<V>>;
@@ -126,7 +128,7 @@ export interface ResourceOptions<Name extends string = string, V = VariableSchem
 }
 
 export interface PromptOptions<A extends Shape> extends About {
-  /** What the prompt needs: a shape of schemas that take strings. */
+  /** What the prompt needs: a shape of schemas. On the wire it is text, of which numbers and booleans are made where they say so. */
   arguments?: A;
   complete?: Completions<Extract<keyof A, string>>;
 }
@@ -211,6 +213,7 @@ export class App {
     const before = this.#tools.get(name);
     if (before) throw wrong(`is there already, from ${before.at}`);
     if (typeof handler !== "function") throw wrong("has no handler; write tool(name, options, (args, ctx) => ...)");
+    refuseOthers(options, TOOL_OPTIONS, wrong);
     const read = (what: "input" | "output", schema: AnySchema) => {
       try {
         return compile(schema, what);
@@ -273,6 +276,7 @@ export class App {
     if (before) throw wrong(`is there already, from ${before.at}`);
     if (!/^[A-Za-z][A-Za-z0-9+.-]*:/.test(uri)) throw wrong("a URI begins with a scheme, such as file:///");
     if (typeof handler !== "function") throw wrong("has no handler; write resource(uri, options, (variables, ctx) => ...)");
+    refuseOthers(options, RESOURCE_OPTIONS, wrong);
     const { mimeType, size, name = uri } = options;
     const annotations = annotationsOf(options.hints);
     if (!uri.includes("{")) {
@@ -292,6 +296,7 @@ export class App {
         let c: Compiled;
         try {
           c = compile({ [n]: schema }, "input");
+          refuseLists(c);
         } catch (e) {
           throw wrong(`variables: ${e instanceof Error ? e.message : String(e)}`);
         }
@@ -332,9 +337,11 @@ export class App {
     const before = this.#prompts.get(name);
     if (before) throw wrong(`is there already, from ${before.at}`);
     if (typeof handler !== "function") throw wrong("has no handler; write prompt(name, options, (args, ctx) => ...)");
+    refuseOthers(options, PROMPT_OPTIONS, wrong);
     let input: Compiled;
     try {
       input = compile(options.arguments ?? {}, "input");
+      refuseLists(input);
     } catch (e) {
       throw wrong(`arguments: ${e instanceof Error ? e.message : String(e)}`);
     }
@@ -370,7 +377,8 @@ export class App {
     this.#toolList = undefined;
     this.changes.listChanged(which);
     if (this.#discovered && !this.#has.has(which)) {
-      console.error(
+      report(
+        "warn",
         `mcpbridge: ${place()}: ${this.name} said at its start that it has no ${which}, so clients do not ask for them; ` +
           `write app(name, version, { declares: ["${which}"] })`,
       );
@@ -514,7 +522,7 @@ export class App {
       "",
       started,
       async (ctx) => {
-        const checked = await prompt.input.validate(request.arguments);
+        const checked = await prompt.input.validate(fromText(prompt.input, request.arguments));
         if (checked.issues) {
           throw new McpError(-32602, `prompt "${request.name}": the arguments are not valid.\n${list(checked.issues, request.arguments)}`);
         }
@@ -614,10 +622,21 @@ export class App {
   }
 }
 
+const ABOUT = ["title", "description", "icons", "meta"];
+const TOOL_OPTIONS = [...ABOUT, "input", "output", "readOnly", "destructive", "idempotent", "openWorld"];
+const RESOURCE_OPTIONS = [...ABOUT, "name", "mimeType", "size", "ttlMs", "cacheScope", "hints", "variables", "complete"];
+const PROMPT_OPTIONS = [...ABOUT, "arguments", "complete"];
+
+/** Refuses an option that does not exist, which in JavaScript would silently do nothing. */
+function refuseOthers(options: object, known: string[], wrong: (what: string) => Error): void {
+  const odd = Object.keys(options).find((name) => !known.includes(name));
+  if (odd) throw wrong(`there is no option "${odd}"${didYouMean(odd, known)}`);
+}
+
 /** Says what clients would not, and nobody would see. */
 function lint({ message, at }: ToolEntry): void {
   if (message.description) return;
-  console.error(`mcpbridge: ${at}: tool "${message.name}" has no description, by which models choose; write { description: "..." }`);
+  report("warn", `mcpbridge: ${at}: tool "${message.name}" has no description, by which models choose; write { description: "..." }`);
 }
 
 function about(o: About): { title?: string; description?: string; icons: Icon[]; meta: Uint8Array } {
@@ -646,7 +665,7 @@ function wrapped(json: JsonObject): JsonObject {
 /** Whether the variables are what their schemas say; then they become that. */
 async function fits(schemas: [string, Compiled][], variables: JsonObject): Promise<boolean> {
   for (const [name, c] of schemas) {
-    const checked = await c.validate(Object.hasOwn(variables, name) ? { [name]: variables[name] } : {});
+    const checked = await c.validate(Object.hasOwn(variables, name) ? fromText(c, { [name]: String(variables[name]) }) : {});
     if (checked.issues) return false;
     Object.assign(variables, checked.value);
   }
@@ -697,7 +716,7 @@ function refuse(what: string, e: unknown, at: string | undefined): never {
 /** The model gets the message, our log gets the line and the stack. */
 function logCrash(what: string, e: unknown, defined: string | undefined): void {
   const at = (e instanceof Error ? placeOf(e.stack) : undefined) ?? defined;
-  console.error(`${what} failed${at ? ` at ${at}` : ""}: ${inspect(e)}`);
+  report("error", `${what} failed${at ? ` at ${at}` : ""}: ${inspect(e)}`);
 }
 
 function messageOf(e: unknown): string {

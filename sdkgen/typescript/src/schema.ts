@@ -291,6 +291,35 @@ export function check(c: Compiled, name: string, usage: string, value: unknown):
   return checked instanceof Promise ? checked.then(done) : done(checked);
 }
 
+const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
+
+/** Arguments that are text on the wire, as what their schemas take. What does not look like that stays text. */
+export function fromText(c: Compiled, texts: Readonly<Record<string, string>>): unknown {
+  const members = Object.entries(texts).map(([name, text]) => {
+    const types = typesOf(c, name);
+    const number = (types.includes("number") || types.includes("integer")) && NUMBER.test(text);
+    const boolean = types.includes("boolean") && /^(true|false)$/.test(text);
+    return `${JSON.stringify(name)}:${!types.includes("string") && (number || boolean) ? text : JSON.stringify(text)}`;
+  });
+  return c.read(Buffer.from(`{${members.join(",")}}`));
+}
+
+/** A TypeError if text can never be what the schema takes. */
+export function refuseLists(c: Compiled): void {
+  for (const name of Object.keys(c.json.properties ?? {})) {
+    const types = typesOf(c, name);
+    if (types.length && types.every((t) => t === "array" || t === "object")) {
+      throw new TypeError(`"${name}" is text on the wire, and cannot be an ${types[0] ?? ""}; write z.string() or the like`);
+    }
+  }
+}
+
+function typesOf(c: Compiled, name: string): unknown[] {
+  const properties = c.json.properties;
+  if (!isObject(properties) || !Object.hasOwn(properties, name)) return [];
+  return schemasAt(properties[name], c.json).flatMap((s) => s.type ?? (Array.isArray(s.enum) ? s.enum.map((v) => typeof v) : []));
+}
+
 /** Every violation on a line that names the field, what was expected, and what came. */
 export function list(issues: readonly Issue[], value: unknown): string {
   return issues

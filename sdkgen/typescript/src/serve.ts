@@ -28,7 +28,7 @@ import type { Caller, Emit, Event } from "./context.js";
 import { Frames, FRAMES } from "./frames.js";
 import { NOTHING } from "./json.js";
 import { encodeStatus, statusOf } from "./status.js";
-import { MANAGED, writeHandshake } from "./stdout.js";
+import { MANAGED, report, writeHandshake } from "./stdout.js";
 
 const PROTOCOL = "1"; // Of the handshake's second field: the contract's major version.
 const DRAIN = 5_000; // Milliseconds that calls get to finish when we are told to stop.
@@ -42,18 +42,19 @@ const MAX_PATH = 100; // A unix socket's path: sun_path is 104 to 108 bytes.
 /** Serves app until it is told to stop. See App.run. */
 export async function run(app: App, listen = listenArgument(process.argv.slice(2))): Promise<void> {
   process.on("unhandledRejection", (reason) => {
-    console.error(`mcpbridge: nobody waited for this error: ${inspect(reason)}`);
+    report("error", `mcpbridge: nobody waited for this error: ${inspect(reason)}`);
   });
   if (listen !== undefined) await attached(app, listen);
   else if (MANAGED) await managed(app);
   else {
     const program = basename(process.argv[1] ?? "tools.js");
+    const node = /\.m?ts$/.test(program) && !Reflect.get(process.features, "typescript") ? "node --import tsx" : "node";
     exit(
       2,
       `${program} is a backend for mcpbridge, which speaks MCP for it. Run\n\n` +
-        `    mcpbridge run -- node ${program}\n\n` +
+        `    mcpbridge run -- ${node} ${program}\n\n` +
         `or let it wait for a bridge, or a debugger, with\n\n` +
-        `    node ${program} --listen 127.0.0.1:50051`,
+        `    ${node} ${program} --listen 127.0.0.1:50051`,
     );
   }
   // What the author does after run() gets a moment; timers and watchers that nobody closes do not keep us.

@@ -7,6 +7,7 @@ import { status } from "@grpc/grpc-js";
 import { McpError } from "./errors.js";
 import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
 import { NOTHING, toJson } from "./json.js";
+import { report } from "./stdout.js";
 
 /** Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of. */
 export class StatusError extends Error {
@@ -36,7 +37,7 @@ export interface Status {
 export function statusOf(e: unknown): Status {
   if (e instanceof StatusError) return { code: e.code, message: e.message };
   if (!(e instanceof McpError)) {
-    console.error(`mcpbridge: a fault of the SDK: ${inspect(e)}`);
+    report("error", `mcpbridge: a fault of the SDK: ${inspect(e)}`);
     return { code: status.INTERNAL, message: e instanceof Error ? e.message : String(e) };
   }
   const detail = JsonRpcError.encode({ code: e.code, message: e.message, data: dataOf(e) }).finish();
@@ -48,7 +49,7 @@ function dataOf(e: McpError): Uint8Array {
   try {
     return Buffer.from(toJson(e.data));
   } catch (cause) {
-    console.error(`mcpbridge: the data of an McpError is left out, as it cannot be JSON: ${inspect(cause)}`);
+    report("error", `mcpbridge: the data of an McpError is left out, as it cannot be JSON: ${inspect(cause)}`);
     return NOTHING;
   }
 }

@@ -228,6 +228,22 @@ describe("prompts", () => {
     expect(result.description).toBe("Review code");
   });
 
+  test("whose arguments are numbers and booleans where they look like them", async () => {
+    const types = { n: z.number(), i: z.int().optional(), big: z.bigint().optional(), b: z.boolean().optional(), s: z.string().optional(), u: z.union([z.string(), z.number()]).optional() };
+    const got: unknown[] = [];
+    const a = app("test", "1").prompt("p", { arguments: types }, (args) => {
+      got.push(args);
+      return "";
+    });
+    a.resource("n:{n}{?b}", { variables: { n: z.number(), b: z.boolean().optional() } }, (variables) => variables);
+    await prompt(a, "p", { n: "-1.5e3", i: "7", big: "12345678901234567890", b: "false", s: "8", u: "9" });
+    expect(got).toEqual([{ n: -1500, i: 7, big: 12345678901234567890n, b: false, s: "8", u: "9" }]);
+    for (const n of ["0x10", "", "1 ", "true", "NaN", '1,"s":2']) await expect(prompt(a, "p", { n })).rejects.toThrow("- n: ");
+    const { contents } = (await read(a, "n:5?b=true")).result;
+    expect(contents[0]?.body?.value).toBe('{"n":5,"b":true}');
+    await expect(read(a, "n:five")).rejects.toMatchObject({ code: 5 });
+  });
+
   test("whose arguments are wrong", async () => {
     await expect(prompt(make(), "review", { style: "rude" })).rejects.toMatchObject({
       code: -32602,

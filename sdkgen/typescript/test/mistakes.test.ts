@@ -40,6 +40,8 @@ describe("it does not start", () => {
   test.each<[string, string, string, string]>([
     ["a wrong schema", "a.mjs", `${BEGIN}a.tool("t", { description: "d", input: { n: "number" } }, () => 1);`, 'DefinitionError: a.mjs:4: tool "t": input: "n" is no schema; write z.string()'],
     ["no handler", "b.mjs", `${BEGIN}a.tool("t", ({ n }) => n);`, 'DefinitionError: b.mjs:4: tool "t": has no handler; write tool(name, options, (args, ctx) => ...)'],
+    ["a misspelt option", "i.mjs", `${BEGIN}a.tool("t", { description: "d", readonly: true }, () => 1);`, 'DefinitionError: i.mjs:4: tool "t": there is no option "readonly"; did you mean readOnly?'],
+    ["a list where there is text", "j.mjs", `${BEGIN}a.prompt("p", { arguments: { n: z.array(z.int()) } }, () => "");`, 'DefinitionError: j.mjs:4: prompt "p": arguments: "n" is text on the wire, and cannot be an array; write z.string()'],
     ["a crash at import", "c.mjs", `${BEGIN}JSON.parse("{");`, "SyntaxError: Expected property name or '}' in JSON at position 1"],
     ["a typing error", "d.mjs", `${BEGIN}a.tool("t", { description "d" }, () => 1);`, "SyntaxError: Unexpected string at FOLDER/d.mjs:4"],
     ["a file that is not there", "e.mjs", 'import "./none.mjs";', "Cannot find module 'FOLDER/none.mjs' imported from FOLDER/e.mjs"],
@@ -66,5 +68,7 @@ test("it starts with a noisy import and without a description, and says where an
   await client.close();
   expect(client.log).toContain('"message":"noise"');
   expect(client.log).toContain('mcpbridge: h.mjs:5: tool \\"t\\" has no description, by which models choose; write { description: \\"...\\" }');
-  expect(client.log).toContain('tool \\"t\\" failed at h.mjs:7: TypeError: Cannot read properties of undefined');
+  const failed = client.log.split("\n").find((line) => line.includes("failed at")) ?? "";
+  expect(failed).toMatch(/^{"level":"error",.*"stack":".*h\.mjs:7:/); // In one piece.
+  expect(failed).toContain('"message":"tool \\"t\\" failed at h.mjs:7: TypeError: Cannot read properties of undefined');
 });

@@ -98,9 +98,9 @@ describe("a served app", () => {
 
   test("survives a crash, and says where it was", async () => {
     expect(await client.text("crash")).toBe("no such thing");
-    await plugin.find(() => /tool "crash" failed at tools\.mjs:\d+: TypeError: no such thing\n +at /.exec(plugin.stderr));
+    await plugin.find(() => /tool \\"crash\\" failed at tools\.mjs:\d+: TypeError: no such thing","stack":" +at /.exec(plugin.stderr));
     expect(await client.text("forget")).toBe("ok");
-    await plugin.find(() => /nobody waited for this error: Error: nobody waits\n +at .*tools\.mjs:\d+/.exec(plugin.stderr));
+    await plugin.find(() => /nobody waited for this error: Error: nobody waits","stack":" +at .*tools\.mjs:\d+/.exec(plugin.stderr));
     expect(await client.text("echo", { text: "still there" })).toBe("still there");
   });
 
