@@ -59,7 +59,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return a.result, nil
 		}
 		if ctx.Err() != nil {
-			return nil, bridge.Interrupted(ctx, a.sent)
+			return nil, bridge.Interrupted(ctx, a.sent || again)
 		}
 		gone, isLost := errors.AsType[*lost](a.err)
 		switch {

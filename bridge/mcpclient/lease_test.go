@@ -157,3 +157,33 @@ func TestAnswersComeInTime(t *testing.T) {
 		}
 	}
 }
+
+// A call that is made again because its program was lost may have been executed the first time, although it ends before it is sent the second.
+func TestACallThatWaitsToBeMadeAgainMayBeExecuted(t *testing.T) {
+	for lost, want := range map[bool]pb.CallFailure_Outcome{false: pb.CallFailure_OUTCOME_NOT_EXECUTED, true: pb.CallFailure_OUTCOME_UNKNOWN} {
+		programs := 0 // the first is for those who can do nothing
+		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+			programs++
+			begins := programs == 1 || lost && programs == 2
+			(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch {
+				case m.Method == "initialize" && begins:
+					say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				case m.Method == "ping":
+					say(pong)
+				}
+				return m.Method != "resources/read"
+			}}).serve(ctx, in, out)
+		}
+		bubble(t, mcpclient.Options{}, serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			cc := &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}}
+			_, err := c.Handle(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: cc, Uri: "a:b"}}, ignore)
+			if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != want {
+				t.Errorf("lost before: %t: %v, %v", lost, err, e.Failure)
+			}
+		})
+	}
+}

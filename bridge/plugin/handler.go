@@ -56,7 +56,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			}
 			return a.result, nil
 		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, a.sent)
+			return nil, bridge.Interrupted(ctx, a.sent || again)
 		case !a.lost:
 			return nil, a.err
 		case a.sent && (again || a.shown || !call.Method.ReadOnly || !p.retries.Retry()):
