@@ -448,7 +448,7 @@ func (c *Client) refused(cause error, sent bool) error {
 
 // overloaded is the error of a call for which there is no room.
 func (c *Client) overloaded(format string, args ...any) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "OVERLOADED",
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
 		"server %q: "+format+": wait for one of them; the call was not executed", append([]any{c.o.Name}, args...)...)
 	e.Failure.RetryAfterMs = proto.Int64(100)
 	return e

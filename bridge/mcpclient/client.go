@@ -3,9 +3,9 @@
 //
 // Which era the server is of is found out by asking it (probe.go) and remembered. To a server of the modern era (2026-07-28)
 // every call goes by itself, with all that it needs. A server of the legacy era is told once, in initialize, what its client
-// can do: so a caller who can be asked has sessions of its own (lease.go), one for each call that goes on, and a call in the
-// middle of which the server asks is parked until its caller comes back with the answers (park.go). All callers who cannot be
-// asked share one session. What a program remembers from call to call it remembers for those of one session only.
+// can do: so a caller with capabilities has sessions of its own (lease.go), one for each call that goes on, and a call in the
+// middle of which the server asks is parked until its caller comes back with the answers (park.go). All callers without
+// capabilities share one session. What a program remembers from call to call it remembers for those of one session only.
 //
 // What it promises of every call is the delivery law, as package plugin does: a call that was sent is never sent again unless
 // it is read-only by protocol, and every failure says whether the call may have been executed.
@@ -86,7 +86,7 @@ type Options struct {
 	MaxMessage int
 	// MaxCalls is how many calls may be going on at a time. Further ones are refused. 0: 1024.
 	MaxCalls int
-	// MaxSessions is how many sessions with a legacy server there may be for callers who can be asked: programs of their own,
+	// MaxSessions is how many sessions with a legacy server there may be for callers with capabilities: programs of their own,
 	// if it is one. A call has a session to itself, so this many can go on at a time; and a session is only ever one caller's,
 	// so that when more callers take turns, programs are ended and started. 0: 32 programs, which is enough for ten callers that ask for
 	// three lists at once, as editors do at their start, or 64 HTTP sessions.
@@ -184,7 +184,7 @@ var _ bridge.Handler = (*Client)(nil)
 
 // A life of a server is the time from its first answer to its loss.
 type life struct {
-	// peer is what calls are sent to whose callers cannot be asked, and in the modern era all calls.
+	// peer is what calls are sent to whose callers have no capabilities, and in the modern era all calls.
 	peer *peer
 	// known is what the server says it is. It is not changed, but replaced.
 	known  atomic.Pointer[pb.DiscoverResponse]

@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A pool has the sessions of a legacy server for callers who can be asked, by who they are and what they can do. The one that
+// A pool has the sessions of a legacy server for callers with capabilities, by who they are and what they can do. The one that
 // was used last is used first, so that a caller whose calls come one after the other meets the same session each time.
 type pool struct {
 	c *Client

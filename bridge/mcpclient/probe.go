@@ -587,8 +587,8 @@ func (c *Client) noProgram(p *peer, err error) error {
 		p.close() // which does not take long, and then it is known how it ended
 	}
 	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
-		"server %q: the program does not start once more, for a caller who can be asked something; the call was not executed. "+
-			"If it cannot run twice at a time, call it without elicitation, sampling and roots", c.o.Name)
+		"server %q: the program does not start once more, for a caller with capabilities; the call was not executed. "+
+			"If it cannot run twice at a time, call it without elicitation, sampling, roots and extensions", c.o.Name)
 	e.Cause = errors.New(c.lastWords(p, err).Error()) // not what it is made of, which is not about the call
 	c.log.Error().Err(e.Cause).Msg("the program does not start once more")
 	return e

@@ -268,7 +268,7 @@ type MCPConfig struct {
 	ProbeTimeout time.Duration `koanf:"probeTimeout"`
 	// HangTimeout is how long a command may say nothing at all while calls wait, until it is started again. 0: as long as a call may last.
 	HangTimeout time.Duration `koanf:"hangTimeout"`
-	// Sessions are those of a legacy server that callers have who can be asked something.
+	// Sessions are those of a legacy server that callers with capabilities have.
 	Sessions SessionsConfig `koanf:"sessions"`
 	// URL is the MCP endpoint of a server that speaks HTTP.
 	URL string `koanf:"url"`
@@ -278,7 +278,7 @@ type MCPConfig struct {
 	Auth *AuthConfig `koanf:"auth"`
 }
 
-// A SessionsConfig is how many sessions there are with a legacy server, for callers who can be asked something, and for how long. One
+// A SessionsConfig is how many sessions there are with a legacy server, for callers with capabilities, and for how long. One
 // with a command is a process. 0 is what each says.
 type SessionsConfig struct {
 	// Most is how many there are at a time. 0: 32 processes, or 64 sessions over HTTP.
