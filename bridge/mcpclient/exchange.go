@@ -26,8 +26,8 @@ type exchange struct {
 	// ctx ends when nobody wants an answer any more.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// sent says that the server may have seen the request.
-	sent atomic.Bool
+	// sent says whether the server may have the whole request.
+	sent sending
 	// stopped says that the server was told that nobody wants the answer, where the request may come after that.
 	stopped atomic.Bool
 
@@ -59,6 +59,22 @@ type exchange struct {
 	ready    chan struct{} // has an element when there is something to take
 	room     chan struct{} // has an element when something was taken
 }
+
+// A sending is how far a request has got.
+type sending struct{ stage atomic.Int32 }
+
+const (
+	unsentYet = iota // the server does not have all of it
+	underway         // the server may have all of it before we know that
+	left             // the server may have it, whatever we learn later
+)
+
+// Load reports whether the server may have the whole request.
+func (s *sending) Load() bool { return s.stage.Load() != unsentYet }
+
+func (s *sending) begin()    { s.stage.CompareAndSwap(unsentYet, underway) }
+func (s *sending) end()      { s.stage.Store(left) }
+func (s *sending) takeBack() { s.stage.CompareAndSwap(underway, unsentYet) }
 
 // What is kept for a caller that does not take it. A server that sends more must wait, if it can; else what is only news is
 // dropped.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -670,6 +671,121 @@ func TestCallsAreCancelledBeforeTheyAreKnownToBeSent(t *testing.T) {
 	case <-f.cancelled:
 	case <-time.After(10 * time.Second):
 		t.Error("the server was not told")
+	}
+}
+
+// A late connection does not say that it has written what ends in "the end" until held has ended or it is closed.
+type late struct {
+	net.Conn
+	held   context.Context //nolint:containedctx // a connection has none
+	closed context.CancelFunc
+}
+
+func (l late) Write(b []byte) (int, error) {
+	n, err := l.Conn.Write(b)
+	if bytes.Contains(b, []byte("the end")) {
+		<-l.held.Done()
+	}
+	return n, err
+}
+
+func (l late) Close() error {
+	l.closed()
+	return l.Conn.Close()
+}
+
+// A server may have executed a call before we know that all of it has left.
+func TestCallsMayBeExecutedBeforeTheyAreKnownToBeSent(t *testing.T) {
+	for _, kind := range []string{"HTTP/1", "HTTP/2", "HTTP+SSE"} {
+		for _, size := range []int{1, 100 << 10} {
+			t.Run(fmt.Sprint(kind, " ", size), func(t *testing.T) {
+				t.Parallel()
+				ctx, cancel := context.WithCancel(t.Context())
+				lives, die := context.WithCancel(t.Context())
+				var calls atomic.Int64
+				answer := func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+					if m.Method != "tools/call" {
+						result(w, m, `{}`)
+						return
+					}
+					calls.Add(1)
+					if kind == "HTTP+SSE" {
+						die()
+					} else {
+						cancel() // the caller goes away
+					}
+					<-r.Context().Done()
+				}
+				f := &fake{modern: kind == "HTTP/2", answer: answer, cancelled: make(chan struct{}, 100)}
+				var serve http.Handler = f
+				if kind == "HTTP+SSE" {
+					serve = sseServer(answer)
+				}
+				f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet { // the stream ends with the server's life
+						r = r.WithContext(lives)
+					}
+					serve.ServeHTTP(w, r)
+				}))
+				f.Config.Protocols = new(http.Protocols)
+				f.Config.Protocols.SetHTTP1(kind != "HTTP/2")
+				f.Config.Protocols.SetUnencryptedHTTP2(kind == "HTTP/2")
+				f.Start()
+				t.Cleanup(f.Close)
+				hold, free := context.WithCancel(t.Context())
+				transport := &http.Transport{Protocols: f.Config.Protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+					held, closed := context.WithCancel(hold)
+					return late{conn, held, closed}, err
+				}}
+				t.Cleanup(transport.CloseIdleConnections)
+				c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
+				_, err := c.Handle(ctx, asking("t", `{"x":"`+strings.Repeat("x", size)+`the end"}`, "ada"), ignore)
+				free()
+				if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || calls.Load() != 1 {
+					t.Errorf("executed %d times: %v %v", calls.Load(), e.Failure, err)
+				}
+			})
+		}
+	}
+}
+
+// A torn connection breaks before the first "the end" has left.
+type torn struct {
+	net.Conn
+	once *atomic.Bool
+}
+
+func (c torn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("the end")) && !c.once.Swap(true) {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// A call whose end has not left is made again: its server cannot have executed it.
+func TestCallsThatHaveNotLeftAreMadeAgain(t *testing.T) {
+	for _, modern := range []bool{false, true} { // and over HTTP/2
+		f := &fake{modern: modern, cancelled: make(chan struct{}, 100), answer: func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			result(w, m, hello)
+		}}
+		f.Server = httptest.NewUnstartedServer(f)
+		f.Config.Protocols = new(http.Protocols)
+		f.Config.Protocols.SetHTTP1(!modern)
+		f.Config.Protocols.SetUnencryptedHTTP2(modern)
+		f.Start()
+		t.Cleanup(f.Close)
+		var once atomic.Bool
+		transport := &http.Transport{Protocols: f.Config.Protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return torn{conn, &once}, err
+		}}
+		t.Cleanup(transport.CloseIdleConnections)
+		c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
+		if got := call(t, c, "t", `{"x":"`+strings.Repeat("x", 100<<10)+`the end"}`); got != "hello" || f.count("tools/call") != 1 {
+			t.Errorf("modern %v: got %q, executed %d times", modern, got, f.count("tools/call"))
+		}
 	}
 }
 

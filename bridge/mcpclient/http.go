@@ -184,8 +184,8 @@ func (w *streamable) spawn(f func()) {
 
 func (w *streamable) stop(x *exchange) {
 	if !w.p.rev().Modern() {
-		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). That the request was sent, we learn later
-		// than the server may.
+		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). That the request was sent, a Transport may not
+		// tell us before its response.
 		w.tell(cancelled(x))
 	}
 	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
@@ -196,12 +196,7 @@ func (w *streamable) post(x *exchange) {
 	defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
 	// gofail: var mcpclientPost struct{}
 
-	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
-		if i.Err == nil {
-			x.sent.Store(true)
-		}
-	}}
-	req, err := w.request(httptrace.WithClientTrace(x.ctx, trace), http.MethodPost, x.body)
+	req, err := w.request(x.traced(x.ctx), http.MethodPost, x.body)
 	if err != nil {
 		x.fail(&lost{err: err, refused: true})
 		return
@@ -222,8 +217,23 @@ func (w *streamable) post(x *exchange) {
 	}
 	// gofail: var mcpclientResponded struct{}
 
-	x.sent.Store(true) // whatever the trace has said until now
+	x.sent.end() // whatever the trace has said until now
 	w.answer(x, res)
+}
+
+// traced returns ctx for the request of x over HTTP, which learns from it how far it has got. WroteRequest may be called after the server
+// has executed it, and WroteHeaders is before any of the body has left. With an error, WroteRequest says that the end of the body has not.
+func (x *exchange) traced(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaders: x.sent.begin,
+		WroteRequest: func(i httptrace.WroteRequestInfo) {
+			if i.Err == nil {
+				x.sent.end()
+			} else {
+				x.sent.takeBack()
+			}
+		},
+	})
 }
 
 // mediaOf returns the media type of a response.

@@ -89,7 +89,7 @@ func (o *outbox) run() {
 			if m.x == nil {
 				o.told--
 			} else {
-				m.x.sent.Store(true) // from the first byte on the server may execute it
+				m.x.sent.end() // from the first byte on the server may execute it
 			}
 		}
 		closed := o.closed

@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
@@ -168,13 +167,9 @@ func (w *sse2024) start(x *exchange) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(tellTimeout, cancel) })()
-		status, err := w.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
-			if i.Err == nil {
-				x.sent.Store(true)
-			}
-		}}), x.body)
+		status, err := w.post(x.traced(ctx), x.body)
 		if status != 0 {
-			x.sent.Store(true) // whatever the trace has said until now
+			x.sent.end() // whatever the trace has said until now
 		}
 		if x.stopped.Load() {
 			w.tell(cancelled(x)) // it may have come before the request did
@@ -192,7 +187,7 @@ func (w *sse2024) start(x *exchange) {
 	})
 }
 
-// stop tells of a request that may not have been sent, too: that it has been, we learn later than the server may.
+// stop tells of a request that may not have been sent, too: that it has been, a Transport may not tell us before its response.
 func (w *sse2024) stop(x *exchange) {
 	x.stopped.Store(true)
 	w.tell(cancelled(x))
