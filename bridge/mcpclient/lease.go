@@ -17,8 +17,8 @@ type pool struct {
 
 	opening sync.WaitGroup // those who open or close a session
 
-	mu      sync.Mutex // guards the rest
-	idle    map[string][]*peer
+	mu      sync.Mutex         // guards the rest
+	idle    map[string][]*peer // by their keys; none of the lists is empty
 	all     []*peer
 	total   int // of all, and those being opened
 	closed  bool
@@ -96,13 +96,12 @@ func notBegun(err error) error {
 func (p *pool) pick(key string) *peer {
 	for list := p.idle[key]; len(list) > 0; list = p.idle[key] {
 		last := list[len(list)-1]
-		p.idle[key] = list[:len(list)-1]
+		p.take(last)
 		if !last.isGone() {
 			return last
 		}
 		p.drop(last)
 	}
-	delete(p.idle, key)
 	return nil
 }
 

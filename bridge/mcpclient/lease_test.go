@@ -106,6 +106,28 @@ func TestSessionsAtTheirMost(t *testing.T) {
 	}
 }
 
+// Who comes when all sessions are at work waits for one, whoever they are of and however often they have been used.
+func TestSessionsAtWorkAreNotTaken(t *testing.T) {
+	s := &curious{}
+	bubble(t, mcpclient.Options{MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		if got := said(t, c, asking("t", `{}`, "a")); got != "hello" {
+			t.Errorf("got %s", got)
+		}
+		ask := asking("ask", `{}`, "a")
+		open := needs(t, c, ask)
+		if _, err := c.Handle(t.Context(), asking("t", `{}`, "b"), ignore); bridge.AsError(err).Code != codes.ResourceExhausted {
+			t.Errorf("another caller: %v", err)
+		}
+		if got := said(t, c, ask.Retry(answers(open, `{}`), open.State)); got != "hello" {
+			t.Errorf("got %s", got)
+		}
+		if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
+			t.Errorf("another caller, afterwards: %s", got)
+		}
+	})
+}
+
 // A session that nobody uses is kept for as long as it is said, and no longer.
 func TestIdleSessionsEnd(t *testing.T) {
 	for set, idle := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
