@@ -50,12 +50,13 @@ type exchange struct {
 	// progress is the last one that the handler told, and pace is how the client is told.
 	progress float64
 	pace     *pacer // nil if the client does not want to know
-	ended    bool   // the request has been answered
+	logs     sampler
+	ended    bool // the request has been answered
 }
 
 // newExchange returns the exchange of a request. Whoever answers it first defers that a panic is the answer, by broke.
 func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink) *exchange {
-	return &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1)}
+	return &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1), logs: newSampler()}
 }
 
 // broke answers the request with the error of a bug that was met on the way to an answer.
@@ -93,10 +94,28 @@ func (x *exchange) emit(call *bridge.Call) bridge.Emit {
 			if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || e.Log.GetLevel() < level {
 				return nil
 			}
-			return x.notify(notifyMessage, e.Log)
+			return x.tellLog(e.Log)
 		}
 		return nil
 	}
+}
+
+// tellLog passes a log message on, unless there are too many; how many were left out is told with the next that is not, or before the answer.
+func (x *exchange) tellLog(l *pb.LogMessage) error {
+	if !x.logs.lets(l) {
+		return nil
+	}
+	if err := x.tellLeftOut(); err != nil {
+		return err
+	}
+	return x.notify(notifyMessage, l)
+}
+
+func (x *exchange) tellLeftOut() error {
+	if l := x.logs.summary(); l != nil {
+		return x.notify(notifyMessage, l)
+	}
+	return nil
 }
 
 // tellProgress passes progress on if the client wants to know and it is progress: MCP lets it only increase.
@@ -207,6 +226,9 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 func (x *exchange) end(h head, msg []byte) {
 	if x.pace != nil {
 		x.pace.end(msg != nil)
+	}
+	if msg != nil {
+		_ = x.tellLeftOut() // who does not take it does not take the answer, either
 	}
 	// gofail: var mcpserverBeforeAnswer struct{}
 

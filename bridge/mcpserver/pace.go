@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +42,44 @@ const (
 	progressBurst = 64
 	// maxProgressText bounds the text that comes with progress, in bytes.
 	maxProgressText = 8 << 10
+	// logEvery is how often a client is told a log message of a call, once it has been told logBurst (every revision: server/utilities/logging,
+	// implementation considerations).
+	logEvery = 10 * time.Millisecond
+	logBurst = 1024
 )
+
+// A sampler lets through as many log messages of a call as a client can use, and counts the others.
+type sampler struct {
+	rate    rate
+	leftOut int
+	worst   pb.LogLevel // of those that were left out
+}
+
+func newSampler() sampler { return sampler{rate: rate{every: logEvery, burst: logBurst}} }
+
+// lets reports whether the client is told a message now.
+func (s *sampler) lets(l *pb.LogMessage) bool {
+	if s.rate.early(time.Now()) <= 0 {
+		return true
+	}
+	s.leftOut++
+	s.worst = max(s.worst, l.GetLevel())
+	return false
+}
+
+// summary returns what is to be told of messages that were left out since it was last asked, or nil. It is one more message.
+func (s *sampler) summary() *pb.LogMessage {
+	if s.leftOut == 0 {
+		return nil
+	}
+	l := &pb.LogMessage{
+		Level: s.worst, Logger: proto.String("mcpbridge"),
+		Data: fmt.Appendf(nil, `"%d log messages were left out: of a call, %d are told, and then %d a second"`, s.leftOut, logBurst, time.Second/logEvery),
+	}
+	s.leftOut, s.worst = 0, 0
+	s.rate.happens(time.Now())
+	return l
+}
 
 // A pacer passes progress on no faster than a client can use it. What it holds back is replaced by what comes later, and
 // passed on when it is time.
