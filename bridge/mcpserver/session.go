@@ -117,13 +117,14 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		unheard: newPending(), ready: make(chan struct{}), streams: limit.Streams{Most: maxSessionStreams, Reason: limit.ReasonTooMany}, replay: replay{most: maxReplay},
+		ready: make(chan struct{}), streams: limit.Streams{Most: maxSessionStreams, Reason: limit.ReasonTooMany}, replay: replay{most: maxReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
 	}
 	ss.ctx, ss.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
+	ss.unheard = newPending(ss.wants)
 	ss.sub.tell = ss.tell
 	return ss, result, nil
 }
@@ -386,20 +387,21 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	}
 }
 
-// listen makes sure that the session is told what changes: the lists, which a legacy client need not ask for, and the
-// resources that it subscribed to.
-func (ss *session) listen() {
-	caps := ss.is.GetCapabilities()
+// listen makes sure that the session is told what changes.
+func (ss *session) listen() { ss.s.hub.add(ss.ctx, &ss.sub, ss.wants()) }
+
+// wants returns what the client wants to know: the lists, which a legacy client need not ask for, and the resources that it subscribed to.
+func (ss *session) wants() *pb.SubscriptionFilter {
 	yes := proto.Bool(true)
 	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	want := honour(&pb.SubscriptionFilter{
 		ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes, ResourceSubscriptions: slices.Clone(ss.uris),
-	}, caps)
+	}, ss.is.GetCapabilities())
 	if len(ss.awaited) > 0 {
 		want.ElicitationsCompleted = yes
 	}
-	ss.mu.Unlock()
-	ss.s.hub.add(ss.ctx, &ss.sub, want)
+	return want
 }
 
 // tell tells the client a change, on exactly one stream, now or when it opens one.

@@ -40,38 +40,78 @@ func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjso
 	return jsonrpc.AppendNotification(nil, method, data), nil
 }
 
-// pending are changes that a client has not been told yet. The same change twice is the same as once.
+// pending are changes that a client has not been told yet. The same change twice is the same as once. When they are too many for a client
+// that does not read, all that it wants to know has changed: that is more than it missed, and always little.
 type pending struct {
+	want func() *pb.SubscriptionFilter // what the client wants to know
+
 	mu      sync.Mutex
 	changes []*pb.ListenResponse
-	ready   chan struct{} // holds a token while there are changes
+	has     map[changed]bool // the names of changes: two of a name may differ in what else they say
+	size    int              // of changes, in bytes
+	ready   chan struct{}    // holds a token while there are changes
 }
 
-// maxPending bounds how many different changes are kept. Only parts of resources can come to as many.
-const maxPending = 1024
+const (
+	// maxPending bounds how many different changes are kept, and maxPendingSize how many bytes they have. What a client can subscribe to
+	// is less.
+	maxPending     = 1024
+	maxPendingSize = 1 << 20
+)
 
-func newPending() *pending { return &pending{ready: make(chan struct{}, 1)} }
+func newPending(want func() *pb.SubscriptionFilter) *pending {
+	return &pending{want: want, ready: make(chan struct{}, 1)}
+}
 
 func (p *pending) add(change *pb.ListenResponse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.changes) >= maxPending || slices.ContainsFunc(p.changes, func(c *pb.ListenResponse) bool { return proto.Equal(c, change) }) {
+	if p.has[changeOf(change)] && slices.ContainsFunc(p.changes, func(c *pb.ListenResponse) bool { return proto.Equal(c, change) }) {
 		return
 	}
-	p.changes = append(p.changes, change)
+	if !p.keep(change) {
+		all := bridge.ChangesOf(p.want())
+		for _, c := range append(p.changes, change) {
+			if c.GetElicitationCompleted() != nil {
+				all = append(all, c)
+			}
+		}
+		p.forget()
+		for _, c := range all {
+			p.keep(c)
+		}
+	}
 	select {
 	case p.ready <- struct{}{}:
 	default:
 	}
 }
 
+// keep keeps a change, if there is room for it. The caller holds mu.
+func (p *pending) keep(change *pb.ListenResponse) bool {
+	size := proto.Size(change)
+	if len(p.changes) >= maxPending || p.size+size > maxPendingSize {
+		return false
+	}
+	if p.has == nil {
+		p.has = map[changed]bool{}
+	}
+	p.has[changeOf(change)] = true
+	p.changes = append(p.changes, change)
+	p.size += size
+	return true
+}
+
 func (p *pending) take() []*pb.ListenResponse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changes := p.changes
-	p.changes = nil
+	p.forget()
 	return changes
 }
+
+// forget keeps nothing any more. The caller holds mu.
+func (p *pending) forget() { p.changes, p.has, p.size = nil, nil, 0 }
 
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
 // basic/patterns/subscriptions).
@@ -86,7 +126,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		return
 	}
 	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
-	changes := newPending()
+	changes := newPending(func() *pb.SubscriptionFilter { return honoured })
 	sub := &subscriber{tell: changes.add}
 	s.hub.add(ctx, sub, honoured)
 	leave := func() {

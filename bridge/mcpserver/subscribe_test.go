@@ -1,9 +1,14 @@
 package mcpserver
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -12,7 +17,8 @@ func updated(uri string) *pb.ListenResponse {
 }
 
 func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
-	p := newPending()
+	want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a", "b"}, ToolsListChanged: proto.Bool(true)}
+	p := newPending(func() *pb.SubscriptionFilter { return want })
 	for range 3 {
 		p.add(updated("a"))
 	}
@@ -20,10 +26,39 @@ func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 	if got := p.take(); len(got) != 1 {
 		t.Errorf("the same change is kept %d times", len(got))
 	}
-	for n := 1; n <= maxPending+1; n++ {
-		p.add(updated(strconv.Itoa(n)))
-		if got := len(p.changes); got != min(n, maxPending) {
-			t.Fatalf("%d of %d changes are kept", got, n)
+	done := &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: "e"}}}
+	all := append(bridge.ChangesOf(want), done)
+	sized := func(n int) *pb.ListenResponse {
+		c := updated("a/" + strings.Repeat("x", n))
+		return updated("a/" + strings.Repeat("x", n-(proto.Size(c)-n)))
+	}
+	for over := -1; over <= 1; over++ {
+		for what, changes := range map[string][]*pb.ListenResponse{
+			"changes":                {done},
+			"bytes":                  {done, sized(maxPendingSize/2 - proto.Size(done)), sized(maxPendingSize/2 + over)},
+			"bytes of a single one":  {done, sized(maxPendingSize - proto.Size(done) + over)},
+			"changes of no resource": {done, {Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}},
+		} {
+			for n := len(changes); strings.HasPrefix(what, "changes") && n < maxPending+over; n++ {
+				changes = append(changes, updated("a/"+strconv.Itoa(n)))
+			}
+			kept := changes
+			if over > 0 {
+				kept = all
+			}
+			for _, c := range changes {
+				p.add(c)
+			}
+			same := func(a, b *pb.ListenResponse) bool { return proto.Equal(a, b) }
+			if got := p.take(); !slices.EqualFunc(got, kept, same) {
+				t.Errorf("%s, %+d: %d are kept, want %d: %.500v", what, over, len(got), len(kept), got)
+			}
 		}
+	}
+	for n := range maxPending + 2 {
+		p.add(&pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: strconv.Itoa(n)}}})
+	}
+	if got := p.take(); len(got) != maxPending {
+		t.Errorf("of what cannot be told otherwise, %d are kept", len(got))
 	}
 }

@@ -208,7 +208,7 @@ func TestTheConnectionOfAStreamIsUsedAgain(t *testing.T) {
 func TestAStreamThatNobodyReadsIsCut(t *testing.T) {
 	f := newFront(t, mcpserver.Options{WriteTimeout: 50 * time.Millisecond})
 	f.listenRaw("")
-	uri := "test://a/" + strings.Repeat("x", 1<<20)
+	uri := "test://a/" + strings.Repeat("x", 256<<10)
 	for i := 0; f.h.Listeners() > 0; i++ {
 		f.h.Update(fmt.Sprint(uri, i))
 		runtime.Gosched()
