@@ -29,18 +29,31 @@ type eventLog struct {
 	grown  chan struct{} // closed and replaced whenever something above changes; nil while nobody waits
 }
 
+// primingSize is what a priming event counts as, in bytes: about what it is on the wire, and in memory.
+const primingSize = 64
+
 func newEventLog(id string, within ...*replay) *eventLog { return &eventLog{id: id, within: within} }
+
+// roomOf returns what an event takes. A priming event counts as well: a client may have any number of them, by opening a stream again and
+// again.
+func roomOf(msg []byte) int {
+	if msg == nil {
+		return primingSize
+	}
+	return len(msg)
+}
 
 // append adds a message, which the log then owns, and returns its number.
 func (l *eventLog) append(msg []byte, last bool) int {
+	size := roomOf(msg)
 	l.mu.Lock()
 	l.events = append(l.events, msg)
-	l.size += len(msg)
+	l.size += size
 	n := l.first + len(l.events) - 1
 	l.wake()
 	l.mu.Unlock()
 	for _, r := range l.within {
-		r.add(len(msg))
+		r.add(size)
 	}
 	l.trim()
 	if last {
@@ -70,7 +83,7 @@ func (l *eventLog) owed() int {
 	n, size := 0, 0
 	for i := len(l.events) - 1; i >= max(l.next-l.first, 0) && size <= maxReplay; i-- {
 		if n > 0 {
-			size += len(l.events[i])
+			size += roomOf(l.events[i])
 		}
 		n++
 	}
@@ -90,7 +103,7 @@ func (l *eventLog) forget(but int) {
 	but = max(but, l.owed())
 	freed := 0
 	for ; len(l.events) > but; l.first++ {
-		freed += len(l.events[0])
+		freed += roomOf(l.events[0])
 		l.events = l.events[1:]
 	}
 	l.size -= freed

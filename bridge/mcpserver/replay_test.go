@@ -103,9 +103,9 @@ func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
 				leave()
 			}
 			l.push([]byte("p"))
-			l.append(make([]byte, maxReplay-1+over), true)
+			l.append(make([]byte, maxReplay-1-primingSize+over), true)
 			if waits {
-				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 || len(events[1]) != maxReplay-1+over {
+				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 || len(events[1]) != maxReplay-1-primingSize+over {
 					t.Errorf("%+d: %d events are given", over, len(events))
 				}
 				leave()
@@ -114,6 +114,22 @@ func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
 				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept, session.size, process.size)
 			}
 		}
+	}
+}
+
+// Events that say nothing are kept up to the same limit.
+func TestPrimingEventsAreBounded(t *testing.T) {
+	session, process := &replay{most: 1000 * primingSize}, &replay{most: maxReplayOfAll}
+	l := newEventLog(unrelated, session, process)
+	for n := 1; n <= 1001; n++ {
+		l.push(nil)
+		if kept := l.has(-1); kept != (n <= 1000) || process.size != session.size {
+			t.Errorf("%d: all are kept: %t, %d bytes are counted, and %d", n, kept, session.size, process.size)
+		}
+	}
+	l.drop()
+	if session.size != 0 || process.size != 0 {
+		t.Errorf("afterwards %d bytes are counted, and %d", session.size, process.size)
 	}
 }
 
