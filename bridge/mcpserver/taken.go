@@ -173,8 +173,11 @@ func (t *taken) WriteHeader(int) {}
 
 // Write writes a chunk (RFC 9112, chunked transfer coding).
 func (t *taken) Write(data []byte) (int, error) {
-	if len(data) == 0 {
+	switch {
+	case len(data) == 0:
 		return 0, nil // an empty chunk would be the last
+	case t.broken:
+		return 0, errGone // half of a chunk is there, and each further one would wait for the client again
 	}
 	chunk := strconv.AppendInt(make([]byte, 0, len(data)+16), int64(len(data)), 16)
 	chunk = append(append(append(chunk, "\r\n"...), data...), "\r\n"...)
