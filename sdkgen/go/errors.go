@@ -173,11 +173,8 @@ func failed(d definition, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return status.Error(codes.NotFound, text(err.Error()))
 	}
-	if meant(err) {
-		return exactly(&Error{Code: -32603, Message: err.Error()})
-	}
 	logFailure(d, err)
-	return status.Error(codes.Internal, text(err.Error()))
+	return exactly(&Error{Code: -32603, Message: err.Error()})
 }
 
 // over is the gRPC status of a call whose context has ended.

@@ -172,6 +172,17 @@ func (d definition) checkName() bool {
 	return false
 }
 
+var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+
+// checkScheme says whether a resource can have its URI.
+func (d definition) checkScheme() bool {
+	if scheme.MatchString(d.name) {
+		return true
+	}
+	d.wrong("a URI begins with a scheme, such as file:///")
+	return false
+}
+
 // add puts v into one of the app's tables and tells who listens. at says where a value was defined.
 func add[T any](d definition, t *table[T], v *T, at func(*T) string, changed kinds) {
 	d.app.mu.Lock()

@@ -43,6 +43,9 @@ func ResourceFunc[Out any](
 		d.wrong("%w", o.err)
 		return
 	}
+	if !d.checkScheme() {
+		return
+	}
 	if o.completers != nil {
 		d.wrong("Complete is for resource templates and prompts: a resource has no arguments")
 		return
@@ -74,6 +77,9 @@ func ResourceTemplate[In, Out any](
 	}}
 	if description != "" {
 		t.message.Description = &description
+	}
+	if !d.checkScheme() {
+		return
 	}
 	var err error
 	before := uris

@@ -60,6 +60,9 @@ func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
 		if field, of := notJSON(t, nil); of != nil {
 			return nil, fmt.Errorf("%s has a type that JSON cannot hold, %s; leave it out with `json:\"-\"`, or use another", cmp.Or(field, "the value"), of)
 		}
+		if of := itself(t, nil); of != nil {
+			return nil, fmt.Errorf("%s contains itself, and has no schema here; use any in it, and InputSchema or OutputSchema to say more", of)
+		}
 		return nil, err
 	}
 	if err := refine(t, s, v, v == nil); err != nil {
@@ -89,6 +92,27 @@ func notJSON(t reflect.Type, above []reflect.Type) (string, reflect.Type) {
 		}
 	}
 	return "", nil
+}
+
+// itself returns the first type in t that contains itself, or nil.
+func itself(t reflect.Type, above []reflect.Type) reflect.Type {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return itself(t.Elem(), above)
+	case reflect.Struct:
+		if slices.Contains(above, t) {
+			return t
+		}
+		for f := range t.Fields() {
+			if !f.IsExported() || f.Tag.Get("json") == "-" || typeSchemas[f.Type] != nil {
+				continue
+			}
+			if of := itself(f.Type, append(above, t)); of != nil {
+				return of
+			}
+		}
+	}
+	return nil
 }
 
 var textual = reflect.TypeFor[encoding.TextMarshaler]()

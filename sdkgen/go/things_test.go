@@ -272,6 +272,24 @@ func TestTemplatesOfFilesAndQueries(t *testing.T) {
 	}
 }
 
+func TestReadersAreToldWhatFailed(t *testing.T) {
+	app := mcpbridge.New("test", "1")
+	mcpbridge.ResourceFunc(app, "x:1", "x", "", func(context.Context) (string, error) { return "", errors.New("the disk is full") })
+	mcpbridge.Prompt(app, "p", "", func(context.Context, struct{}) (string, error) { panic("no luck") })
+	for err, want := range map[error]string{
+		mcpbridgetest.Read(t, app, "x:1").Err:   "the disk is full",
+		mcpbridgetest.Get(t, app, "p", nil).Err: "no luck",
+	} {
+		s, _ := status.FromError(err)
+		if s.Code() != codes.Internal || len(s.Details()) != 1 {
+			t.Fatalf("got %v", err)
+		}
+		if e, _ := s.Details()[0].(*pb.JsonRpcError); e.GetCode() != -32603 || e.GetMessage() != want {
+			t.Errorf("got %v, want %s", e, want)
+		}
+	}
+}
+
 func TestVisits(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	does(app, "mail", func(context.Context) (string, error) {

@@ -262,6 +262,9 @@ func TestMistakesInDefinitionsNameTheLine(t *testing.T) {
 		Skipped chan int `json:"-"`
 		In      []struct{ Done *chan int }
 	}](app)
+	with[struct{ Root []treeNode }](app)
+	mcpbridge.ResourceFunc(app, "config", "c", "", func(context.Context) (string, error) { return "", nil })
+	mcpbridge.ResourceTemplate(app, "{+path}", "x", "", func(context.Context, M) (string, error) { return "", nil })
 	mcpbridge.ResourceTemplate(app, "x://{ctiy}", "x", "", func(context.Context, struct{ City string }) (string, error) { return "", nil })
 	mcpbridge.Prompt(app, "p", "", func(context.Context, struct{}) (int, error) { return 0, nil })
 	lines := strings.Split(app.Err().Error(), "\n")
@@ -277,6 +280,9 @@ func TestMistakesInDefinitionsNameTheLine(t *testing.T) {
 		`field N, schema:"default=1": a default works in a struct and the structs in it`,
 		`tag must not begin with 'WORD='`,
 		`field In.Done has a type that JSON cannot hold, chan int; leave it out`,
+		`mcpbridge_test.treeNode contains itself, and has no schema here; use any in it`,
+		`resource "config": a URI begins with a scheme, such as file:///`,
+		`resource template "{+path}": a URI begins with a scheme, such as file:///`,
 		`there is no field for {ctiy}; did you mean City?`,
 		`prompt "p": it returns int, and a prompt says string, *Message or []*Message`,
 	} {
@@ -285,6 +291,10 @@ func TestMistakesInDefinitionsNameTheLine(t *testing.T) {
 			break
 		}
 	}
+}
+
+type treeNode struct {
+	Next *treeNode `json:"next,omitempty"`
 }
 
 func with[In any](app *mcpbridge.App) {
