@@ -412,13 +412,17 @@ func (c *Client) misbehaved(format string, args ...any) error {
 	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
 }
 
-// crashed is the error of a call whose server was lost after it had been sent.
+// crashed is the error of a call whose server was lost after it had been sent, or has answered it by a status alone.
 func (c *Client) crashed(cause error) error {
 	if errors.Is(cause, errTooLarge) {
 		return c.tooLarge(cause)
 	}
+	how := "was lost during the call"
+	if l, ok := errors.AsType[*lost](cause); ok && l.answered {
+		how = "failed the call: " + l.Error()
+	}
 	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
-		"server %q was lost during the call; whether the call was executed is not known", c.o.Name)
+		"server %q %s; whether the call was executed is not known", c.o.Name, how)
 	e.Cause = cause
 	return e
 }

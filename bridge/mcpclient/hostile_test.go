@@ -271,7 +271,20 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusBadGateway)
 			},
-			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+			"failed the call: the server answered with 502 Bad Gateway: oh; whether the call was executed is not known",
+		},
+		"an error of the server in JSON": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusInternalServerError)
+				_, _ = io.WriteString(w, `{"error":"`+strings.Repeat("long ", 1000)+`"}`)
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", `failed the call: the server answered with 500 Internal Server Error: {"error":"long `,
+		},
+		"a status that says nothing of the call": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusUnprocessableEntity)
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "failed the call: the server answered with 422 Unprocessable Entity: oh;",
 		},
 		"too many requests": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -488,6 +501,9 @@ func TestARefusalIsNoProof(t *testing.T) {
 				answered := name == "JSON" && (kind == "modern" || kind == "no session") // it is a JSON-RPC error, for which nobody else is meant
 				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN) != answered {
 					t.Errorf("executed %d times: %v %v", n, e.Failure, err)
+				}
+				if (name == "422" || name == "500") && !strings.Contains(e.Message, "the server answered with "+name) || strings.Contains(e.Message, "lost") {
+					t.Errorf("says %v", err)
 				}
 				if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, ignore); (err == nil) == answered {
 					t.Errorf("a list, after %d attempts: %v", lists.Load(), err)

@@ -298,8 +298,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 	case res.StatusCode == http.StatusOK || res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
 		x.fail(w.misbehaved("answered a request with %s and %q: it must be JSON or an event stream", res.Status, media))
 	default:
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 500))
-		x.fail(w.status(res, strings.TrimSpace(string(text))))
+		x.fail(w.status(res, textOf(res)))
 	}
 }
 
@@ -655,10 +654,7 @@ func (w *streamable) misbehaved(format string, args ...any) error {
 // status is the error of a response that is no answer.
 func (w *streamable) status(res *http.Response, text string) error {
 	c := w.p.c
-	if text != "" {
-		text = ": " + rawjson.ShortenTo(text, 300)
-	}
-	err := fmt.Errorf("the server answered with %s%s", res.Status, text)
+	err := statusError(res, text)
 	switch code := res.StatusCode; {
 	case code == http.StatusUnauthorized:
 		return bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
@@ -680,7 +676,21 @@ func (w *streamable) status(res *http.Response, text string) error {
 		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED",
 			"server %q has too much to do (%s); the call was not executed", c.o.Name, res.Status)
 	}
-	return &lost{err: err}
+	return &lost{err: err, answered: true}
+}
+
+// textOf returns the beginning of a response's body.
+func textOf(res *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 500))
+	return strings.TrimSpace(string(text))
+}
+
+// statusError says what a server has answered by a status and a text.
+func statusError(res *http.Response, text string) error {
+	if text != "" {
+		text = ": " + rawjson.ShortenTo(text, 300)
+	}
+	return fmt.Errorf("the server answered with %s%s", res.Status, text)
 }
 
 // locationOf says where a redirection leads, without what may be secret in it.

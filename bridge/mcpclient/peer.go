@@ -190,9 +190,11 @@ func (p *peer) close() {
 
 var errClosed = errors.New("the connection was closed")
 
-// A lost is why an exchange has no answer: the connection broke, or could not be made.
+// A lost is why an exchange has no answer: the connection broke or could not be made, or the server said so by a status alone.
 type lost struct {
 	err error
+	// answered says that err is what the server has answered, by a status that no other field is about.
+	answered bool
 	// refused says that the server does not take the request, by the status of its response.
 	refused bool
 	// forgot says that the status is the one of a session that is not known, which proves that the request was not executed.

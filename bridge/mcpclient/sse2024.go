@@ -152,9 +152,10 @@ func (w *sse2024) post(ctx context.Context, msg []byte) (status int, err error) 
 		return 0, withoutURL(err)
 	}
 	defer res.Body.Close()
+	text := textOf(res)
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10)
 	if res.StatusCode >= 300 {
-		return res.StatusCode, fmt.Errorf("the server answered with %s", res.Status)
+		return res.StatusCode, statusError(res, text)
 	}
 	return res.StatusCode, nil
 }
@@ -182,7 +183,7 @@ func (w *sse2024) start(x *exchange) {
 		case status == 0:
 			x.fail(unsent(err))
 		default:
-			x.fail(&lost{err: err, refused: status >= 400 && status < 500})
+			x.fail(&lost{err: err, answered: true, refused: status >= 400 && status < 500})
 		}
 	})
 }
