@@ -198,10 +198,13 @@ func levelNamed(name string) zerolog.Level {
 }
 
 var (
-	looksWrong = regexp.MustCompile(`^(\[?(ERROR|CRITICAL|FATAL|SEVERE)\b|panic: |fatal error: |Traceback \(most recent|Exception in thread)`)
-	looksOdd   = regexp.MustCompile(`^\[?(WARN|WARNING)\b`)
-	looksSmall = regexp.MustCompile(`^\[?(DEBUG|TRACE)\b`)
+	looksWrong = regexp.MustCompile(began + `(\[?(ERROR|CRITICAL|FATAL|SEVERE)\b|level=(?i:error|critical|fatal|panic)\b|panic: |fatal error: |Traceback \(most recent|Exception in thread)`)
+	looksOdd   = regexp.MustCompile(began + `(\[?(WARN|WARNING)\b|level=(?i:warn|warning)\b)`)
+	looksSmall = regexp.MustCompile(began + `(\[?(DEBUG|TRACE)\b|level=(?i:debug|trace)\b)`)
 )
+
+// began is what a line may begin with that is not its level: the time, as slog, logrus and Python's logging write it.
+const began = `^(time=\S+ |\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(Z|[+-]\d\d:?\d\d)? )?`
 
 // guessLevel returns the level of a line by how it begins.
 func guessLevel(line []byte) zerolog.Level {

@@ -61,3 +61,26 @@ func TestLongLinesAreCut(t *testing.T) {
 		}
 	}
 }
+
+// A line of text has the level that it begins with, as the usual logs write it.
+func TestLinesAreLoggedAtTheirLevel(t *testing.T) {
+	for line, want := range map[string]zerolog.Level{
+		"ERROR no luck":                         zerolog.ErrorLevel,
+		"[WARNING] odd":                         zerolog.WarnLevel,
+		"DEBUG:root:small":                      zerolog.DebugLevel,
+		"2026/11/21 14:10:13 WARN odd a=1":      zerolog.WarnLevel,
+		"2026-11-21 14:10:13,123 ERROR no luck": zerolog.ErrorLevel,
+		"2026-11-21T14:10:13.471+01:00 DEBUG x": zerolog.DebugLevel,
+		`time=2026-11-21T14:10:13.471Z level=ERROR msg="main.go:46: tool \"boom\" failed"`: zerolog.ErrorLevel,
+		`time="2026-11-21T14:10:13Z" level=warning msg=odd`:                                zerolog.WarnLevel,
+		"level=debug msg=small":           zerolog.DebugLevel,
+		"2026/11/21 14:10:13 ERRORS: 0":   zerolog.InfoLevel,
+		"there was an ERROR":              zerolog.InfoLevel,
+		"time=1 level=errors":             zerolog.InfoLevel,
+		"2026/11/21 14:10:13 level 3 msg": zerolog.InfoLevel,
+	} {
+		if got := guessLevel([]byte(line)); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}
