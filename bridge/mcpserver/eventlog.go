@@ -21,6 +21,7 @@ type eventLog struct {
 	events [][]byte // messages; nil stands for the priming event, which has none
 	size   int
 	closed bool
+	gone   bool // dropped: nothing is kept any more
 	told   int  // the number of the first event that no response has given out
 	reader int  // counts the responses that took over
 	copied bool // the last of them copies, and has yet to be given the events from next on
@@ -47,6 +48,11 @@ func roomOf(msg []byte) int {
 func (l *eventLog) append(msg []byte, last bool) int {
 	size := roomOf(msg)
 	l.mu.Lock()
+	if l.gone { // its call goes on, and nobody can come back to it
+		defer l.mu.Unlock()
+		l.first++
+		return l.first - 1
+	}
 	l.events = append(l.events, msg)
 	l.size += size
 	n := l.first + len(l.events) - 1
@@ -119,9 +125,17 @@ func (l *eventLog) forget(but int) {
 
 // drop forgets the log altogether.
 func (l *eventLog) drop() {
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
 	l.take() // whoever copies is cut
 	l.close()
 	l.forget(0)
+	l.unlist()
+}
+
+// unlist takes the log away from those that have ended.
+func (l *eventLog) unlist() {
 	l.mu.Lock()
 	remove := l.remove
 	l.remove = nil
@@ -149,8 +163,12 @@ func (l *eventLog) close() {
 		remove = append(remove, r.end(l))
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.remove = remove
+	gone := l.gone
+	l.mu.Unlock()
+	if gone { // since then
+		l.unlist()
+	}
 }
 
 // wake tells whoever waits that something changed. The caller holds mu.

@@ -173,3 +173,26 @@ func TestWhatSlowReadersAreOwedIsBounded(t *testing.T) {
 		t.Errorf("%d bytes are counted, and %d", session.size, process.size)
 	}
 }
+
+// A call may go on whose stream was forgotten because there were too many beside it. What it still says is not kept, and counts for nothing.
+func TestWhatIsSaidOnAForgottenStreamIsNotKept(t *testing.T) {
+	s := New(&moody{}, Options{})
+	defer s.Close()
+	id := beginSession(t, s)
+	ss := s.sessions[id]
+	first := ss.newLog()
+	number := first.append([]byte("a"), false)
+	for range maxLogs {
+		ss.newLog()
+	}
+	for _, last := range []bool{false, true} {
+		if n := first.append(make([]byte, 1000), last); n != number+1 {
+			t.Errorf("what comes after %d is number %d", number, n)
+		} else {
+			number = n
+		}
+		if first.has(number-1) || ss.replay.size != 0 || s.replay.size != 0 {
+			t.Errorf("it is kept: %t, %d bytes are counted, and %d", first.has(number-1), ss.replay.size, s.replay.size)
+		}
+	}
+}
