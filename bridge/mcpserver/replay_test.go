@@ -196,3 +196,21 @@ func TestWhatIsSaidOnAForgottenStreamIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// However many calls a session has, they do not end the stream of what belongs to none of them.
+func TestTheStreamOfChangesStaysBesideManyCalls(t *testing.T) {
+	s := New(&moody{}, Options{})
+	defer s.Close()
+	ss := s.sessions[beginSession(t, s)]
+	changes, oldest := ss.unrelatedLog(), ss.newLog()
+	for range maxLogs - 2 {
+		ss.newLog()
+	}
+	if oldest.ended() {
+		t.Errorf("of %d streams one is forgotten", maxLogs)
+	}
+	ss.newLog()
+	if !oldest.ended() || changes.ended() || ss.unrelatedLog() != changes {
+		t.Errorf("of one more, the oldest call's is forgotten: %t, and the changes': %t", oldest.ended(), changes.ended())
+	}
+}

@@ -310,9 +310,11 @@ func (ss *session) addLog(id string) *eventLog {
 	ss.logs[id] = l
 	ss.order = append(ss.order, id)
 	for len(ss.order) > maxLogs {
-		// Streams that have ended go first: those still open have somebody to tell.
+		// Streams that have ended go first: those still open have somebody to tell. There is only one of what belongs to no request.
 		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
-		i = max(i, 0)
+		if i < 0 {
+			i = slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated })
+		}
 		ss.logs[ss.order[i]].drop()
 		delete(ss.logs, ss.order[i])
 		ss.order = slices.Delete(ss.order, i, i+1)
