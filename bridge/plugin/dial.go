@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -117,13 +119,17 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		// What a gRPC client calls its server must be what the certificate says.
 		creds, authority = credentials.NewTLS(config), config.ServerName
 	}
-	target, connect := "passthrough:///"+e.address, func(ctx context.Context, _ string) (net.Conn, error) {
-		return k.watch(new(net.Dialer).DialContext(ctx, e.network, e.address))
-	}
+	target := "passthrough:///" + e.address
 	if e.resolve {
-		target, connect = "dns:///"+e.address, func(ctx context.Context, a string) (net.Conn, error) {
-			return k.watch(new(net.Dialer).DialContext(ctx, "tcp", a))
+		target = "dns:///" + e.address
+	}
+	connect := func(ctx context.Context, address string) (net.Conn, error) {
+		if !e.resolve {
+			address = e.address
 		}
+		return k.watch(reach(ctx, func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, e.network, address)
+		}))
 	}
 	var err error
 	k.conn, err = grpc.NewClient(
@@ -143,7 +149,8 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		// No keepalive pings: servers answer them with GOAWAY below 5 minutes unless told otherwise. Health checks find a
 		// connection that leads nowhere.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			// Never so long that a backend which is back waits a second for us; random, so that not all of its bridges come at once.
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		// The sizes that answers of 64 KiB do not wait for; fixed ones also save the pings by which gRPC estimates them.
@@ -156,6 +163,42 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		return nil, err
 	}
 	return k, nil
+}
+
+// reach dials. While nobody answers it dials again beside that, every half second or so: what the network lost the system repeats after
+// one second, three and seven, and a network that is back is to be used before. The first connection that is made is the one to use.
+func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	type dialled struct {
+		net.Conn
+		err error
+	}
+	first := make(chan dialled)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		wg.Go(func() {
+			c, err := dial(ctx)
+			select {
+			case first <- dialled{c, err}:
+			case <-ctx.Done():
+				if err == nil {
+					_ = c.Close()
+				}
+			}
+		})
+		again := time.NewTimer(400*time.Millisecond + rand.N(200*time.Millisecond))
+		select {
+		case d := <-first:
+			again.Stop()
+			return d.Conn, d.err
+		case <-ctx.Done():
+			again.Stop()
+			return nil, ctx.Err()
+		case <-again.C:
+		}
+	}
 }
 
 // watch makes the link notice when c breaks, before gRPC tells those who use it.

@@ -1,0 +1,83 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A backend that is back is connected to within a second, however long it was away.
+func TestABackendThatIsBackIsConnectedToSoon(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan time.Time)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer l.Close()
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+			select {
+			case came <- time.Now():
+			case <-t.Context().Done():
+			}
+		}
+	})
+	run(t, Options{Address: "tcp:" + l.Addr().String()})
+	last := <-came
+	for n := range 11 { // after so many gRPC waits the longest
+		now := <-came
+		if d := now.Sub(last); d > time.Second {
+			t.Errorf("after %d times it comes again after %v", n+1, d)
+		}
+		last = now
+	}
+}
+
+// One packet that is lost costs half a second, and not as long as the system waits.
+func TestWhoeverDoesNotAnswerIsDialledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, ended int
+		var mu sync.Mutex // guards them
+		began := time.Now()
+		c, err := reach(t.Context(), func(ctx context.Context) (net.Conn, error) {
+			mu.Lock()
+			calls++
+			lost := calls < 3
+			mu.Unlock()
+			if lost {
+				<-ctx.Done()
+				mu.Lock()
+				ended++
+				mu.Unlock()
+				return nil, ctx.Err()
+			}
+			c, _ := net.Pipe()
+			return c, nil
+		})
+		if took := time.Since(began); err != nil || c == nil || calls != 3 || ended != 2 || took < 800*time.Millisecond || took > 1200*time.Millisecond {
+			t.Errorf("%v, %v after %v; %d calls, %d ended", c, err, took, calls, ended)
+		}
+		refused := errors.New("refused")
+		began = time.Now()
+		if _, err := reach(t.Context(), func(context.Context) (net.Conn, error) { return nil, refused }); !errors.Is(err, refused) || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		silent := func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
+		if _, err := reach(ctx, silent); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nobody is there: %v", err)
+		}
+	})
+}
