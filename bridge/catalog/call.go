@@ -119,10 +119,10 @@ func (c *Catalog) tell(name string, s *schema) {
 	}
 	s.told.Do(func() {
 		if s.err != nil {
-			c.warn(name, "tool is not checked: its schema cannot be used", s.err)
+			c.warn("tool", name, "tool is not checked: its schema cannot be used", s.err)
 			return
 		}
-		c.warn(name, "tool is not wholly checked", s.skipped)
+		c.warn("tool", name, "tool is not wholly checked", s.skipped)
 	})
 }
 

@@ -127,11 +127,11 @@ func (o *onceEach) first(what string) bool {
 	return true
 }
 
-// warn logs something about a tool, unless it has been logged.
-func (c *Catalog) warn(tool, what string, err error) {
-	tool = rawjson.ShortenTo(tool, maxName)
-	if c.warned.first(tool + "\x00" + what + "\x00" + errText(err)) {
-		c.o.Log.Warn().Str("tool", tool).Str("reason", errText(err)).Msg(what)
+// warn logs something about an entry of a list, unless it has been logged.
+func (c *Catalog) warn(kind, key, what string, err error) {
+	key = rawjson.ShortenTo(key, maxName)
+	if c.warned.first(key + "\x00" + what + "\x00" + errText(err)) {
+		c.o.Log.Warn().Str(kind, key).Str("reason", errText(err)).Msg(what)
 	}
 }
 

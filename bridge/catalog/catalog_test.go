@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -636,8 +638,8 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		`"tool":"a\nb","reason":"its name has characters that nobody sees`, `its output schema is not JSON`, `x-mcp-header at \"/properties/a\"`,
 	)
 	contains(
-		t, said, `"tool":"meta","reason":"its _meta: not a JSON object"`, `"tool":"metas"`, `"tool":"extra","reason":"its unknown members: not a JSON object"`,
-		`"tool":"annotated","reason":"its annotations, unknown members: not JSON`, `"tool":"executed"`, `"tool":"icon"`,
+		t, said, `"tool":"meta","reason":"its _meta: must be a JSON object, not [`, `"tool":"metas"`, `"tool":"extra","reason":"its unknown members must be a JSON object, not 5`,
+		`"tool":"annotated","reason":"its annotations: unknown members are not strict JSON`, `"tool":"executed"`, `"tool":"icon"`,
 	)
 	expect(t, "warnings", strings.Count(said, "\n"), 25)
 	if listTools(t, c, as("x")) != first {
@@ -645,6 +647,56 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	}
 	listTools(t, c, as("y"))
 	expect(t, "warnings, later", strings.Count(log.String(), "\n"), 25)
+}
+
+// What cannot be told, or asked for, does not cost the client the rest of a list.
+func TestBadEntriesAreDropped(t *testing.T) {
+	nan := &pb.Annotations{Priority: proto.Float64(math.NaN())}
+	for _, tt := range []struct {
+		method       *bridge.Method
+		request      bridge.Request
+		list, want   proto.Message
+		first, other string // what is said of two of them
+	}{
+		{
+			bridge.ListPrompts, &pb.ListPromptsRequest{Context: as("x")},
+			&pb.ListPromptsResponse{NextCursor: proto.String("n"), Prompts: []*pb.Prompt{
+				{Name: "good"}, {Name: "meta", Meta: []byte(`[`)}, {}, {Name: "argument", Arguments: []*pb.PromptArgument{{Name: "a", Extra: []byte(`5`)}}}, {Name: "last"},
+			}},
+			&pb.ListPromptsResponse{NextCursor: proto.String("n"), Prompts: []*pb.Prompt{{Name: "good"}, {Name: "last"}}},
+			`"prompt":"","reason":"it has no name","message":"prompt dropped"`, `"prompt":"argument","reason":"its arguments[0]: unknown members must be`,
+		},
+		{
+			bridge.ListResources, &pb.ListResourcesRequest{Context: as("x")},
+			&pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "a:1", Annotations: nan}, {Uri: "a:2"}, {Name: "none"}}},
+			&pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "a:2"}}},
+			`"resource":"a:1","reason":"its annotations.priority: NaN is not a number of JSON"`, `"resource":"","reason":"it has no uri"`,
+		},
+		{
+			bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{Context: as("x")},
+			&pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{}, {UriTemplate: "a:{b}", Icons: []*pb.Icon{{Extra: []byte(`{"a":1,"a":2}`)}}}}},
+			&pb.ListResourceTemplatesResponse{},
+			`"template":"","reason":"it has no uri_template"`, `"template":"a:{b}","reason":"its icons[0]: unknown members are not strict JSON`,
+		},
+	} {
+		var log bytes.Buffer
+		c := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+			return &bridge.Result{Complete: tt.list}, nil
+		}), Options{Log: zerolog.New(&log)})
+		for range 2 {
+			r, err := c.Handle(t.Context(), &bridge.Call{Method: tt.method, Request: tt.request}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !proto.Equal(r.Complete, tt.want) {
+				t.Errorf("%s: got %v", tt.method.Name, r.Complete)
+			}
+		}
+		contains(t, log.String(), tt.first, tt.other)
+		if _, err := mcpjson.Append(nil, tt.list, bridge.LatestLegacy); err == nil {
+			t.Errorf("%s: there is nothing wrong with the list", tt.method.Name)
+		}
+	}
 }
 
 func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {

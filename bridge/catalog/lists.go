@@ -97,11 +97,8 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 		if err != nil {
 			return nil, err
 		}
-		if l, ok := result.Complete.(*pb.ListToolsResponse); ok {
-			l, _ = c.clean(l, nil)
-			result = &bridge.Result{Complete: l}
-		}
-		return result, nil
+		l, _ := c.clean(k, callerOf(call.Context()), result.Complete, nil)
+		return &bridge.Result{Complete: l}, nil
 	}
 	key := pageKey{kind: k, caller: callerOf(call.Context()), later: cursor != nil}
 	if cursor != nil {
@@ -214,9 +211,7 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 		p.origin, p.answer, p.names, p.size, p.id = old.origin, old.answer, old.names, old.size, old.id
 	} else {
 		p.origin, p.answer, p.id = answer, answer, c.clock.Add(1)
-		if l, ok := answer.(*pb.ListToolsResponse); ok {
-			p.answer, p.names = c.clean(l, prior)
-		}
+		p.answer, p.names = c.clean(key.kind, key.caller, answer, prior)
 		p.size = proto.Size(p.origin)
 		if p.answer != p.origin {
 			p.size += proto.Size(p.answer)

@@ -13,9 +13,11 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -37,45 +39,79 @@ const (
 	seekAgain = 5 * time.Second
 )
 
-// clean returns a list of tools without those that would break its clients, and the names of all that are left. The pages
-// before it are prior.
-func (c *Catalog) clean(l *pb.ListToolsResponse, prior []*page) (*pb.ListToolsResponse, []string) {
+// Lists are made of entries: what they are, which field has them, and which field of each is what it is asked for by.
+var entries = [kinds]struct {
+	what       string
+	field, key protoreflect.Name
+}{
+	kindTools:     {"tool", "tools", "name"},
+	kindPrompts:   {"prompt", "prompts", "name"},
+	kindResources: {"resource", "resources", "uri"},
+	kindTemplates: {"template", "resource_templates", "uri_template"},
+}
+
+// clean returns a list without the entries that would break its clients, and the names of all tools that are left. The pages before it
+// are prior. Some clients lose the whole list by one of them.
+func (c *Catalog) clean(k listKind, who caller, l proto.Message, prior []*page) (proto.Message, []string) {
+	rev, _ := bridge.ParseRevision(who.version)
 	seen := map[string]bool{}
 	for _, p := range prior {
 		for _, name := range p.names {
 			seen[name] = true
 		}
 	}
-	kept := make([]*pb.Tool, 0, len(l.GetTools()))
+	row := entries[k]
+	field := l.ProtoReflect().Descriptor().Fields().ByName(row.field)
+	all := l.ProtoReflect().Get(field).List()
+	kept := l.ProtoReflect().NewField(field).List()
 	var names []string
 	changed := false
-	for i, t := range l.GetTools() {
+	for i := range all.Len() {
+		m := all.Get(i).Message()
+		key := m.Get(m.Descriptor().Fields().ByName(row.key)).String()
 		if len(seen) >= maxTools {
-			c.warn(t.GetName(), "tools dropped from here on", fmt.Errorf("there are more than %d", maxTools))
+			c.warn(row.what, key, "tools dropped from here on", fmt.Errorf("there are more than %d", maxTools))
 			changed = true
 			break
 		}
-		good, err := c.cleanTool(t)
-		if err == nil && seen[t.GetName()] {
-			err = errors.New("there is another tool of the same name before it")
+		good, err := m.Interface(), error(nil)
+		t, isTool := good.(*pb.Tool)
+		switch {
+		case isTool:
+			if good, err = c.cleanTool(t); err == nil && seen[key] {
+				err = errors.New("there is another tool of the same name before it")
+			}
+		case key == "":
+			err = fmt.Errorf("it has no %s", row.key)
+		}
+		if err == nil {
+			err = tellable(good, rev)
 		}
 		if err != nil {
-			c.warn(t.GetName(), "tool dropped", err)
+			c.warn(row.what, key, row.what+" dropped", err)
 			changed = true
 			continue
 		}
-		seen[t.GetName()] = true
-		changed = changed || good != l.GetTools()[i]
-		kept, names = append(kept, good), append(names, good.GetName())
+		if isTool {
+			seen[key], names = true, append(names, key)
+		}
+		changed = changed || good != m.Interface()
+		kept.Append(protoreflect.ValueOfMessage(good.ProtoReflect()))
 	}
 	if !changed {
 		return l, names
 	}
-	// A copy of all but the tools, which are shared.
-	short := &pb.ListToolsResponse{
-		Tools: kept, NextCursor: l.NextCursor, TtlMs: l.TtlMs, CacheScope: l.CacheScope, Meta: l.Meta, Extra: l.Extra,
-	}
+	short := bridge.Shallow(l) // what is kept is shared
+	short.ProtoReflect().Set(field, protoreflect.ValueOfList(kept))
 	return short, names
+}
+
+// tellable returns why an entry cannot be told in a revision.
+func tellable(m proto.Message, rev bridge.Revision) error {
+	if _, err := mcpjson.Append(nil, m, rev); err != nil {
+		return fmt.Errorf("its %w", err)
+	}
+	return nil
 }
 
 // cleanTool returns a tool, or what is good of it, or why nothing is.
@@ -89,7 +125,7 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 		case strings.ContainsFunc(name, isHidden):
 			return nil, errors.New("its name has characters that nobody sees, or that change how others look")
 		}
-		c.warn(t.GetName(), "tool's name is not for every client",
+		c.warn("tool", t.GetName(), "tool's name is not for every client",
 			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", maxName))
 	}
 	if text := t.GetInputSchema(); len(text) > 0 {
@@ -111,49 +147,15 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 			return nil, fmt.Errorf("its output schema cannot be used: %w", err)
 		}
 	}
-	if err := checkObjects(t); err != nil {
-		return nil, err
-	}
 	clean, errs := mcphttp.CleanSchema(t.GetInputSchema())
 	for _, err := range errs {
-		c.warn(t.GetName(), "annotation dropped", err)
+		c.warn("tool", t.GetName(), "annotation dropped", err)
 	}
 	if len(errs) > 0 {
 		t = proto.CloneOf(t)
 		t.InputSchema = clean
 	}
 	return t, nil
-}
-
-// checkObjects returns why what a tool has besides its schemas cannot be told: one tool must not cost the client all of them.
-func checkObjects(t *pb.Tool) error {
-	objects := []struct {
-		what string
-		text []byte
-	}{
-		{"_meta", t.GetMeta()},
-		{"unknown members", t.GetExtra()},
-		{"annotations, unknown members", t.GetAnnotations().GetExtra()},
-		{"execution, unknown members", t.GetExecution().GetExtra()},
-	}
-	for _, icon := range t.GetIcons() {
-		objects = append(objects, struct {
-			what string
-			text []byte
-		}{"icons, unknown members", icon.GetExtra()})
-	}
-	for _, o := range objects {
-		if len(o.text) == 0 {
-			continue
-		}
-		if !rawjson.IsObject(o.text) {
-			return fmt.Errorf("its %s: not a JSON object", o.what)
-		}
-		if err := rawjson.Check(o.text); err != nil {
-			return fmt.Errorf("its %s: not JSON: %w", o.what, err)
-		}
-	}
-	return nil
 }
 
 // checkSchema returns why a text cannot be a schema of a tool.
