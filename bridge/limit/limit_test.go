@@ -145,6 +145,30 @@ func TestABurstWaitsAndAnOverloadDoesNot(t *testing.T) {
 	}
 }
 
+// A place that is free a moment before the patience of who waits for it ends is taken.
+func TestHowLongACallWaitsForItsTurn(t *testing.T) {
+	for free, want := range map[time.Duration]string{
+		100*time.Millisecond - 1: "", 100*time.Millisecond + 1: overloaded, // the default
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+				<-time.After(free)
+				return &bridge.Result{}, nil
+			}), limit.Options{Calls: 1})
+			go func() { _, _ = h.Handle(t.Context(), call(""), nobody) }() // takes the place
+			synctest.Wait()
+			began, got := time.Now(), ""
+			if _, err := h.Handle(t.Context(), call(""), nobody); err != nil {
+				got = failure(err)
+			}
+			if took := time.Since(began); got != want || got != "" && took != 100*time.Millisecond {
+				t.Errorf("the place is free after %v: %q after %v", free, got, took)
+			}
+			bridgetest.Pass(time.Second)
+		})
+	}
+}
+
 // Who has waited for the longest time is the next, and who has gone meanwhile is not.
 func TestTurnsAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -183,13 +207,15 @@ func TestHowLongACallMayLast(t *testing.T) {
 		step  time.Duration // between two words of the backend
 		steps int
 		want  string
+		after time.Duration // when it ends
 	}{
-		{"silent, but not too long", time.Minute - 1, 1, ""},
-		{"silent for too long", time.Minute + 1, 1, deadline},
-		{"talking, but not too long", 50 * time.Second, 11, ""},
-		{"talking for too long", 50 * time.Second, 13, deadline},
-		{"talking for nearly as long as it may", 30*time.Second - 1, 20, ""},
-		{"talking for a moment too long", 30*time.Second + 1, 20, deadline},
+		{"silent, but not too long", time.Minute - 1, 1, "", time.Minute - 1},
+		{"silent for too long", time.Minute + 1, 1, deadline, time.Minute},
+		{"silent for ever", time.Hour, 1, deadline, time.Minute},
+		{"talking, but not too long", 50 * time.Second, 11, "", 550 * time.Second},
+		{"talking for too long", 50 * time.Second, 13, deadline, 10 * time.Minute},
+		{"talking for nearly as long as it may", 30*time.Second - 1, 20, "", 10*time.Minute - 20},
+		{"talking for a moment too long", 30*time.Second + 1, 20, deadline, 10 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -206,7 +232,11 @@ func TestHowLongACallMayLast(t *testing.T) {
 					}
 					return &bridge.Result{Complete: &pb.CallToolResult{IsError: proto.Bool(false)}}, nil
 				}), o)
+				began := time.Now()
 				_, err := h.Handle(t.Context(), call(""), nobody)
+				if took := time.Since(began); took != c.after {
+					t.Errorf("it ends after %v", took)
+				}
 				if c.want == "" && err != nil || c.want != "" && (err == nil || failure(err) != c.want) {
 					t.Errorf("%v", err)
 				}

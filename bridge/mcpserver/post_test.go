@@ -50,6 +50,17 @@ func TestWhatAPostMustBe(t *testing.T) {
 	}
 }
 
+// A GET may have a body, which says nothing, of so many bytes.
+func TestBodiesOfGETsAtTheirLimit(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for n, status := range map[int]int{4095: 404, 4096: 404, 4097: 400} { // there is no such session
+		res := f.do(t.Context(), http.MethodGet, f.url, strings.Repeat(" ", n), header{"Accept", "text/event-stream", "Mcp-Session-Id", "x"})
+		if res.StatusCode != status {
+			t.Errorf("%d bytes: %s", n, res.Status)
+		}
+	}
+}
+
 // A body that is promised too long is refused before it comes.
 func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
 	f := newFront(t, mcpserver.Options{MaxBody: 1000})

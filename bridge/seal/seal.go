@@ -118,12 +118,12 @@ func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (
 	if round > MaxRounds {
 		return nil, TooManyRounds(call)
 	}
-	sealed, err := s.seal(call, needs.GetState(), round)
-	if err != nil {
-		return nil, err
+	if n := len(needs.GetState()); n > maxState {
+		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's state has %d bytes; at most %d are allowed",
+			call.Method.Name, n, maxState)
 	}
 	out := bridge.Shallow(needs)
-	out.State = []byte(sealed)
+	out.State = []byte(s.seal(call, needs.GetState(), round))
 	return out, nil
 }
 
@@ -144,11 +144,7 @@ func TooManyRounds(call *bridge.Call) error {
 }
 
 // seal returns the requestState that stands for state after the given round of call.
-func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) (string, error) {
-	if len(state) > maxState {
-		return "", bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's state has %d bytes; at most %d are allowed",
-			call.Method.Name, len(state), maxState)
-	}
+func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) string {
 	aead := s.aeads[0]
 	prefix := keyIDLen + aead.NonceSize()
 	out := make([]byte, prefix, prefix+headerLen+len(state)+aead.Overhead())
@@ -156,7 +152,7 @@ func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) (string, erro
 	rand.Read(out[keyIDLen:])
 	plain := binary.BigEndian.AppendUint64(make([]byte, 0, headerLen+len(state)), uint64(time.Now().Add(s.ttl).Unix()))
 	plain = append(append(plain, round), state...)
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, call.Binding())), nil
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, call.Binding()))
 }
 
 // open returns what a requestState stands for.

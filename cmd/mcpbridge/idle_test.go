@@ -47,25 +47,34 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		request = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n" +
 			"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: "
 	)
+	get, whole := "GET /nothing HTTP/1.1\r\nHost: localhost", request+strconv.Itoa(len(body))+"\r\n\r\n"
 	const (
 		late = "HTTP/1.1 408 Request Timeout\r\n"
-		none = "HTTP/1.1 404 Not Found\r\n" // because there are no tools
+		none = "HTTP/1.1 404 Not Found\r\n" // because there are no tools, or nothing is there
 	)
 	for name, tt := range map[string]struct {
 		rest  string // what is sent after the first request
 		drips int    // how many bytes are sent after that each second, for half a minute at most
+		then  string // what is sent in the end,
+		wait  time.Duration
 		after time.Duration
-		says  string // first, in the end
+		says  string // first, after that
 	}{
-		"idle":                                  {"", 0, 120 * time.Second, ""},
-		"a header, in part":                     {"GET / HTTP/1.1\r\nHost: loc", 0, 5 * time.Second, ""},
-		"no body":                               {request + "100\r\n\r\n", 0, 5 * time.Second, late},
-		"a body, in part":                       {request + "100\r\n\r\n{", 0, 5*time.Second + time.Second/1024, late},
-		"a body of unknown length, in part":     {strings.Replace(request, "Content-Length: ", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 1), 0, 5*time.Second + time.Second/1024, late},
-		"a body for ever":                       {request + "100000\r\n\r\n{", 1024, 30 * time.Second, late},
-		"a body that is too slow":               {request + "100000\r\n\r\n{", 800, 5*time.Second + (1+19*800)*time.Second/1024, late},
-		"a body byte by byte":                   {request + "100000\r\n\r\n{", 1, 5*time.Second + 6*time.Second/1024, late},
-		"a body that is slow, and whole in 29s": {request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" + body, 1024, 29 * time.Second, none},
+		"idle":                                  {after: 120 * time.Second},
+		"idle, and a request just in time":      {then: get + "\r\n\r\n", wait: 120*time.Second - 1, after: 120*time.Second - 1, says: none},
+		"idle, and a request a moment too late": {then: get + "\r\n\r\n", wait: 120*time.Second + 1, after: 120 * time.Second},
+		"a header, in part":                     {rest: get, after: 5 * time.Second},
+		"a header just in time":                 {rest: get, then: "\r\n\r\n", wait: 5*time.Second - 1, after: 5*time.Second - 1, says: none},
+		"a header a moment too late":            {rest: get, then: "\r\n\r\n", wait: 5*time.Second + 1, after: 5 * time.Second},
+		"no body":                               {rest: request + "100\r\n\r\n", after: 5 * time.Second, says: late},
+		"a body, in part":                       {rest: request + "100\r\n\r\n{", after: 5*time.Second + time.Second/1024, says: late},
+		"a body just in time":                   {rest: whole + body[:1], then: body[1:], wait: 5*time.Second + time.Second/1024 - 1, after: 5*time.Second + time.Second/1024 - 1, says: none},
+		"a body a moment too late":              {rest: whole + body[:1], then: body[1:], wait: 5*time.Second + time.Second/1024 + 1, after: 5*time.Second + time.Second/1024, says: late},
+		"a body of unknown length, in part":     {rest: strings.Replace(request, "Content-Length: ", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 1), after: 5*time.Second + time.Second/1024, says: late},
+		"a body for ever":                       {rest: request + "100000\r\n\r\n{", drips: 1024, after: 30 * time.Second, says: late},
+		"a body that is too slow":               {rest: request + "100000\r\n\r\n{", drips: 800, after: 5*time.Second + (1+19*800)*time.Second/1024, says: late},
+		"a body byte by byte":                   {rest: request + "100000\r\n\r\n{", drips: 1, after: 5*time.Second + 6*time.Second/1024, says: late},
+		"a body that is slow, and whole in 29s": {rest: request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" + body, drips: 1024, after: 29 * time.Second, says: none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -83,12 +92,15 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				ln.conns <- server
 				var sending sync.WaitGroup
 				sending.Go(func() {
-					_, _ = io.WriteString(client, request+strconv.Itoa(len(body))+"\r\n\r\n"+body+tt.rest)
+					_, _ = io.WriteString(client, whole+body+tt.rest)
 					for i := 0; i < 30 && tt.drips > 0; i++ {
 						<-time.After(time.Second)
 						if _, err := io.WriteString(client, strings.Repeat(" ", tt.drips)); err != nil {
 							return
 						}
+					}
+					if <-time.After(tt.wait); tt.then != "" {
+						_, _ = io.WriteString(client, tt.then) // fails if it is too late
 					}
 				})
 				in := bufio.NewReader(client)
