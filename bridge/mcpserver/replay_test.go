@@ -1,8 +1,12 @@
 package mcpserver
 
 import (
+	"io"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 )
 
 // What a log has forgotten it does not give out, and a reader that needs it is cut off.
@@ -174,43 +178,57 @@ func TestWhatSlowReadersAreOwedIsBounded(t *testing.T) {
 	}
 }
 
-// A call may go on whose stream was forgotten because there were too many beside it. What it still says is not kept, and counts for nothing.
-func TestWhatIsSaidOnAForgottenStreamIsNotKept(t *testing.T) {
+// What is still said on a stream whose session has ended is not kept, and counts for nothing.
+func TestWhatIsSaidAfterASessionIsNotKept(t *testing.T) {
 	s := New(&moody{}, Options{})
 	defer s.Close()
 	id := beginSession(t, s)
 	ss := s.sessions[id]
-	first := ss.newLog()
-	number := first.append([]byte("a"), false)
-	for range maxLogs {
-		ss.newLog()
-	}
+	l := ss.unrelatedLog()
+	number := l.append([]byte("a"), false)
+	s.endSession(id)
 	for _, last := range []bool{false, true} {
-		if n := first.append(make([]byte, 1000), last); n != number+1 {
+		if n := l.append(make([]byte, 1000), last); n != number+1 {
 			t.Errorf("what comes after %d is number %d", number, n)
 		} else {
 			number = n
 		}
-		if first.has(number-1) || ss.replay.size != 0 || s.replay.size != 0 {
-			t.Errorf("it is kept: %t, %d bytes are counted, and %d", first.has(number-1), ss.replay.size, s.replay.size)
+		if l.has(number-1) || s.replay.size != 0 || s.replay.ended.Len() != 0 {
+			t.Errorf("it is kept: %t, %d bytes are counted, %d logs are listed", l.has(number-1), s.replay.size, s.replay.ended.Len())
 		}
 	}
 }
 
-// However many calls a session has, they do not end the stream of what belongs to none of them.
-func TestTheStreamOfChangesStaysBesideManyCalls(t *testing.T) {
-	s := New(&moody{}, Options{})
-	defer s.Close()
-	ss := s.sessions[beginSession(t, s)]
-	changes, oldest := ss.unrelatedLog(), ss.newLog()
-	for range maxLogs - 2 {
+// However many calls a session has at a time, each is answered, and the stream of what belongs to none of them goes on. Of those that have
+// ended, the last can be come back to.
+func TestManyCallsOfASessionAreAllAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		h.notes = make(chan string, 1000)
+		s := New(h, Options{})
+		defer s.Close()
+		id := beginSession(t, s)
+		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		ss := s.sessions[id]
+		changes := ss.unrelatedLog()
+		var wg sync.WaitGroup
+		for n := range s.opts.MaxCalls {
+			wg.Go(func() {
+				res := sent(t, s, id, strings.Replace(workBody, `"id":2`, `"id":`+strconv.Itoa(n), 1))
+				if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), "it went well") {
+					t.Errorf("call %d is answered %s %q", n, res.Status, body)
+				}
+			})
+		}
+		pass(primeAfter) // all are streams now
+		close(h.letGo)
+		wg.Wait()
+		if changes.ended() || ss.unrelatedLog() != changes || len(ss.logs) != len(ss.order) {
+			t.Errorf("the stream of changes has ended: %t; %d streams, %d in order", changes.ended(), len(ss.logs), len(ss.order))
+		}
 		ss.newLog()
-	}
-	if oldest.ended() {
-		t.Errorf("of %d streams one is forgotten", maxLogs)
-	}
-	ss.newLog()
-	if !oldest.ended() || changes.ended() || ss.unrelatedLog() != changes {
-		t.Errorf("of one more, the oldest call's is forgotten: %t, and the changes': %t", oldest.ended(), changes.ended())
-	}
+		if len(ss.logs) != maxLogs {
+			t.Errorf("%d streams are kept", len(ss.logs))
+		}
+	})
 }

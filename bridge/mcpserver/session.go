@@ -74,7 +74,7 @@ type session struct {
 }
 
 const (
-	// maxLogs bounds how many streams of a session a client can come back to.
+	// maxLogs bounds how many streams of a session a client can come back to, besides those of calls that run.
 	maxLogs = 64
 	// maxSessionStreams bounds how many streams a client can have opened by GET at a time.
 	maxSessionStreams = 16
@@ -310,10 +310,9 @@ func (ss *session) addLog(id string) *eventLog {
 	ss.logs[id] = l
 	ss.order = append(ss.order, id)
 	for len(ss.order) > maxLogs {
-		// Streams that have ended go first: those still open have somebody to tell. There is only one of what belongs to no request.
 		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
 		if i < 0 {
-			i = slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated })
+			break // those still open have somebody to tell; there are no more than calls
 		}
 		ss.logs[ss.order[i]].drop()
 		delete(ss.logs, ss.order[i])
