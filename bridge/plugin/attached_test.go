@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -33,6 +35,7 @@ type fake struct {
 	list     func(context.Context) (*pb.ListToolsResponse, error)
 	discover func() (*pb.DiscoverResponse, error)
 	listen   func(grpc.ServerStreamingServer[pb.ListenResponse]) error
+	health   *health.Server // nil: it has none
 }
 
 func (f *fake) Listen(_ *pb.ListenRequest, s grpc.ServerStreamingServer[pb.ListenResponse]) error {
@@ -56,8 +59,16 @@ func (f *fake) serve(t *testing.T, network, addr string, opts ...grpc.ServerOpti
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f.serveAt(t, listen, opts...)
+}
+
+func (f *fake) serveAt(t *testing.T, listen net.Listener, opts ...grpc.ServerOption) (stop func()) {
+	t.Helper()
 	s := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(64<<20))...)
 	pb.RegisterMcpServiceServer(s, f)
+	if f.health != nil {
+		grpc_health_v1.RegisterHealthServer(s, f.health)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(listen) })
 	stop = sync.OnceFunc(func() {

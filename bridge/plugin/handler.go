@@ -89,6 +89,16 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 			return a
 		}
 	}
+	if call.Method == bridge.Listen {
+		// Its calls may outlive a life on the old link. What changes, the next life tells.
+		var end context.CancelFunc
+		ctx, end = context.WithCancel(ctx)
+		defer end()
+		defer context.AfterFunc(l.here, end)()
+	} else {
+		l.calls.Add(1)
+		defer l.calls.Add(-1)
+	}
 	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
 	// fails after it may have been: the status is UNAVAILABLE both times.
 	var at peer.Peer
@@ -114,7 +124,7 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		// A backend may answer with any of these. It did if the connection held, and had held when the call was made: gRPC may
 		// take a broken one for whole for a moment, and then says that it cannot make another.
 		if a.sent {
-			a.lost = l.losses.Load() != l.since
+			a.lost = l.losses.Load() != l.since || call.Method == bridge.Listen && l.here.Err() != nil
 		} else {
 			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled // the latter: we closed the connection
 		}
@@ -299,6 +309,8 @@ func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
 			return nil, p.unavailable("crashes again and again", max(time.Until(s.retryAt), time.Second))
 		case time.Until(s.retryAt) > p.pace.hopeless:
 			return nil, p.unavailable("keeps failing to run", time.Until(s.retryAt))
+		case s.silent && s.life == nil:
+			return nil, p.unavailable("does not answer any more", time.Second)
 		case s.life == nil && p.o.Address != "" && time.Since(s.down) > p.pace.patience:
 			return nil, p.unavailable("cannot be reached", time.Second)
 		case !time.Now().Before(w.until):

@@ -102,6 +102,8 @@ type pace struct {
 	healthAnswer        time.Duration // how long each may take
 	misses              int           // so many failed health checks in a row are a loss
 	answer              time.Duration // how long a backend may take to answer after its handshake
+	silence             time.Duration // a dialled backend that leaves a health check unanswered for so long gets no more calls
+	lastAnswer          time.Duration // how long calls that it has may wait for a sign of life then
 }
 
 var usualPace = pace{
@@ -109,6 +111,7 @@ var usualPace = pace{
 	crashes: 5, crashWindow: time.Minute, starved: 200 * time.Millisecond,
 	patience: 5 * time.Second, hopeless: 2 * time.Second,
 	health: time.Second, healthAnswer: 1500 * time.Millisecond, misses: 3, answer: 5 * time.Second,
+	silence: 1800 * time.Millisecond, lastAnswer: 3 * time.Second,
 }
 
 // A Plugin is one backend. It implements bridge.Handler.
@@ -133,11 +136,14 @@ var _ bridge.Handler = (*Plugin)(nil)
 // A life of a backend is the time from its first answer to its loss.
 type life struct {
 	*link
-	frames   *frames       // nil if there are none
-	since    int64         // how often the link had broken at its beginning
-	gone     chan struct{} // closed at its loss
-	oom      func() bool   // reports that its process had too little memory; nil if it is not ours
-	called   atomic.Bool   // it has answered a call that is more than a question
+	frames   *frames         // nil if there are none
+	since    int64           // how often the link had broken at its beginning
+	here     context.Context // ends at its loss
+	end      context.CancelFunc
+	gone     <-chan struct{} // closed when here ends
+	oom      func() bool     // reports that its process had too little memory; nil if it is not ours
+	called   atomic.Bool     // it has answered a call that is more than a question
+	calls    atomic.Int64    // how many it has to answer, without Listen
 	discover discoverCache
 }
 
@@ -147,6 +153,7 @@ type state struct {
 	down    time.Time     // since when there has been none
 	retryAt time.Time     // when the next start is, if it is not going on now
 	looping bool          // it crashes again and again
+	silent  bool          // it was dialled, and said nothing any more
 	lived   bool          // there has been one
 	ended   bool          // there will be none any more
 	err     error         // why, if that is not because Run's context ended
@@ -248,13 +255,15 @@ func (p *Plugin) change(f func(*state)) {
 
 // begin makes l the backend that calls go to.
 func (p *Plugin) begin(k *link, f *frames, oom func() bool) *life {
-	l := &life{link: k, frames: f, oom: oom, since: k.losses.Load(), gone: make(chan struct{})}
-	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping = l, true, time.Time{}, false })
+	l := &life{link: k, frames: f, oom: oom, since: k.losses.Load()}
+	l.here, l.end = context.WithCancel(context.Background())
+	l.gone = l.here.Done()
+	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping, s.silent = l, true, time.Time{}, false, false })
 	return l
 }
 
 // lose takes l away from calls.
 func (p *Plugin) lose(l *life) {
 	p.change(func(s *state) { s.life, s.down = nil, time.Now() })
-	close(l.gone)
+	l.end()
 }

@@ -102,7 +102,7 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
 	l = p.begin(m.link, m.frames, m.OutOfMemory)
 	ready := time.Now()
-	why := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
+	why, _ := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
 	// gofail: var pluginLost struct{}
 
 	p.lose(l)
@@ -152,36 +152,43 @@ func (p *Plugin) pause(ctx context.Context, d time.Duration) {
 }
 
 // watch returns when the backend is lost and says why, or when ctx ends. The backend's own context ends with its process;
-// an attached one has none that does.
-func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (why string) {
+// that of an attached one ends with its connection. One that is silent may be behind a network that delivers nothing, or have much to do.
+func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (why string, silent bool) {
 	defer p.panics.Recover("watching the backend", func(*bridge.Error) { why = "the bridge has a bug" })
 	both, cancel := context.WithCancel(backend)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	tick := time.NewTicker(p.pace.health)
 	defer tick.Stop()
+	limit := p.pace.healthAnswer
+	if p.o.Address != "" {
+		limit = p.pace.silence
+	}
 	for misses := 0; ; {
 		select {
 		case <-both.Done():
-			return "its process ended"
+			return "its process ended", false
 		case <-tick.C:
 		}
 		// gofail: var pluginWatch struct{}
 
-		limited, cancel := context.WithTimeout(both, p.pace.healthAnswer)
+		limited, cancel := context.WithTimeout(both, limit)
 		err := l.check(limited, service)
 		cancel()
 		switch {
 		case both.Err() != nil:
-			return "its process ended"
+			return "its process ended", false
 		case err == nil:
 			misses = 0
 			continue
+		case p.o.Address != "" && status.Code(err) == codes.DeadlineExceeded:
+			// TCP repeats what is lost, so to ask again on the same connection would tell nothing new.
+			return fmt.Sprintf("it did not answer a health check within %v", limit), true
 		}
 		misses++
 		p.log.Warn().Err(err).Int("misses", misses).Msg("the backend failed a health check")
 		if misses >= p.pace.misses {
-			return fmt.Sprintf("it failed %d health checks in a row: %v", misses, err)
+			return fmt.Sprintf("it failed %d health checks in a row: %v", misses, err), false
 		}
 	}
 }
@@ -546,19 +553,48 @@ func (p *Plugin) runAttached(ctx context.Context) error {
 	if p.tls == nil && p.end.network == "tcp" && checkTCP(p.end.address) != nil && p.end.host() != "localhost" {
 		p.log.Warn().Str("address", p.o.Address).Msg("the connection to the backend is not encrypted")
 	}
+	var old sync.WaitGroup
+	defer old.Wait()
 	for ctx.Err() == nil {
 		k, err := dial(p.end, p.tls, p.o.MaxMessage)
 		if err != nil {
 			return fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
 		}
-		p.keep(ctx, k)
-		_ = k.conn.Close()
+		l := p.keep(ctx, k)
+		old.Go(func() {
+			if l != nil {
+				p.linger(ctx, l)
+			}
+			_ = k.conn.Close()
+		})
 	}
 	return nil
 }
 
-// keep uses a link until ctx ends or the link leads nowhere.
-func (p *Plugin) keep(ctx context.Context, k *link) {
+// linger returns when the calls that l still has are over, or are not to be hoped for. A backend that was only busy answers them, and so
+// does one whose network is back: TCP delivers then what it could not deliver before.
+func (p *Plugin) linger(ctx context.Context, l *life) {
+	defer p.panics.Recover("waiting for the last answers of the backend", nil)
+	tick := time.NewTicker(p.pace.health)
+	defer tick.Stop()
+	for l.calls.Load() > 0 && l.conn.GetState() == connectivity.Ready {
+		limited, cancel := context.WithTimeout(ctx, p.pace.lastAnswer)
+		err := l.check(limited, "")
+		cancel()
+		if err != nil && !errors.Is(err, errNotServing) {
+			p.log.Warn().Err(err).Int64("calls", l.calls.Load()).Msg("the calls that the backend still has are given up")
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keep uses a link until ctx ends or new calls should go to another one. It returns the life that may still have some.
+func (p *Plugin) keep(ctx context.Context, k *link) *life {
 	defer p.panics.Recover("keeping the connection to the backend", nil) // there will be another
 	for told := false; ctx.Err() == nil; {
 		k.conn.Connect()
@@ -588,20 +624,24 @@ func (p *Plugin) keep(ctx context.Context, k *link) {
 			defer cancel()
 			k.conn.WaitForStateChange(here, connectivity.Ready)
 		})
-		why := p.watch(ctx, here, l, "")
+		why, silent := p.watch(ctx, here, l, "")
 		broken := here.Err() != nil
 		cancel()
 		wg.Wait()
+		if silent {
+			p.change(func(s *state) { s.silent = true })
+		}
 		p.lose(l)
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		if !broken {
 			p.log.Error().Str("why", why).Msg("the backend was lost")
-			return
+			return l
 		}
 		p.log.Warn().Msg("the connection to the backend ended")
 	}
+	return nil
 }
 
 // rest waits a moment.

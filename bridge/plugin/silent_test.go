@@ -1,0 +1,155 @@
+package plugin
+
+import (
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A hush is a listener whose connections say nothing while it is locked: what they should say waits, as it does when the network
+// delivers nothing.
+type hush struct {
+	net.Listener
+	sync.RWMutex
+}
+
+func (h *hush) Accept() (net.Conn, error) {
+	c, err := h.Listener.Accept()
+	return hushed{c, h}, err
+}
+
+type hushed struct {
+	net.Conn
+	hush *hush
+}
+
+func (c hushed) Write(b []byte) (int, error) {
+	c.hush.RLock()
+	defer c.hush.RUnlock()
+	return c.Conn.Write(b)
+}
+
+// long returns a fake whose tool "long" answers when finish is closed.
+func long(finish <-chan struct{}) *fake {
+	return &fake{
+		call: func(r *pb.CallToolRequest, s stream) error {
+			if r.GetName() == "long" {
+				if err := s.Send(progressing(1)); err != nil {
+					return err
+				}
+				select {
+				case <-finish:
+				case <-s.Context().Done():
+					return s.Context().Err()
+				}
+			}
+			return s.Send(saying(r.GetName()))
+		},
+		listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error {
+			err := s.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}})
+			<-s.Context().Done()
+			return err
+		},
+	}
+}
+
+// An outcome is what became of a call that runs beside the test.
+type outcome struct {
+	result *bridge.Result
+	err    error
+}
+
+// begin makes a call, and returns when the backend has it.
+func begin(t *testing.T, r *running, call *bridge.Call) <-chan outcome {
+	t.Helper()
+	begun, done := make(chan struct{}), make(chan outcome, 1)
+	go func() {
+		res, err := r.Handle(t.Context(), call, func(bridge.Event) error { close(begun); return nil })
+		done <- outcome{res, err}
+	}()
+	select {
+	case <-begun:
+	case o := <-done:
+		t.Fatalf("it does not begin: %+v", o)
+	}
+	return done
+}
+
+// A dialled backend that falls silent gets no more calls. Those that it has are given up later: it may only be busy, or the network come
+// back with their answers.
+func TestASilentBackendGetsNoMoreCalls(t *testing.T) {
+	for name, patient := range map[string]time.Duration{"and is back": time.Hour, "for good": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			sock := filepath.Join(t.TempDir(), "s")
+			l, err := net.Listen("unix", sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish, network := make(chan struct{}), &hush{Listener: l}
+			long(finish).serveAt(t, network)
+			r := run(t, Options{Address: "unix:" + sock}, func(p *pace) {
+				p.health, p.silence, p.lastAnswer = 50*time.Millisecond, time.Second, patient
+			}).ready(t)
+			was := r.live.Load()
+			call, listen := begin(t, r, tool("long", "")), begin(t, r, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}})
+
+			network.Lock()
+			back := sync.OnceFunc(network.Unlock)
+			defer back()
+			<-was.gone
+			began := time.Now()
+			_, err = r.Handle(t.Context(), tool("next", ""), ignore)
+			wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("refused after %v", took)
+			}
+			wantFailure(t, (<-listen).err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+
+			if patient < time.Hour {
+				wantFailure(t, (<-call).err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+			}
+			close(finish)
+			back()
+			if patient == time.Hour {
+				if o := <-call; o.err != nil || textOf(o.result) != "long" {
+					t.Errorf("got %v, %v", o.result, o.err)
+				}
+			}
+			if got := r.ready(t).text(t, "next", ""); got != "next" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// A dialled backend that says that it does not serve any more gets no more calls, and answers those that it has.
+func TestABackendThatIsNotServingAnswersWhatItHas(t *testing.T) {
+	finish := make(chan struct{})
+	f := long(finish)
+	f.health = health.NewServer()
+	sock := filepath.Join(t.TempDir(), "s")
+	f.serve(t, "unix", sock)
+	r := run(t, Options{Address: "unix:" + sock}, func(p *pace) { p.health = 10 * time.Millisecond }).ready(t)
+	was := r.live.Load()
+	call := begin(t, r, tool("long", ""))
+	f.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	<-was.gone
+	f.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
+	if got := r.ready(t).text(t, "next", ""); got != "next" {
+		t.Errorf("got %q", got)
+	}
+	close(finish)
+	if o := <-call; o.err != nil || textOf(o.result) != "long" {
+		t.Errorf("got %v, %v", o.result, o.err)
+	}
+}
