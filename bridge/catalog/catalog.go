@@ -1,5 +1,5 @@
 // Package catalog knows what a backend has to offer. It is a bridge.Handler around that of the backend: it remembers lists
-// for as long as they are true, drops tools that would break their clients, and holds calls of tools to the schemas that the
+// for as long as they are true, drops entries that would break their clients, and holds calls of tools to the schemas that the
 // tools are published with, arguments and results alike.
 //
 // A list is remembered for each principal and revision, and never shown to another. What is remembered of a list may be old;

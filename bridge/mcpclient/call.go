@@ -334,7 +334,12 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 		}
 	}
 	out := m.NewResult()
-	if err := mcpjson.Unmarshal(msg.Result, out, rev); err != nil {
+	err := mcpjson.Unmarshal(msg.Result, out, rev)
+	if err != nil && lists[m] != "" && rawjson.IsObject(msg.Result) {
+		out = m.NewResult()
+		err = mcpjson.Unmarshal(c.cleanList(m, msg.Result, rev), out, rev)
+	}
+	if err != nil {
 		return nil, c.misbehaved("answered %s with what is not its result: %v", m.Name, err)
 	}
 	clean(out)
@@ -342,6 +347,44 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 		c.params.learn(c, tools)
 	}
 	return &bridge.Result{Complete: out}, nil
+}
+
+// lists are the results of which entries can be left out, and the members that have them.
+var lists = map[*bridge.Method]string{
+	bridge.ListTools: "tools", bridge.ListPrompts: "prompts", bridge.ListResources: "resources", bridge.ListResourceTemplates: "resourceTemplates",
+}
+
+// cleanList returns the result of a list without the entries that cannot be read. The log has the first of them.
+func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision) []byte {
+	entry := m.NewResult().ProtoReflect()
+	list := entry.NewField(entry.Descriptor().Fields().ByJSONName(lists[m])).List()
+	out := []byte{'{'}
+	for name, value := range rawjson.Members(result) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, string(name)), ':')
+		if string(name) != lists[m] || !rawjson.IsArray(value) {
+			out = append(out, value...)
+			continue
+		}
+		out = append(out, '[')
+		kept, bad := 0, 0
+		for text := range rawjson.Elements(value) {
+			if err := mcpjson.Unmarshal(text, list.NewElement().Message().Interface(), rev); err != nil {
+				if bad++; bad == 1 {
+					c.log.Warn().Str("entry", rawjson.Shorten(text)).AnErr("why", err).Msg("entries of " + m.Name + " cannot be read, and are left out: this is the first")
+				}
+				continue
+			}
+			if kept++; kept > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, text...)
+		}
+		out = append(out, ']')
+	}
+	return append(out, '}')
 }
 
 // readOther reads a result that is not complete.

@@ -21,6 +21,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -324,6 +325,47 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 				t.Errorf("the next call says %q", got)
 			}
 		})
+	}
+}
+
+// One entry of a list that cannot be read costs itself.
+func TestBadEntriesAreLeftOut(t *testing.T) {
+	for _, tt := range []struct {
+		method            *bridge.Method
+		request           bridge.Request
+		result, bad, want string // what is bad is the first of that
+	}{
+		{bridge.ListTools, &pb.ListToolsRequest{}, `{"nextCursor":"n","tools":[%s,{"name":"good","inputSchema":{"type":"object"}},[]]}`, `{"name":5}`, "good"},
+		{bridge.ListPrompts, &pb.ListPromptsRequest{}, `{"prompts":[{"name":"good"},%s],"nextCursor":"n"}`, `{"title":"no name"}`, "good"},
+		{bridge.ListResources, &pb.ListResourcesRequest{}, `{"resources":[%s,{"uri":"a:good","name":"x"}],"nextCursor":"n"}`, `{"uri":"a:b","name":"x","size":"big"}`, "a:good"},
+		{bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{}, `{"resourceTemplates":[%s,{"uriTemplate":"a:{good}","name":"x"}],"nextCursor":"n"}`, `null`, "a:{good}"},
+	} {
+		f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			result(w, m, fmt.Sprintf(tt.result, tt.bad))
+		})
+		f.capabilities = `{"tools":{},"prompts":{},"resources":{}}`
+		log := make(logged, 1)
+		c, err := mcpclient.New(mcpclient.Options{URL: f.URL, Log: zerolog.New(log).Level(zerolog.WarnLevel)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		res, err := c.Handle(t.Context(), &bridge.Call{Method: tt.method, Request: tt.request}, ignore)
+		cancel()
+		<-done
+		if err != nil {
+			t.Errorf("%s: %v", tt.method.Name, err)
+			continue
+		}
+		got, err := mcpjson.Append(nil, res.Complete, bridge.LatestLegacy)
+		if err != nil || !strings.Contains(string(got), strconv.Quote(tt.want)) || !strings.Contains(string(got), `"nextCursor":"n"`) {
+			t.Errorf("%s: got %s %v", tt.method.Name, got, err)
+		}
+		if said := <-log; !strings.Contains(said, strconv.Quote(tt.bad)) || !strings.Contains(said, "entries of "+tt.method.Name) {
+			t.Errorf("%s: the log says %s", tt.method.Name, said)
+		}
 	}
 }
 
