@@ -81,3 +81,15 @@ async def test_a_noisy_import_does_no_harm(tmp_path: Path) -> None:
     async with start(program(tmp_path, text)) as client:
         assert await client.call("add", {"a": 1}) == "1"
     assert all(noise in client.log for noise in ('"noise"', '"raw noise"', "1.2.3.4"))
+
+
+@pytest.mark.parametrize("forward", ["", "app.forward_logging('shop')\n"], ids=["as it is", "forwarded"])
+async def test_what_tools_log_keeps_its_level(tmp_path: Path, forward: str) -> None:
+    body = "    logging.getLogger('shop').warning('two\\nlines')\n    return 1\n"
+    text = "import logging\n" + APP + forward + "@app.tool\ndef add() -> int:\n" + body + RUN
+    async with start(program(tmp_path, text)) as client:
+        await client.call("add", {})
+    (line,) = [line for line in client.log.splitlines() if "two" in line]
+    assert '"level":"warn"' in line
+    assert '"logger": "shop"' in line
+    assert '"message":"two\\nlines"' in line

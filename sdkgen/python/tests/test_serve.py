@@ -298,6 +298,7 @@ async def test_a_failure_is_one_line_of_log(start: StartPlugin, tools: str) -> N
     traceback = failure.pop("traceback")
     assert failure == {
         "level": "error",
+        "logger": "mcpbridge",
         "message": f'tool "fails" failed at tools.py:{FAILS_AT}: ValueError: two\nlines',
     }
     assert traceback.startswith("Traceback (most recent call last):\n")
@@ -327,7 +328,7 @@ NOTHING = "from mcpbridge import App\nApp('test').run()\n"
 
 
 async def test_an_app_with_nothing_is_warned_of(start: StartPlugin) -> None:
-    warning = {"level": "warning", "message": "the app has no tools, resources or prompts"}
+    warning = {"level": "warning", "logger": "mcpbridge", "message": "the app has no tools, resources or prompts"}
     assert failures(start(tools=NOTHING).log()) == [warning]
     assert failures(start(tools=NOTHING.replace("'test'", "'test', declares=['tools']")).log()) == []
 

@@ -39,6 +39,9 @@ R = TypeVar("R")
 Icons = Sequence[str | v1.Icon]
 Scope = Literal["public", "private"]
 
+# To stderr.
+PLAIN = logging.StreamHandler()
+
 
 class App:
     """A set of tools, resources and prompts.
@@ -355,7 +358,7 @@ class App:
         """
         logger = logger if isinstance(logger, logging.Logger) else logging.getLogger(logger)
         if not logger.hasHandlers():
-            logger.addHandler(logging.StreamHandler())  # Where it went before: our handler is not to be the only one.
+            logger.addHandler(PLAIN)  # Where it went before: our handler is not to be the only one.
         logger.addHandler(_Forward())
         self._calls.forwarding = True
 

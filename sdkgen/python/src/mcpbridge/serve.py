@@ -204,7 +204,7 @@ class _Line(logging.Formatter):
     """A record as one line of JSON, which the bridge logs with its level and in one piece."""
 
     def format(self, record: logging.LogRecord) -> str:
-        texts = {"message": record.getMessage()}
+        texts = {"logger": record.name, "message": record.getMessage()}
         if record.exc_info:
             texts["traceback"] = self.formatException(record.exc_info)
         while len(line := json.dumps({"level": record.levelname.lower(), **texts})) > MAX_LINE:
@@ -216,7 +216,11 @@ class _Line(logging.Formatter):
 
 
 def _log_to_bridge() -> None:
-    """Makes our log JSON on stderr, unless somebody gave it handlers of its own. What tools log is theirs."""
+    """Makes our log JSON on stderr, and what tools log, unless somebody gave them handlers of their own."""
+    from mcpbridge.app import PLAIN
+
+    for handler in filter(None, (logging.lastResort, PLAIN)):
+        handler.setFormatter(_Line())
     if log.handlers:
         return
     handler = logging.StreamHandler()
