@@ -25,6 +25,7 @@ import java.util.Collection;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletionException;
@@ -57,16 +58,30 @@ public final class App {
       Handler<ObjectNode, ?> handler,
       Schema.Output output,
       boolean mayBeNothing,
-      Supplier<String> where) {}
+      Supplier<String> where)
+      implements Entry {}
 
-  record ResourceEntry(dev.mcpbridge.v1.Resource message, Handler<Void, ?> handler, Supplier<String> where) {}
+  record ResourceEntry(dev.mcpbridge.v1.Resource message, Handler<Void, ?> handler, Supplier<String> where) implements Entry {}
 
   record TemplateEntry(
-      dev.mcpbridge.v1.ResourceTemplate message, Template template, Handler<Map<String, String>, ?> handler, Supplier<String> where) {}
+      dev.mcpbridge.v1.ResourceTemplate message,
+      Template template,
+      Map<String, List<String>> choices,
+      Handler<Map<String, String>, ?> handler,
+      Supplier<String> where)
+      implements Entry {}
 
-  record PromptEntry(dev.mcpbridge.v1.Prompt message, Handler<Map<String, String>, ?> handler, Supplier<String> where) {}
+  /** {@code choices} are the values of arguments that are enums. */
+  record PromptEntry(
+      dev.mcpbridge.v1.Prompt message, Map<String, List<String>> choices, Handler<Map<String, String>, ?> handler, Supplier<String> where)
+      implements Entry {}
 
-  private record CompleterEntry(Completer completer, Supplier<String> where) {}
+  private record CompleterEntry(Completer completer, Supplier<String> where) implements Entry {}
+
+  private interface Entry {
+    /** The author's line. */
+    Supplier<String> where();
+  }
 
   private record Completed(String kind, String of, String argument) {}
 
@@ -247,9 +262,9 @@ public final class App {
     return name;
   }
 
-  private static <K, V> Map<K, V> with(Map<K, V> map, K key, V value, String what) {
+  private static <K, V extends Entry> Map<K, V> with(Map<K, V> map, K key, V value, String what) {
     if (map.containsKey(key)) {
-      throw new DefinitionException(what + " \"" + key + "\" is there already");
+      throw new DefinitionException(what + " \"" + key + "\" is there already, from " + map.get(key).where().get());
     }
     Map<K, V> copy = new LinkedHashMap<>(map);
     copy.put(key, value);
@@ -374,6 +389,15 @@ public final class App {
       throw new CallStatus(
           Status.Code.INVALID_ARGUMENT, "prompt \"" + request.getName() + "\" needs " + String.join(", ", missing));
     }
+    List<String> known = prompt.message.getArgumentsList().stream().map(PromptArgument::getName).toList();
+    for (String argument : arguments.keySet()) {
+      if (!known.contains(argument)) {
+        String close = Names.close(argument, known);
+        String hint = close == null ? "" : "; did you mean " + close + "?";
+        throw new CallStatus(
+            Status.Code.INVALID_ARGUMENT, "prompt \"" + request.getName() + "\" has no argument \"" + argument + "\"" + hint);
+      }
+    }
     String description = prompt.message.hasDescription() ? prompt.message.getDescription() : null;
     return round(
         ctx,
@@ -399,6 +423,11 @@ public final class App {
       } catch (Throwable e) { // As in round.
         refused("completion of " + argument + " of", of, e, entry.where);
       }
+    } else {
+      TemplateEntry template = ofPrompt ? null : templates.get(of);
+      Map<String, List<String>> choices = ofPrompt ? prompts.get(of).choices : template == null ? Map.of() : template.choices;
+      String typed = request.getArgument().getValue().toLowerCase(Locale.ROOT);
+      values = choices.getOrDefault(argument, List.of()).stream().filter(v -> v.toLowerCase(Locale.ROOT).startsWith(typed)).toList();
     }
     var completion = Completion.newBuilder().addAllValues(values.stream().limit(MAX_COMPLETIONS).toList());
     return CompleteResponse.newBuilder()
@@ -481,7 +510,7 @@ public final class App {
     if (e instanceof ToolException) {
       throw new McpException(-32603, e.getMessage());
     }
-    throw new CallStatus(Status.Code.INTERNAL, failed(what + " \"" + name + "\"", e, where));
+    throw new McpException(-32603, failed(what + " \"" + name + "\"", e, where));
   }
 
   /** The model gets the message, our log gets the line and the stack trace, from the handler on. */

@@ -14,11 +14,13 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Consumer;
 import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JavaType;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectReader;
 import tools.jackson.databind.node.ObjectNode;
@@ -270,7 +272,7 @@ final class Methods {
     var builder = app.resource(a.uri()).name(name(a.name()));
     describe(builder, a.title(), a.description(), a.mimeType());
     try {
-      builder.handle((none, ctx) -> call(texts(Map.of(), new String[method.getParameterCount()], ctx)), this::where);
+      builder.handle((none, ctx) -> call(texts(Map.of(), new String[method.getParameterCount()], ctx)), Map.of(), this::where);
     } catch (DefinitionException e) {
       throw wrong(null, e.what);
     }
@@ -309,7 +311,7 @@ final class Methods {
     var builder = app.resourceTemplate(a.uriTemplate()).name(name(a.name()));
     describe(builder, a.title(), a.description(), a.mimeType());
     try {
-      builder.handle((variables, ctx) -> call(texts(variables, names, ctx)), this::where);
+      builder.handle((variables, ctx) -> call(texts(variables, names, ctx)), choices(names), this::where);
     } catch (DefinitionException e) {
       throw wrong(null, e.what);
     }
@@ -342,7 +344,7 @@ final class Methods {
       message.addArguments(argument.setRequired(!optional));
     }
     try {
-      app.put(new App.PromptEntry(message.build(), (arguments, ctx) -> call(texts(arguments, names, ctx)), this::where));
+      app.put(new App.PromptEntry(message.build(), choices(names), (arguments, ctx) -> call(texts(arguments, names, ctx)), this::where));
     } catch (DefinitionException e) {
       throw wrong(null, e.what);
     }
@@ -359,9 +361,34 @@ final class Methods {
         if (why != null) {
           throw wrong(all[i], why);
         }
+        Class<?> type = textual(all[i]).getRawClass();
+        if (type.isRecord() || type.isArray() || Collection.class.isAssignableFrom(type) || Map.class.isAssignableFrom(type)) {
+          throw wrong(all[i], "it comes as text, which cannot be that; use String, a number, boolean or an enum");
+        }
       }
     }
     return names;
+  }
+
+  /** The type of a parameter that comes as text, without Optional. */
+  private static JavaType textual(Parameter p) {
+    JavaType type = Json.MAPPER.constructType(p.getParameterizedType());
+    return type.isReferenceType() ? type.getReferencedType() : type;
+  }
+
+  /** The values of the parameters that are enums, by name. */
+  private Map<String, List<String>> choices(String[] names) {
+    Map<String, List<String>> choices = new HashMap<>();
+    for (int i = 0; i < names.length; i++) {
+      if (names[i] != null && textual(method.getParameters()[i]).isEnumType()) {
+        choices.put(names[i], values(textual(method.getParameters()[i])));
+      }
+    }
+    return choices;
+  }
+
+  private static List<String> values(JavaType type) {
+    return Arrays.stream(type.getRawClass().getEnumConstants()).map(c -> Json.MAPPER.valueToTree(c).asString()).toList();
   }
 
   private Object[] texts(Map<String, String> given, String[] names, Context ctx) {
@@ -379,7 +406,9 @@ final class Methods {
       try {
         values[i] = Json.MAPPER.convertValue(text, Json.MAPPER.constructType(all[i].getParameterizedType()));
       } catch (JacksonException e) {
-        throw new McpException(-32602, what + " " + method.getName() + ": " + names[i] + ": " + e.getOriginalMessage());
+        JavaType type = textual(all[i]);
+        String wanted = type.isEnumType() ? "one of " + String.join(", ", values(type)) : type.getRawClass().getSimpleName();
+        throw new McpException(-32602, what + " " + method.getName() + ": " + names[i] + ": expected " + wanted + ", got \"" + text + "\"");
       }
     }
     return values;

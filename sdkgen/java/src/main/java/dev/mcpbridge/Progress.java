@@ -12,6 +12,11 @@ public interface Progress {
     progress(done, total, null);
   }
 
+  /** As {@link #progress(double)}, with a text for people. */
+  default void progress(double done, double total, String message) {
+    progress(done, Double.valueOf(total), message);
+  }
+
   /** As {@link #progress(double)}. {@code total} and {@code message} may be null. */
   void progress(double done, Double total, String message);
 }

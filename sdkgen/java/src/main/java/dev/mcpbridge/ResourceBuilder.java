@@ -1,11 +1,15 @@
 package dev.mcpbridge;
 
 import dev.mcpbridge.v1.Annotations;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 
 /** A resource, or resources of a template, in the making. {@link #handle} adds it. */
 public final class ResourceBuilder<A> {
+  private static final Pattern SCHEME = Pattern.compile("[A-Za-z][A-Za-z0-9+.-]*:");
+
   private final App app;
   private final dev.mcpbridge.v1.Resource.Builder resource; // Null: a template.
   private final dev.mcpbridge.v1.ResourceTemplate.Builder template;
@@ -77,11 +81,15 @@ public final class ResourceBuilder<A> {
 
   /** Adds it, also while the app runs. A template's handler gets the values of its variables. */
   public App handle(Handler<? super A, ?> handler) {
-    return handle(handler, App.here());
+    return handle(handler, Map.of(), App.here());
   }
 
   @SuppressWarnings("unchecked") // A is Void of a resource, and the map of a template: see resource and template.
-  App handle(Handler<? super A, ?> handler, Supplier<String> where) {
+  App handle(Handler<? super A, ?> handler, Map<String, List<String>> choices, Supplier<String> where) {
+    String uri = resource != null ? resource.getUri() : template.getUriTemplate();
+    if (!SCHEME.matcher(uri).lookingAt()) {
+      throw new DefinitionException("resource \"" + uri + "\": a URI begins with a scheme, such as file:///");
+    }
     if (resource != null) {
       app.put(new App.ResourceEntry(resource.build(), (Handler<Void, ?>) handler, where));
       return app;
@@ -92,7 +100,7 @@ public final class ResourceBuilder<A> {
     } catch (IllegalArgumentException e) {
       throw new DefinitionException("resource template \"" + template.getUriTemplate() + "\": " + e.getMessage());
     }
-    app.put(new App.TemplateEntry(template.build(), parsed, (Handler<Map<String, String>, ?>) handler, where));
+    app.put(new App.TemplateEntry(template.build(), parsed, choices, (Handler<Map<String, String>, ?>) handler, where));
     return app;
   }
 }

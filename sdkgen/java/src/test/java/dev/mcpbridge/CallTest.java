@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.annotation.JsonProperty;
 import com.google.protobuf.ByteString;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.v1.CallContext;
@@ -220,7 +221,7 @@ class CallTest {
     public String talk(Progress progress, Log log, Cancellation cancellation, Context ctx) {
       progress.progress(1);
       progress.progress(2, 3);
-      progress.progress(3, 3.0, "done");
+      progress.progress(3, 3, "done");
       log.debug("{} of {}", 1, 2);
       log.named("db").warn(Map.of("a", 1));
       log.error("broken", new IOException("why"));
@@ -321,7 +322,7 @@ class CallTest {
     app.add(new Library());
     app.resource("lib://bytes").handle((none, ctx) -> new byte[] {7});
     app.resource("lib://gone").handle((none, ctx) -> null);
-    app.resource("lib://broken").handle((none, ctx) -> { throw new IllegalStateException("secret"); });
+    app.resource("lib://broken").handle((none, ctx) -> { throw new IllegalStateException("no luck"); });
     var motd = caller.resource("lib://motd").result().getContents(0);
     assertEquals("text/markdown # Hi lib://motd", motd.getMimeType() + " " + motd.getText() + " " + motd.getUri());
     var bytes = caller.resource("lib://bytes").result().getContents(0);
@@ -331,7 +332,8 @@ class CallTest {
       var e = assertThrows(CallStatus.class, () -> caller.resource(missing), missing);
       assertEquals("NOT_FOUND", e.status.getCode().name());
     }
-    assertEquals("INTERNAL", assertThrows(CallStatus.class, () -> caller.resource("lib://broken")).status.getCode().name());
+    var broken = assertThrows(McpException.class, () -> caller.resource("lib://broken"));
+    assertEquals("-32603 no luck", broken.code() + " " + broken.getMessage());
   }
 
   @Test
@@ -348,6 +350,41 @@ class CallTest {
     app.completePrompt("many", "a", (typed, others) -> IntStream.range(0, 250).mapToObj(i -> typed + i).toList());
     assertEquals(100, caller.completePrompt("many", "a", "x").size());
     assertEquals("v", caller.prompt("many", Map.of("a", "v")).result().getMessages(0).getContent().getText().getText());
+  }
+
+  enum Colour {
+    RED,
+    @JsonProperty("light blue")
+    BLUE
+  }
+
+  static final class Choices {
+    @ResourceTemplate(uriTemplate = "colour://{colour}")
+    public String colour(Colour colour) {
+      return colour.name();
+    }
+
+    @Prompt
+    public String paint(Optional<Colour> colour, int coats) {
+      return colour + " " + coats;
+    }
+  }
+
+  @Test
+  void textIsWhatItsParameterSays() {
+    app.add(new Choices());
+    assertEquals(List.of("RED", "light blue"), caller.completePrompt("paint", "colour", ""));
+    assertEquals(List.of("light blue"), caller.completeResourceTemplate("colour://{colour}", "colour", "L", Map.of()));
+    assertEquals(List.of(), caller.completePrompt("paint", "coats", ""));
+    assertEquals("BLUE", caller.resource("colour://light%20blue").result().getContents(0).getText());
+    for (var wrong :
+        Map.of(
+                Map.of("coats", "1", "colour", "green"), "prompt paint: colour: expected one of RED, light blue, got \"green\"",
+                Map.of("coats", "two"), "prompt paint: coats: expected int, got \"two\"",
+                Map.of("coats", "1", "color", "RED"), "prompt \"paint\" has no argument \"color\"; did you mean colour?")
+            .entrySet()) {
+      assertEquals(wrong.getValue(), assertThrows(RuntimeException.class, () -> caller.prompt("paint", wrong.getKey())).getMessage());
+    }
   }
 
   @Test

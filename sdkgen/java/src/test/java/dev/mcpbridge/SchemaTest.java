@@ -219,6 +219,20 @@ class SchemaTest {
     }
   }
 
+  static final class NoScheme {
+    @Resource(uri = "config")
+    public String config() {
+      return "";
+    }
+  }
+
+  static final class NoText {
+    @Prompt
+    public String many(List<Integer> ids) {
+      return "";
+    }
+  }
+
   @Test
   void aMistakeIsNamed() {
     wrong(new Missing(), "Missing.primitive, parameter 1 (int n): it may be missing, and int has no null");
@@ -226,10 +240,12 @@ class SchemaTest {
     wrong(new WrongDefault(), "WrongDefault.wrong, parameter 1 (int n): its default value does not fit");
     wrong(new BadTemplate(), "BadTemplate.two: the template x://{a}{b}: there is nothing between {b} and what is before it");
     wrong(new OtherVariable(), "OtherVariable.two, parameter 1 (String b): the template x://{a} has no {b}");
+    wrong(new NoScheme(), "NoScheme.config: resource \"config\": a URI begins with a scheme, such as file:///");
+    wrong(new NoText(), "NoText.many, parameter 1 (List ids): it comes as text, which cannot be that; use String, a number");
     wrong("text", "String has no method with @Tool");
     wrong(All.class, "All.bean: it is not static; add an object: new All(...)");
     var twice = assertThrows(DefinitionException.class, () -> Bridge.of(new All()).add(new All()));
-    assertTrue(twice.getMessage().contains("is there already"), twice.getMessage());
+    assertTrue(twice.getMessage().matches(".* is there already, from SchemaTest\\.java:\\d+"), twice.getMessage());
     var name = assertThrows(DefinitionException.class, () -> Bridge.app("t", "1").tool("a b").handle((in, ctx) -> ""));
     assertTrue(name.getMessage().contains("1 to 128 letters"), name.getMessage());
   }
