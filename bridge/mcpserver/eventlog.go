@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -110,6 +111,7 @@ func (l *eventLog) forget(but int) {
 	freed := 0
 	for ; len(l.events) > but; l.first++ {
 		freed += roomOf(l.events[0])
+		l.events[0] = nil // the array stays, for what is still to come
 		l.events = l.events[1:]
 	}
 	l.size -= freed
@@ -263,6 +265,7 @@ func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 			return nil, false // forgotten; better a cut stream than one with a hole
 		}
 		if fresh := l.events[n-l.first:]; len(fresh) > 0 || l.closed {
+			fresh = slices.Clone(fresh) // what is forgotten meanwhile is given all the same
 			l.told, l.next = max(l.told, n+len(fresh)), n+len(fresh)
 			l.mu.Unlock()
 			l.trim()

@@ -1,0 +1,38 @@
+package mcpserver
+
+import (
+	"runtime"
+	"testing"
+	"weak"
+)
+
+// What a log has forgotten takes no memory any more, however many events it once had, and who has been given it has it still.
+func TestWhatALogForgetsIsFree(t *testing.T) {
+	l := newEventLog("1", &replay{most: 1 << 20}, &replay{most: maxReplayOfAll})
+	reader := l.take()
+	for range 1000 {
+		l.push([]byte("x"))
+	}
+	given, _ := l.wait(t.Context(), reader, 0)
+	var long []weak.Pointer[byte]
+	for range 20 {
+		msg := make([]byte, 1<<20)
+		long = append(long, weak.Make(&msg[0]))
+		l.push(msg)
+	}
+	runtime.GC()
+	kept := 0
+	for _, p := range long {
+		if p.Value() != nil {
+			kept++
+		}
+	}
+	if kept != 1 || l.held() != 1<<20 {
+		t.Errorf("%d of %d messages are in memory, and %d bytes are counted", kept, len(long), l.held())
+	}
+	for _, msg := range given {
+		if string(msg) != "x" {
+			t.Fatalf("what was given is %q", msg)
+		}
+	}
+}
