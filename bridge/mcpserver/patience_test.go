@@ -153,3 +153,33 @@ func TestWhatWaitsForAClientThatDoesNotReadGoesAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A client that reads steadily is not cut, however much there is: it has 10 s for each 256 KiB.
+func TestASteadyClientIsGivenAll(t *testing.T) {
+	const size = 8 * writeAtOnce
+	for name, events := range map[string]int{"many events": 64, "a long event": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(bridge.HandlerFunc(talker), Options{})
+			defer s.Close()
+			id := beginSession(t, s)
+			l := s.sessions[id].unrelatedLog()
+			for range events {
+				l.push(bytes.Repeat([]byte("x"), size/events))
+			}
+			client, in, _ := connect(t, s, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: "+id+"\r\n\r\n")
+			res, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			defer client.Close() // which ends the body
+			got := 0
+			for part := make([]byte, writeAtOnce+50<<10); got < size; bridgetest.Pass(9 * time.Second) {
+				n, err := io.ReadFull(res.Body, part[:min(len(part), size-got)])
+				if got += n; err != nil {
+					t.Fatalf("%s: after %d of %d bytes: %v", name, got, size, err)
+				}
+			}
+		})
+	}
+}

@@ -184,15 +184,17 @@ func (r *reply) write(data []byte) {
 	r.broken = writeStream(r.w, data, r.s.opts.WriteTimeout)
 }
 
-// writeBody writes a whole body. A client must take every piece of it in time; one that does not read would otherwise keep the
+// writeAtOnce is how many bytes a client must take in the time that it has for one write.
+const writeAtOnce = 256 << 10
+
+// writeBody writes a whole body, or events. A client must take every piece of it in time; one that does not read would otherwise keep the
 // memory, and the end of the bridge, waiting.
 func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) error {
-	const piece = 256 << 10
 	for {
 		if err := expectReader(w, patience); err != nil {
 			return err
 		}
-		part := body[:min(piece, len(body))]
+		part := body[:min(writeAtOnce, len(body))]
 		if _, err := w.Write(part); err != nil {
 			return err
 		}
@@ -212,10 +214,7 @@ func expectReader(w http.ResponseWriter, patience time.Duration) error {
 }
 
 func writeStream(w http.ResponseWriter, data []byte, patience time.Duration) error {
-	if err := expectReader(w, patience); err != nil {
-		return err
-	}
-	if _, err := w.Write(data); err != nil {
+	if err := writeBody(w, data, patience); err != nil {
 		return err
 	}
 	return http.NewResponseController(w).Flush()
