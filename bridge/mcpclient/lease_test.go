@@ -3,7 +3,9 @@ package mcpclient_test
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,8 +16,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
+
+// question is what a server asks in the middle of a call.
+const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
 
 // A curious server is a program of 2025-11-25 whose tool "ask" asks before it answers. It counts how many of it there are.
 type curious struct{ programs atomic.Int64 }
@@ -30,7 +36,7 @@ func (s *curious) serve(ctx context.Context, in io.Reader, out io.Writer) {
 			say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 		case m.Method == "tools/call" && strings.Contains(string(m.Params), `"ask"`):
 			open = string(m.ID)
-			say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`)
+			say(question)
 		case m.Method == "tools/call":
 			say(said1)
 		case m.IsResponse():
@@ -206,6 +212,72 @@ func TestACallThatWaitsToBeMadeAgainMayBeExecuted(t *testing.T) {
 			if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != want {
 				t.Errorf("lost before: %t: %v, %v", lost, err, e.Failure)
 			}
+		})
+	}
+}
+
+// accounted reports whether an error says what became of the call, or that it was a mistake to make it, as with a state that came too late.
+func accounted(err error) bool {
+	e := bridge.AsError(err)
+	return e.Code == codes.InvalidArgument || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNSPECIFIED
+}
+
+// Whatever callers do, in whatever order, and whichever programs die: a program is one caller's, every call ends, and says what became of it.
+func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
+	for n := range 8 {
+		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+			whose, open := "", ""
+			(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch {
+				case m.Method == "initialize":
+					say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				case m.Method == "ping":
+					say(pong)
+				case m.Method == "tools/call":
+					who := string(rawjson.Get(rawjson.Get(m.Params, "arguments"), "who"))
+					if whose != "" && whose != who {
+						t.Errorf("the program of %s is used by %s", whose, who)
+					}
+					whose, open = who, string(m.ID)
+					if rand.IntN(20) == 0 {
+						return false
+					}
+					if strings.Contains(string(m.Params), `"ask"`) {
+						say(question)
+					} else {
+						say(said1)
+					}
+				case m.IsResponse():
+					say(strings.Replace(said1, "ID", open, 1))
+				}
+				return true
+			}}).serve(ctx, in, out)
+		}
+		o := mcpclient.Options{MaxSessions: 1 + n%4, SessionIdle: 20 * time.Second, ParkTTL: 10 * time.Second}
+		bubble(t, o, serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			upTo := func(most time.Duration) <-chan time.Time { return time.After(rand.N(most)) }
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for range 40 {
+						who := string(rune('a' + rand.IntN(4)))
+						call := asking([]string{"t", "ask"}[rand.IntN(2)], `{"who":"`+who+`"}`, who)
+						ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Second))
+						res, err := c.Handle(ctx, call, ignore)
+						if err == nil && res.Needs != nil && rand.IntN(4) > 0 {
+							<-upTo(12 * time.Second)
+							_, err = c.Handle(ctx, call.Retry(answers(res.Needs, `{}`), res.Needs.State), ignore)
+						}
+						cancel()
+						if err != nil && !accounted(err) {
+							t.Errorf("nothing says what became of a call: %v", err)
+						}
+						<-upTo(3 * time.Second)
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
 }
