@@ -59,7 +59,7 @@ type as struct {
 	keys  []jose.JSONWebKey
 	down  bool
 	body  string // instead of the keys
-	asked map[string]any
+	asked any
 	got   atomic.Int32
 }
 
@@ -417,7 +417,7 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 		au := newAuth(t, a, func(o *auth.Options) {
 			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
 		})
-		expect := func(what string, status, asked int, answer map[string]any) {
+		expect := func(what string, status, asked int, answer any) {
 			t.Helper()
 			a.set(func() { a.asked = answer })
 			before := a.got.Load()
@@ -444,6 +444,16 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 		expect("short", 200, 1, with("exp", after(-50*time.Second)))
 		bridgetest.Pass(11 * time.Second)
 		expect("short", 401, 1, with("exp", after(-61*time.Second)))
+		// What is no answer says nothing of the token, and is not remembered.
+		for n, malformed := range []any{
+			[]int{1}, nil, "good", map[string]any{}, map[string]any{"active": "true"}, map[string]any{"active": nil}, with("exp", "tomorrow"), with("sub", 5), with("aud", 5),
+		} {
+			what := fmt.Sprint("malformed ", n)
+			expect(what, 503, 1, malformed)
+			expect(what, 503, 1, malformed)
+			expect(what, 200, 1, active)
+		}
+		expect("not active", 401, 1, map[string]any{"active": false, "exp": "tomorrow"})
 		a.set(func() { a.down = true })
 		expect("not to be asked", 503, 1, active)
 	})

@@ -102,7 +102,7 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	mcphttp.Refuse(w, no.status, no.why)
 }
 
-const cannotCheck = "tokens cannot be checked at the moment: the keys of their issuer cannot be had"
+const cannotCheck = "tokens cannot be checked at the moment: their issuer does not answer, or not as it should; try again later"
 
 // Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs.
 func (a *Auth) Challenge(scopes []string) string {

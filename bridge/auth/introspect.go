@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -56,7 +57,9 @@ func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, e
 	if err := i.exchange(req, &answer); err != nil {
 		return nil, unavailable("%s cannot be asked about a token: %v", i.URL, err)
 	}
-	in = i.judge(answer, now)
+	if in, err = i.judge(answer, now); err != nil {
+		return nil, unavailable("%s has answered what says nothing about a token: %v", i.URL, err)
+	}
 	i.asked.mu.Lock()
 	defer i.asked.mu.Unlock()
 	if len(i.asked.said) >= maxAsked || i.asked.said == nil {
@@ -66,23 +69,34 @@ func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, e
 	return in.principal, in.err
 }
 
-// judge returns what an issuer's answer says of a token.
-func (i *issuer) judge(answer jsontext.Value, now time.Time) introspection {
-	var c struct {
-		Active bool  `json:"active"`
-		Expiry int64 `json:"exp"`
+// judge returns what an issuer's answer says of a token. The error is that it is none (RFC 7662, 2.2), which says nothing of the token.
+func (i *issuer) judge(answer jsontext.Value, now time.Time) (introspection, error) {
+	var said struct {
+		Active *bool `json:"active"`
+	}
+	switch err := json.Unmarshal(answer, &said); {
+	case err != nil:
+		return introspection{}, err
+	case said.Active == nil:
+		return introspection{}, errors.New(`it has no "active"`)
 	}
 	bad := now.Add(badFor)
-	if err := json.Unmarshal(answer, &c); err != nil || !c.Active {
-		return introspection{err: invalidToken("%s says that the token is not good", i.URL), until: bad}
+	if !*said.Active {
+		return introspection{err: invalidToken("%s says that the token is not good", i.URL), until: bad}, nil
 	}
-	p, err := i.accept(answer, true)
+	c, err := readClaims(answer)
 	if err != nil {
-		return introspection{err: err, until: bad}
+		return introspection{}, err
 	}
-	in := introspection{principal: p, until: now.Add(goodFor)}
-	if end := time.Unix(c.Expiry, 0).Add(skew); c.Expiry != 0 && end.Before(in.until) {
-		in.until = end
+	in := introspection{until: bad}
+	if in.principal, in.err = i.accept(answer, c, true); in.err != nil {
+		return in, nil
 	}
-	return in
+	in.until = now.Add(goodFor)
+	if c.Expiry != nil {
+		if end := c.Expiry.Time().Add(skew); end.Before(in.until) {
+			in.until = end
+		}
+	}
+	return in, nil
 }

@@ -105,33 +105,42 @@ func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) 
 	if err != nil {
 		return nil, err
 	}
-	var claims jsontext.Value
+	var text jsontext.Value
 	if !slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {
 		fits := (k.Algorithm == "" || k.Algorithm == head.Algorithm) && (k.Use == "" || k.Use == "sig")
-		return fits && t.Claims(k.Key, &claims) == nil
+		return fits && t.Claims(k.Key, &text) == nil
 	}) {
 		return nil, invalidToken("the token is signed by none of the keys of %s", i.URL)
 	}
-	return i.accept(claims, false)
+	c, err := readClaims(text)
+	if err != nil {
+		return nil, invalidToken("the claims of the token cannot be read: %v", err)
+	}
+	return i.accept(text, c, false)
+}
+
+// claims are what a token is judged by.
+type claims struct {
+	jwt.Claims
+
+	Scope    string         `json:"scope"`
+	Scp      jsontext.Value `json:"scp"`
+	ClientID string         `json:"client_id"`
+}
+
+// readClaims reads what a token, or its issuer, says of it.
+func readClaims(text jsontext.Value) (*claims, error) {
+	if err := rawjson.Check(text); err != nil { // a backend gets them, and may be less patient
+		return nil, err
+	}
+	// Strictly: what an issuer lets others name, such as SUB, is not taken for sub.
+	c := &claims{}
+	return c, json.Unmarshal(text, c)
 }
 
 // accept returns whom claims are about, if they are for this server, and now. When the issuer was asked about the token, it
 // need not say who it is, nor when the token ends.
-func (i *issuer) accept(claims jsontext.Value, asked bool) (*pb.Principal, error) {
-	if err := rawjson.Check(claims); err != nil { // a backend gets them, and may be less patient
-		return nil, invalidToken("the claims of the token cannot be read: %v", err)
-	}
-	var c struct {
-		jwt.Claims
-
-		Scope    string         `json:"scope"`
-		Scp      jsontext.Value `json:"scp"`
-		ClientID string         `json:"client_id"`
-	}
-	// Strictly: what an issuer lets others name, such as SUB, is not taken for sub.
-	if err := json.Unmarshal(claims, &c); err != nil {
-		return nil, invalidToken("the claims of the token cannot be read: %v", err)
-	}
+func (i *issuer) accept(text jsontext.Value, c *claims, asked bool) (*pb.Principal, error) {
 	switch {
 	case c.Issuer != i.URL && (c.Issuer != "" || !asked):
 		return nil, invalidToken("the token is of issuer %q, which is not %q", rawjson.Shorten(c.Issuer), i.URL)
@@ -143,7 +152,7 @@ func (i *issuer) accept(claims jsontext.Value, asked bool) (*pb.Principal, error
 	if err := c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, skew); err != nil {
 		return nil, invalidToken("the token is not good now: %v", err)
 	}
-	p := &pb.Principal{Issuer: i.URL, Subject: c.Subject, Scopes: scopes(c.Scope, c.Scp), Claims: claims}
+	p := &pb.Principal{Issuer: i.URL, Subject: c.Subject, Scopes: scopes(c.Scope, c.Scp), Claims: text}
 	if p.GetSubject() == "" {
 		p.Subject = c.ClientID // of a token that is a program's own
 	}
