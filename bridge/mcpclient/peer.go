@@ -584,7 +584,7 @@ func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 		return err
 	}
 	if msg.Error != nil {
-		p.c.log.Debug().Str("error", msg.Error.GetMessage()).Msg("the server does not take a log level")
+		p.c.log.Debug().Str("error", rawjson.ShortenTo(msg.Error.GetMessage(), 500)).Msg("the server does not take a log level")
 	}
 	p.mu.Lock()
 	p.level = level

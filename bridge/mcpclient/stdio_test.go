@@ -715,3 +715,39 @@ func TestEndOfDeafServers(t *testing.T) {
 		}
 	})
 }
+
+// What a server says of an error is told, and in the log, as far as anybody reads it.
+func TestLongErrorsAreToldInPart(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		fails := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-7,"data":[1],"message":"no` + strings.Repeat("\\r\\n", 1<<18) + `"}}`
+		switch m.Method {
+		case "initialize":
+			say(strings.Replace(initialized, `"capabilities":{`, `"capabilities":{"logging":{},`, 1))
+		case "logging/setLevel", "tools/call":
+			say(fails)
+		}
+		return true
+	}}
+	var log bytes.Buffer
+	c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Log: zerolog.New(&log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Pipe(s.serve)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	r := toolCall("t", "{}")
+	r.Request.(*pb.CallToolRequest).Context = &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG}
+	_, err = c.Handle(ctx, r, ignore)
+	if e := bridge.AsError(err).RPC; e.GetCode() != -7 || string(e.GetData()) != "[1]" || !strings.HasPrefix(e.GetMessage(), "no\r\n") || len(e.GetMessage()) > 8<<10 {
+		t.Errorf("%d bytes: %.300v", len(e.GetMessage()), err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), `no\r\n`) || log.Len() > 16<<10 {
+		t.Errorf("%d bytes are logged: %.300s", log.Len(), log.String())
+	}
+}
