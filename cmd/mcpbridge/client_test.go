@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -467,6 +469,36 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	defer s.mu.Unlock()
 	if e := s.caller.GetClientCapabilities(); e.GetSampling() != nil {
 		t.Error("it declared that it has a model")
+	}
+}
+
+// Servers of 2024-11-05 say that they complete no arguments when they are asked to, those of later revisions before.
+func TestServersThatCompleteNothing(t *testing.T) {
+	for _, rev := range []string{"2024-11-05", "2025-11-25"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			m, wrong := jsonrpc.Parse(body)
+			answer := `"error":{"code":-32601,"message":"no such method"}`
+			switch {
+			case r.Method != http.MethodPost || err != nil || wrong != nil:
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			case !m.IsRequest():
+				w.WriteHeader(http.StatusAccepted)
+				return
+			case m.Method == "initialize":
+				answer = `"result":{"protocolVersion":"` + rev + `","capabilities":{"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`
+			case m.Method == "prompts/list":
+				answer = `"result":{"prompts":[{"name":"haggle","arguments":[{"name":"price"}]}]}`
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer)
+		}))
+		t.Cleanup(s.Close)
+		got := runCommand(t, "", "complete", s.URL, "haggle", "price=1")
+		if got.code != exitTool || !strings.Contains(got.stderr, "the server completes no arguments") || !strings.Contains(got.stderr, "mcpbridge describe") {
+			t.Errorf("%s: it said %+v", rev, got)
+		}
 	}
 }
 

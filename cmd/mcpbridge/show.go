@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/yosida95/uritemplate/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -715,6 +717,9 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 		req.CompletionContext = &pb.CompletionContext{Arguments: known}
 	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.Complete, Request: req})
+	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Unimplemented {
+		return completesNothing(err) // one of 2024-11-05 cannot say it before
+	}
 	if err != nil {
 		return err
 	}
@@ -729,6 +734,14 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	return c.write(b.String())
 }
 
+// completesNothing is the problem of a completion by a server that has none.
+func completesNothing(cause error) *problem {
+	return &problem{
+		Exit: exitTool, Code: "not_found", What: "the server completes no arguments", Cause: cause,
+		Fix: "`mcpbridge describe` shows which arguments there are, and what they are about",
+	}
+}
+
 // completable returns what a completion is of: a prompt or a resource template, which has to have the arguments.
 func (c *client) completable(ctx context.Context, name string, words []string) (*pb.CompletionReference, error) {
 	d, err := c.discover(ctx)
@@ -736,10 +749,7 @@ func (c *client) completable(ctx context.Context, name string, words []string) (
 		return nil, err
 	}
 	if !bridge.Complete.Offered(d.GetCapabilities()) {
-		return nil, &problem{
-			Exit: exitTool, Code: "not_found", What: "the server completes no arguments",
-			Fix: "`mcpbridge describe` shows which arguments there are, and what they are about",
-		}
+		return nil, completesNothing(nil)
 	}
 	prompts, err := c.prompts(ctx, d)
 	if err != nil {
