@@ -1,13 +1,18 @@
 /**
- * URI templates of RFC 6570, backwards: from a URI to the values of the template's variables. These are the kinds that can be
- * told apart again: `{name}` (no slash), `{+path}` (slashes too) and, at the end, `{?a,b}` (each may be missing).
+ * URI templates of RFC 6570, backwards: from a URI to the values of the template's variables. All of level 3 is here: `{a}` and
+ * `{a,b}`, `{+path}`, `{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Of level 4, `{a:3}` and `{a*}`, nothing is.
  */
 
 type Names<S extends string> = S extends `${infer A},${infer B}` ? A | Names<B> : S;
+type First<S extends string> = S extends `${infer A},${string}` ? A : S;
+type Others<S extends string> = S extends `${string},${infer B}` ? Names<B> : never;
+type MayBeMissing = "#" | "." | "/" | ";" | "?" | "&";
 type Needed<S extends string> = S extends `${string}{${infer E}}${infer Rest}`
-  ? (E extends `?${string}` ? never : E extends `+${infer N}` ? N : E) | Needed<Rest>
+  ? (E extends `${MayBeMissing}${string}` ? never : E extends `+${infer N}` ? First<N> : First<E>) | Needed<Rest>
   : never;
-type Optional<S extends string> = S extends `${string}{?${infer E}}${string}` ? Names<E> : never;
+type Optional<S extends string> = S extends `${string}{${infer E}}${infer Rest}`
+  ? (E extends `${MayBeMissing}${infer N}` ? Names<N> : E extends `+${infer N}` ? Others<N> : Others<E>) | Optional<Rest>
+  : never;
 
 /** The variables of a template, by name, as far as the compiler knows the text. */
 export type Variables<S extends string> = string extends S
@@ -17,12 +22,20 @@ export type Variables<S extends string> = string extends S
 // Of a URI that may be matched.
 const MAX_URI = 4096;
 
-/** A part of a template: text, or a variable and what its value cannot have in it. */
-type Piece = { readonly literal: string } | { readonly name: string; readonly endsAt: string };
+/** A part of a template: text, and what may follow it. */
+interface Piece {
+  readonly literal: string;
+  /** The variables of the value; none: there is only the text. Several only where the value says which is meant: a=1&b=2. */
+  readonly names: string[];
+  /** What the value cannot have in it. */
+  readonly endsAt: string;
+  /** Of several variables. */
+  readonly separator: "" | "&" | ";";
+  readonly mayBeMissing: boolean;
+}
 
 export class Template {
   readonly variables: string[] = [];
-  readonly #query: string[] = [];
   readonly #pieces: Piece[] = [];
 
   /** Throws a SyntaxError that says what is wrong with the template, or of a kind that cannot be matched. */
@@ -31,32 +44,47 @@ export class Template {
     for (const expression of template.matchAll(/\{([^{}]*)\}/g)) {
       const text = expression[1] ?? "";
       const literal = template.slice(end, expression.index);
-      if (!literal && end && !text.startsWith("?")) throw new SyntaxError(`there is nothing between {${text}} and what is before it`);
+      const operator = /^[+#./;?&]/.exec(text)?.[0] ?? "";
+      if (!literal && end && (operator === "" || operator === "+")) throw new SyntaxError(`there is nothing between {${text}} and what is before it`);
       end = expression.index + expression[0].length;
       this.#literal(literal);
-      if (text.startsWith("?")) {
-        if (end !== template.length) throw new SyntaxError(`{${text}} has to be at the end`);
-        this.#query = text.slice(1).split(",");
-        for (const name of this.#query) this.#name(name, text);
-      } else {
-        const name = text.replace(/^\+/, "");
-        this.#name(name, text);
-        // A path ends where a query may begin.
-        const path = template.includes("{?") ? "?#" : "";
-        this.#pieces.push({ name, endsAt: text.startsWith("+") ? path : "/?#" });
-      }
+      const names = text.slice(operator.length).split(",");
+      for (const name of names) this.#name(name, text);
+      this.#add(operator, names, template);
     }
     this.#literal(template.slice(end));
   }
 
+  #add(operator: string, names: string[], template: string): void {
+    const last = this.#pieces.at(-1);
+    if (operator === "&" && last?.separator === "&") {
+      last.names.push(...names); // {?a}{&b} is {?a,b}.
+    } else if (operator === "?" || operator === "&") {
+      this.#pieces.push({ literal: operator, names, endsAt: "#", separator: "&", mayBeMissing: true });
+    } else if (operator === ";") {
+      this.#pieces.push({ literal: ";", names, endsAt: "/?#", separator: ";", mayBeMissing: true });
+    } else {
+      // Reserved characters are what {+path} is for, but it ends where a query may begin.
+      const path = template.includes("{?") ? "?#" : template.includes("{#") ? "#" : "";
+      const between = operator === "." || operator === "/" ? operator : ",";
+      const endsAt = (operator === "+" ? path : operator === "#" ? "" : "/?#") + (names.length > 1 ? between : "");
+      for (const [i, name] of names.entries()) {
+        const literal = i ? between : operator.replace("+", "");
+        this.#pieces.push({ literal, names: [name], endsAt, separator: "", mayBeMissing: literal !== "" });
+      }
+    }
+  }
+
   #literal(literal: string): void {
     if (/[{}]/.test(literal)) throw new SyntaxError("a brace has no partner");
-    if (literal) this.#pieces.push({ literal });
+    if (literal) this.#pieces.push({ literal, names: [], endsAt: "", separator: "", mayBeMissing: false });
   }
 
   #name(name: string, expression: string): void {
     if (!/^[A-Za-z][A-Za-z0-9_]*$/.test(name)) {
-      throw new SyntaxError(`{${expression}} cannot be matched; there are {name}, {+path} and, at the end, {?a,b}`);
+      throw new SyntaxError(
+        `{${expression}} cannot be matched; there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and {&a,b}`,
+      );
     }
     if (this.variables.includes(name)) throw new SyntaxError(`{${name}} is there twice`);
     this.variables.push(name);
@@ -71,62 +99,66 @@ export class Template {
     if (!found) return undefined;
     const values: Record<string, string> = {};
     try {
-      for (const [name, value] of found.values) values[name] = decodeURIComponent(value);
+      for (const [{ names, separator }, value] of found) {
+        if (!separator) values[names[0] ?? ""] = decodeURIComponent(value);
+        else {
+          for (const [name, one] of separator === "&" ? new URLSearchParams(value) : pairs(value)) {
+            if (names.includes(name)) values[name] = one;
+          }
+        }
+      }
     } catch {
       return undefined; // Not percent-encoding.
-    }
-    if (this.#query.length) {
-      for (const [name, value] of new URLSearchParams(found.query)) {
-        if (this.#query.includes(name)) values[name] = value;
-      }
     }
     const bad = (value: string) => value.includes("\0") || value.split(/[/\\]/).includes("..");
     return Object.values(values).some(bad) ? undefined : values;
   }
 
-  /** The variables' values as they stand there, each as long as it can be, the first before the others; and the query. */
-  #find(uri: string): { values: [string, string][]; query: string } | undefined {
+  /** The values as they stand there, each as long as it can be, the first before the others. */
+  #find(uri: string): [Piece, string][] | undefined {
     const [first] = this.#pieces;
-    if (uri.length > MAX_URI || (first && "literal" in first && !uri.startsWith(first.literal))) return undefined;
+    if (uri.length > MAX_URI || (first && !first.mayBeMissing && !uri.startsWith(first.literal))) return undefined;
     // A regular expression would try all ways to divide a URI. From the end: where each piece can begin so that the rest fits.
-    let rest = this.#ends(uri);
+    let rest = new Int16Array(uri.length + 1).fill(-1);
+    rest[uri.length] = uri.length;
     const longest: Int16Array[] = []; // For each piece, where it ends if it begins there; -1: it cannot.
-    for (const piece of this.#pieces.toReversed()) {
-      const ends = new Int16Array(uri.length + 1).fill(-1);
-      if ("literal" in piece) {
-        for (let at = uri.indexOf(piece.literal); at >= 0; at = uri.indexOf(piece.literal, at + 1)) {
-          if ((rest[at + piece.literal.length] ?? -1) >= 0) ends[at] = at + piece.literal.length;
-        }
-      } else {
-        let end = -1;
-        for (let at = uri.length - 1; at >= 0; at--) {
-          if (piece.endsAt.includes(uri.charAt(at))) end = -1;
-          else {
-            if (end < 0 && (rest[at + 1] ?? -1) >= 0) end = at + 1;
-            ends[at] = end;
-          }
-        }
-      }
-      longest.unshift(ends);
-      rest = ends;
-    }
-    const values: [string, string][] = [];
+    for (const piece of this.#pieces.toReversed()) longest.unshift((rest = ends(piece, uri, rest)));
+    const values: [Piece, string][] = [];
     let at = 0;
     for (const [i, piece] of this.#pieces.entries()) {
       const end = longest[i]?.[at] ?? -1;
       if (end < 0) return undefined;
-      if ("name" in piece) values.push([piece.name, uri.slice(at, end)]);
+      if (piece.names.length && end > at) values.push([piece, uri.slice(at + piece.literal.length, end)]);
       at = end;
     }
-    return (this.#ends(uri)[at] ?? -1) < 0 ? undefined : { values, query: uri.slice(at + 1) };
+    return at < uri.length ? undefined : values;
   }
+}
 
-  /** Where all but the query can end: at the end, or before the query if the template has one. */
-  #ends(uri: string): Int16Array {
-    const ends = new Int16Array(uri.length + 1).fill(-1);
-    ends[uri.length] = uri.length;
-    if (!this.#query.length) return ends;
-    for (let at = uri.indexOf("?", uri.lastIndexOf("#") + 1); at >= 0; at = uri.indexOf("?", at + 1)) ends[at] = uri.length;
-    return ends;
+/** For each place where a piece can begin, its last end; the rest has to begin there. One that is missing ends where it begins. */
+function ends({ literal, names, endsAt, separator, mayBeMissing }: Piece, uri: string, rest: Int16Array): Int16Array<ArrayBuffer> {
+  const canEnd = (at: number) => (rest[at] ?? -1) >= 0;
+  const values = new Int16Array(uri.length + 2).fill(-1); // Where a value ends that begins there.
+  if (names.length) {
+    let end = -1; // The last that is reached from here.
+    for (let at = uri.length; at >= 0; at--) {
+      if (endsAt.includes(uri.charAt(at)) && at < uri.length) end = -1;
+      if (separator && end < 0 && canEnd(at)) end = at; // It may be empty.
+      values[at] = end;
+      if (end < 0 && canEnd(at)) end = at;
+    }
+  } else for (let at = 0; at <= uri.length; at++) values[at] = canEnd(at) ? at : -1;
+  const all = new Int16Array(uri.length + 1).fill(-1);
+  for (let at = 0; at <= uri.length; at++) {
+    if (uri.startsWith(literal, at)) all[at] = values[at + literal.length] ?? -1;
+    if ((all[at] ?? -1) < 0 && mayBeMissing && canEnd(at)) all[at] = at;
   }
+  return all;
+}
+
+function pairs(value: string): [string, string][] {
+  return value.split(";").map((pair) => {
+    const [name = "", ...text] = pair.split("=");
+    return [decodeURIComponent(name), decodeURIComponent(text.join("="))];
+  });
 }

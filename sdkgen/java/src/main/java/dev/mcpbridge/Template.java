@@ -13,9 +13,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * URI templates of RFC 6570, backwards: from a URI to the values of the template's variables. There are the kinds that can be
- * told apart again: {@code {name}} (no slash), {@code {+path}} (slashes too) and, at the end, {@code {?a,b}} (each may be
- * missing).
+ * URI templates of RFC 6570, backwards: from a URI to the values of the template's variables. All of level 3 is here: {@code {a}} and
+ * {@code {a,b}}, {@code {+path}}, {@code {#part}}, {@code {.ext}}, {@code {/a,b}}, {@code {;a,b}}, {@code {?a,b}} and {@code {&a,b}}. Of
+ * level 4, {@code {a:3}} and {@code {a*}}, nothing is.
  */
 final class Template {
   private static final Pattern EXPRESSION = Pattern.compile("\\{([^{}]*)\\}");
@@ -27,14 +27,14 @@ final class Template {
   /** Of a place where a piece cannot begin. */
   private static final int NOWHERE = -1;
 
-  /** Beside the variables, which have other names. */
-  private static final String QUERY = "?";
-
-  /** A part of a template: text, or a variable, whose value has at least one character and ends before any of these. */
-  private record Piece(String literal, String name, String endsAt) {}
+  /**
+   * A part of a template: text, and what may follow it. The names are the variables of the value, several only where the value says which
+   * is meant, as in {@code a=1&b=2}, and none if there is only the text; endsAt is what the value cannot have in it.
+   */
+  private record Piece(String literal, List<String> names, String endsAt, String separator, boolean mayBeMissing) {}
 
   final List<String> variables = new ArrayList<>();
-  final List<String> optional = new ArrayList<>(); // Those of `{?a,b}`.
+  final List<String> optional = new ArrayList<>(); // Those that may be missing.
   private final List<Piece> pieces = new ArrayList<>();
 
   /** IllegalArgumentException says what is wrong with the template, or of a kind that cannot be matched. */
@@ -44,26 +44,45 @@ final class Template {
     while (expression.find()) {
       String literal = template.substring(end, expression.start());
       String text = expression.group(1);
-      if (literal.isEmpty() && end > 0 && !text.startsWith("?")) {
+      String operator = text.isEmpty() || "+#./;?&".indexOf(text.charAt(0)) < 0 ? "" : text.substring(0, 1);
+      if (literal.isEmpty() && end > 0 && (operator.isEmpty() || operator.equals("+"))) {
         throw new IllegalArgumentException("there is nothing between {" + text + "} and what is before it");
       }
       end = expression.end();
       literal(literal);
-      if (text.startsWith("?")) {
-        if (end != template.length()) {
-          throw new IllegalArgumentException("{" + text + "} has to be at the end");
-        }
-        for (String name : text.substring(1).split(",", -1)) {
-          optional.add(name(name, text));
-        }
-      } else {
-        boolean slashes = text.startsWith("+");
-        // A path ends where a query may begin.
-        String endsAt = slashes ? (template.contains("{?") ? "?#" : "") : "/?#";
-        pieces.add(new Piece(null, name(slashes ? text.substring(1) : text, text), endsAt));
+      List<String> names = new ArrayList<>();
+      for (String name : text.substring(operator.length()).split(",", -1)) {
+        names.add(name(name, text));
       }
+      add(operator, names, template);
     }
     literal(template.substring(end));
+  }
+
+  private void add(String operator, List<String> names, String template) {
+    Piece last = pieces.isEmpty() ? null : pieces.get(pieces.size() - 1);
+    if ("?&;".contains(operator) && !operator.isEmpty()) {
+      optional.addAll(names);
+      if (operator.equals("&") && last != null && last.separator.equals("&")) {
+        last.names.addAll(names); // {?a}{&b} is {?a,b}.
+      } else if (operator.equals(";")) {
+        pieces.add(new Piece(";", names, "/?#", ";", true));
+      } else {
+        pieces.add(new Piece(operator, names, "#", "&", true));
+      }
+      return;
+    }
+    // Reserved characters are what {+path} is for, but it ends where a query may begin.
+    String path = template.contains("{?") ? "?#" : template.contains("{#") ? "#" : "";
+    String between = operator.equals(".") || operator.equals("/") ? operator : ",";
+    String endsAt = (operator.equals("+") ? path : operator.equals("#") ? "" : "/?#") + (names.size() > 1 ? between : "");
+    for (String name : names) {
+      String literal = name.equals(names.get(0)) ? operator.replace("+", "") : between;
+      if (!literal.isEmpty()) {
+        optional.add(name);
+      }
+      pieces.add(new Piece(literal, List.of(name), endsAt, "", !literal.isEmpty()));
+    }
   }
 
   private void literal(String literal) {
@@ -71,14 +90,14 @@ final class Template {
       throw new IllegalArgumentException("a brace has no partner");
     }
     if (!literal.isEmpty()) {
-      pieces.add(new Piece(literal, null, null));
+      pieces.add(new Piece(literal, List.of(), "", "", false));
     }
   }
 
   private String name(String name, String expression) {
     if (!NAME.matcher(name).matches()) {
       throw new IllegalArgumentException(
-          "{" + expression + "} cannot be matched; there are {name}, {+path} and, at the end, {?a,b}");
+          "{" + expression + "} cannot be matched; there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and {&a,b}");
     }
     if (variables.contains(name)) {
       throw new IllegalArgumentException("{" + name + "} is there twice");
@@ -93,23 +112,13 @@ final class Template {
    * the length of the URI, and no faster.
    */
   Map<String, String> match(String uri) {
-    Map<String, String> found = uri.length() <= MAX_URI ? find(uri) : null;
+    Map<Piece, String> found = uri.length() <= MAX_URI ? find(uri) : null;
     if (found == null) {
       return null;
     }
     Map<String, String> values = new LinkedHashMap<>();
     try {
-      String query = found.remove(QUERY);
-      found.forEach((name, value) -> values.put(name, decode(value.replace("+", "%2B"))));
-      if (query != null) {
-        for (String pair : query.split("&", -1)) {
-          int equals = pair.indexOf('=');
-          String name = decode(equals < 0 ? pair : pair.substring(0, equals));
-          if (optional.contains(name)) {
-            values.put(name, equals < 0 ? "" : decode(pair.substring(equals + 1)));
-          }
-        }
-      }
+      found.forEach((piece, value) -> values(piece, value, values));
     } catch (IllegalArgumentException e) {
       return null; // Bad percent-encoding.
     }
@@ -121,69 +130,72 @@ final class Template {
     return values;
   }
 
-  /** The variables' values as they stand there, and the query if there is one. */
-  private Map<String, String> find(String uri) {
-    if (!pieces.isEmpty() && pieces.get(0).literal != null && !uri.startsWith(pieces.get(0).literal)) {
+  private static void values(Piece piece, String value, Map<String, String> into) {
+    boolean query = piece.separator.equals("&"); // Only there is a plus a space.
+    String text = query ? value : value.replace("+", "%2B");
+    if (piece.separator.isEmpty()) {
+      into.put(piece.names.get(0), decode(text));
+      return;
+    }
+    for (String pair : text.split(piece.separator, -1)) {
+      int equals = pair.indexOf('=');
+      String name = decode(equals < 0 ? pair : pair.substring(0, equals));
+      if (piece.names.contains(name)) {
+        into.put(name, equals < 0 ? "" : decode(pair.substring(equals + 1)));
+      }
+    }
+  }
+
+  /** The values as they stand there. */
+  private Map<Piece, String> find(String uri) {
+    Piece first = pieces.isEmpty() ? null : pieces.get(0);
+    if (first != null && !first.mayBeMissing && !uri.startsWith(first.literal)) {
       return null;
     }
     // A regular expression tries all ways to divide a URI. From the end: where each piece ends, if it begins there and the rest fits.
     Deque<int[]> all = new ArrayDeque<>();
-    all.push(queries(uri));
+    int[] rest = new int[uri.length() + 1];
+    Arrays.fill(rest, NOWHERE);
+    rest[uri.length()] = uri.length();
     for (int i = pieces.size() - 1; i >= 0; i--) {
-      all.push(ends(pieces.get(i), uri, all.peek()));
+      rest = ends(pieces.get(i), uri, rest);
+      all.push(rest);
     }
-    Map<String, String> values = new LinkedHashMap<>();
+    Map<Piece, String> values = new LinkedHashMap<>();
     int at = 0;
     for (Piece piece : pieces) {
       int end = all.pop()[at];
       if (end == NOWHERE) {
         return null;
       }
-      if (piece.name != null) {
-        values.put(piece.name, uri.substring(at, end));
+      if (!piece.names.isEmpty() && end > at) {
+        values.put(piece, uri.substring(at + piece.literal.length(), end));
       }
       at = end;
     }
-    if (all.pop()[at] == NOWHERE) {
-      return null;
-    }
-    if (at < uri.length()) {
-      values.put(QUERY, uri.substring(at + 1));
-    }
-    return values;
+    return at < uri.length() ? null : values;
   }
 
-  /** For each place where a piece can begin, its last end; the rest has to begin there. */
+  /** For each place where a piece can begin, its last end; the rest has to begin there. One that is missing ends where it begins. */
   private static int[] ends(Piece piece, String uri, int[] rest) {
-    int[] ends = new int[uri.length() + 1];
-    Arrays.fill(ends, NOWHERE);
-    if (piece.literal != null) {
-      int length = piece.literal.length();
-      for (int at = uri.indexOf(piece.literal); at >= 0; at = uri.indexOf(piece.literal, at + 1)) {
-        ends[at] = rest[at + length] == NOWHERE ? NOWHERE : at + length;
-      }
-      return ends;
-    }
-    int end = NOWHERE;
-    for (int at = uri.length() - 1; at >= 0; at--) {
-      if (piece.endsAt.indexOf(uri.charAt(at)) >= 0) {
+    int[] values = new int[uri.length() + 1]; // Where a value ends that begins there.
+    int end = NOWHERE; // The last that is reached from here.
+    for (int at = uri.length(); at >= 0; at--) {
+      boolean canEnd = rest[at] != NOWHERE;
+      if (at < uri.length() && piece.endsAt.indexOf(uri.charAt(at)) >= 0) {
         end = NOWHERE;
-      } else {
-        end = end == NOWHERE && rest[at + 1] != NOWHERE ? at + 1 : end;
-        ends[at] = end;
+      }
+      boolean empty = piece.names.isEmpty() || (end == NOWHERE && !piece.separator.isEmpty());
+      values[at] = empty ? (canEnd ? at : NOWHERE) : end;
+      if (end == NOWHERE && canEnd) {
+        end = at;
       }
     }
-    return ends;
-  }
-
-  /** As ends, of what comes after the pieces: nothing, or a query if the template has one. */
-  private int[] queries(String uri) {
     int[] ends = new int[uri.length() + 1];
-    Arrays.fill(ends, NOWHERE);
-    ends[uri.length()] = uri.length();
-    if (!optional.isEmpty()) {
-      for (int at = uri.indexOf('?', uri.lastIndexOf('#') + 1); at >= 0; at = uri.indexOf('?', at + 1)) {
-        ends[at] = uri.length();
+    for (int at = 0; at <= uri.length(); at++) {
+      ends[at] = uri.startsWith(piece.literal, at) ? values[at + piece.literal.length()] : NOWHERE;
+      if (ends[at] == NOWHERE && piece.mayBeMissing && rest[at] != NOWHERE) {
+        ends[at] = at;
       }
     }
     return ends;

@@ -22,9 +22,42 @@ class TemplateTest {
     hostile.put("x://{+a}/{+b}/{+c}/{+d}!", "/");
     hostile.put("x://{a}-{b}-{c}-{d}!", "-");
     hostile.put("x://{+a}?{+b}?{+c}{?d}", "?");
+    hostile.put("x://{/a,b,c}{/d,e,f}!", "/");
+    hostile.put("x://{;a}{;b}{;c}!", ";");
     assertTimeoutPreemptively(
         Duration.ofSeconds(2), () -> hostile.forEach((template, c) -> assertNull(new Template(template).match("x://" + c.repeat(4000)), template)));
     assertNull(new Template("{a}").match("a".repeat(5000))); // Longer than any that is looked at.
+  }
+
+  @Test
+  void everyKindOfExpressionIsMatched() {
+    for (String[] row :
+        new String[][] {
+          {"x://{a,b}", "x://1,2", "{a=1, b=2}"},
+          {"x://{a,b}", "x://1", "{a=1}"},
+          {"x://a{/b,c}", "x://a/1/2", "{b=1, c=2}"},
+          {"x://a{/b,c}", "x://a/1", "{b=1}"},
+          {"x://a{/b,c}", "x://a", "{}"},
+          {"x://a{/b,c}", "x://a/1/2/3", "null"},
+          {"x://a{/b}", "x://a/..", "null"},
+          {"x:a{.ext}", "x:a.tar.gz", "{ext=tar.gz}"},
+          {"x:a{.b,c}", "x:a.tar.gz", "{b=tar, c=gz}"},
+          {"x:{name}{.ext}", "x:a.gz", "{name=a.gz}"}, // As long as it can be.
+          {"x:{+a,b}/c", "x:1/2,3/c", "{a=1/2, b=3}"},
+          {"x:{+path}{#part}", "x:a/b?c#d/e", "{path=a/b?c, part=d/e}"},
+          {"x:{a}{#part}", "x:1", "{a=1}"},
+          {"x:p{;a,b}/q", "x:p;b=2;c=3;a=%2F+/q", "{b=2, a=/+}"},
+          {"x:p{;a,b}/q", "x:p/q", "{}"},
+          {"x:p{;a}", "x:p;a=%zz", "null"},
+          {"x:p?f=1{&a,b}", "x:p?f=1&b=2+3", "{b=2 3}"},
+          {"x:p?f=1{&a,b}", "x:p?f=1", "{}"},
+          {"x:p{?a}{&b}", "x:p?b=2&a=1", "{b=2, a=1}"},
+          {"x:p{?a}{#b}", "x:p?a=1#2", "{a=1, b=2}"},
+          {"x:p{?a}", "x:p?", "{}"},
+        }) {
+      assertEquals(row[2], String.valueOf(new Template(row[0]).match(row[1])), row[0] + " of " + row[1]);
+    }
+    assertEquals(List.of("b", "c", "d"), new Template("x:{a,b}{/c}{?d}").optional);
   }
 
   @Test
