@@ -1,6 +1,6 @@
 // Package catalog knows what a backend has to offer. It is a bridge.Handler around that of the backend: it remembers lists
 // for as long as they are true, drops entries that would break their clients, and holds calls of tools to the schemas that the
-// tools are published with, arguments and results alike.
+// tools are published with, arguments and results alike. No user is sent elsewhere than to a web page.
 //
 // A list is remembered for each principal and revision, and never shown to another. What is remembered of a list may be old;
 // it is good enough to accept arguments by, and never to refuse them by: before it refuses, the catalog asks for the list
@@ -71,6 +71,14 @@ func New(h bridge.Handler, o Options) *Catalog {
 func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	// gofail: var catalogHandle struct{}
 
+	res, err := c.handle(ctx, call, emit)
+	if bad := checkPages(call, res, err); bad != nil {
+		return nil, bad
+	}
+	return res, err
+}
+
+func (c *Catalog) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	switch r := call.Request.(type) {
 	case *pb.CallToolRequest:
 		if c.o.SkipArguments && c.o.SkipOutput {
