@@ -532,6 +532,14 @@ public final class App {
         : message;
   }
 
+  private static boolean has(PromptEntry prompt, String argument) {
+    return prompt != null && prompt.message.getArgumentsList().stream().anyMatch(a -> a.getName().equals(argument));
+  }
+
+  private static boolean has(TemplateEntry template, String variable) {
+    return template != null && template.template.variables.contains(variable);
+  }
+
   // Serving.
 
   /** Logs what is likely to be a mistake, with its line. */
@@ -546,6 +554,14 @@ public final class App {
         log.log(System.Logger.Level.WARNING, tool.where.get() + ": tool \"" + tool.message.getName() + "\" " + fix);
       }
     }
+    completers.forEach(
+        (what, completer) -> {
+          boolean known = what.kind.equals("prompt") ? has(prompts.get(what.of), what.argument) : has(templates.get(what.of), what.argument);
+          if (!known) {
+            String nothing = "there is no " + what.kind + " \"" + what.of + "\" with \"" + what.argument + "\", which this completes";
+            log.log(System.Logger.Level.WARNING, completer.where.get() + ": " + nothing);
+          }
+        });
   }
 
   String name() {

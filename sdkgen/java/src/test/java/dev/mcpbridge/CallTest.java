@@ -30,6 +30,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -350,6 +352,38 @@ class CallTest {
     app.completePrompt("many", "a", (typed, others) -> IntStream.range(0, 250).mapToObj(i -> typed + i).toList());
     assertEquals(100, caller.completePrompt("many", "a", "x").size());
     assertEquals("v", caller.prompt("many", Map.of("a", "v")).result().getMessages(0).getContent().getText().getText());
+  }
+
+  @Test
+  void aCompletionOfWhatIsNotThereIsWarnedOf() {
+    List<String> warned = new ArrayList<>();
+    Handler handler =
+        new Handler() {
+          @Override
+          public void publish(LogRecord record) {
+            warned.add(record.getMessage().replaceFirst(":\\d+: ", ": "));
+          }
+
+          @Override
+          public void flush() {}
+
+          @Override
+          public void close() {}
+        };
+    app.add(new Library()).completePrompt("review", "cod", (typed, others) -> List.of());
+    app.completeResourceTemplate("lib://{book}", "book", (typed, others) -> List.of());
+    Logger log = Logger.getLogger("mcpbridge");
+    log.addHandler(handler);
+    try {
+      app.warn();
+    } finally {
+      log.removeHandler(handler);
+    }
+    assertEquals(
+        List.of(
+            "CallTest.java: there is no prompt \"review\" with \"cod\", which this completes",
+            "CallTest.java: there is no resource \"lib://{book}\" with \"book\", which this completes"),
+        warned);
   }
 
   enum Colour {
