@@ -23,7 +23,7 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 	if seek {
 		var err error
 		if t, err = c.find(ctx, who, cc, r.GetName(), 0); err != nil && ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, bridge.Interrupted(ctx, false)
 		}
 	}
 	if t == nil { // the backend says so, or knows better
@@ -35,8 +35,8 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 			arguments = noArguments
 		}
 		wrong, s, err := c.check(ctx, r, &t, input, arguments, arrived)
-		if err != nil {
-			return nil, err
+		if err != nil { // it was not to wait any longer
+			return nil, bridge.Interrupted(ctx, false)
 		}
 		if wrong != nil {
 			return refused("The arguments do not fit the tool %q, and it was not called:%s\nIt is called like this: %s",

@@ -181,12 +181,12 @@ func TestTurnsAreTaken(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		for _, name := range []string{"a", "b", "gone", "c"} {
 			go func() {
-				ctx, c := t.Context(), call("")
+				ctx, c, want := t.Context(), call(""), ""
 				if name == "gone" {
-					ctx = gone
+					ctx, want = gone, "CANCELLED OUTCOME_NOT_EXECUTED"
 				}
 				c.Request.(*pb.CallToolRequest).Name = name
-				if _, err := h.Handle(ctx, c, nobody); (err != nil) != (name == "gone") {
+				if _, err := h.Handle(ctx, c, nobody); err == nil && want != "" || err != nil && failure(err) != want {
 					t.Errorf("%s: %v", name, err)
 				}
 			}()

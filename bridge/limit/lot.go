@@ -69,8 +69,8 @@ func (l *lot) enter(ctx context.Context) error {
 	default:
 	}
 	l.waiting.Remove(me)
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return bridge.Interrupted(ctx, false)
 	}
 	l.refused = time.Now()
 	return l.refusal()

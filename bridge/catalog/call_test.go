@@ -1,0 +1,36 @@
+package catalog
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A call that ends while the list is waited for by which it is to be checked was not executed, whether its tool is not known yet or the
+// arguments do not fit what is known.
+func TestCallsThatEndBeforeTheyAreCheckedAreNotExecuted(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &backend{}
+			b.set(newTool("f", wantsInt))
+			c := New(b, Options{})
+			if known {
+				listTools(t, c, as("x"))
+			}
+			b.hold = make(chan struct{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := c.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
+				Context: as("x"), Name: "f", Arguments: []byte(`{"n":"one"}`),
+			}}, func(bridge.Event) error { return nil })
+			f := bridge.AsError(err).Failure
+			if f.GetReason() != "DEADLINE" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || len(b.calls) > 0 {
+				t.Errorf("known: %t: %v, %v, and %d calls", known, err, f, len(b.calls))
+			}
+		})
+	}
+}
