@@ -24,6 +24,9 @@ import (
 // that opens the endpoint with a GET and without a session. It implements http.Handler. What browsers may send to it is for a
 // mcphttp.Guard before it to say.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		w = multiplexed{w}
+	}
 	switch r.Method {
 	case http.MethodPost:
 		s.post(w, r)

@@ -118,6 +118,9 @@ func (r *reply) stop() {
 	if r.held {
 		return
 	}
+	if r.stream {
+		_ = expectReader(r.w, r.s.opts.WriteTimeout) // what ends the response is written, too
+	}
 	r.done = true
 	r.alive.Stop()
 	if r.poll != nil {
@@ -211,6 +214,22 @@ func expectReader(w http.ResponseWriter, patience time.Duration) error {
 		return nil // there is no connection behind it
 	}
 	return err
+}
+
+// A multiplexed is a response over HTTP/2. There, a deadline for writing ends the response when it comes, although all that was written
+// has been read by then.
+type multiplexed struct{ http.ResponseWriter }
+
+// Unwrap is for http.ResponseController.
+func (m multiplexed) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+
+// FlushError returns when all is on its way, and takes the deadline back.
+func (m multiplexed) FlushError() error {
+	rc := http.NewResponseController(m.ResponseWriter)
+	if err := rc.Flush(); err != nil {
+		return err
+	}
+	return rc.SetWriteDeadline(time.Time{})
 }
 
 func writeStream(w http.ResponseWriter, data []byte, patience time.Duration) error {
