@@ -2,19 +2,21 @@
 // for as long as they are true, drops entries that would break their clients, and holds calls of tools to the schemas that the
 // tools are published with, arguments and results alike. No user is sent elsewhere than to a web page.
 //
-// A list is remembered for each principal and revision, and never shown to another. What is remembered of a list may be old;
-// it is good enough to accept arguments by, and never to refuse them by: before it refuses, the catalog asks for the list
-// again.
+// A list is remembered for each principal, revision and what clients can do, and never shown to another. What is remembered of a
+// list may be old; it is good enough to accept arguments by, and never to refuse them by: before it refuses, the catalog asks for
+// the list again.
 package catalog
 
 import (
 	"context"
+	"crypto/sha256"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
@@ -99,18 +101,29 @@ func (c *Catalog) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return c.h.Handle(ctx, call, emit)
 }
 
-// A caller is for whom lists are the same. Scopes are part of it: they say what a principal may see.
+// A caller is for whom lists are the same. Scopes are part of it: they say what a principal may see. So are capabilities: servers
+// before 2026-07-28, which are told once what their client can do, have other tools for those that can do more.
 type caller struct {
-	authenticated                    bool
-	issuer, subject, scopes, version string
+	authenticated                         bool
+	issuer, subject, scopes, version, can string
 }
 
 func callerOf(cc *pb.CallContext) caller {
 	p := cc.GetPrincipal()
 	return caller{
 		authenticated: p != nil, issuer: p.GetIssuer(), subject: p.GetSubject(), scopes: strings.Join(p.GetScopes(), " "),
-		version: cc.GetProtocolVersion(),
+		version: cc.GetProtocolVersion(), can: fingerprint(cc.GetClientCapabilities()),
 	}
+}
+
+// fingerprint returns what stands for capabilities: what they are in the contract, or if that is long, its hash.
+func fingerprint(can *pb.ClientCapabilities) string {
+	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(can) // there is nothing in it that cannot be written
+	if len(text) < sha256.Size {
+		return string(text)
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:])
 }
 
 // onceEach remembers what has been said.

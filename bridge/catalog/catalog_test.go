@@ -431,15 +431,21 @@ func TestListsOfOthersAreNeverShown(t *testing.T) {
 		{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{Issuer: "ix"}},
 		{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{}},
 		{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{Issuer: "i", Subject: "x", Scopes: []string{"admin"}}},
+		{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}},
+		{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}}},
+		{ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}},
+		{ClientCapabilities: &pb.ClientCapabilities{Extensions: []byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`)}},
+		{ClientCapabilities: &pb.ClientCapabilities{Extensions: []byte(`{"b":"` + strings.Repeat("x", 1000) + `"}`)}},
+		{ClientCapabilities: &pb.ClientCapabilities{}}, // as none
 	}
 	for range 2 {
 		for _, cc := range callers {
 			listTools(t, c, cc)
 		}
 	}
-	expect(t, "lists", b.asked(), len(callers)-1) // no context and an empty one are the same
+	expect(t, "lists", b.asked(), len(callers)-2) // no context and empty ones are the same
 	listTools(t, c, as("x"), "")
-	expect(t, "an empty cursor is one", b.asked(), len(callers))
+	expect(t, "an empty cursor is one", b.asked(), len(callers)-1)
 }
 
 func TestListWithMembersThatAreNotKnownIsPassedOn(t *testing.T) {
@@ -589,6 +595,12 @@ func TestKnownToolsAreBounded(t *testing.T) {
 		t.Errorf("%d tools of %d callers", c.count, len(c.known))
 	}
 	expect(t, "schemas", len(c.schemas), 1)
+
+	c = New(&backend{}, Options{}) // without tools
+	for i := range maxCallers + 10 {
+		listTools(t, c, as(strconv.Itoa(i)))
+	}
+	expect(t, "callers", len(c.known), maxCallers)
 
 	c = New(b, Options{})
 	for i := range 100 {

@@ -29,10 +29,11 @@ const (
 	maxName = 128
 	// maxToolPages is how many pages of tools are asked for to find one.
 	maxToolPages = 1_024
-	// maxKnown is how many tools are known by their callers, and maxText how many bytes of schemas there are for them. Over
-	// it, callers are forgotten that have not called for the longest time.
-	maxKnown = 65_536
-	maxText  = 16 << 20
+	// maxKnown is how many tools are known by their callers, maxCallers how many callers, and maxText how many bytes of schemas
+	// there are for them. Over it, callers are forgotten that have not called for the longest time.
+	maxKnown   = 65_536
+	maxCallers = 4_096
+	maxText    = 16 << 20
 	// findWithin is how long a call waits for the list of tools.
 	findWithin = 10 * time.Second
 	// seekAgain is how long a caller's unknown tools are not looked for after one was not found.
@@ -265,7 +266,7 @@ func (c *Catalog) learn(who caller, l *pb.ListToolsResponse, began uint64) {
 		}
 		k.byName[t.GetName()] = c.toolOf(t, old, began)
 	}
-	for c.count > maxKnown && len(c.known) > 1 {
+	for (c.count > maxKnown || len(c.known) > maxCallers) && len(c.known) > 1 {
 		c.forgetCaller(who)
 	}
 	if c.text > maxText {
