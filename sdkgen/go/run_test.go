@@ -523,7 +523,8 @@ func TestBehindTheBridge(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bridge, "../../cmd/mcpbridge").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	c := mcpbridgetest.Start(t, bridge, os.Args[0])
+	t.Setenv("MCPBRIDGE_BIN", bridge)
+	c := mcpbridgetest.Start(t, "", os.Args[0])
 	if got := c.Call("echo", M{"Text": "日本語"}); got != "日本語" {
 		t.Errorf("got %s", got)
 	}

@@ -2,11 +2,13 @@ package mcpbridgetest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -61,14 +63,13 @@ type Message struct {
 	} `json:"error,omitempty"`
 }
 
-// Start runs a program behind the bridge, whose own program is named bridge or found in PATH if that is empty, and connects
-// to it as a client of the revision of 2025-11-25 that can do everything. Both end with the test.
+// Start runs a program behind the bridge and connects to it as a client of the revision of 2025-11-25 that can do everything. Both
+// end with the test. The bridge's own program is bridge; if that is empty, MCPBRIDGE_BIN, or else mcpbridge in PATH.
 func Start(tb testing.TB, bridge string, command ...string) *Client {
 	tb.Helper()
-	if bridge == "" {
-		bridge = "mcpbridge"
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), bridge, append([]string{"run", "--stdio", "--"}, command...)...)
+	bridge = cmp.Or(bridge, os.Getenv("MCPBRIDGE_BIN"), "mcpbridge")
+	args := append([]string{"run", "--stdio", "--"}, command...)
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), bridge, args...) //nolint:gosec // It is the author's own machine.
 	// Not the test's context: the bridge is to end in good order.
 	cmd.Stderr = &log{t: tb}
 	in, err := cmd.StdinPipe()
@@ -81,7 +82,7 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 	}
 	cmd.WaitDelay = patience
 	if err := cmd.Start(); err != nil {
-		tb.Fatalf("starting the bridge: %v", err)
+		tb.Fatalf("starting the bridge: %v: build it, or say where it is with MCPBRIDGE_BIN", err)
 	}
 	c := &Client{t: tb, in: in, messages: make(chan Message, 100)}
 	go func() {
