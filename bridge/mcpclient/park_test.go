@@ -271,7 +271,7 @@ func TestRootsAreTakenInBeforeTheCall(t *testing.T) {
 				case m.Method == "notifications/initialized" && me > 1:
 					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 				case m.Method == "" && string(m.ID) == `"r"`:
-					time.Sleep(time.Second) // of the bubble
+					time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
 					time.AfterFunc(50*time.Millisecond, func() { takenIn.Store(true) })
 				case m.Method == "tools/call":
 					say(strings.Replace(said1, "hello", strconv.FormatBool(takenIn.Load()), 1))
