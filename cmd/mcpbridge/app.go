@@ -225,6 +225,11 @@ func (a *App) Listen(ctx context.Context) error {
 			return listenProblem(s.Ops.Addr, a.cfg.where("serve.ops.addr"), "serve.ops.addr", err)
 		}
 	}
+	for _, ln := range []*net.Listener{&a.ln, &a.grpc, &a.ops} {
+		if *ln != nil {
+			*ln = hopeful{*ln, a.log}
+		}
+	}
 	return nil
 }
 
