@@ -3,12 +3,14 @@ package mcpserver
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -156,6 +158,27 @@ func TestChangesAreToldOnceAndInTheirOrder(t *testing.T) {
 		pass(handover)
 		told.says(t, "a", "b", "a", "a", "b", "a", "a", "b", "a")
 	})
+}
+
+// What two Listens hear while one replaces the other is compared only as long as it takes little memory, and else told twice.
+func TestLongChangesAreNotKept(t *testing.T) {
+	for over := -1; over <= 1; over++ {
+		listen(t, func(a *ears) {
+			_, told, one := a.join("a")
+			_, _, two := a.join("b", "a")
+			change := updated("a/" + strings.Repeat("x", maxURIs+over-2))
+			uri := change.GetResourceUpdated().GetUri()
+			uri = uri[:2*len(uri)-proto.Size(change)]
+			one.tell(updated(uri))
+			two.tell(updated(uri))
+			pass(handover)
+			if over > 0 {
+				told.says(t, uri, uri)
+			} else {
+				told.says(t, uri)
+			}
+		})
+	}
 }
 
 func TestWhatNobodyAskedForIsNotTold(t *testing.T) {
