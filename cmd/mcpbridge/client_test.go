@@ -409,6 +409,19 @@ func TestServerThatSpeaksElsewhere(t *testing.T) {
 	}
 }
 
+// A program that ends is no server, and may have said why.
+func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
+	for script, want := range map[string]string{
+		"exit 3":                           "run the command by itself",
+		"echo tools.py:3: bad >&2; exit 3": "mend what it said on standard error",
+		"echo starting >&2":                "must end with app.run()",
+	} {
+		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != exitPlugin || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: it said %+v, want %q in it", script, got, want)
+		}
+	}
+}
+
 func TestReadPromptCompleteDescribe(t *testing.T) {
 	s, shop := startShop(t)
 	logo := filepath.Join(t.TempDir(), "logo.png")

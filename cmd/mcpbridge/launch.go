@@ -108,6 +108,12 @@ func (b *backend) startProblem(err error) error {
 	}
 	if p.Fix == "" { // it is an MCP server that has ended
 		p.Fix = "run the command by itself: a server on stdin and stdout waits there for a client"
+		switch {
+		case strings.Contains(p.Why, "\n  it ended: exit status 0"):
+			p.Fix += "; a Python\nscript for mcpbridge must end with app.run(), one for Node with await a.run()"
+		case strings.Contains(p.Why, "\n  stderr:\n"):
+			p.Fix = "mend what it said on standard error"
+		}
 	}
 	return p
 }
