@@ -25,8 +25,8 @@ type pool struct {
 	changed chan struct{} // closed when there may be room
 }
 
-// lease returns a session that nobody else uses until it is released. It waits for one, but not long.
-func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
+// lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long.
+func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner string) (*peer, error) {
 	timer := time.NewTimer(p.c.pace.patience)
 	defer timer.Stop()
 	for {
@@ -44,6 +44,10 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key string
 			select {
 			case <-changed:
 			case <-timer.C:
+				if p.c.lot.makeRoom(owner) {
+					timer.Reset(p.c.pace.patience) // somebody else may be faster
+					continue
+				}
 				return nil, p.c.overloaded("%d calls have a session to themselves, which is the most", p.c.o.MaxSessions)
 			case <-ctx.Done():
 				return nil, ctx.Err()

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
@@ -107,6 +108,43 @@ func TestSessionsAtTheirMost(t *testing.T) {
 			}
 			if got := <-next; got != "hello" {
 				t.Errorf("who waited got %s", got)
+			}
+		})
+	}
+}
+
+// Calls that wait for answers of one caller keep half of the sessions from others, and no more: the rest they keep for as long as nobody else
+// has waited for one.
+func TestNobodyKeepsAllSessionsByNotAnswering(t *testing.T) {
+	for _, most := range []int{1, 2, 5} {
+		bubble(t, mcpclient.Options{MaxSessions: most}, (&curious{}).serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			ask := asking("ask", `{}`, "ada")
+			var open []*pb.InputRequired
+			for range most {
+				open = append(open, needs(t, c, ask))
+				bridgetest.Pass(time.Second)
+			}
+			got := 0
+			for {
+				began := time.Now()
+				res, err := c.Handle(t.Context(), asking("ask", `{}`, "ben"), ignore)
+				if waited := time.Since(began); waited < 10*time.Second { // a session that begins takes some time as well
+					t.Fatalf("waited %v: %v %v", waited, res, err)
+				}
+				if err != nil {
+					break
+				}
+				got++
+			}
+			keeps := max(most/2, 1)
+			if got != most-keeps {
+				t.Errorf("of %d sessions, others got %d", most, got)
+			}
+			for i, n := range open {
+				if said := said(t, c, ask.Retry(answers(n, `{}`), n.State)); (said == "hello") != (i >= most-keeps) {
+					t.Errorf("of %d sessions, call %d: %s", most, i, said)
+				}
 			}
 		})
 	}

@@ -33,9 +33,11 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
 	}
 	if string(key) != "{}" {
-		if p, err = c.pool.lease(ctx, can, sessionKey(ctx, key, call.Context().GetPrincipal())); err != nil {
+		owner := ownerOf(ctx, call.Context().GetPrincipal())
+		if p, err = c.pool.lease(ctx, can, sessionKey(ctx, key, call.Context().GetPrincipal()), owner); err != nil {
 			return attempt{err: err}
 		}
+		p.owner = owner
 		p.nobodys = bridge.SessionOf(ctx) == "" && call.Context().GetPrincipal().GetSubject() == ""
 	}
 	x, err := c.startLegacy(ctx, p, call, emit)
@@ -61,6 +63,14 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 // ones as long as the server has learned nothing.
 func sessionKey(ctx context.Context, can []byte, who *pb.Principal) string {
 	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + bridge.SessionOf(ctx)
+}
+
+// ownerOf says whose calls are counted together: those of a caller, or if it is not known who that is, of its session.
+func ownerOf(ctx context.Context, who *pb.Principal) string {
+	if who.GetSubject() == "" {
+		return bridge.SessionOf(ctx)
+	}
+	return who.GetIssuer() + "\x00" + who.GetSubject()
 }
 
 // startLegacy begins a call, which is then to be sent.
@@ -229,6 +239,32 @@ func (l *lot) sweep(now time.Time) {
 		l.c.log.Info().Str("method", car.x.method).Msg("a call waited too long for its caller to answer, and is given up")
 		l.c.leave(car.x, false)
 	}
+}
+
+// makeRoom gives up the call that has been parked for longest of another owner than one, who keeps more than half of all sessions by
+// calls that wait for answers. It reports false if there is none: whoever keeps less has a right to them.
+func (l *lot) makeRoom(but string) bool {
+	l.mu.Lock()
+	count := map[string]int{}
+	for _, car := range l.cars {
+		count[car.x.p.owner]++
+	}
+	var oldest string
+	for token, car := range l.cars {
+		many := car.x.p.owner != but && count[car.x.p.owner] > max(l.c.o.MaxSessions/2, 1)
+		if many && (oldest == "" || car.until.Before(l.cars[oldest].until)) {
+			oldest = token
+		}
+	}
+	car := l.cars[oldest]
+	delete(l.cars, oldest)
+	l.mu.Unlock()
+	if car == nil {
+		return false
+	}
+	l.c.log.Info().Str("method", car.x.method).Msg("a call that waits for its caller to answer is given up: its caller has too many, and others none")
+	l.c.leave(car.x, false)
+	return true
 }
 
 // empty gives up every call, and lets none be parked any more.

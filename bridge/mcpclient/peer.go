@@ -83,6 +83,8 @@ type peer struct {
 	can *pb.ClientCapabilities
 	// key says whose session it is, if it is somebody's.
 	key string
+	// owner says whose call it is lent for.
+	owner string
 	// lent says that one call at a time has the peer to itself.
 	lent bool
 	// nobodys says that the peer is lent to a caller of whom nothing is known, and told that the server has learned something from it.
