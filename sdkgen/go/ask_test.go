@@ -25,7 +25,7 @@ type colour struct {
 
 // does adds a tool without arguments.
 func does(app *mcpbridge.App, name string, fn func(ctx context.Context) (string, error)) {
-	mcpbridge.Tool(app, name, "", func(ctx context.Context, _ struct{}) (string, error) { return fn(ctx) })
+	mcpbridge.Tool(app, name, "Does it.", func(ctx context.Context, _ struct{}) (string, error) { return fn(ctx) })
 }
 
 func asksColour(fn func(mcpbridge.Answer[colour], error) (string, error)) *mcpbridge.App {

@@ -80,6 +80,17 @@ func (a *App) Run() int {
 	return a.RunContext(ctx)
 }
 
+// lint logs what clients would not say, and nobody would see.
+func (a *App) lint() {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	a.tools.values(func(t *tool) {
+		if t.message.GetDescription() == "" {
+			logger().Warn(fmt.Sprintf("%s: tool %q has no description, by which models choose", t.at, t.name))
+		}
+	})
+}
+
 // RunContext is Run that takes no signals, and stops when ctx ends.
 func (a *App) RunContext(ctx context.Context) int {
 	defer runtime.KeepAlive(ballast())
@@ -94,8 +105,10 @@ func (a *App) RunContext(ctx context.Context) int {
 	switch {
 	case err != nil:
 	case listen != "":
+		a.lint()
 		err = a.attached(ctx, listen)
 	case managed():
+		a.lint()
 		err = a.managed(ctx)
 	default:
 		code, err = 2, startedByHand()

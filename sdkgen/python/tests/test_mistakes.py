@@ -93,3 +93,12 @@ async def test_what_tools_log_keeps_its_level(tmp_path: Path, forward: str) -> N
     assert '"level":"warn"' in line
     assert '"logger": "shop"' in line
     assert '"message":"two\\nlines"' in line
+
+
+async def test_a_tool_without_a_description_is_warned_of(tmp_path: Path) -> None:
+    with_one = "@app.tool\ndef said() -> None:\n    'Says nothing.'\n"
+    async with start(program(tmp_path, APP + with_one + "@app.tool\ndef add(a: int) -> int:\n    return a\n" + RUN)) as client:
+        await client.call("add", {"a": 1})
+    (line,) = [line for line in client.log.replace('\\"', '"').splitlines() if "has no description" in line]
+    assert '"level":"warn"' in line
+    assert '"message":"tools.py:8: tool "add" has no description, by which models choose; write a docstring"' in line

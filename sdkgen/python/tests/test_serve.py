@@ -34,26 +34,26 @@ from mcpbridge import *
 print("printed after the import")
 app = App("test")
 
-@app.tool
+@app.tool(description="d")
 def add(a: int, b: int) -> int:
     return a + b
 
-@app.tool
+@app.tool(description="d")
 def echo(text: str) -> str:
     return text
 
-@app.tool
+@app.tool(description="d")
 def large(size: int) -> str:
     return "x" * size
 
-@app.tool
+@app.tool(description="d")
 def loud() -> str:
     print("printed")
     os.write(1, b"written to fd 1\\n")
     subprocess.run(["echo", "echoed by a child"])
     return "ok"
 
-@app.tool
+@app.tool(description="d")
 async def slow(seconds: float, file: str, ctx: Context) -> str:
     try:
         ctx.progress(0)
@@ -63,7 +63,7 @@ async def slow(seconds: float, file: str, ctx: Context) -> str:
         raise
     return "slept"
 
-@app.tool
+@app.tool(description="d")
 def slow_sync(seconds: float, file: str, ctx: Context) -> str:
     ctx.progress(0)
     end = time.monotonic() + seconds
@@ -74,48 +74,48 @@ def slow_sync(seconds: float, file: str, ctx: Context) -> str:
             return ""
     return "slept"
 
-@app.tool
+@app.tool(description="d")
 def stuck(ctx: Context) -> None:
     ctx.progress(0)
     time.sleep(60)
 
-@app.tool
+@app.tool(description="d")
 async def blocks(ctx: Context) -> None:
     await ctx.progress(0)
     time.sleep(60)
 
-@app.tool
+@app.tool(description="d")
 def steps(n: int, ctx: Context) -> str:
     for i in range(n):
         ctx.progress(i, n)
         ctx.log.info(i)
     return "done"
 
-@app.tool
+@app.tool(description="d")
 async def greet(ctx: Context) -> str:
     return "Hello " + (await ctx.elicit("Name?", str)).data
 
-@app.tool
+@app.tool(description="d")
 def exact() -> None:
     raise McpError(-32042, "exactly this", {"n": 9007199254740993})
 
-@app.tool
+@app.tool(description="d")
 def fails(text: str, times: int) -> None:
     raise ValueError(text * times)
 
-@app.tool
+@app.tool(description="d")
 def interrupts() -> None:
     raise KeyboardInterrupt
 
-@app.tool
+@app.tool(description="d")
 async def interrupts_async() -> None:
     raise KeyboardInterrupt
 
-@app.tool
+@app.tool(description="d")
 def read_stdin() -> str:
     return repr(sys.stdin.read())
 
-@app.tool
+@app.tool(description="d")
 def grow(name: str) -> None:
     def extra() -> None: ...
     app.add_tool(extra, name=name)
@@ -133,7 +133,7 @@ async def start(ctx: Context, name: str) -> str:
 def names(value: str) -> list[str]:
     return [value + "!"]
 
-@app.tool
+@app.tool(description="d")
 def touch(uri: str, times: int) -> None:
     for _ in range(times):
         app.notify_updated(uri)

@@ -25,6 +25,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from mcpbridge import frames, stdout, v1
 from mcpbridge.errors import McpError
 from mcpbridge.handlers import StatusError, log, status
+from mcpbridge.schema import where
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
@@ -77,7 +78,7 @@ def _exit(code: int, message: str) -> NoReturn:
 
 
 async def _attached(app: "App", listen: str) -> None:
-    _warn_of_nothing(app)
+    _warn(app)
     server = _Server(app)
     # The same words as the bridge's: tcp:host:port, unix:///path.
     listen = listen.removeprefix("tcp:")
@@ -98,7 +99,7 @@ async def _attached(app: "App", listen: str) -> None:
 
 async def _managed(app: "App") -> None:
     _log_to_bridge()
-    _warn_of_nothing(app)
+    _warn(app)
     version = _version()
     credentials, certificate = _tls()
     server = _Server(app)
@@ -118,9 +119,13 @@ async def _managed(app: "App") -> None:
         tidy()
 
 
-def _warn_of_nothing(app: "App") -> None:
+def _warn(app: "App") -> None:
+    """Says what nobody would see."""
     if not app._has:
         log.warning("the app has no tools, resources or prompts")
+    for name, tool in app._tools.items():
+        if not tool.message.description:
+            log.warning('%s: tool "%s" has no description, by which models choose; write a docstring', where(tool.fn), name)
 
 
 def _version() -> int:
