@@ -72,6 +72,7 @@ var scenarios = []scenario{
 	{"R15", panics},
 	{"R16", killUpstream},
 	{"F15", failUpstream},
+	{"F16 R12", failNetwork},
 	{"I01", babble},
 	{"L4", idleSessions},
 	{"L5", idleStreams},
@@ -81,6 +82,7 @@ var scenarios = []scenario{
 	{"L10", neighbours},
 	{"F04", crashesAtStart},
 	{"F06", startsSlowly},
+	{"F20 R17", starves},
 	{"F08", printsALot},
 	{"S1 S6", attacks},
 	{"S3", fuzzes},
@@ -88,7 +90,7 @@ var scenarios = []scenario{
 }
 
 // measured are the goals that are times and sizes of a busy machine.
-var measured = []string{"R2", "R3", "F01", "R13p", "L5", "L8", "L8s", "L9", "L10"}
+var measured = []string{"R2", "R3", "F01", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10"}
 
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}
