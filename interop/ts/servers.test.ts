@@ -123,8 +123,9 @@ async function use(peer: Peer, client: ClientRow, server: ServerRow): Promise<vo
   if (progress) {
     const seen: Progress[] = [];
     await peer.call(progress.name, progress.arguments, { onProgress: (p) => seen.push(p) });
+    // A server that asks for roots while the call runs has client 2.4.0 tell progress of its own, which has no total.
     assert.deepEqual(
-      seen.map((p) => p.progress),
+      seen.filter((p) => p.total !== undefined).map((p) => p.progress),
       progress.steps,
     );
   }
