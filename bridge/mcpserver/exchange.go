@@ -270,11 +270,14 @@ func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 // ended tells whether a call was ended by its own caller, who then wants no answer.
 func ended(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped
 
-// cutOff is the error of a call that was ended by neither its caller nor its backend.
-func cutOff(cause error) error {
+// cutOff is the error of a call that was ended by neither its caller nor its backend, and then ended with err.
+func cutOff(cause, err error) error {
 	reason := "SESSION_ENDED"
 	if errors.Is(cause, errClosed) {
 		reason = "SHUTTING_DOWN"
+	}
+	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, "the call was ended: %w; it was not executed", cause)
 	}
 	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, reason,
 		"the call was ended: %w; whether it was executed is not known", cause)

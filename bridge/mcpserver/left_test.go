@@ -3,9 +3,11 @@ package mcpserver
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,4 +239,56 @@ func TestTheEndDoesNotWaitForWhoWent(t *testing.T) {
 			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
 		}
 	})
+}
+
+// A call that the end of the bridge ends while it waits for its backend was not executed, and its client is told so.
+func TestCallsThatTheEndCutsBeforeTheyAreSent(t *testing.T) {
+	for begun, outcome := range map[bool]string{false: "not_executed", true: "unknown"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+				if call.Method != bridge.CallTool {
+					return newWorker().Handle(ctx, call, nil)
+				}
+				<-ctx.Done()
+				return nil, bridge.Interrupted(ctx, begun)
+			}), Options{})
+			id := beginSession(t, s)
+			sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			want := `"data":{"reason":"SHUTTING_DOWN","outcome":"` + outcome + `"}`
+			var wg sync.WaitGroup
+			ctx, cut := context.WithCancel(t.Context()) // of the connections, which the end of the front ends
+			for _, session := range []string{id, ""} {
+				wg.Go(func() {
+					res := calls(ctx, t, s, session)
+					if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), want) {
+						t.Errorf("in a session: %t: %s, want %s", session != "", body, want)
+					}
+				})
+			}
+			pass(time.Second)
+			s.Drain()
+			cut()
+			s.Close()
+			wg.Wait()
+		})
+	}
+}
+
+// calls calls a tool in a session, or if there is none, as a client of 2026-07-28.
+func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.Response {
+	t.Helper()
+	if session != "" {
+		return sent(t, s, session, workBody)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+	for name, value := range map[string]string{
+		"Content-Type": mcphttp.JSON, "Accept": mcphttp.JSON + ", " + mcphttp.EventStream, "Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method": "tools/call", "Mcp-Name": "x",
+	} {
+		r.Header.Set(name, value)
+	}
+	s.ServeHTTP(w, r)
+	return w.Result()
 }

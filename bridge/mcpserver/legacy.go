@@ -77,7 +77,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	case ended(ctx):
 		x.end(head{}, nil)
 	case err != nil && ctx.Err() != nil:
-		x.fail(m, cutOff(context.Cause(ctx)))
+		x.fail(m, cutOff(context.Cause(ctx), err))
 	case err != nil:
 		x.fail(m, x.about(call, err))
 	default:

@@ -272,7 +272,7 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 	case s.unwanted(ctx):
 		x.end(head{}, nil)
 	case ctx.Err() != nil && err != nil:
-		x.fail(call.Method, cutOff(errClosed)) // unless the client went just now, and will not read it
+		x.fail(call.Method, cutOff(errClosed, err)) // unless the client went just now, and will not read it
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.Needs != nil:
