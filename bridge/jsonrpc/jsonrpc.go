@@ -5,11 +5,13 @@ package jsonrpc
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -22,12 +24,34 @@ const (
 	codeInvalidParams  = -32602
 )
 
+// What a message may have at most, unless SetLimits says otherwise.
 const (
 	// MaxID is how many bytes an id may have, with its quotes.
 	MaxID = 256
 	// MaxBatch is how many messages a batch may have.
 	MaxBatch = 100
 )
+
+// Limits are what a message may have at most. 0 is the constant of that name.
+type Limits struct {
+	ID, Batch int
+}
+
+// limits are those of every message, or nil for the usual ones. They are of the process, as those of rawjson are.
+var limits atomic.Pointer[Limits]
+
+// SetLimits sets what messages may have that are read from now on. Whoever serves sets it before anything is served.
+func SetLimits(l Limits) { limits.Store(&Limits{cmp.Or(l.ID, MaxID), cmp.Or(l.Batch, MaxBatch)}) }
+
+func most() Limits {
+	if l := limits.Load(); l != nil {
+		return *l
+	}
+	return Limits{MaxID, MaxBatch}
+}
+
+// LongestID returns how many bytes an id may have now.
+func LongestID() int { return most().ID }
 
 // A Message is one JSON-RPC 2.0 message. Its parts are slices of the text it was parsed from.
 type Message struct {
@@ -176,8 +200,8 @@ func Parse(data []byte) (Message, error) {
 // checkID reports what is wrong with an id. Every revision says that it is a string or an integer (basic, requests), and
 // `1.0` and `1e3` are integers that half of the world would answer in another form.
 func checkID(id []byte) *Error {
-	if len(id) > MaxID {
-		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, MaxID)
+	if longest := LongestID(); len(id) > longest {
+		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, longest)
 	}
 	if !bytes.HasPrefix(id, []byte{'"'}) && !isInteger(id) {
 		return newError(nil, codeInvalidRequest, `member "id" must be a string or an integer, not %s`, rawjson.Shorten(id))
@@ -241,9 +265,10 @@ func ParseBatch(data []byte) ([][]byte, error) {
 		return nil, newError(nil, codeInvalidRequest, "a batch is a JSON array, not %s", rawjson.Shorten(data))
 	}
 	var texts [][]byte
+	longest := most().Batch
 	for text := range rawjson.Elements(data) {
-		if len(texts) == MaxBatch {
-			return nil, newError(nil, codeInvalidRequest, "a batch has at most %d messages", MaxBatch)
+		if len(texts) == longest {
+			return nil, newError(nil, codeInvalidRequest, "a batch has at most %d messages", longest)
 		}
 		texts = append(texts, text)
 	}

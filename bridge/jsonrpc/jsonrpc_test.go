@@ -109,6 +109,23 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
+// What SetLimits says is what a message may have: one below, at, and one above.
+func TestLimitsCanBeSet(t *testing.T) {
+	SetLimits(Limits{ID: 10, Batch: 3})
+	t.Cleanup(func() { SetLimits(Limits{}) })
+	for n := 9; n <= 11; n++ {
+		id := strings.Repeat("1", n)
+		if _, err := Parse([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"m"}`)); (err == nil) != (n <= 10) || IsID([]byte(id)) != (n <= 10) {
+			t.Errorf("an id of %d bytes: %v", n, err)
+		}
+	}
+	for n := 2; n <= 4; n++ {
+		if _, err := ParseBatch([]byte("[" + strings.Repeat("{},", n-1) + "{}]")); (err == nil) != (n <= 3) {
+			t.Errorf("a batch of %d: %v", n, err)
+		}
+	}
+}
+
 func TestBatches(t *testing.T) {
 	many := func(n int) string { return "[" + strings.Repeat("{},", n-1) + "{}]" }
 	for in, want := range map[string]bool{"": false, " \n[": true, "[1]": true, `{"a":[]}`: false, "x[": false} {

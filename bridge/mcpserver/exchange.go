@@ -73,7 +73,7 @@ func (x *exchange) begin(msg *jsonrpc.Message) error {
 	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
 		if !jsonrpc.IsID(token) {
 			return bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer of at most %d bytes",
-				rawjson.Shorten(token), jsonrpc.MaxID)
+				rawjson.Shorten(token), jsonrpc.LongestID())
 		}
 		x.token = token
 		x.pace = newPacer(x.sendProgress)

@@ -5,22 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-func TestWhatIsRefused(t *testing.T) {
-	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
-	members := func(n int) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, `,"%d":0`, i)
-		}
-		return "{" + b.String()[1:] + "}"
+// deep, members and elements return texts that are just within a limit of n.
+func deep(n int) string     { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+func elements(n int) string { return "[" + strings.Repeat("0,", n-1) + "0]" }
+func members(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%d":0`, i)
 	}
-	elements := func(n int) string { return "[" + strings.Repeat("0,", n-1) + "0]" }
+	return "{" + b.String()[1:] + "}"
+}
+
+func TestWhatIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   string
@@ -79,6 +82,27 @@ func TestWhatIsRefused(t *testing.T) {
 				t.Errorf("got %#v", err)
 			}
 		})
+	}
+}
+
+// What SetLimits says is what a text may hold: one below, at, and one above.
+func TestLimitsCanBeSet(t *testing.T) {
+	SetLimits(Limits{Depth: 3, Members: 20, Elements: 30})
+	t.Cleanup(func() { SetLimits(Limits{}) })
+	for name, c := range map[string]struct {
+		text func(n int) string
+		most int
+	}{"depth": {deep, 3}, "members": {members, 20}, "elements": {elements, 30}} {
+		for n := c.most - 1; n <= c.most+1; n++ {
+			err := Check([]byte(c.text(n)))
+			if (err == nil) != (n <= c.most) || err != nil && !strings.Contains(err.Error(), "than "+strconv.Itoa(c.most)) {
+				t.Errorf("%s of %d: %v", name, n, err)
+			}
+		}
+	}
+	SetLimits(Limits{})
+	if err := Check([]byte(deep(MaxDepth))); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -35,7 +35,8 @@ func (s *scanner) limit(at int, format string, limit int) int {
 	return bad
 }
 
-func (s *scanner) value(i, depth int) int {
+// value reads what may have so many more levels.
+func (s *scanner) value(i, levels int) int {
 	if i == len(s.data) {
 		return bad
 	}
@@ -44,13 +45,13 @@ func (s *scanner) value(i, depth int) int {
 		end, _ := s.str(i)
 		return end
 	case '{', '[':
-		if depth == MaxDepth {
-			return s.limit(i, "nested deeper than %d", MaxDepth)
+		if levels == 0 {
+			return s.limit(i, "nested deeper than %d", mostDepth())
 		}
 		if c == '{' {
-			return s.object(i, depth+1)
+			return s.object(i, levels-1)
 		}
-		return s.array(i, depth+1)
+		return s.array(i, levels-1)
 	case 't':
 		return s.literal(i, "true")
 	case 'f':
@@ -61,13 +62,13 @@ func (s *scanner) value(i, depth int) int {
 	return s.number(i)
 }
 
-func (s *scanner) array(i, depth int) int {
+func (s *scanner) array(i, levels int) int {
 	i = skipSpace(s.data, i+1)
 	if i < len(s.data) && s.data[i] == ']' {
 		return i + 1
 	}
 	for n := 1; ; n++ {
-		if i = s.value(i, depth); i == bad {
+		if i = s.value(i, levels); i == bad {
 			return bad
 		}
 		i = skipSpace(s.data, i)
@@ -78,14 +79,14 @@ func (s *scanner) array(i, depth int) int {
 			return i + 1
 		case s.data[i] != ',':
 			return bad
-		case n == MaxElements:
-			return s.limit(i, "an array of more than %d elements", MaxElements)
+		case n == mostElements():
+			return s.limit(i, "an array of more than %d elements", mostElements())
 		}
 		i = skipSpace(s.data, i+1)
 	}
 }
 
-func (s *scanner) object(i, depth int) int {
+func (s *scanner) object(i, levels int) int {
 	i = skipSpace(s.data, i+1)
 	if i < len(s.data) && s.data[i] == '}' {
 		return i + 1
@@ -120,7 +121,7 @@ func (s *scanner) object(i, depth int) int {
 		if i == len(s.data) || s.data[i] != ':' {
 			return bad
 		}
-		if i = s.value(skipSpace(s.data, i+1), depth); i == bad {
+		if i = s.value(skipSpace(s.data, i+1), levels); i == bad {
 			return bad
 		}
 		i = skipSpace(s.data, i)
@@ -132,8 +133,8 @@ func (s *scanner) object(i, depth int) int {
 			return i + 1
 		case s.data[i] != ',':
 			return bad
-		case n == MaxMembers:
-			return s.limit(i, "an object of more than %d members", MaxMembers)
+		case n == mostMembers():
+			return s.limit(i, "an object of more than %d members", mostMembers())
 		}
 		i = skipSpace(s.data, i+1)
 	}
