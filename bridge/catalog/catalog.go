@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"strings"
@@ -31,6 +32,19 @@ type Options struct {
 	SkipArguments bool
 	// SkipOutput leaves it to the client to check what tools return.
 	SkipOutput bool
+	// MaxTools is how many tools a backend may have, and MaxName how many bytes the name of one. Zero: 4,096 and 128.
+	MaxTools, MaxName int
+	// MaxSchema is how many bytes a schema of a tool may have, and MaxSchemaValues how many values. Zero: 256 KiB and 10,000.
+	MaxSchema, MaxSchemaValues int
+	// MaxSubschemas is how many schemas there may be in it so that it is compiled. Zero: 2,000.
+	MaxSubschemas int
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxTools, o.MaxName = cmp.Or(o.MaxTools, maxTools), cmp.Or(o.MaxName, maxName)
+	o.MaxSchema, o.MaxSchemaValues = cmp.Or(o.MaxSchema, maxSchemaBytes), cmp.Or(o.MaxSchemaValues, maxSchemaNodes)
+	o.MaxSubschemas = cmp.Or(o.MaxSubschemas, maxSubschemas)
+	return o
 }
 
 // A Catalog is a bridge.Handler that knows the tools of another one. The messages that it returns for lists are shared: nobody
@@ -61,7 +75,7 @@ var _ bridge.Handler = (*Catalog)(nil)
 // New returns a Catalog of h.
 func New(h bridge.Handler, o Options) *Catalog {
 	c := &Catalog{
-		h: h, o: o,
+		h: h, o: o.withDefaults(),
 		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[caller]*tools{},
 		schemas: map[string]*schema{},
 	}

@@ -10,32 +10,39 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// One below each limit, at it, and one above.
+// One below each limit, at it, and one above: the usual ones, and others.
 func TestToolsAtTheirLimits(t *testing.T) {
-	var many []*pb.Tool
-	for i := range maxTools + 1 {
-		many = append(many, newTool(fmt.Sprintf("t%d", i), wantsInt))
-	}
-	for _, over := range []int{-1, 0, 1} {
-		for name, c := range map[string]struct {
-			tools []*pb.Tool
-			kept  int // of those over the limit
-		}{
-			"tools":           {many[:maxTools+over], maxTools},
-			"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", maxName+over), wantsInt)}, 0},
-			"bytes of a schema": {[]*pb.Tool{newTool("a", fmt.Sprintf(`{"type":"object","description":"%s"}`,
-				strings.Repeat("x", maxSchemaBytes+over-len(`{"type":"object","description":""}`))))}, 0},
-			"values of a schema": {[]*pb.Tool{newTool("a", `{"type":"object","enum":[`+strings.Repeat("0,", maxSchemaNodes+over-4)+`0]}`)}, 0},
-			"depth of a schema":  {[]*pb.Tool{newTool("a", `{"type":"object","not":`+strings.Repeat(`{"not":`, maxSchemaDepth+over-2)+`{}`+strings.Repeat("}", maxSchemaDepth+over-2)+"}")}, 0},
-		} {
-			b := &backend{}
-			b.set(c.tools...)
-			want := len(c.tools)
-			if over > 0 {
-				want = c.kept
-			}
-			if got := len(listTools(t, New(b, Options{Log: zerolog.Nop()}), as("x")).GetTools()); got != want {
-				t.Errorf("%s, %+d: %d are left, want %d", name, over, got, want)
+	for _, o := range []Options{{}, {MaxTools: 3, MaxName: 20, MaxSchema: 1000, MaxSchemaValues: 300}} {
+		o.Log = zerolog.Nop()
+		most := o.withDefaults()
+		var many []*pb.Tool
+		for i := range most.MaxTools + 1 {
+			many = append(many, newTool(fmt.Sprintf("t%d", i), wantsInt))
+		}
+		for _, over := range []int{-1, 0, 1} {
+			for name, c := range map[string]struct {
+				tools []*pb.Tool
+				kept  int // of those over the limit
+			}{
+				"tools":           {many[:most.MaxTools+over], most.MaxTools},
+				"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", most.MaxName+over), wantsInt)}, 0},
+				"bytes of a schema": {[]*pb.Tool{newTool("a", fmt.Sprintf(`{"type":"object","description":"%s"}`,
+					strings.Repeat("x", most.MaxSchema+over-len(`{"type":"object","description":""}`))))}, 0},
+				"values of a schema": {[]*pb.Tool{newTool("a", `{"type":"object","enum":[`+strings.Repeat("0,", most.MaxSchemaValues+over-4)+`0]}`)}, 0},
+				"depth of a schema":  {[]*pb.Tool{newTool("a", `{"type":"object","not":`+strings.Repeat(`{"not":`, maxSchemaDepth+over-2)+`{}`+strings.Repeat("}", maxSchemaDepth+over-2)+"}")}, 0},
+			} {
+				if name == "depth of a schema" && o.MaxSchema > 0 {
+					continue // it is the same always, and such a schema has more than 1,000 bytes
+				}
+				b := &backend{}
+				b.set(c.tools...)
+				want := len(c.tools)
+				if over > 0 {
+					want = c.kept
+				}
+				if got := len(listTools(t, New(b, o), as("x")).GetTools()); got != want {
+					t.Errorf("%+v: %s, %+d: %d are left, want %d", o, name, over, got, want)
+				}
 			}
 		}
 	}
@@ -43,13 +50,17 @@ func TestToolsAtTheirLimits(t *testing.T) {
 
 // A schema with more schemas in it than may be compiled is not used to check anything.
 func TestSchemasAtTheirLimit(t *testing.T) {
-	for n, compiled := range map[int]bool{maxSubschemas - 1: true, maxSubschemas: true, maxSubschemas + 1: false} {
-		s := &schema{text: []byte(`{"type":"object","required":["a"],"allOf":[` + strings.Repeat("true,", n-2) + `true]}`)}
-		if got := subschemas(s.text); got != n {
-			t.Fatalf("%d schemas, want %d", got, n)
-		}
-		if refused := !s.accepts([]byte(`{}`)); refused != compiled || (s.err == nil) != compiled {
-			t.Errorf("%d: what it does not allow is refused: %t, %v", n, refused, s.err)
+	for _, o := range []Options{{}, {MaxSubschemas: 10}} {
+		c := New(nil, o)
+		for n := c.o.MaxSubschemas - 1; n <= c.o.MaxSubschemas+1; n++ {
+			s := c.schema([]byte(`{"type":"object","required":["a"],"allOf":[` + strings.Repeat("true,", n-2) + `true]}`))
+			if got := subschemas(s.text); got != n {
+				t.Fatalf("%d schemas, want %d", got, n)
+			}
+			compiled := n <= c.o.MaxSubschemas
+			if refused := !s.accepts([]byte(`{}`)); refused != compiled || (s.err == nil) != compiled {
+				t.Errorf("%d: what it does not allow is refused: %t, %v", n, refused, s.err)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
-// What a schema may be at most (reliability.md 2.4).
+// What a schema may be at most (reliability.md 2.4); of the first, the second and maxSubschemas, if nothing else is said.
 const (
 	maxSchemaBytes = 256 << 10
 	maxSchemaNodes = 10_000
@@ -40,6 +41,8 @@ var anyObject = []byte(`{"type":"object"}`)
 // tools and callers that have the same text.
 type schema struct {
 	text []byte
+	// most is how many schemas may be in it so that it is compiled. 0: maxSubschemas.
+	most int
 
 	once sync.Once
 	// anyObject says that every object conforms.
@@ -129,8 +132,8 @@ func (s *schema) compile() {
 			s.err = fmt.Errorf("the library gives up on it: %v", r)
 		}
 	}()
-	if n := subschemas(s.text); n > maxSubschemas {
-		s.err = fmt.Errorf("it may have %d schemas in it, and at most %d are compiled", n, maxSubschemas)
+	if n, most := subschemas(s.text), cmp.Or(s.most, maxSubschemas); n > most {
+		s.err = fmt.Errorf("it may have %d schemas in it, and at most %d are compiled", n, most)
 		return
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s.text))
@@ -458,7 +461,7 @@ func each(value []byte, depth int, f func(value []byte, depth int)) {
 }
 
 // outgrown returns why a JSON text has too much in it to be a schema.
-func outgrown(text []byte) error {
+func outgrown(text []byte, most int) error {
 	nodes, deepest := 0, 0
 	each(text, 1, func(_ []byte, depth int) {
 		nodes++
@@ -467,8 +470,8 @@ func outgrown(text []byte) error {
 	if deepest > maxSchemaDepth {
 		return fmt.Errorf("too large: nested deeper than %d", maxSchemaDepth)
 	}
-	if nodes > maxSchemaNodes {
-		return fmt.Errorf("too large: %d values, and at most %d are taken", nodes, maxSchemaNodes)
+	if nodes > most {
+		return fmt.Errorf("too large: %d values, and at most %d are taken", nodes, most)
 	}
 	return nil
 }

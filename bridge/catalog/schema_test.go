@@ -155,7 +155,7 @@ func TestSchemasAreBounded(t *testing.T) {
 		"twice": {`{"type":"object","type":"object"}`, "not JSON: byte 17: duplicate name"},
 		"fine":  {`{"enum":[` + repeat("0,", maxSchemaNodes-3) + `0]}`, ""},
 	} {
-		err := checkSchema([]byte(c.text))
+		err := New(nil, Options{}).checkSchema([]byte(c.text))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -240,7 +240,7 @@ func TestTheFileSystemIsNotRead(t *testing.T) {
 		if !s.accepts([]byte(`{"a":1}`)) || s.err == nil || !strings.Contains(s.err.Error(), errExternal.Error()) {
 			t.Errorf("%s: %v", ref, s.err)
 		}
-		if external(s.text) == nil {
+		if New(nil, Options{}).external(s.text) == nil {
 			t.Errorf("%s does not count as external", ref)
 		}
 	}
@@ -250,7 +250,7 @@ func TestTheFileSystemIsNotRead(t *testing.T) {
 		`{"properties":{"$ref":{"type":"string"}},"default":{"$ref":"x"}}`,
 		`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`,
 	} {
-		if err := external([]byte(text)); err != nil {
+		if err := New(nil, Options{}).external([]byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// maxTools is how many tools a backend may have (reliability.md 2.4).
+	// maxTools is how many tools a backend may have, if nothing else is said (reliability.md 2.4).
 	maxTools = 4_096
-	// maxName is how long a tool's name may be, in bytes (TL-6).
+	// maxName is how long a tool's name may be, in bytes, if nothing else is said (TL-6).
 	maxName = 128
 	// maxToolPages is how many pages of tools are asked for to find one.
 	maxToolPages = 1_024
@@ -70,8 +70,8 @@ func (c *Catalog) clean(k listKind, who caller, l proto.Message, prior []*page) 
 	for i := range all.Len() {
 		m := all.Get(i).Message()
 		key := m.Get(m.Descriptor().Fields().ByName(row.key)).String()
-		if len(seen) >= maxTools {
-			c.warn(row.what, key, "tools dropped from here on", fmt.Errorf("there are more than %d", maxTools))
+		if len(seen) >= c.o.MaxTools {
+			c.warn(row.what, key, "tools dropped from here on", fmt.Errorf("there are more than %d", c.o.MaxTools))
 			changed = true
 			break
 		}
@@ -117,34 +117,34 @@ func tellable(m proto.Message, rev bridge.Revision) error {
 
 // cleanTool returns a tool, or what is good of it, or why nothing is.
 func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
-	if !goodName(t.GetName()) {
+	if !goodName(t.GetName(), c.o.MaxName) {
 		switch name := t.GetName(); {
 		case name == "":
 			return nil, errors.New("it has no name")
-		case len(name) > maxName:
-			return nil, fmt.Errorf("its name has %d bytes, and %d are the most", len(name), maxName)
+		case len(name) > c.o.MaxName:
+			return nil, fmt.Errorf("its name has %d bytes, and %d are the most", len(name), c.o.MaxName)
 		case strings.ContainsFunc(name, isHidden):
 			return nil, errors.New("its name has characters that nobody sees, or that change how others look")
 		}
 		c.warn("tool", t.GetName(), "tool's name is not for every client",
-			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", maxName))
+			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", c.o.MaxName))
 	}
 	if text := t.GetInputSchema(); len(text) > 0 {
-		if err := checkSchema(text); err != nil {
+		if err := c.checkSchema(text); err != nil {
 			return nil, fmt.Errorf("its input schema is %w", err)
 		}
 		if typ, _ := rawjson.String(rawjson.Get(text, "type")); typ != "object" {
 			return nil, errors.New("its input schema has not the type object")
 		}
-		if err := external(text); err != nil {
+		if err := c.external(text); err != nil {
 			return nil, fmt.Errorf("its input schema cannot be used: %w", err)
 		}
 	}
 	if text := t.GetOutputSchema(); len(text) > 0 {
-		if err := checkSchema(text); err != nil {
+		if err := c.checkSchema(text); err != nil {
 			return nil, fmt.Errorf("its output schema is %w", err)
 		}
-		if err := external(text); err != nil {
+		if err := c.external(text); err != nil {
 			return nil, fmt.Errorf("its output schema cannot be used: %w", err)
 		}
 	}
@@ -160,9 +160,9 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 }
 
 // checkSchema returns why a text cannot be a schema of a tool.
-func checkSchema(text []byte) error {
-	if len(text) > maxSchemaBytes {
-		return fmt.Errorf("too large: %d bytes, and at most %d are taken", len(text), maxSchemaBytes)
+func (c *Catalog) checkSchema(text []byte) error {
+	if len(text) > c.o.MaxSchema {
+		return fmt.Errorf("too large: %d bytes, and at most %d are taken", len(text), c.o.MaxSchema)
 	}
 	if err := rawjson.Check(text); err != nil {
 		return fmt.Errorf("not JSON: %w", err)
@@ -170,16 +170,16 @@ func checkSchema(text []byte) error {
 	if !rawjson.IsObject(text) {
 		return errors.New("not a JSON object")
 	}
-	return outgrown(text)
+	return outgrown(text, c.o.MaxSchemaValues)
 }
 
 // external returns the reference of a schema to others that it does not have in it. Such a tool is not offered (2026-07-28: an
 // external reference that is not resolved should be rejected, TL-7). Nearly no schema needs to be compiled to know.
-func external(text []byte) error {
+func (c *Catalog) external(text []byte) error {
 	if !mayBeExternal(text) {
 		return nil
 	}
-	s := &schema{text: text}
+	s := &schema{text: text, most: c.o.MaxSubschemas}
 	if s.compile(); errors.Is(s.err, errExternal) {
 		return s.err
 	}
@@ -212,7 +212,7 @@ func isHidden(r rune) bool {
 }
 
 // goodName reports whether a name is one that every client takes (2025-11-25: tool names).
-func goodName(name string) bool {
+func goodName(name string, most int) bool {
 	for i := range len(name) {
 		c := name[i]
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
@@ -220,7 +220,7 @@ func goodName(name string) bool {
 			return false
 		}
 	}
-	return name != "" && len(name) <= maxName
+	return name != "" && len(name) <= most
 }
 
 // tools are those that a caller is known to have.
@@ -258,7 +258,7 @@ func (c *Catalog) learn(who caller, l *pb.ListToolsResponse, began uint64) {
 			continue
 		}
 		if old == nil {
-			if len(k.byName) >= maxTools {
+			if len(k.byName) >= c.o.MaxTools {
 				c.count -= len(k.byName)
 				clear(k.byName) // of a backend whose tools come and go; what is called is learned again
 			}
@@ -315,7 +315,7 @@ func (c *Catalog) toolOf(t *pb.Tool, old *tool, began uint64) *tool {
 func (c *Catalog) schema(text []byte) *schema {
 	s := c.schemas[string(text)]
 	if s == nil {
-		s = &schema{text: text}
+		s = &schema{text: text, most: c.o.MaxSubschemas}
 		c.schemas[string(text)] = s
 		c.text += len(text)
 	}
@@ -358,7 +358,7 @@ func (c *Catalog) find(ctx context.Context, who caller, cc *pb.CallContext, name
 		if slices.Contains(p.names, name) {
 			return c.toolOn(p, name), nil
 		}
-		if seen += len(p.names); p.next == nil || seen >= maxTools || key.later && *p.next == key.cursor {
+		if seen += len(p.names); p.next == nil || seen >= c.o.MaxTools || key.later && *p.next == key.cursor {
 			break // a cursor that leads to itself leads nowhere
 		}
 		key = p.nextKey()
