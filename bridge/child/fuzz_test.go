@@ -30,7 +30,7 @@ func FuzzLogLine(f *testing.F) {
 			logged = 0
 			log := zerolog.New(&out)
 			in := bytes.NewReader(data)
-			each := func(line []byte, length int) { logLine(&log, "stdout", line, length); logged++ }
+			each := func(line []byte, length int) { logLine(&log, "stdout", line, length, maxShown); logged++ }
 			if slowly {
 				CopyLines(iotest.OneByteReader(in), each)
 			} else {

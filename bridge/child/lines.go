@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"regexp"
@@ -14,10 +15,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
+// MaxLine is how many bytes are kept of a line: a handshake fits.
+const MaxLine = 64 << 10
+
 const (
-	maxLine  = 64 << 10 // what is kept of a line: a handshake fits
-	maxShown = 8 << 10  // what is logged of a line
-	maxTail  = 20       // how many lines are kept for errors
+	maxShown = 8 << 10 // what is logged of a line, if nothing else is said
+	maxTail  = 20      // how many lines are kept for errors
 )
 
 // Lines cuts what is written to it into lines and passes them on, whatever their length: it never makes the writer wait for
@@ -47,7 +50,7 @@ func (l *Lines) Write(b []byte) (int, error) {
 
 func (l *Lines) keep(b []byte) {
 	l.size += len(b)
-	l.kept = append(l.kept, b[:min(len(b), maxLine-len(l.kept))]...)
+	l.kept = append(l.kept, b[:min(len(b), MaxLine-len(l.kept))]...)
 }
 
 func (l *Lines) flush() {
@@ -96,16 +99,24 @@ func (t *Tail) Read() ([]string, int) {
 	return append([]string(nil), t.last...), t.count
 }
 
-const (
-	// maxRate is how many bytes of a program's output are logged in a second.
-	maxRate = 1 << 20
-	// perLine is what a line counts besides its own length: it becomes a record.
-	perLine = 100
-)
+// maxRate is how many bytes of a program's output are logged in a second, if nothing else is said.
+const maxRate = 1 << 20
+
+// perLine is what a line counts besides its own length: it becomes a record.
+const perLine = 100
+
+// LogLimits are how much of a program's output is logged.
+type LogLimits struct {
+	// Line is how many bytes of a line, at most MaxLine. 0: 8 KiB.
+	Line int
+	// Rate is how many bytes in a second. 0: 1 MiB.
+	Rate int
+}
 
 // A Log logs the output of a program, as much of it as anybody can want to read. Several goroutines may use it.
 type Log struct {
-	to *zerolog.Logger
+	to   *zerolog.Logger
+	most LogLimits
 
 	mu     sync.Mutex // guards the rest
 	budget *rate.Limiter
@@ -114,7 +125,11 @@ type Log struct {
 }
 
 // NewLog returns a Log that writes to another one.
-func NewLog(to *zerolog.Logger) *Log { return &Log{to: to, budget: rate.NewLimiter(maxRate, maxRate)} }
+func NewLog(to *zerolog.Logger, most LogLimits) *Log {
+	most = LogLimits{cmp.Or(most.Line, maxShown), cmp.Or(most.Rate, maxRate)}
+	// The longest line is always logged when nothing else is.
+	return &Log{to: to, most: most, budget: rate.NewLimiter(rate.Limit(most.Rate), max(most.Rate, most.Line+perLine))}
+}
 
 // Line logs a line of a program's output: as it says if it is of a structured log, else with a guess at its level. Of a flood, some are
 // logged, and how many are not.
@@ -124,7 +139,7 @@ func (l *Log) Line(stream string, line []byte, length int) {
 	}
 	l.mu.Lock()
 	lines, size := l.lines, l.bytes
-	in := l.budget.AllowN(time.Now(), min(length, maxShown)+perLine)
+	in := l.budget.AllowN(time.Now(), min(length, l.most.Line)+perLine)
 	if in {
 		l.lines, l.bytes = 0, 0
 	} else {
@@ -135,15 +150,15 @@ func (l *Log) Line(stream string, line []byte, length int) {
 	case in && lines > 0:
 		l.to.Warn().Int("lines", lines).Int("bytes", size).Msg("lines of its output were left out")
 	case !in && lines == 0:
-		l.to.Warn().Int("rate", maxRate).Msg("it prints more bytes in a second than are logged; some lines are left out")
+		l.to.Warn().Int("rate", l.most.Rate).Msg("it prints more bytes in a second than are logged; some lines are left out")
 	}
 	if in {
-		logLine(l.to, stream, line, length)
+		logLine(l.to, stream, line, length, l.most.Line)
 	}
 }
 
-func logLine(log *zerolog.Logger, stream string, line []byte, length int) {
-	if length == len(line) && length <= maxShown {
+func logLine(log *zerolog.Logger, stream string, line []byte, length, most int) {
+	if length == len(line) && length <= most {
 		if level, message, ok := structured(line); ok {
 			// What readers of the log could take for something else is text, and a record is a line.
 			if record, err := rawjson.AppendChecked(nil, line); err == nil {
@@ -153,9 +168,9 @@ func logLine(log *zerolog.Logger, stream string, line []byte, length int) {
 		}
 	}
 	e := log.WithLevel(guessLevel(line)).Str("stream", stream)
-	if length > maxShown {
+	if length > most {
 		e = e.Int("length", length)
-		line = line[:min(len(line), maxShown)]
+		line = line[:min(len(line), most)]
 	}
 	e.Msg(string(line))
 }

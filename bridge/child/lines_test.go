@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,7 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
-		l := NewLog(&log)
+		l := NewLog(&log, LogLimits{})
 		line := bytes.Repeat([]byte("x"), 1<<10-perLine)
 		logged := func(n int) int {
 			out.Reset()
@@ -43,21 +44,49 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 	})
 }
 
-// What is logged of a line, and kept of one: one below, at, and one above.
-func TestLongLinesAreCut(t *testing.T) {
-	for length, want := range map[int]int{maxShown - 1: maxShown - 1, maxShown: maxShown, maxShown + 1: maxShown, maxLine - 1: maxShown, maxLine: maxShown, maxLine + 1: maxShown, 10 * maxLine: maxShown} {
+// As much as is said is logged in a second: one below, at, and one above. A line that is longer than that is logged when nothing else is.
+func TestTheRateCanBeSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
-		var kept, size int
-		CopyLines(strings.NewReader(strings.Repeat("x", length)+"\n"), func(line []byte, n int) {
-			kept, size = len(line), n
-			NewLog(&log).Line("stderr", line, n)
-		})
-		if got := strings.Count(out.String(), "x"); got != want || kept != min(length, maxLine) || size != length {
-			t.Errorf("%d bytes: %d are logged, %d are kept, and %d are counted", length, got, kept, size)
+		l := NewLog(&log, LogLimits{Line: 2000, Rate: 3000})
+		line := bytes.Repeat([]byte("x"), 1000-perLine)
+		for n := 1; n <= 4; n++ {
+			out.Reset()
+			if l.Line("stderr", line, len(line)); strings.Contains(out.String(), "xxx") != (n <= 3) {
+				t.Errorf("line %d: %s", n, out.String())
+			}
 		}
-		if cut := strings.Contains(out.String(), `"length":`); cut != (length > maxShown) {
-			t.Errorf("%d bytes: that it is cut is said: %t", length, cut)
+		if !strings.Contains(out.String(), `"rate":3000`) {
+			t.Errorf("the rate is not said: %s", out.String())
+		}
+		out.Reset()
+		l = NewLog(&log, LogLimits{Rate: 1024})
+		long := bytes.Repeat([]byte("x"), maxShown)
+		if l.Line("stderr", long, len(long)); strings.Count(out.String(), "x") != maxShown {
+			t.Errorf("a long line is not logged: %.200s", out.String())
+		}
+	})
+}
+
+// What is logged of a line, and kept of one: one below, at, and one above.
+func TestLongLinesAreCut(t *testing.T) {
+	for _, limits := range []LogLimits{{}, {Line: 100}} {
+		most := cmp.Or(limits.Line, maxShown)
+		for length, want := range map[int]int{most - 1: most - 1, most: most, most + 1: most, MaxLine - 1: most, MaxLine: most, MaxLine + 1: most, 10 * MaxLine: most} {
+			var out bytes.Buffer
+			log := zerolog.New(&out)
+			var kept, size int
+			CopyLines(strings.NewReader(strings.Repeat("x", length)+"\n"), func(line []byte, n int) {
+				kept, size = len(line), n
+				NewLog(&log, limits).Line("stderr", line, n)
+			})
+			if got := strings.Count(out.String(), "x"); got != want || kept != min(length, MaxLine) || size != length {
+				t.Errorf("%d bytes: %d are logged, %d are kept, and %d are counted", length, got, kept, size)
+			}
+			if cut := strings.Contains(out.String(), `"length":`); cut != (length > most) {
+				t.Errorf("%d bytes: that it is cut is said: %t", length, cut)
+			}
 		}
 	}
 }

@@ -70,6 +70,8 @@ type Options struct {
 	ClientInfo *pb.Implementation
 	// Log is where the server's own output and what happens to it goes. The zero value logs nothing.
 	Log zerolog.Logger
+	// LogLimits are how much of the server's own output is logged.
+	LogLimits child.LogLimits
 
 	// ProbeTimeout is how long a server may take to answer server/discover before initialize is tried beside it; an answer that
 	// comes later counts all the same. With a Transport, which may have to get credentials first, there is no such limit but

@@ -91,7 +91,7 @@ func (c *Client) launchChild(p *peer) error {
 	in := func() io.WriteCloser { return proc.Stdin() }
 	s := c.newStdio(p, in)
 	var stderr child.Tail
-	output := child.NewLog(&c.log)
+	output := child.NewLog(&c.log, c.o.LogLimits)
 	proc.Env = child.Env(os.Environ(), c.o.PassEnv, c.o.Env)
 	proc.Stdout = func(f *os.File) { s.read(f) }
 	proc.Stderr = func(f *os.File) {

@@ -75,6 +75,8 @@ type Options struct {
 
 	// Log is where the backend's own output and what happens to it goes. The zero value logs nothing.
 	Log zerolog.Logger
+	// LogLimits are how much of the backend's own output is logged.
+	LogLimits child.LogLimits
 	// MaxMessage is the most bytes one gRPC message may have, either way. 0: 4 MiB.
 	MaxMessage int
 }
