@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,6 +30,10 @@ type Guard struct {
 	Origins []string
 	// Addresses says that a Host header may be any IP address: a name that is rebound to this machine is none.
 	Addresses bool
+	// MaxFields is how many header fields a request may have. How long they may be together is the HTTP server's business. Zero: 256.
+	MaxFields int
+	// BodyTime is how long a body may take to come that is no message. Zero: 30 seconds.
+	BodyTime time.Duration
 	// Log tells what is refused.
 	Log zerolog.Logger
 }
@@ -42,7 +47,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if r.Method != http.MethodPost && r.ContentLength != 0 { // nobody reads it, and net/http waits for it
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // an error says that nobody sends any more
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(g.BodyTime, bodyTimeout))) // an error says that nobody sends any more
 		}
 		allowOrigin(w.Header(), r)
 		if r.Method == http.MethodOptions {
@@ -72,13 +77,13 @@ const (
 	refusalTimeout = 10 * time.Second
 	// drainTimeout is how long it may still send what nobody wants.
 	drainTimeout = time.Second
-	// bodyTimeout is how long a body may take to come that is no message.
+	// bodyTimeout is how long a body may take to come that is no message, if nothing else is said.
 	bodyTimeout = 30 * time.Second
 	// codeInvalidRequest is the JSON-RPC code of what is refused before it is read.
 	codeInvalidRequest = -32600
 )
 
-// maxFields bounds how many header fields a request may have. How long they may be together is the HTTP server's business.
+// maxFields is how many header fields a request may have, if nothing else is said.
 const maxFields = 256
 
 // check returns why a request is refused, or nothing.
@@ -87,8 +92,8 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	for _, values := range r.Header {
 		fields += len(values)
 	}
-	if fields > maxFields {
-		return http.StatusRequestHeaderFieldsTooLarge, "there are " + strconv.Itoa(fields) + " header fields: at most " + strconv.Itoa(maxFields) + " are allowed"
+	if most := cmp.Or(g.MaxFields, maxFields); fields > most {
+		return http.StatusRequestHeaderFieldsTooLarge, "there are " + strconv.Itoa(fields) + " header fields: at most " + strconv.Itoa(most) + " are allowed"
 	}
 	if !g.hostAllowed(r.Host) {
 		return http.StatusForbidden, "Host " + quote(r.Host) + " is not allowed: name it with --allow-host or serve.http.allowedHosts if it is this bridge's"
