@@ -69,9 +69,10 @@ type Options struct {
 	// NoReflection says that clients are not told the contract.
 	NoReflection bool
 	// StateKeys and StateTTL are those of mcpserver.Options: fronts and replicas that share keys can continue one another's
-	// calls.
+	// calls. So is MaxState.
 	StateKeys [][32]byte
 	StateTTL  time.Duration
+	MaxState  int
 }
 
 const (
@@ -141,7 +142,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
-		o: o, log: o.Log, merged: merged, byName: map[string]bridge.Handler{}, seal: seal.New(o.StateKeys, o.StateTTL),
+		o: o, log: o.Log, merged: merged, byName: map[string]bridge.Handler{}, seal: seal.New(o.StateKeys, o.StateTTL, o.MaxState),
 		health: health.NewServer(),
 	}
 	s.panics.Log = o.Log

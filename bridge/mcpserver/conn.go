@@ -327,7 +327,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		x.refuse(nil, err)
 		return
 	}
-	changes := newPending(ss.wants)
+	changes := ss.s.newPending(ss.wants)
 	ss.sub.tell = changes.add
 	c.mu.Lock()
 	first := c.session == nil

@@ -14,7 +14,7 @@ import (
 // until then: an answer that is longer than the bound reaches the client that waits for it.
 type eventLog struct {
 	id string
-	// within are the bounds.
+	// within are the bounds, that of the session first.
 	within []*replay
 
 	mu     sync.Mutex
@@ -88,7 +88,7 @@ func (l *eventLog) owed() int {
 		return 0
 	}
 	n, size := 0, 0
-	for i := len(l.events) - 1; i >= max(l.next-l.first, 0) && size <= maxReplay; i-- {
+	for i := len(l.events) - 1; i >= max(l.next-l.first, 0) && size <= l.within[0].most; i-- {
 		if n > 0 {
 			size += roomOf(l.events[i])
 		}

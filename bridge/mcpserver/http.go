@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -95,7 +96,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
 			return
 		}
-		refuseBody(w, err)
+		s.refuseBody(w, err)
 		return
 	}
 	if jsonrpc.IsBatch(body) {
@@ -235,7 +236,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 		return 0, nil, &http.MaxBytesError{Limit: s.opts.MaxBody}
 	}
 	rc := http.NewResponseController(w)
-	timed := &timedBody{ReadCloser: r.Body, rc: rc, began: time.Now()}
+	timed := &timedBody{ReadCloser: r.Body, rc: rc, began: time.Now(), opts: &s.opts}
 	var from io.ReadCloser = timed
 	if err := timed.wait(); err != nil {
 		return 0, nil, err
@@ -263,12 +264,13 @@ type timedBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
 	began time.Time
+	opts  *Options
 	n     int64
 }
 
 // wait says until when more has to come: the more has come, the longer.
 func (b *timedBody) wait() error {
-	within := min(bodyGrace+time.Duration(b.n)*time.Second/leastRate, bodyTimeout)
+	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.BodyRate), b.opts.BodyTime)
 	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
@@ -288,9 +290,10 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // refuseBody answers a request whose body could not be read.
-func refuseBody(w http.ResponseWriter, err error) {
+func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		mcphttp.Refuse(w, http.StatusRequestTimeout, "the body did not come in time: begin to send it at once, at 1 KiB a second or more after 5 s, and end within 30 s")
+		mcphttp.Refuse(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come in time: begin to send it at once, at %d bytes a second or more after 5 s, and end within %s",
+			s.opts.BodyRate, s.opts.BodyTime))
 		return
 	}
 	mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
@@ -301,7 +304,7 @@ func refuseBody(w http.ResponseWriter, err error) {
 func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Header.Get("Expect") == "" {
 		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))                // without a connection there is none
+		_ = rc.SetReadDeadline(time.Now().Add(s.opts.BodyTime))            // without a connection there is none
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.opts.MaxBody)) // who does not send it has no use for an answer, either
 		_ = rc.SetReadDeadline(time.Time{})
 	}
@@ -348,10 +351,8 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 }
 
 const (
-	// bodyTimeout is how long a client may take to send a body. After bodyGrace, it must have sent leastRate bytes for each second.
-	bodyTimeout = 30 * time.Second
-	bodyGrace   = 5 * time.Second
-	leastRate   = 1 << 10
+	// bodyGrace is how long a client may take to send a body, however slowly. After it, it must have sent Options.BodyRate bytes for each second.
+	bodyGrace = 5 * time.Second
 	// maxGetBody is how many bytes of a body a GET may have.
 	maxGetBody = 4 << 10
 	// refusalTimeout is how long a client may take to read why it is refused.
@@ -526,7 +527,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	// A body says nothing here. One that never comes must not stay behind a stream, for which no time is set.
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxGetBody)); err != nil {
-		refuseBody(w, err)
+		s.refuseBody(w, err)
 		return
 	}
 	var end ending

@@ -8,12 +8,18 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
 
-// A session may have 16 streams that were opened by GET. Here each goes on with a call that runs.
+// A session may have 16 streams that were opened by GET, or as many as is said. Here each goes on with a call that runs.
 func TestStreamsOfASessionAtTheirLimit(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
+	for most, o := range map[int]mcpserver.Options{16: {}, 2: {MaxSessionStreams: 2}} {
+		streamsOfASession(t, most, o)
+	}
+}
+
+func streamsOfASession(t *testing.T, most int, o mcpserver.Options) {
+	t.Helper()
+	f := newFront(t, o)
 	c := f.initialize("2025-11-25", clientCaps)
-	const most = 16
-	var last [most + 1]string
+	last := make([]string, most+1)
 	var wg sync.WaitGroup
 	for n := range last {
 		wg.Go(func() {

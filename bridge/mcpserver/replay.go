@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
+// What the logs of one session keep for responses that take over, and what all of them do, in bytes, if nothing else is said.
 const (
-	// maxReplay bounds what the logs of one session keep for responses that take over, in bytes.
-	maxReplay = 4 << 20
-	// maxReplayOfAll bounds what all logs keep.
+	maxReplay      = 4 << 20
 	maxReplayOfAll = 256 << 20
 )
 

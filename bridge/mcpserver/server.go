@@ -64,11 +64,25 @@ type Options struct {
 	Streams *limit.Streams
 	// MaxBody is how long the body of an HTTP request may be, in bytes. Zero: 4 MiB.
 	MaxBody int64
+	// BodyTime is how long a client may take to send a body. Zero: 30 seconds.
+	BodyTime time.Duration
+	// BodyRate is how many bytes of it must have come for each second, after 5 seconds. Zero: 1 KiB.
+	BodyRate int
 	// MaxLine is how long a line of stdio may be, in bytes. Zero: 16 MiB.
 	MaxLine int
 	// MaxCalls is how many requests of one stdio client or legacy session are answered at a time. Further ones are refused.
 	// Zero: 256.
 	MaxCalls int
+	// MaxSessionStreams is how many streams of a session a client can have opened by GET at a time. Zero: 16.
+	MaxSessionStreams int
+	// MaxReplay is how many bytes of events a session keeps for responses that take over, and MaxReplayOfAll how many all sessions do.
+	// Zero: 4 MiB and 256 MiB.
+	MaxReplay, MaxReplayOfAll int
+	// MaxChanges is how many changes are kept that a client has yet to be told, and MaxChangesSize how many bytes they have. Beyond it,
+	// the client is told that all it listens to has changed. Zero: 1,024 and 1 MiB.
+	MaxChanges, MaxChangesSize int
+	// MaxState is how many bytes a requestState may have. Zero: 64 KiB.
+	MaxState int
 	// Memory is how much there is: while it is short, new sessions, streams, long bodies and calls are refused. Nil: there is
 	// enough.
 	Memory *limit.Memory
@@ -82,8 +96,15 @@ func (o Options) withDefaults() Options {
 	or(&o.MaxSessions, 100_000)
 	or(&o.MaxSessionsPerPrincipal, 1000)
 	or(&o.MaxBody, 4<<20)
+	or(&o.BodyTime, 30*time.Second)
+	or(&o.BodyRate, 1<<10)
 	or(&o.MaxLine, 16<<20)
 	or(&o.MaxCalls, 256)
+	or(&o.MaxSessionStreams, 16)
+	or(&o.MaxReplay, maxReplay)
+	or(&o.MaxReplayOfAll, maxReplayOfAll)
+	or(&o.MaxChanges, maxPending)
+	or(&o.MaxChangesSize, maxPendingSize)
 	if o.Streams == nil {
 		o.Streams = &limit.Streams{Memory: o.Memory}
 	}
@@ -149,7 +170,7 @@ var (
 func New(h bridge.Handler, o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
-		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL),
+		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL, o.MaxState),
 		sessions: map[string]*session{}, conns: map[string]*conn{}, swept: time.Now(),
 	}
 	s.panics.Log = o.Log
@@ -157,7 +178,7 @@ func New(h bridge.Handler, o Options) *Server {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
-	s.replay.most = maxReplayOfAll
+	s.replay.most = o.MaxReplayOfAll
 	s.owners.Most = o.MaxSessionsPerPrincipal
 	return s
 }

@@ -73,12 +73,8 @@ type session struct {
 	used    time.Time
 }
 
-const (
-	// maxLogs bounds how many streams of a session a client can come back to, besides those of calls that run.
-	maxLogs = 64
-	// maxSessionStreams bounds how many streams a client can have opened by GET at a time.
-	maxSessionStreams = 16
-)
+// maxLogs bounds how many streams of a session a client can come back to, besides those of calls that run.
+const maxLogs = 64
 
 // initialize answers a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the session that
 // begins, which nobody else knows of yet, and the result to answer with.
@@ -117,14 +113,14 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		ready: make(chan struct{}), streams: limit.Streams{Most: maxSessionStreams, Reason: limit.ReasonTooMany}, replay: replay{most: maxReplay},
+		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.MaxSessionStreams, Reason: limit.ReasonTooMany}, replay: replay{most: s.opts.MaxReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
 	}
 	ss.ctx, ss.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
-	ss.unheard = newPending(ss.wants)
+	ss.unheard = s.newPending(ss.wants)
 	ss.sub.tell = ss.tell
 	return ss, result, nil
 }

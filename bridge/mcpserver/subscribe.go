@@ -43,7 +43,8 @@ func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjso
 // pending are changes that a client has not been told yet. The same change twice is the same as once. When they are too many for a client
 // that does not read, all that it wants to know has changed: that is more than it missed, and always little.
 type pending struct {
-	want func() *pb.SubscriptionFilter // what the client wants to know
+	want           func() *pb.SubscriptionFilter // what the client wants to know
+	most, mostSize int                           // of changes: how many, and how many bytes
 
 	mu      sync.Mutex
 	changes []*pb.ListenResponse
@@ -52,15 +53,14 @@ type pending struct {
 	ready   chan struct{}    // holds a token while there are changes
 }
 
+// How many different changes are kept, and how many bytes they have, if nothing else is said. What a client can subscribe to is less.
 const (
-	// maxPending bounds how many different changes are kept, and maxPendingSize how many bytes they have. What a client can subscribe to
-	// is less.
 	maxPending     = 1024
 	maxPendingSize = 1 << 20
 )
 
-func newPending(want func() *pb.SubscriptionFilter) *pending {
-	return &pending{want: want, ready: make(chan struct{}, 1)}
+func (s *Server) newPending(want func() *pb.SubscriptionFilter) *pending {
+	return &pending{want: want, most: s.opts.MaxChanges, mostSize: s.opts.MaxChangesSize, ready: make(chan struct{}, 1)}
 }
 
 func (p *pending) add(change *pb.ListenResponse) {
@@ -70,15 +70,15 @@ func (p *pending) add(change *pb.ListenResponse) {
 		return
 	}
 	if !p.keep(change) {
-		all := bridge.ChangesOf(p.want())
-		for _, c := range append(p.changes, change) {
+		before := p.changes
+		p.forget()
+		for _, c := range append(before, change) {
 			if c.GetElicitationCompleted() != nil {
-				all = append(all, c)
+				p.keep(c) // nothing else says it
 			}
 		}
-		p.forget()
-		for _, c := range all {
-			p.keep(c)
+		for _, c := range bridge.ChangesOf(p.want()) {
+			p.put(c) // it is what a client can subscribe to, which is bounded as well
 		}
 	}
 	select {
@@ -89,17 +89,21 @@ func (p *pending) add(change *pb.ListenResponse) {
 
 // keep keeps a change, if there is room for it. The caller holds mu.
 func (p *pending) keep(change *pb.ListenResponse) bool {
-	size := proto.Size(change)
-	if len(p.changes) >= maxPending || p.size+size > maxPendingSize {
+	if len(p.changes) >= p.most || p.size+proto.Size(change) > p.mostSize {
 		return false
 	}
+	p.put(change)
+	return true
+}
+
+// put keeps a change, room or not. The caller holds mu.
+func (p *pending) put(change *pb.ListenResponse) {
 	if p.has == nil {
 		p.has = map[changed]bool{}
 	}
 	p.has[changeOf(change)] = true
 	p.changes = append(p.changes, change)
-	p.size += size
-	return true
+	p.size += proto.Size(change)
 }
 
 func (p *pending) take() []*pb.ListenResponse {
@@ -126,7 +130,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		return
 	}
 	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
-	changes := newPending(func() *pb.SubscriptionFilter { return honoured })
+	changes := s.newPending(func() *pb.SubscriptionFilter { return honoured })
 	sub := &subscriber{tell: changes.add}
 	s.hub.add(ctx, sub, honoured)
 	leave := func() {

@@ -18,8 +18,15 @@ func updated(uri string) *pb.ListenResponse {
 }
 
 func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
+	for _, o := range []Options{{}, {MaxChanges: 6, MaxChangesSize: 300}, {MaxChanges: 3, MaxChangesSize: 100}} {
+		changesAreKeptOnceAndBounded(t, o.withDefaults())
+	}
+}
+
+func changesAreKeptOnceAndBounded(t *testing.T, o Options) {
+	t.Helper()
 	want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a", "b"}, ToolsListChanged: proto.Bool(true)}
-	p := newPending(func() *pb.SubscriptionFilter { return want })
+	p := (&Server{opts: o}).newPending(func() *pb.SubscriptionFilter { return want })
 	for range 3 {
 		p.add(updated("a"))
 	}
@@ -28,7 +35,7 @@ func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 		t.Errorf("the same change is kept %d times", len(got))
 	}
 	done := &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: "e"}}}
-	all := append(bridge.ChangesOf(want), done)
+	all := append([]*pb.ListenResponse{done}, bridge.ChangesOf(want)...)
 	sized := func(n int) *pb.ListenResponse {
 		c := updated("a/" + strings.Repeat("x", n))
 		return updated("a/" + strings.Repeat("x", n-(proto.Size(c)-n)))
@@ -36,11 +43,11 @@ func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for what, changes := range map[string][]*pb.ListenResponse{
 			"changes":                {done},
-			"bytes":                  {done, sized(maxPendingSize/2 - proto.Size(done)), sized(maxPendingSize/2 + over)},
-			"bytes of a single one":  {done, sized(maxPendingSize - proto.Size(done) + over)},
+			"bytes":                  {done, sized(o.MaxChangesSize/2 - proto.Size(done)), sized(o.MaxChangesSize/2 + over)},
+			"bytes of a single one":  {done, sized(o.MaxChangesSize - proto.Size(done) + over)},
 			"changes of no resource": {done, {Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}},
 		} {
-			for n := len(changes); strings.HasPrefix(what, "changes") && n < maxPending+over; n++ {
+			for n := len(changes); strings.HasPrefix(what, "changes") && n < o.MaxChanges+over; n++ {
 				changes = append(changes, updated("a/"+strconv.Itoa(n)))
 			}
 			kept := changes
@@ -56,10 +63,11 @@ func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 			}
 		}
 	}
-	for n := range maxPending + 2 {
+	// What a client listens to is told besides, however little is kept otherwise.
+	for n := range o.MaxChanges + 2 {
 		p.add(&pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: strconv.Itoa(n)}}})
 	}
-	if got := p.take(); len(got) != maxPending {
+	if got := p.take(); len(got) != o.MaxChanges+len(bridge.ChangesOf(want)) {
 		t.Errorf("of what cannot be told otherwise, %d are kept", len(got))
 	}
 }

@@ -7,17 +7,33 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A requestState of 64 KiB is opened, and none that is longer, although we had sealed it. In base64 there is none of 65,537 bytes.
+// A requestState of 64 KiB, or of as much as is said, is opened, and none that is longer, although we had sealed it. In base64 there is
+// none of 65,537 bytes.
 func TestStatesOfClientsAtTheirLimit(t *testing.T) {
-	s := New(nil, 0)
 	call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "x"}}
-	for length, opens := range map[int]bool{64<<10 - 1: true, 64 << 10: true, 64<<10 + 2: false} {
-		sealed := s.seal(call, make([]byte, length*3/4-len(s.ids[0])-s.aeads[0].NonceSize()-s.aeads[0].Overhead()-headerLen), 1)
-		if len(sealed) != length {
-			t.Fatalf("%d bytes, want %d", len(sealed), length)
+	for _, most := range []int{0, 2 << 10} {
+		s := New(nil, 0, most)
+		for length, opens := range map[int]bool{s.most - 1: true, s.most: true, s.most + 2: false} {
+			sealed := s.seal(call, make([]byte, length*3/4-len(s.ids[0])-s.aeads[0].NonceSize()-s.aeads[0].Overhead()-headerLen), 1)
+			if len(sealed) != length {
+				t.Fatalf("%d bytes, want %d", len(sealed), length)
+			}
+			if _, _, err := s.open(call, []byte(sealed)); (err == nil) != opens {
+				t.Errorf("%d bytes: %v", length, err)
+			}
 		}
-		if _, _, err := s.open(call, []byte(sealed)); (err == nil) != opens {
-			t.Errorf("%d bytes: %v", length, err)
+		// A backend's state has half of that, so that what is sealed can be opened.
+		for n := s.most/2 - 1; n <= s.most/2+1; n++ {
+			out, err := s.Needs(call, &pb.InputRequired{State: make([]byte, n)}, 1)
+			if (err == nil) != (n <= s.most/2) {
+				t.Errorf("a state of %d bytes: %v", n, err)
+			}
+			if err != nil {
+				continue
+			}
+			if state, _, err := s.open(call, out.GetState()); err != nil || len(state) != n {
+				t.Errorf("a state of %d bytes: %d, %v", n, len(state), err)
+			}
 		}
 	}
 }

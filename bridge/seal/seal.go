@@ -3,6 +3,7 @@
 package seal
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -22,10 +23,9 @@ import (
 )
 
 const (
-	// maxState bounds what a backend may want back, in bytes; sealed it stays below the 64 KiB a client must carry.
-	maxState = 32 << 10
-	// maxSealed bounds a requestState, in bytes.
-	maxSealed = 64 << 10
+	// MaxState bounds a requestState, in bytes, if nothing else is said. What a backend wants back has half of it at most, so that it
+	// is no longer when it is sealed: the 32 KiB of the contract.
+	MaxState = 64 << 10
 	// MaxRounds bounds how often one call may ask.
 	MaxRounds = 10
 	// usualTTL is how long a state can be opened, if nothing else is said.
@@ -40,6 +40,7 @@ type Sealer struct {
 	aeads []cipher.AEAD
 	ids   [][keyIDLen]byte
 	ttl   time.Duration
+	most  int
 }
 
 const (
@@ -48,8 +49,8 @@ const (
 )
 
 // New returns a Sealer with the given 32-byte keys, the first of which seals and all of which open, or with a key of its own if
-// there are none. What it seals can be opened for ttl. Zero: 10 minutes.
-func New(keys [][32]byte, ttl time.Duration) *Sealer {
+// there are none. What it seals can be opened for ttl. Zero: 10 minutes. A requestState has at most so many bytes. Zero: MaxState.
+func New(keys [][32]byte, ttl time.Duration, most int) *Sealer {
 	if ttl == 0 {
 		ttl = usualTTL
 	}
@@ -58,7 +59,7 @@ func New(keys [][32]byte, ttl time.Duration) *Sealer {
 		rand.Read(key[:]) // never fails
 		keys = [][32]byte{key}
 	}
-	s := &Sealer{ttl: ttl}
+	s := &Sealer{ttl: ttl, most: cmp.Or(most, MaxState)}
 	for _, key := range keys {
 		block, err := aes.NewCipher(key[:])
 		if err != nil {
@@ -118,9 +119,9 @@ func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (
 	if round > MaxRounds {
 		return nil, TooManyRounds(call)
 	}
-	if n := len(needs.GetState()); n > maxState {
+	if n := len(needs.GetState()); n > s.most/2 {
 		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's state has %d bytes; at most %d are allowed",
-			call.Method.Name, n, maxState)
+			call.Method.Name, n, s.most/2)
 	}
 	out := bridge.Shallow(needs)
 	out.State = []byte(s.seal(call, needs.GetState(), round))
@@ -159,7 +160,7 @@ func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) string {
 func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byte, err error) {
 	bad := bridge.Errorf(codes.InvalidArgument, "requestState was not issued for this request: "+
 		"send back exactly the one that came with the inputRequests, with the same method and arguments")
-	if len(sealed) > maxSealed {
+	if len(sealed) > s.most {
 		return nil, 0, bad
 	}
 	raw := make([]byte, base64.RawURLEncoding.DecodedLen(len(sealed)))

@@ -38,7 +38,7 @@ func code(err error) codes.Code {
 }
 
 func TestStateComesBackToItsCaller(t *testing.T) {
-	s := seal.New(nil, 0)
+	s := seal.New(nil, 0, 0)
 	for _, state := range [][]byte{{}, []byte("text"), {0, 255, 254}, bytes.Repeat([]byte("x"), 32<<10)} {
 		back := sealed(t, s, "me", state, 3)
 		if len(state) > 0 && bytes.Contains(back, state) || len(back) > 64<<10 {
@@ -60,7 +60,7 @@ func TestStateComesBackToItsCaller(t *testing.T) {
 func TestStateIsNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ttl := range []time.Duration{0, time.Minute} {
-			s := seal.New(nil, ttl)
+			s := seal.New(nil, ttl, 0)
 			if ttl == 0 {
 				ttl = 10 * time.Minute
 			}
@@ -80,7 +80,7 @@ func TestStateIsNotForEver(t *testing.T) {
 }
 
 func TestSealingHasLimits(t *testing.T) {
-	s := seal.New(nil, 0)
+	s := seal.New(nil, 0, 0)
 	for n := 32<<10 - 1; n <= 32<<10+1; n++ {
 		_, err := s.Needs(call("me", nil), &pb.InputRequired{State: make([]byte, n)}, 1)
 		if (err == nil) != (n <= 32<<10) {
@@ -108,7 +108,7 @@ func FuzzOpen(f *testing.F) {
 	for _, s := range []string{"", "A", "AAAA", "!!!", "\xff", string(bytes.Repeat([]byte("A"), 200))} {
 		f.Add([]byte(s))
 	}
-	s := seal.New([][32]byte{{1}}, 0)
+	s := seal.New([][32]byte{{1}}, 0, 0)
 	f.Fuzz(func(t *testing.T, state []byte) {
 		if state == nil {
 			state = []byte{}
