@@ -29,11 +29,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/router"
 )
 
-// The limits of the HTTP server. There is none for writing: streams last.
+// The limits of the HTTP server; of the first three, if nothing else is said. There is none for writing: streams last.
 const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 120 * time.Second
-	maxHeaderBytes    = 60 << 10 // net/http adds 4 KiB
+	maxHeader         = 64 << 10
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
 	// lastWord is how long it may take when everything is to end now: clients are still told what became of their calls.
@@ -109,6 +109,7 @@ func (a aside) Write(said []byte) (int, error) {
 
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
+	cfg.Limits.setLimits()
 	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), memory: newMemory(cfg.Limits.Memory, log)}
 	a.streams = &limit.Streams{Most: cfg.Limits.Streams, PerPrincipal: cfg.Limits.StreamsPerCaller, Memory: a.memory}
 	if cfg.Serve.HTTP.checksCallers() {
@@ -159,9 +160,9 @@ func catalogOf(b *backend, memory *limit.Memory, log zerolog.Logger) bridge.Hand
 		Calls: l.Calls, CallsPerPrincipal: l.CallsPerCaller, Queue: l.CallQueue, Idle: l.CallIdle, Total: l.CallTotal,
 		Memory: memory,
 	})
-	return catalog.New(within, catalog.Options{
-		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput,
-	})
+	o := l.catalog()
+	o.Log, o.SkipArguments, o.SkipOutput = log.With().Str("backend", b.Name).Logger(), b.SkipArguments, b.SkipOutput
+	return catalog.New(within, o)
 }
 
 // merge returns all backends as one.
@@ -184,13 +185,9 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 }
 
 func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
-	l := a.cfg.Limits
-	o := mcpserver.Options{
-		Log: a.log, PollAfter: a.cfg.Serve.HTTP.PollAfter, PassHeaders: a.cfg.Serve.HTTP.PassHeaders, Principal: auth.Principal,
-		MaxSessions: l.Sessions, MaxSessionsPerPrincipal: l.SessionsPerCaller, SessionTTL: l.SessionIdle, MaxCalls: l.SessionCalls,
-		Streams: a.streams, MaxBody: int64(l.Body), MaxLine: l.Line,
-		StateTTL: l.StateLife, AskTimeout: l.AnswerTime, Memory: a.memory,
-	}
+	o := a.cfg.Limits.server()
+	o.Log, o.PollAfter, o.PassHeaders, o.Principal = a.log, a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
+	o.Streams, o.Memory = a.streams, a.memory
 	if a.auth != nil {
 		o.Challenge = a.auth.Challenge
 	}

@@ -54,7 +54,7 @@ var kinds = [...]kind{
 			c := b.Launch
 			return plugin.New(plugin.Options{
 				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, Log: log,
-				MaxMessage: l.Limits.Message, Limits: c.Limits.limits(),
+				LogLimits: l.Limits.logs(), MaxMessage: l.Limits.Message, Limits: c.Limits.limits(),
 			})
 		},
 	},

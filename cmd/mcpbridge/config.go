@@ -23,7 +23,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcpbridge/mcpbridge/bridge/child"
-	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 )
 
 // defaultFile is the configuration file that is read when nothing says what to serve.
@@ -70,13 +69,63 @@ type LimitsConfig struct {
 	Streams int `koanf:"streams"`
 	// StreamsPerCaller is how many of them are of one verified caller. 0: 2,000.
 	StreamsPerCaller int `koanf:"streamsPerCaller"`
+	// SessionStreams is how many streams of one legacy session are open that were opened by GET. 0: 16.
+	SessionStreams int `koanf:"sessionStreams"`
+	// Header is how many bytes the header of an HTTP request has. 0: 64 KiB.
+	Header int `koanf:"header"`
+	// HeaderFields is how many fields it has. 0: 256.
+	HeaderFields int `koanf:"headerFields"`
+	// HeaderTime is how long it may take to come. 0: 5 s.
+	HeaderTime time.Duration `koanf:"headerTime"`
+	// ConnectionIdle is how long an HTTP connection is kept on which nothing is requested. 0: 120 s.
+	ConnectionIdle time.Duration `koanf:"connectionIdle"`
 	// Body is how many bytes the body of an HTTP request has. 0: 4 MiB.
 	Body int `koanf:"body"`
+	// BodyTime is how long it may take to come. 0: 30 s.
+	BodyTime time.Duration `koanf:"bodyTime"`
+	// BodyRate is how many bytes of it come in a second, after the first 5 s. 0: 1 KiB.
+	BodyRate int `koanf:"bodyRate"`
+	// WriteTime is how long an HTTP client may take to read 256 KiB that are written to it. 0: 10 s.
+	WriteTime time.Duration `koanf:"writeTime"`
 	// Line is how many bytes a line of stdio has, at most maxMessage. 0: 16 MiB.
 	Line int `koanf:"line"`
 	// Message is how many bytes a message to or from a backend or a gRPC client has, or one from an MCP server; at most maxMessage.
 	// 0: 4 MiB, and 16 MiB from an MCP server.
 	Message int `koanf:"message"`
+	// JSONDepth is how deep values are nested in any JSON text. 0: 256.
+	JSONDepth int `koanf:"jsonDepth"`
+	// JSONMembers is how many members an object in it has. 0: 20,000.
+	JSONMembers int `koanf:"jsonMembers"`
+	// JSONElements is how many elements an array in it has. 0: 100,000.
+	JSONElements int `koanf:"jsonElements"`
+	// ID is how many bytes the id of a message has, with its quotes. 0: 256.
+	ID int `koanf:"id"`
+	// Batch is how many messages a batch has. 0: 100.
+	Batch int `koanf:"batch"`
+	// Tools is how many tools a backend has. 0: 4,096.
+	Tools int `koanf:"tools"`
+	// ToolName is how many bytes the name of one has. 0: 128.
+	ToolName int `koanf:"toolName"`
+	// Schema is how many bytes a schema of one has. 0: 256 KiB.
+	Schema int `koanf:"schema"`
+	// SchemaValues is how many values are in it. 0: 10,000.
+	SchemaValues int `koanf:"schemaValues"`
+	// Subschemas is how many schemas are in one that calls are checked against. 0: 2,000, which take 50 ms to compile.
+	Subschemas int `koanf:"subschemas"`
+	// Changes is how many changes are kept that a client has yet to be told. 0: 1,024.
+	Changes int `koanf:"changes"`
+	// ChangesBytes is how many bytes they have. 0: 1 MiB.
+	ChangesBytes int `koanf:"changesBytes"`
+	// Replay is how many bytes of events are kept to resume streams by. 0: 256 MiB.
+	Replay int `koanf:"replay"`
+	// SessionReplay is how many of them are of one session. 0: 4 MiB.
+	SessionReplay int `koanf:"sessionReplay"`
+	// State is how many bytes a requestState has. 0: 64 KiB, which is the most: what a backend wants back has half of it.
+	State int `koanf:"state"`
+	// LogLine is how many bytes are logged of a line that a program prints. 0: 8 KiB.
+	LogLine int `koanf:"logLine"`
+	// LogRate is how many bytes are logged in a second of what a program prints. 0: 1 MiB.
+	LogRate int `koanf:"logRate"`
 	// Memory is how many bytes the bridge itself takes. 0: as many as GOMEMLIMIT says, or 85 % of the container's.
 	Memory int `koanf:"memory"`
 	// StateLife is how long a client of 2026-07-28, or of gRPC, may take to come back with answers. 0: 10 min, and 5 min with those that
@@ -495,29 +544,21 @@ func (l *loaded) validate() error {
 	return l.validateBackends()
 }
 
-// maxMessage is how many bytes limits.line and limits.message can be: whoever sends the message decides how much memory it takes.
-const maxMessage = grpcserver.HardMaxMessage
-
-// validateLimits refuses limits below nothing, which would let nobody do anything. They are at a key, and all numbers and times.
+// validateLimits refuses limits below nothing, which would let nobody do anything. They are at a key, and all numbers and times. Those
+// that have a row among the bounds are within it.
 func (l *loaded) validateLimits(at string, limits reflect.Value) error {
 	for i := range limits.NumField() {
-		if limits.Field(i).Int() < 0 {
-			key := at + "." + limits.Type().Field(i).Tag.Get("koanf")
-			return misconfigured(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, limits.Field(i).Interface())
+		key := at + "." + limits.Type().Field(i).Tag.Get("koanf")
+		value, n := limits.Field(i).Interface(), limits.Field(i).Int()
+		b := bounds[key]
+		switch {
+		case n < 0:
+			return misconfigured(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, value)
+		case n > 0 && n < b.least:
+			return misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.why)
+		case b.most > 0 && n > b.most:
+			return misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.orElse)
 		}
-	}
-	for _, c := range []struct {
-		key string
-		n   int
-	}{{"limits.line", l.Limits.Line}, {"limits.message", l.Limits.Message}} {
-		if c.n > maxMessage {
-			return misconfigured(l.where(c.key), fmt.Sprintf("write how many bytes, at most %d, or 0 for what is usual", maxMessage),
-				"%s cannot be %d: 64 MiB is the most", c.key, c.n)
-		}
-	}
-	if n := l.Limits.Memory; n > 0 && n < leastMemory {
-		return misconfigured(l.where("limits.memory"), fmt.Sprintf("write how many bytes, at least %d, or 0 for what the container leaves", leastMemory),
-			"limits.memory cannot be %d: the bridge itself needs more", n)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -71,9 +72,13 @@ func (a *App) newHTTPFront(now context.Context) *httpFront {
 	if a.auth != nil {
 		handler = a.auth.Wrap(mux)
 	}
-	guard := &mcphttp.Guard{Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Log: a.log}
+	l := &a.cfg.Limits
+	guard := &mcphttp.Guard{
+		Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, MaxFields: l.HeaderFields, BodyTime: l.BodyTime, Log: a.log,
+	}
 	f.srv = &http.Server{
-		Handler: guard.Wrap(handler), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true,
+		Handler: guard.Wrap(handler), ReadHeaderTimeout: cmp.Or(l.HeaderTime, readHeaderTimeout), IdleTimeout: cmp.Or(l.ConnectionIdle, idleTimeout),
+		MaxHeaderBytes: cmp.Or(l.Header, maxHeader) - headerExtra, DisableGeneralOptionsHandler: true,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState:   f.track,
 		ErrorLog:    log.New(debugLog{a.log}, "", 0),

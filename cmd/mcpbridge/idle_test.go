@@ -53,12 +53,13 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		none = "HTTP/1.1 404 Not Found\r\n" // because there are no tools, or nothing is there
 	)
 	for name, tt := range map[string]struct {
-		rest  string // what is sent after the first request
-		drips int    // how many bytes are sent after that each second, for half a minute at most
-		then  string // what is sent in the end,
-		wait  time.Duration
-		after time.Duration
-		says  string // first, after that
+		limits LimitsConfig
+		rest   string // what is sent after the first request
+		drips  int    // how many bytes are sent after that each second, for half a minute at most
+		then   string // what is sent in the end,
+		wait   time.Duration
+		after  time.Duration
+		says   string // first, after that
 	}{
 		"idle":                                  {after: 120 * time.Second},
 		"idle, and a request just in time":      {then: get + "\r\n\r\n", wait: 120*time.Second - 1, after: 120*time.Second - 1, says: none},
@@ -75,11 +76,21 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		"a body that is too slow":               {rest: request + "100000\r\n\r\n{", drips: 800, after: 5*time.Second + (1+19*800)*time.Second/1024, says: late},
 		"a body byte by byte":                   {rest: request + "100000\r\n\r\n{", drips: 1, after: 5*time.Second + 6*time.Second/1024, says: late},
 		"a body that is slow, and whole in 29s": {rest: request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" + body, drips: 1024, after: 29 * time.Second, says: none},
+
+		"idle for as long as is said":                            {limits: LimitsConfig{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second},
+		"idle, and a request just in time for what is said":      {limits: LimitsConfig{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second - 1, after: 7*time.Second - 1, says: none},
+		"idle, and a request a moment too late for what is said": {limits: LimitsConfig{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second + 1, after: 7 * time.Second},
+		"a header just in time for what is said":                 {limits: LimitsConfig{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, says: none},
+		"a header a moment too late for what is said":            {limits: LimitsConfig{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second + 1, after: time.Second},
+		"a body that is due before the grace ends":               {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: request + "100\r\n\r\n{", after: 2 * time.Second, says: late},
+		"a body just in time for what is said":                   {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, says: none},
+		"a body for ever, as slow as is said":                    {limits: LimitsConfig{BodyTime: 10 * time.Second, BodyRate: 64}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, says: late},
+		"a body that is slower than is said":                     {limits: LimitsConfig{BodyRate: 2048}, rest: request + "100000\r\n\r\n{", drips: 1024, after: 5*time.Second + (1+9*1024)*time.Second/2048, says: late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ln := &pipeListener{make(chan net.Conn), make(chan struct{})}
-				cfg := &loaded{}
+				cfg := &loaded{Config: Config{Limits: tt.limits}}
 				cfg.Serve.HTTP.Path = "/mcp"
 				a := &App{cfg: cfg, calls: newCalls(), ln: ln}
 				a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {

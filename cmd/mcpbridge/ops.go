@@ -40,7 +40,7 @@ func (a *App) newOps() *ops {
 	guard := &mcphttp.Guard{Addresses: true, Log: a.log}
 	o.srv = &http.Server{
 		Handler: guard.Wrap(mux), ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readHeaderTimeout, WriteTimeout: readHeaderTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.log}, "", 0),
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.log}, "", 0),
 	}
 	return o
 }
