@@ -182,18 +182,25 @@ func (*sizedPlugin) Listen(_ *pb.ListenRequest, stream grpc.ServerStreamingServe
 // startSized serves a sizedPlugin, and returns its address.
 func startSized(t *testing.T) (*sizedPlugin, string) {
 	t.Helper()
+	p := &sizedPlugin{}
+	return p, servePlugin(t, p)
+}
+
+// servePlugin serves a backend, and returns its address.
+func servePlugin(t *testing.T, p pb.McpServiceServer) string {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, server := &sizedPlugin{}, grpc.NewServer(grpc.MaxRecvMsgSize(64<<20))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
 	pb.RegisterMcpServiceServer(server, p)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(ln) })
 	t.Cleanup(wg.Wait)
 	t.Cleanup(server.Stop)
-	return p, "unix://" + socket
+	return "unix://" + socket
 }
 
 // limits.message is how long messages of gRPC clients may be, and those to them. What becomes of a longer one is said, whoever finds
