@@ -1,12 +1,17 @@
 package mcpserver
 
 import (
+	"context"
 	"io"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // What a log has forgotten it does not give out, and a reader that needs it is cut off.
@@ -91,6 +96,41 @@ func TestLogsAreKeptUpToTheLimit(t *testing.T) {
 				t.Errorf("%s, %+d: what runs is forgotten", name, over)
 			}
 		}
+	}
+}
+
+// What a server is told is what its sessions keep, and all of them: one below, at, and one above.
+func TestHowMuchIsKeptCanBeSet(t *testing.T) {
+	const one, all = 1000, 1500
+	s := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+		return &bridge.Result{Complete: &pb.DiscoverResponse{}}, nil
+	}), Options{MaxReplay: one, MaxReplayOfAll: all})
+	defer s.Close()
+	// ended returns what a call left that ended, in a session of its own, with an answer of so many bytes.
+	ended := func(size int) (*session, *eventLog) {
+		ss, _, err := s.initialize(t.Context(), &jsonrpc.Message{Params: []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)}, origin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := ss.newLog()
+		l.append(make([]byte, size), true)
+		return ss, l
+	}
+	for over := -1; over <= 1; over++ {
+		ss, l := ended(one / 2)
+		ss.newLog().append(make([]byte, one/2+over), true)
+		if kept := l.has(-1); kept != (over <= 0) {
+			t.Errorf("of a session, %+d: what ended first is kept: %t", over, kept)
+		}
+		ss.end(errEnded)
+
+		first, l := ended(all / 2)
+		second, _ := ended(all/2 + over)
+		if kept := l.has(-1); kept != (over <= 0) {
+			t.Errorf("of all, %+d: what ended first is kept: %t", over, kept)
+		}
+		first.end(errEnded)
+		second.end(errEnded)
 	}
 }
 

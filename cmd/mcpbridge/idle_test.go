@@ -84,6 +84,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		"a header a moment too late for what is said":            {limits: LimitsConfig{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second + 1, after: time.Second},
 		"a body that is due before the grace ends":               {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: request + "100\r\n\r\n{", after: 2 * time.Second, says: late},
 		"a body just in time for what is said":                   {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, says: none},
+		"a body of a GET, for as long as is said":                {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 100\r\n\r\n{", after: 2 * time.Second, says: late},
 		"a body for ever, as slow as is said":                    {limits: LimitsConfig{BodyTime: 10 * time.Second, BodyRate: 64}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, says: late},
 		"a body that is slower than is said":                     {limits: LimitsConfig{BodyRate: 2048}, rest: request + "100000\r\n\r\n{", drips: 1024, after: 5*time.Second + (1+9*1024)*time.Second/2048, says: late},
 	} {
