@@ -287,9 +287,9 @@ backends: [{name: plugin, dial: %q}]
 
 // What is logged of programs is held to the keys, whatever the program is: one below, at, and one above.
 func TestLimitsOfOutputCanBeSet(t *testing.T) {
-	// script prints lines of so many a, b and c, which are not in the script itself: the log has that, too.
+	// script prints lines of so many a, b and c, at once, which are not in the script itself: the log has that, too.
 	script := func(a, b, c int) string {
-		return fmt.Sprintf(`for n in %da %db %dc; do head -c ${n%%?} /dev/zero | tr '\0' ${n#${n%%?}}; echo; done >&2; exec "$@"`, a, b, c)
+		return fmt.Sprintf(`said=$(for n in %da %db %dc; do head -c ${n%%?} /dev/zero | tr '\0' ${n#${n%%?}}; echo; done); echo "$said" >&2; exec "$@"`, a, b, c)
 	}
 	line := func(letter string, n int) string { return strings.Repeat(letter, n) }
 	for name, c := range map[string]struct {
