@@ -84,6 +84,28 @@ func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) 
 	return c
 }
 
+// started starts a client of a program in a bubble, or whose log is looked at. It does not wait for the program. What it returns besides
+// stops the client, and says why it ended.
+func started(t *testing.T, o mcpclient.Options, s *script, prepare ...func(*mcpclient.Client)) (*mcpclient.Client, func() error) {
+	t.Helper()
+	o.Command = []string{"pipe"}
+	c, err := mcpclient.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Pipe(s.serve)
+	for _, f := range prepare {
+		f(c)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return c, func() error {
+		cancel()
+		return <-done
+	}
+}
+
 // A chain is a way from a client to a Handler behind an MCP server of a revision.
 type chain struct {
 	name string

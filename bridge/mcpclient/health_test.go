@@ -1,7 +1,6 @@
 package mcpclient_test
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,15 +67,9 @@ func TestProgramsThatAreSilent(t *testing.T) {
 					}
 					return true
 				}}
-				c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125, HangTimeout: tt.hang})
+				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125, HangTimeout: tt.hang}, s)
+				err := c.Ready(t.Context())
 				if err != nil {
-					t.Fatal(err)
-				}
-				c.Pipe(s.serve)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error)
-				go func() { done <- c.Run(ctx) }()
-				if err := c.Ready(ctx); err != nil {
 					t.Fatal(err)
 				}
 				if tt.asks {
@@ -105,8 +98,7 @@ func TestProgramsThatAreSilent(t *testing.T) {
 				if got := s.starts.Load(); got != programs {
 					t.Errorf("there were %d programs, want %d", got, programs)
 				}
-				cancel()
-				if err := <-done; err != nil {
+				if err := end(); err != nil {
 					t.Error(err)
 				}
 				if !map[string]bool{"never": pings == 0, "once": pings == 1, "often": pings > 1}[tt.asked] {
@@ -131,21 +123,13 @@ func TestAProgramForWhichThereAreNoDescriptors(t *testing.T) {
 			}
 			return true
 		}}
-		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Pipe(s.serve)
 		var starved atomic.Bool
-		c.Starve(starved.Load)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- c.Run(ctx) }()
-		if err := c.Ready(ctx); err != nil {
+		c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125}, s, func(c *mcpclient.Client) { c.Starve(starved.Load) })
+		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		starved.Store(true)
-		if _, err := c.Handle(ctx, toolCall("end", "{}"), ignore); err == nil {
+		if _, err := c.Handle(t.Context(), toolCall("end", "{}"), ignore); err == nil {
 			t.Error("it does not end")
 		}
 		time.Sleep(30 * time.Second) //nolint:forbidigo // by the bubble's clock
@@ -154,8 +138,7 @@ func TestAProgramForWhichThereAreNoDescriptors(t *testing.T) {
 		if got := call(t, c, "t", "{}"); got != "hello" || time.Since(began) > time.Second {
 			t.Errorf("%q after %v", got, time.Since(began))
 		}
-		cancel()
-		if err := <-done; err != nil {
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -209,15 +209,8 @@ func TestWhatKillsAProgramIsNotForgotten(t *testing.T) {
 		return true
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Pipe(s.serve)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		if err := c.Ready(ctx); err != nil {
+		c, end := started(t, mcpclient.Options{}, s)
+		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"die", "t"} { // the first is the last thing that the program does
@@ -229,8 +222,7 @@ func TestWhatKillsAProgramIsNotForgotten(t *testing.T) {
 		if n := s.starts.Load(); n != 4 || discovers != 1 {
 			t.Errorf("%d starts and %d times server/discover, want 4 and 1", n, discovers)
 		}
-		cancel()
-		if err := <-done; err != nil {
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	})

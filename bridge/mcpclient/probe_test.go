@@ -1,7 +1,6 @@
 package mcpclient_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -66,15 +65,8 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 					}
 					return true
 				}}
-				c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, ProbeTimeout: tt.timeout})
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.Pipe(s.serve)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- c.Run(ctx) }()
-				err = c.Ready(ctx)
+				c, end := started(t, mcpclient.Options{ProbeTimeout: tt.timeout}, s)
+				err := c.Ready(t.Context())
 				switch {
 				case tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)):
 					t.Errorf("got %v, want %q in it", err, tt.fails)
@@ -88,8 +80,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 						t.Errorf("got %q after %d starts", got, s.starts.Load())
 					}
 				}
-				cancel()
-				if err := <-done; err != nil && tt.fails == "" {
+				if err := end(); err != nil && tt.fails == "" {
 					t.Error(err)
 				}
 			})

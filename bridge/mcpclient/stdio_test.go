@@ -222,15 +222,8 @@ func TestTooMuchGarbageOfPrograms(t *testing.T) {
 					return true
 				}}
 				var log bytes.Buffer
-				c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Log: zerolog.New(&log)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.Pipe(s.serve)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error)
-				go func() { done <- c.Run(ctx) }()
-				_, err = c.Handle(ctx, toolCall("babble", "{}"), ignore)
+				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, Log: zerolog.New(&log)}, s)
+				_, err := c.Handle(t.Context(), toolCall("babble", "{}"), ignore)
 				e, _ := errors.AsType[*bridge.Error](err)
 				switch {
 				case tt.starts == 1 && err != nil:
@@ -241,8 +234,7 @@ func TestTooMuchGarbageOfPrograms(t *testing.T) {
 				if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != tt.starts {
 					t.Errorf("got %q after %d starts, want %d", got, s.starts.Load(), tt.starts)
 				}
-				cancel()
-				if err := <-done; err != nil {
+				if err := end(); err != nil {
 					t.Error(err)
 				}
 				if n := strings.Count(log.String(), "have it log to standard error"); int64(n) != tt.starts-1 {
@@ -271,30 +263,22 @@ func TestAProgramOfUseIsWantedBack(t *testing.T) {
 					}
 					return true
 				}}
-				c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105})
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.Pipe(s.serve)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error)
-				go func() { done <- c.Run(ctx) }()
-				if err := c.Ready(ctx); err != nil {
+				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105}, s)
+				if err := c.Ready(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
 				for range 6 {
-					_, _ = c.Handle(ctx, toolCall("t", "{}"), ignore) // what it says is tested elsewhere
-					time.Sleep(time.Second)                           //nolint:forbidigo // by the bubble's clock
-					if err := c.Ready(ctx); err != nil {
+					_, _ = c.Handle(t.Context(), toolCall("t", "{}"), ignore) // what it says is tested elsewhere
+					time.Sleep(time.Second)                                   //nolint:forbidigo // by the bubble's clock
+					if err := c.Ready(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if took := time.Since(began) - 6*time.Second; took > 10*time.Millisecond == of {
 					t.Errorf("6 deaths took %v longer than what was done", took)
 				}
-				cancel()
-				if err := <-done; err != nil {
+				if err := end(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -550,15 +534,8 @@ func TestWhatItIsIsAskedAgain(t *testing.T) {
 			}
 			return true
 		}}
-		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Pipe(s.serve)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- c.Run(ctx) }()
-		if err := c.Ready(ctx); err != nil {
+		c, end := started(t, mcpclient.Options{}, s)
+		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, tt := range []struct {
@@ -566,7 +543,7 @@ func TestWhatItIsIsAskedAgain(t *testing.T) {
 			says  string
 		}{{0, "1"}, {time.Minute, "1"}, {time.Minute + time.Second, "2"}, {3 * time.Minute, "2"}, {0, "2"}, {2 * time.Minute, "2"}} {
 			time.Sleep(tt.after) //nolint:forbidigo // by the bubble's clock
-			res, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
 			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
 				t.Errorf("after %v: %v %v", tt.after, res, err)
 			}
@@ -574,8 +551,7 @@ func TestWhatItIsIsAskedAgain(t *testing.T) {
 		if n := asked.Load(); n != 4 {
 			t.Errorf("asked %d times", n)
 		}
-		cancel()
-		if err := <-done; err != nil {
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -729,22 +705,14 @@ func TestLongErrorsAreToldInPart(t *testing.T) {
 		return true
 	}}
 	var log bytes.Buffer
-	c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Log: zerolog.New(&log)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Pipe(s.serve)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
+	c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, Log: zerolog.New(&log)}, s)
 	r := toolCall("t", "{}")
 	r.Request.(*pb.CallToolRequest).Context = &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG}
-	_, err = c.Handle(ctx, r, ignore)
+	_, err := c.Handle(t.Context(), r, ignore)
 	if e := bridge.AsError(err).RPC; e.GetCode() != -7 || string(e.GetData()) != "[1]" || !strings.HasPrefix(e.GetMessage(), "no\r\n") || len(e.GetMessage()) > 8<<10 {
 		t.Errorf("%d bytes: %.300v", len(e.GetMessage()), err)
 	}
-	cancel()
-	if err := <-done; err != nil {
+	if err := end(); err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), `no\r\n`) || log.Len() > 16<<10 {
