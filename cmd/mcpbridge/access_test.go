@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -188,21 +187,7 @@ func TestGRPCCallersProveWhoTheyAre(t *testing.T) {
 		"backends:\n  - name: echo\n    dial: unix:"+dir+"/s\n    toolScopes: {echo: [admin]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", dir+"/s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	heard := &listener{}
-	backend := grpc.NewServer()
-	pb.RegisterMcpServiceServer(backend, heard)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer backend.Stop()
-	wg.Go(func() {
-		if err := backend.Serve(ln); err != nil {
-			t.Error(err)
-		}
-	})
+	heard := listen(t, dir+"/s")
 	r := start(t, nil, nil, "run", "-c", file)
 	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -254,21 +239,7 @@ func TestGRPCCallersProveWhoTheyAre(t *testing.T) {
 // Headers that are named reach backends, and no others; the bridge's own credentials cannot be named.
 func TestBackendsAreToldTheHeadersThatAreNamed(t *testing.T) {
 	dir := t.TempDir()
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", dir+"/s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	heard := &listener{}
-	backend := grpc.NewServer()
-	pb.RegisterMcpServiceServer(backend, heard)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer backend.Stop()
-	wg.Go(func() {
-		if err := backend.Serve(ln); err != nil {
-			t.Error(err)
-		}
-	})
+	heard := listen(t, dir+"/s")
 	config := func(names string) string {
 		file := filepath.Join(dir, "mcpbridge.yaml")
 		text := "version: 1\nserve: {http: {addr: '127.0.0.1:0', passHeaders: [" + names + "]}}\nbackends: [{name: echo, dial: 'unix:" + dir + "/s'}]\n"
@@ -318,6 +289,27 @@ type listener struct {
 	md      metadata.MD
 	subject string
 	headers map[string]string
+}
+
+// listen serves a listener at a socket, until the test ends.
+func listen(t *testing.T, path string) *listener {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := &listener{}
+	backend := grpc.NewServer()
+	pb.RegisterMcpServiceServer(backend, heard)
+	done := make(chan error, 1)
+	go func() { done <- backend.Serve(ln) }()
+	t.Cleanup(func() {
+		backend.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return heard
 }
 
 func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
