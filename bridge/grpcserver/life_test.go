@@ -351,15 +351,22 @@ func TestCallsThatRunEndWellInADrain(t *testing.T) {
 	}
 }
 
-func TestADrainHasALimit(t *testing.T) {
-	h, begun, _ := holding()
-	_, d := startDrain(t, h, grpcserver.Options{Drain: 300 * time.Millisecond})
+// calling makes a call, and returns where its error is to come.
+func calling(t *testing.T, addr string) <-chan error {
+	t.Helper()
 	done := make(chan error, 1)
-	c := client(t, d.addr)
+	c := client(t, addr)
 	go func() {
 		_, err := call(t.Context(), c, &pb.CallToolRequest{})
 		done <- err
 	}()
+	return done
+}
+
+func TestADrainHasALimit(t *testing.T) {
+	h, begun, _ := holding()
+	_, d := startDrain(t, h, grpcserver.Options{Drain: 300 * time.Millisecond})
+	done := calling(t, d.addr)
 	<-begun
 	began := time.Now()
 	d.end()
@@ -434,12 +441,7 @@ func TestWhoSaysNothingDoesNotKeepTheEnd(t *testing.T) {
 func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	h, begun, _ := holding()
 	s, d := startDrain(t, h, grpcserver.Options{Drain: time.Hour})
-	done := make(chan error, 1)
-	c := client(t, d.addr)
-	go func() {
-		_, err := call(t.Context(), c, &pb.CallToolRequest{})
-		done <- err
-	}()
+	done := calling(t, d.addr)
 	<-begun
 	d.end() // the drain waits for the call
 	s.Close()
@@ -459,12 +461,7 @@ func TestACallThatTheEndKeepsFromBeginningWasNotExecuted(t *testing.T) {
 		return nil, bridge.Failed(codes.Canceled, pb.CallFailure_OUTCOME_NOT_EXECUTED, "CANCELLED", "it waited")
 	})
 	s, d := startDrain(t, h, grpcserver.Options{})
-	done := make(chan error, 1)
-	c := client(t, d.addr)
-	go func() {
-		_, err := call(t.Context(), c, &pb.CallToolRequest{})
-		done <- err
-	}()
+	done := calling(t, d.addr)
 	<-begun
 	s.Close()
 	err := <-done
