@@ -897,17 +897,24 @@ func TestLogOfACall(t *testing.T) {
 	}
 }
 
-// What auth says is what a token is got with.
-func TestOAuthOfTheConfiguration(t *testing.T) {
+// fronted starts a bridge, and a server that has nothing to serve yet and is to stand before it.
+func fronted(t *testing.T) (bridge *url.URL, mux *http.ServeMux, server *httptest.Server) {
+	t.Helper()
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
-	to, err := url.Parse(r.url)
+	bridge, err := url.Parse(r.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to.Path = ""
-	mux := http.NewServeMux()
-	server := httptest.NewServer(mux)
-	defer server.Close()
+	bridge.Path = ""
+	mux = http.NewServeMux()
+	server = httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return bridge, mux, server
+}
+
+// What auth says is what a token is got with.
+func TestOAuthOfTheConfiguration(t *testing.T) {
+	to, mux, server := fronted(t)
 	answer := func(pattern string, value any) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -957,15 +964,7 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 
 // A URL that another client's file says is logged in to as one of the command line is: whoever has an Authorization there needs none.
 func TestLoginToServersOfOtherClients(t *testing.T) {
-	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
-	to, err := url.Parse(r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to.Path = ""
-	mux := http.NewServeMux()
-	server := httptest.NewServer(mux)
-	defer server.Close()
+	to, mux, server := fronted(t)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, req *http.Request) {
 		if token := req.Header.Get("Authorization"); token != "Bearer the-token" && token != "Bearer hunter2-hunter2" {
