@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -283,7 +284,7 @@ func FromStatus(s *status.Status) *Error {
 			if outcomeNames[d.GetOutcome()] == "" {
 				d.Outcome = pb.CallFailure_OUTCOME_UNKNOWN
 			}
-			if d.GetRetryAfterMs() < 0 {
+			if after := d.GetRetryAfterMs(); after < 0 || after > math.MaxInt64/int64(time.Millisecond) { // no duration is so long
 				d.RetryAfterMs = nil
 			}
 			d.Reason = cut(d.GetReason(), maxReason)

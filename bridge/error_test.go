@@ -59,6 +59,7 @@ func TestStatusesOfHostileBackends(t *testing.T) {
 		{"m", &pb.CallFailure{Reason: "\a\x01\u2028\U000e0001\"", Outcome: 3}, 1, `{"reason":"\u0007\u0001\u2028` + "\U000e0001" + `\"","outcome":"executed"}`},
 		{"m", &pb.CallFailure{Reason: long, Outcome: 99}, 1, `{"reason":"` + long[:60] + `…","outcome":"unknown"}`},
 		{"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(-5)}, 1, `{"reason":"R","outcome":"unknown"}`},
+		{"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(1 << 62)}, 1, `{"reason":"R","outcome":"unknown"}`}, // 0 as a duration
 	} {
 		s := status.New(codes.InvalidArgument, c.message)
 		if c.failure != nil {

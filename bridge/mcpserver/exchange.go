@@ -157,7 +157,11 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 			x.end(head{}, msg)
 			return
 		}
-		err = bridge.Misbehaved(pb.CallFailure_OUTCOME_EXECUTED, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
+		outcome := pb.CallFailure_OUTCOME_EXECUTED
+		if _, asks := res.(*pb.InputRequired); asks {
+			outcome = pb.CallFailure_OUTCOME_UNKNOWN // it is not through, and may have done some of it
+		}
+		err = bridge.Misbehaved(outcome, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
 	}
 	x.fail(m, err)
 }

@@ -17,10 +17,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -287,6 +289,47 @@ func TestMistakesOfTheBackendAreNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What gRPC cannot read was not said by the backend, and is no error of its own.
+func TestAnswersThatCannotBeReadAreMistakes(t *testing.T) {
+	for name, send := range map[string]func(s stream) error{
+		"another message": func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) },
+		"after an event": func(s stream) error {
+			return errors.Join(s.Send(progressing(1)), s.SendMsg(wrapperspb.Bytes([]byte{0xff})))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error { return send(s) }}, Options{})
+			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, bridge.ReasonMisbehaved); e.Public() {
+				t.Errorf("clients are told %v", e)
+			}
+		})
+	}
+}
+
+// A deadline of the backend's own is not the caller's.
+func TestDeadlinesOfTheBackendAreItsOwn(t *testing.T) {
+	r := attach(t, &fake{call: func(*pb.CallToolRequest, stream) error {
+		return status.Error(codes.DeadlineExceeded, "my database is slow")
+	}}, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := r.Handle(ctx, tool("x", ""), ignore)
+	if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Message != "my database is slow" || e.Failure != nil {
+		t.Errorf("got %v %v %v", e.Code, e, e.Failure)
+	}
+}
+
+// An answer that is short only on the way is as long as what it becomes.
+func TestMessageLimitIsOfWhatWasCompressed(t *testing.T) {
+	const limit = 100_000
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		return errors.Join(grpc.SetSendCompressor(s.Context(), gzip.Name), s.Send(saying(strings.Repeat("x", 20*limit))))
+	}}, Options{MaxMessage: limit})
+	_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+	wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE")
 }
 
 // What the backend answers is its answer, even if it is what a broken connection looks like.

@@ -132,6 +132,10 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		a.err = p.tooLarge(call, s)
 		return a
 	}
+	if s.Code() == codes.Internal && unreadable(s.Message()) {
+		a.err, a.lost = p.misbehaved(call.Method, "sent what is no message: "+s.Message()), false
+		return a
+	}
 	if !a.lost {
 		a.err = p.answered(ctx, s)
 	}
@@ -201,6 +205,12 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 	return a
 }
 
+// unreadable reports whether gRPC itself says that it could not read an answer, which it tells by text only. A backend in Go that cannot
+// read the request uses other words.
+func unreadable(text string) bool {
+	return strings.HasPrefix(text, "grpc: failed to unmarshal the received message")
+}
+
 // misbehaved is the error of an answer that no correct backend gives.
 func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
 	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
@@ -208,8 +218,8 @@ func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
 
 // answered is the error that the backend answered with.
 func (p *Plugin) answered(ctx context.Context, s *status.Status) error {
-	if _, limited := ctx.Deadline(); limited && s.Code() == codes.DeadlineExceeded {
-		// The deadline travels with the call, and the backend may notice its end before we do.
+	if until, limited := ctx.Deadline(); limited && s.Code() == codes.DeadlineExceeded && time.Until(until) < time.Second {
+		// The deadline travels with the call, and the backend may notice its end before we do. Long before it, it is one of its own.
 		return bridge.AsError(context.DeadlineExceeded)
 	}
 	return bridge.FromStatus(s)
@@ -226,7 +236,8 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	// gRPC does not tell otherwise than by text that it was itself who found an answer too large. A backend in Go whose own
 	// limit is lower uses the same words, but of the request's size.
 	text := s.Message()
-	if strings.HasPrefix(text, "grpc: received message larger than max") && !strings.Contains(text, fmt.Sprintf("(%d vs.", size)) {
+	if strings.HasPrefix(text, "grpc: received message larger than max") && !strings.Contains(text, fmt.Sprintf("(%d vs.", size)) ||
+		strings.HasPrefix(text, "grpc: received message after decompression larger than max") { // no request is compressed
 		return p.responseTooLarge()
 	}
 	return bridge.FromStatus(s)
