@@ -192,6 +192,26 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 				}
 			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
 		},
+		"an event that is none": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				stream(w, "data: {not json\n\n")
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
+		},
+		"an event that is none, of an older server": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				stream(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n\n")
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
+		},
+		"a redirection of what was done": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/done", http.StatusSeeOther)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/done, which is not followed",
+		},
+		"a redirection": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/moved", http.StatusFound)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+		},
 		"a body without an end": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "application/json")

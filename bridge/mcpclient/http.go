@@ -428,7 +428,7 @@ func (s *stream) next() (bool, error) {
 	}
 	if err := s.w.p.receive(e.data, s.x); err != nil {
 		s.how.fatal = true
-		return false, fmt.Errorf("an event is not MCP: %w", err)
+		return false, s.w.misbehaved("sent an event that is not MCP: %v", err)
 	}
 	return !s.x.isAnswered(), nil
 }
@@ -635,6 +635,9 @@ func (w *streamable) unread(err error) error {
 	if errors.Is(err, errTooLarge) {
 		return w.p.c.tooLarge(err)
 	}
+	if e, ok := errors.AsType[*bridge.Error](err); ok {
+		return e // it was read, and is none
+	}
 	return &lost{err: err}
 }
 
@@ -665,7 +668,11 @@ func (w *streamable) status(res *http.Response, text string) error {
 	case code == http.StatusNotFound && w.session != "":
 		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, forgot: true, renew: true}
 	case code >= 300 && code < 400:
-		return bridge.Failed(codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS",
+		outcome := pb.CallFailure_OUTCOME_NOT_EXECUTED
+		if !slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, code) {
+			outcome = pb.CallFailure_OUTCOME_UNKNOWN // 303 is what a POST that was done may be answered with (RFC 9110, 15.4.4)
+		}
+		return bridge.Failed(codes.FailedPrecondition, outcome, "UPSTREAM_REDIRECTS",
 			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url", c.o.Name, locationOf(res))
 	case slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusGone, http.StatusUnsupportedMediaType}, code):
 		return &lost{err: err, refused: true, renew: true}
