@@ -45,6 +45,9 @@ func Missing(have *pb.ClientCapabilities, req *pb.InputRequest) *pb.ClientCapabi
 	return nil
 }
 
+// TasksExtension is the extension of tasks (2026-07-28). Serving them needs a store, which the bridge does not have.
+const TasksExtension = "io.modelcontextprotocol/tasks"
+
 // Effective returns what of c a client can do in revision r: a way to use a capability that the revision has no words for, it
 // cannot be used by. A client of a revision without elicitation that declares it all the same has it, as 2025-06-18 does.
 func Effective(c *pb.ClientCapabilities, r Revision) *pb.ClientCapabilities {

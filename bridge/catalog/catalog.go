@@ -18,6 +18,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
@@ -112,7 +113,24 @@ func (c *Catalog) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	case *pb.ListenRequest:
 		return c.listen(ctx, call, emit)
 	}
-	return c.h.Handle(ctx, call, emit)
+	res, err := c.h.Handle(ctx, call, emit)
+	if err == nil && res.Complete != nil {
+		if m := lasting(res.Complete); m != res.Complete {
+			res = &bridge.Result{Complete: m}
+		}
+	}
+	return res, err
+}
+
+// lasting returns an answer that says of its time to live what may be said: it is not negative (2026-07-28: server/utilities/caching).
+func lasting(answer proto.Message) proto.Message {
+	if has, ok := answer.(interface{ GetTtlMs() int64 }); !ok || has.GetTtlMs() >= 0 {
+		return answer
+	}
+	out := bridge.Shallow(answer)
+	m := out.ProtoReflect()
+	m.Set(m.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(0))
+	return out
 }
 
 // A caller is for whom lists are the same. Scopes are part of it: they say what a principal may see. So are capabilities: servers

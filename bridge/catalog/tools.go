@@ -54,6 +54,7 @@ var entries = [kinds]struct {
 // clean returns a list without the entries that would break its clients, and the names of all tools that are left. The pages before it
 // are prior. Some clients lose the whole list by one of them.
 func (c *Catalog) clean(k listKind, who caller, l proto.Message, prior []*page) (proto.Message, []string) {
+	l = lasting(l)
 	rev, _ := bridge.ParseRevision(who.version)
 	seen := map[string]bool{}
 	for _, p := range prior {

@@ -594,7 +594,7 @@ func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabi
 		return &pb.ClientCapabilities{}
 	}
 	can = bridge.Effective(can, rev)
-	tasks := rawjson.Get(can.GetExtensions(), tasksExtension) != nil
+	tasks := rawjson.Get(can.GetExtensions(), bridge.TasksExtension) != nil
 	if can.GetTasks() == nil && !can.GetRoots().GetListChanged() && !tasks {
 		return can
 	}
@@ -604,28 +604,7 @@ func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabi
 		can.Roots.ListChanged = nil
 	}
 	if tasks {
-		can.Extensions = without(can.GetExtensions(), tasksExtension)
+		can.Extensions = rawjson.Without(can.GetExtensions(), bridge.TasksExtension)
 	}
 	return can
-}
-
-const tasksExtension = "io.modelcontextprotocol/tasks"
-
-// without returns an object without a member, or nil if there is no other.
-func without(object []byte, member string) []byte {
-	out := []byte{'{'}
-	for name, value := range rawjson.Members(object) {
-		if string(name) == member {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(rawjson.AppendString(out, string(name)), ':')
-		out = append(out, value...)
-	}
-	if len(out) == 1 {
-		return nil
-	}
-	return append(out, '}')
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -249,7 +250,7 @@ func (s *Server) discover(ctx context.Context) (*known, error) {
 	}
 	k := &known{DiscoverResponse: d, at: now}
 	if k.info, err = mcpjson.Append(nil, info(d), bridge.Rev20260728); err != nil {
-		return nil, bridge.Errorf(codes.Internal, "server/discover: server_info cannot be written as MCP: %w", err)
+		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server/discover: server_info cannot be written as MCP: %w", err)
 	}
 	s.known.Store(k)
 	return k, nil
@@ -282,11 +283,15 @@ func info(d *pb.DiscoverResponse) *pb.Implementation {
 // shown returns the capabilities of d that this server can serve. Tasks need a store, which it does not have.
 func shown(d *known) *pb.ServerCapabilities {
 	c := d.GetCapabilities()
-	if c.GetTasks() == nil {
+	tasks := rawjson.Check(c.GetExtensions()) == nil && rawjson.Get(c.GetExtensions(), bridge.TasksExtension) != nil
+	if c.GetTasks() == nil && !tasks {
 		return c
 	}
 	c = proto.CloneOf(c)
 	c.Tasks = nil
+	if tasks {
+		c.Extensions = rawjson.Without(c.GetExtensions(), bridge.TasksExtension)
+	}
 	return c
 }
 

@@ -133,11 +133,11 @@ func initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
 		caps = &pb.ServerCapabilities{}
 	}
 	out, err := mcpjson.Append(out, caps, rev)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		out, err = mcpjson.Append(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev)
 	}
-	if out, err = mcpjson.Append(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "initialize: what the backend is cannot be written as MCP: %w", err)
 	}
 	if d.Instructions != nil {
 		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())

@@ -47,6 +47,25 @@ func Get(object []byte, name string) []byte {
 	return nil
 }
 
+// Without returns an object without a member, or nil if there is no other.
+func Without(object []byte, name string) []byte {
+	out := []byte{'{'}
+	for n, value := range Members(object) {
+		if string(n) == name {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(AppendString(out, string(n)), ':')
+		out = append(out, value...)
+	}
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, '}')
+}
+
 // String returns the value of a JSON string. It reports false for anything else.
 func String(raw []byte) (string, bool) {
 	s, ok := unquote(trim(raw))

@@ -135,6 +135,16 @@ func TestMembersAndElements(t *testing.T) {
 	}
 }
 
+func TestWithout(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"a":1}`: "", `{"b":1}`: `{"b":1}`, `{"\u0061":1,"b\"":[2]}`: `{"b\"":[2]}`, `{"b":{"a":1},"a":2,"c":3}`: `{"b":{"a":1},"c":3}`, `{}`: "", `[]`: "",
+	} {
+		if got := Without([]byte(object), "a"); string(got) != want {
+			t.Errorf("%s: %s is left", object, got)
+		}
+	}
+}
+
 func TestGet(t *testing.T) {
 	object := []byte(`{"a":{"b":1},"b":2,"c\n":3}`)
 	for name, want := range map[string]string{"a": `{"b":1}`, "b": "2", "c\n": "3", "A": "", "d": ""} {
