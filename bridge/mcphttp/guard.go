@@ -41,6 +41,9 @@ type Guard struct {
 // Wrap returns a http.Handler that passes on to next what is not refused.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !r.ProtoAtLeast(1, 1) { // net/http overlooks Transfer-Encoding then, and would take a body for the next request (RFC 9112, 6.1)
+			w.Header().Set("Connection", "close")
+		}
 		if status, why := g.check(r); why != "" {
 			g.Log.Warn().Str("remote", r.RemoteAddr).Msg("refused: " + why)
 			Refuse(w, status, why)
@@ -59,17 +62,33 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 }
 
 // Refuse answers a request, whose body need not have been read, with an error that belongs to no message. The connection ends,
-// as otherwise net/http would wait for the body.
+// as otherwise net/http would wait for the body; but not one of HTTP/2, on which others are answered, too.
 func Refuse(w http.ResponseWriter, status int, why string) {
 	// An error of any of these lines means that nobody reads any more.
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(time.Now().Add(refusalTimeout))
 	// net/http reads on for a while, so that the client sees the answer before the end of the connection.
 	_ = rc.SetReadDeadline(time.Now().Add(drainTimeout))
-	w.Header().Set("Connection", "close")
+	if !shared(w) {
+		w.Header().Set("Connection", "close")
+	}
 	w.Header().Set("Content-Type", JSON)
 	w.WriteHeader(status)
 	_, _ = w.Write(jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why}, true))
+}
+
+// shared reports whether a response is one of several on its connection: those of HTTP/2, and no others, can be pushed.
+func shared(w http.ResponseWriter) bool {
+	for {
+		if _, ok := w.(http.Pusher); ok {
+			return true
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = inner.Unwrap()
+	}
 }
 
 const (
@@ -94,6 +113,13 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	}
 	if most := cmp.Or(g.MaxFields, maxFields); fields > most {
 		return http.StatusRequestHeaderFieldsTooLarge, "there are " + strconv.Itoa(fields) + " header fields: at most " + strconv.Itoa(most) + " are allowed"
+	}
+	// Over HTTP/2 a request has more ways to say two things than over HTTP/1.1, where net/http sees to it (RFC 9113, 8.3.1).
+	if r.ProtoMajor > 1 && r.URL.IsAbs() {
+		return http.StatusBadRequest, ":path is " + quote(r.RequestURI) + ": it must begin with /"
+	}
+	if other := slices.IndexFunc(r.Header["Host"], func(h string) bool { return !strings.EqualFold(h, r.Host) }); other >= 0 {
+		return http.StatusBadRequest, ":authority is " + quote(r.Host) + " and host is " + quote(r.Header["Host"][other]) + ": they must be the same"
 	}
 	if !g.hostAllowed(r.Host) {
 		return http.StatusForbidden, "Host " + quote(r.Host) + " is not allowed: name it with --allow-host or serve.http.allowedHosts if it is this bridge's"

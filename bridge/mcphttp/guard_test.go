@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"testing"
@@ -183,6 +184,92 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 				t.Errorf("got %q, %v", said, err)
 			}
 		})
+	}
+}
+
+// On a connection of HTTP/2 others are answered, too: it goes on after a refusal.
+func TestRefusalsDoNotEndTheConnectionOfOthers(t *testing.T) {
+	srv := httptest.NewUnstartedServer((&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/deep" {
+			mcphttp.Refuse(wrapped{w}, http.StatusTeapot, "no")
+		}
+	})))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	for _, c := range []struct {
+		path, origin string
+		status       int
+	}{{"/", "http://evil.example", 403}, {"/", "", 200}, {"/deep", "", 418}, {"/", "", 200}} {
+		var again bool
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { again = i.Reused }})
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+c.path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.origin != "" {
+			req.Header.Set("Origin", c.origin)
+		}
+		res, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body) // it may be empty
+		res.Body.Close()
+		if res.StatusCode != c.status || res.ProtoMajor != 2 || again != (c.origin == "") {
+			t.Errorf("%+v: %s %s, on a connection that was used before: %v", c, res.Proto, res.Status, again)
+		}
+	}
+}
+
+// A wrapped response is another one for those who do not look into it.
+type wrapped struct{ http.ResponseWriter }
+
+func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func TestRequestsOfHTTP2ThatSayTwoThings(t *testing.T) {
+	for _, c := range []struct {
+		target, host string
+		status       int
+	}{
+		{"/mcp", "", 200},
+		{"/mcp", "LOCALHOST", 200},
+		{"/mcp", "evil.example", 400},
+		{"/mcp", "127.0.0.1", 400},
+		{"http://evil.example/mcp", "", 400},
+		{"http://localhost/mcp", "", 400},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.target, http.NoBody)
+		r.ProtoMajor, r.ProtoMinor, r.Host = 2, 0, "localhost"
+		if c.host != "" {
+			r.Header.Set("Host", c.host)
+		}
+		w := httptest.NewRecorder()
+		(&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != c.status {
+			t.Errorf("%+v: %d", c, w.Code)
+		}
+	}
+}
+
+// net/http overlooks Transfer-Encoding in HTTP/1.0. What it then takes for no body must not be the next request.
+func TestNothingFollowsARequestOfHTTP10(t *testing.T) {
+	g := newGuarded(t, &mcphttp.Guard{})
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(g.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const hidden = "POST /hidden HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+	if _, err := io.WriteString(c, "POST / HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"+hidden); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	said, _ := io.ReadAll(c) // it ends with the connection, or with a reset
+	if n := strings.Count(string(said), "HTTP/1."); n != 1 || g.seen != 1 {
+		t.Errorf("%d answers, %d requests seen: %q", n, g.seen, said)
 	}
 }
 
