@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,17 +61,21 @@ func (a *App) newHTTPFront(now context.Context) *httpFront {
 	if a.tls != nil {
 		f.ln = tls.NewListener(f.ln, a.tls)
 	}
-	mux := http.NewServeMux()
+	at := map[string]http.Handler{}
 	for _, e := range a.endpoints() {
 		f.servers = append(f.servers, e.mcp)
-		mux.Handle(path.Join(a.cfg.Serve.HTTP.Path, e.name), f.admit(e.mcp))
+		at[path.Join(a.cfg.Serve.HTTP.Path, e.name)] = f.admit(e.mcp)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy before us may have read differently.
+	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := at[r.URL.Path]; h != nil && !strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
+			h.ServeHTTP(w, r)
+			return
+		}
 		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+a.cfg.Serve.HTTP.Path)
 	})
-	var handler http.Handler = mux
 	if a.auth != nil {
-		handler = a.auth.Wrap(mux)
+		handler = a.auth.Wrap(handler)
 	}
 	l := &a.cfg.Limits
 	guard := &mcphttp.Guard{

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +96,35 @@ backends:
 	for _, empty := range []string{`"fix":""`, `"why":""`, `"where":""`} {
 		if strings.Contains(r.stderr.String(), empty) {
 			t.Errorf("it logged %s:\n%s", empty, r.stderr)
+		}
+	}
+}
+
+// An endpoint is where it is said to be, written in one way only, and the root is a path as well.
+func TestPathsOfEndpoints(t *testing.T) {
+	config := writeConfig(t, fmt.Sprintf("backends: [{name: one, launch: {command: [%q]}}]", echoGo(t)))
+	for at, paths := range map[string]map[string]int{
+		"/": {"/": 405, "/one": 405, "//": 404, "/one/": 404, "//one": 404, "/mcp": 404, "/.": 404},
+		"/mcp": {
+			"/mcp": 405, "/mcp/one": 405, "/%6dcp": 405, "//mcp": 404, "/x/../mcp": 404, "/./mcp": 404, "/mcp/": 404, "/mcp//one": 404, "/mcp%2fone": 404,
+			"/mcp%2Fone": 404, "/": 404, "/mcp/two": 404,
+		},
+	} {
+		r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--path", at, "-c", config)
+		base := strings.TrimSuffix(r.url, at)
+		for p, status := range paths {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, base+p, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := http.DefaultTransport.RoundTrip(req) // which does not follow
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != status {
+				t.Errorf("at %s, %s: %s", at, p, res.Status)
+			}
 		}
 	}
 }
