@@ -53,6 +53,17 @@ func DecodeValue(v string) (string, bool) {
 	return string(data), err == nil
 }
 
+// IsText reports whether a header's value has only characters that it can have: others are encoded (2026-07-28: streamable-http, server
+// validation).
+func IsText(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c != '\t' && (c < 0x20 || c >= 0x7f) {
+			return false
+		}
+	}
+	return true
+}
+
 // EncodeValue returns the value of a header that stands for v.
 func EncodeValue(v string) string {
 	plain := v == strings.Trim(v, " \t") && !strings.HasPrefix(v, sentinelStart)

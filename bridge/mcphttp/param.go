@@ -197,10 +197,8 @@ func (p Param) Check(arguments []byte, values []string) error {
 
 // compare compares a string, number or boolean with a header's value.
 func (p Param) compare(value []byte, header string) error {
-	for i := range len(header) {
-		if c := header[i]; c != '\t' && (c < 0x20 || c >= 0x7f) {
-			return fmt.Errorf("the header %s has a character in it that a header cannot have", p.Header)
-		}
+	if !IsText(header) {
+		return fmt.Errorf("the header %s has a character in it that a header cannot have", p.Header)
 	}
 	said, ok := DecodeValue(header)
 	if !ok {

@@ -185,6 +185,9 @@ func headersSay(header http.Header, body []byte) bool {
 			return false
 		}
 		said := all[0]
+		if strings.ContainsFunc(said, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
+			return false // it has to be encoded
+		}
 		if inner, ok := strings.CutPrefix(said, "=?base64?"); ok && name == "Mcp-Name" && strings.HasSuffix(inner, "?=") {
 			text, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(inner, "?="))
 			if err != nil {

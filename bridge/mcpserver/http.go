@@ -156,7 +156,7 @@ func checkMedia(r *http.Request) (status int, why string) {
 	if v := h.Values("Content-Type"); len(v) != 1 || !isMedia(v[0], mcphttp.JSON) {
 		return http.StatusUnsupportedMediaType, "Content-Type must be " + mcphttp.JSON
 	}
-	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+	if enc := strings.Join(h["Content-Encoding"], ", "); enc != "" && !strings.EqualFold(enc, "identity") {
 		return http.StatusUnsupportedMediaType, "Content-Encoding " + strconv.Quote(enc) + " is not supported: send the body as it is"
 	}
 	if !ofSSE(r) && (len(h["Accept"]) == 0 || !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream)) {

@@ -138,6 +138,9 @@ func single(h http.Header, name string) (string, error) {
 	case 0:
 		return "", mismatch("there is no %s", name)
 	case 1:
+		if !mcphttp.IsText(v[0]) {
+			return "", mismatch("%s has a character in it that a header cannot have: encode it", name)
+		}
 		return v[0], nil
 	default:
 		return "", mismatch("there are %d of %s: send one", len(v), name)

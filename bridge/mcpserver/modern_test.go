@@ -144,6 +144,18 @@ func TestModernHeadersMustSayWhatTheBodySays(t *testing.T) {
 	}
 }
 
+// What a header cannot have is refused although the body has it as well: another server on the way may have read something else.
+func TestModernNamesThatNoHeaderCanSay(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for said, code := range map[string]string{"test://\u00e9": "-32020", "=?base64?dGVzdDovL8Op?=": "-32602"} {
+		body, h := modern(5, "resources/read", `"uri":"test://\u00e9"`, noCaps, "Mcp-Name", said)
+		res := f.post(body, h)
+		if msg := read(t, res).next(); get(t, msg, "error.code") != code {
+			t.Errorf("%q: %s %s", said, res.Status, msg)
+		}
+	}
+}
+
 func TestModernRequestsThatCannotBeMeant(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	const version = `"io.modelcontextprotocol/protocolVersion":`

@@ -27,6 +27,7 @@ func TestWhatAPostMustBe(t *testing.T) {
 		{"text", body, header{"Content-Type", "", "Content-Type", "text/plain"}, 415},
 		{"no type", body, header{"Content-Type", ""}, 415},
 		{"compressed", body, header{"Content-Encoding", "gzip"}, 415},
+		{"compressed, says the second of two", body, header{"Content-Encoding", "identity", "Content-Encoding", "gzip"}, 415},
 		{"accepts all", body, header{"Accept", "", "Accept", "*/*"}, 200},
 		{"accepts classes", body, header{"Accept", "", "Accept", "text/*;q=0.5, application/*"}, 200},
 		{"accepts anything", body, header{"Accept", ""}, 400},
