@@ -140,6 +140,13 @@ func signed(key any, alg jose.SignatureAlgorithm, kid string) change {
 	}
 }
 
+func typed(typ any) change {
+	return func(_ map[string]any, o *jose.SignerOptions) (any, jose.SignatureAlgorithm) {
+		o.WithHeader(jose.HeaderType, typ)
+		return nil, ""
+	}
+}
+
 func after(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 // forged returns a token with parts that no library would make.
@@ -227,6 +234,10 @@ func TestWhoIsLetIn(t *testing.T) {
 		{"a scope behind a space that is none", bearer(token(claim("scope", "read\u00a0mcp"))), 403},
 		{"a scope behind a tab", bearer(token(claim("scope", "read\tmcp"))), 403},
 		{"several spaces between scopes", bearer(token(claim("scope", " read  mcp "))), 200},
+		{"said to be an access token", bearer(token(typed("application/at+JWT"))), 200},
+		{"said to be a JWT", bearer(token(typed("JWT"))), 200},
+		{"said to be a logout", bearer(token(typed("logout+jwt"))), 401},
+		{"said to be a number", bearer(token(typed(7))), 401},
 		{"too long", bearer(strings.Repeat("x", 16<<10+1)), 401},
 		{"no token", func(*http.Request) {}, 401},
 		{"an empty one", bearer(""), 401},
@@ -247,7 +258,7 @@ func TestWhoIsLetIn(t *testing.T) {
 				t.Error("the token goes on")
 			}
 			challenge := res.Header.Get("WWW-Authenticate")
-			if (challenge != "") != (c.status == 401 || c.status == 403) || challenge != "" && !strings.Contains(challenge, `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`) {
+			if (challenge != "") != (c.status != 200) || challenge != "" && !strings.Contains(challenge, `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`) {
 				t.Errorf("the challenge is %s", challenge)
 			}
 			if strings.Contains(challenge, "secret") {
@@ -339,6 +350,31 @@ func TestKeysThatCannotBeReadAreIgnored(t *testing.T) {
 		a.body = `{"keys":[` + strange + `,` + string(good) + `]}`
 		if res, _, _ := try(newAuth(t, a, nil), bearer(token())); res.StatusCode != 200 {
 			t.Errorf("%s: %s", strange, res.Status)
+		}
+	}
+}
+
+// A key that is too short, or is not for this, is good for nothing.
+func TestKeysThatMustNotBeUsed(t *testing.T) {
+	short := must(rsa.GenerateKey(rand.Reader, 1024))
+	text := func(key any, more string) string {
+		k := must(json.Marshal(jose.JSONWebKey{Key: key, KeyID: "rsa"}))
+		return `{"keys":[` + strings.TrimSuffix(string(k), "}") + more + `}]}`
+	}
+	for _, c := range []struct {
+		name, keys string
+		key        *rsa.PrivateKey
+		status     int
+	}{
+		{"for verifying", text(&rsaKey.PublicKey, `,"key_ops":["verify"]`), rsaKey, 200},
+		{"for encrypting", text(&rsaKey.PublicKey, `,"key_ops":["encrypt","wrapKey"]`), rsaKey, 503},
+		{"for nothing", text(&rsaKey.PublicKey, `,"key_ops":[]`), rsaKey, 503},
+		{"1024 bits", text(&short.PublicKey, ""), short, 503},
+	} {
+		a := newAS()
+		a.body = c.keys
+		if res, _, _ := try(newAuth(t, a, nil), bearer(token(signed(c.key, jose.RS256, "rsa")))); res.StatusCode != c.status {
+			t.Errorf("%s: %s", c.name, res.Status)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	a.o.Log.Warn().Str("remote", r.RemoteAddr).Int("status", no.status).Str("why", err.Error()).Msg("refused a caller")
 	h := w.Header()
 	switch no.status {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
 		h.Set("WWW-Authenticate", a.challenge(no.code, no.why, a.o.Scopes))
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,13 @@ const (
 	maxKeys     = 100
 	// maxKeyID bounds the name of a key, in bytes.
 	maxKeyID = 256
+	// leastRSA is how many bits an RSA key has at least (RFC 7518, 3.3).
+	leastRSA = 2048
 )
+
+// types are what a token may say that it is, with or without application/ before it. A proof, a logout and so on of the same issuer are
+// JWTs, too, and no access tokens (RFC 8725, 3.11; RFC 9068, 4).
+var types = []string{"jwt", "at+jwt", "jose"}
 
 // algorithms are those by which a token may be signed: none that needs a shared secret, and not none at all.
 var algorithms = []jose.SignatureAlgorithm{
@@ -97,6 +104,12 @@ func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) 
 	head := t.Headers[0]
 	if _, ok := head.ExtraHeaders["crit"]; ok {
 		return nil, invalidToken("the token has extensions that must be understood (crit), and there are none here")
+	}
+	if typ, ok := head.ExtraHeaders[jose.HeaderType]; ok {
+		name, _ := typ.(string)
+		if !slices.Contains(types, strings.TrimPrefix(strings.ToLower(name), "application/")) {
+			return nil, invalidToken("the token is of type %q, and no access token", rawjson.Shorten(name))
+		}
 	}
 	if len(head.KeyID) > maxKeyID {
 		return nil, invalidToken("the name of the token's key has %d bytes, and at most %d are allowed", len(head.KeyID), maxKeyID)
@@ -254,7 +267,7 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, text := range set.Keys {
 		var k jose.JSONWebKey
-		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() { // others are to be ignored (RFC 7517, 5)
+		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() && verifies(text, k.Key) { // others are to be ignored (RFC 7517, 5)
 			keys = append(keys, k)
 		}
 	}
@@ -262,6 +275,18 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, fmt.Errorf("%s: there is no key that can be used", at)
 	}
 	return keys, nil
+}
+
+// verifies reports whether a key may be used to verify what is signed.
+func verifies(text jsontext.Value, key any) bool {
+	var may struct {
+		Operations []string `json:"key_ops"`
+	}
+	if json.Unmarshal(text, &may) != nil || may.Operations != nil && !slices.Contains(may.Operations, "verify") {
+		return false
+	}
+	k, ok := key.(*rsa.PublicKey)
+	return !ok || k.N.BitLen() >= leastRSA
 }
 
 // discover returns where the issuer's metadata says that its keys are (RFC 8414, 3.1; OpenID Connect Discovery, 4).
