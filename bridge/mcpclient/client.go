@@ -97,6 +97,9 @@ type Options struct {
 	SessionIdle time.Duration
 	// ParkTTL is how long a caller may take to come back with the answers to what a legacy server asks. 0: 5 minutes.
 	ParkTTL time.Duration
+	// AskTimeout is how long a legacy caller is waited for; then its call comes back to say that there is no answer, for which it waits
+	// at least so long, and a little longer. 0: 5 minutes.
+	AskTimeout time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -114,6 +117,7 @@ func (o Options) withDefaults() Options {
 	or(&o.MaxSessions, sessions)
 	or(&o.SessionIdle, 5*time.Minute)
 	or(&o.ParkTTL, 5*time.Minute)
+	or(&o.AskTimeout, 5*time.Minute)
 	return o
 }
 
@@ -274,7 +278,7 @@ func New(o Options) (*Client, error) {
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return nil, fmt.Errorf("server %q: the command's first word is empty", o.Name)
 	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.CallTimeout < 0 || o.MaxMessage < 0 ||
-		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.ParkTTL < 0 ||
+		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.ParkTTL < 0 || o.AskTimeout < 0 ||
 		o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
 		return nil, fmt.Errorf("server %q: a limit or timeout is negative", o.Name)
 	}

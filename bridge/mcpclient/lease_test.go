@@ -224,6 +224,29 @@ func TestAnswersComeInTime(t *testing.T) {
 	}
 }
 
+// Who waits for a legacy client until there is no more use in it comes back to say so, and the server is told.
+func TestALegacyCallerMayAnswerThatThereIsNoAnswer(t *testing.T) {
+	for _, c := range []struct{ ask, park, life time.Duration }{
+		{0, 0, 5*time.Minute + 10*time.Second},
+		{time.Second, 0, 5 * time.Minute},
+		{time.Hour, time.Minute, time.Hour + 10*time.Second},
+	} {
+		for _, late := range []time.Duration{0, time.Nanosecond} {
+			s := &curious{}
+			bubble(t, mcpclient.Options{AskTimeout: c.ask, ParkTTL: c.park}, s.serve, func(t *testing.T, client *mcpclient.Client) {
+				t.Helper()
+				ask := asking("ask", `{}`, "a")
+				ask.Context().ProtocolVersion = bridge.Rev20250618.String()
+				n := needs(t, client, ask)
+				time.Sleep(c.life + late) //nolint:forbidigo // by the bubble's clock
+				if got := said(t, client, ask.Retry(answers(n, `{}`), n.State)); (got == "hello") != (late <= 0) {
+					t.Errorf("%v, %v later: %s", c, late, got)
+				}
+			})
+		}
+	}
+}
+
 // A call that is made again because its program was lost may have been executed the first time, although it ends before it is sent the second.
 func TestACallThatWaitsToBeMadeAgainMayBeExecuted(t *testing.T) {
 	for lost, want := range map[bool]pb.CallFailure_Outcome{false: pb.CallFailure_OUTCOME_NOT_EXECUTED, true: pb.CallFailure_OUTCOME_UNKNOWN} {

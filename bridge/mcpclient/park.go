@@ -202,6 +202,9 @@ type parked struct {
 const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. " +
 	"The call may have been executed: make it again, without the state, only if that does no harm"
 
+// comesBack is how long it takes at most that who waits for a legacy client says that there is no answer.
+const comesBack = 10 * time.Second
+
 // park keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded by the
 // sessions: each has one to itself.
 func (l *lot) park(x *exchange, call *bridge.Call) (*bridge.Result, error) {
@@ -215,7 +218,11 @@ func (l *lot) park(x *exchange, call *bridge.Call) (*bridge.Result, error) {
 	if l.full {
 		return nil, &lost{err: errClosed}
 	}
-	l.cars[token] = &parked{x: x, binding: call.Binding(), until: time.Now().Add(l.c.o.ParkTTL)}
+	ttl := l.c.o.ParkTTL
+	if rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion()); ok && !rev.Modern() {
+		ttl = max(ttl, l.c.o.AskTimeout+comesBack)
+	}
+	l.cars[token] = &parked{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
 	needs.State = []byte(token)
 	return &bridge.Result{Needs: needs}, nil
 }

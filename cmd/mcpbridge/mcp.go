@@ -27,7 +27,7 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 		Name: b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
 		ProbeTimeout: m.ProbeTimeout, CallTimeout: l.Limits.CallTotal, HangTimeout: m.HangTimeout, MaxMessage: l.Limits.Message, Limits: m.Limits.limits(),
 		URL: m.URL, ClientInfo: clientInfo(), Log: log, MaxSessions: m.Sessions.Most, SessionIdle: m.Sessions.Idle,
-		ParkTTL: l.Limits.StateLife, LogLimits: l.Limits.logs(),
+		ParkTTL: l.Limits.StateLife, AskTimeout: l.Limits.AnswerTime, LogLimits: l.Limits.logs(),
 	}
 	if m.URL == "" {
 		return mcpclient.New(o)
