@@ -28,6 +28,9 @@ import (
 type Options struct {
 	// Resource is the URI by which clients know this server, such as "https://mcp.example.com/mcp". Tokens are made for it.
 	Resource string
+	// Endpoints are the parts of this server that clients may know by themselves: by the path of requests what follows Resource, such as
+	// "/weather" for "/mcp/weather". Each has metadata of its own (RFC 9728, 3.3), and a token may be for one of them alone.
+	Endpoints map[string]string
 	// Issuers are whose tokens are good.
 	Issuers []Issuer
 	// Tokens are good by themselves.
@@ -89,9 +92,21 @@ type Auth struct {
 	o       Options
 	issuers []*issuer
 	tokens  map[[sha256.Size]byte]*pb.Principal
-	// metadata is where a client finds out whom to ask for a token, and metadataPaths are the paths where it is.
-	metadataURL   string
-	metadataPaths []string
+	// whole is all of this server, parts are its Endpoints by their paths, and metadata is whose metadata is where.
+	whole    part
+	parts    map[string]part
+	metadata map[string]part
+}
+
+// A part is this server, or an endpoint of it, as clients know it: by its resource. Its metadata says whom to ask for a token.
+type part struct{ resource, metadataURL string }
+
+// part returns what a request with the path is for.
+func (a *Auth) part(path string) part {
+	if p, ok := a.parts[path]; ok {
+		return p
+	}
+	return a.whole
 }
 
 // New returns an Auth. It fetches nothing yet.
@@ -111,18 +126,27 @@ func New(o Options) (*Auth, error) {
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
 			return nil, fmt.Errorf("the resource is %q: it must be the URL by which clients know this server, such as https://mcp.example.com/mcp", o.Resource)
 		}
-		at := *u
-		at.Path, at.RawQuery = wellKnown+strings.TrimSuffix(u.Path, "/"), ""
-		a.metadataURL, a.metadataPaths = at.String(), []string{at.Path, wellKnown}
+		at := func(path string) string {
+			return (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: path}).String()
+		}
+		base := strings.TrimSuffix(u.Path, "/")
+		a.whole = part{o.Resource, at(wellKnown + base)}
+		a.metadata = map[string]part{wellKnown: a.whole, wellKnown + base: a.whole}
+		a.parts = map[string]part{}
+		for path, rest := range o.Endpoints {
+			p := part{at(base + rest), at(wellKnown + base + rest)}
+			a.parts[path], a.metadata[wellKnown+base+rest] = p, p
+		}
 	}
 	for _, i := range o.Issuers {
 		if u, err := url.Parse(i.URL); err != nil || u.Host == "" {
 			return nil, fmt.Errorf("the issuer is %q: it must be the URL that its tokens say in `iss`", i.URL)
 		}
+		known := newIssuer(i, o.Client)
 		if len(i.Audiences) == 0 {
-			i.Audiences = []string{o.Resource}
+			known.Audiences, known.parts = []string{o.Resource}, true
 		}
-		a.issuers = append(a.issuers, newIssuer(i, o.Client))
+		a.issuers = append(a.issuers, known)
 	}
 	if len(a.tokens) == 0 && len(a.issuers) == 0 && !o.Certificates {
 		return nil, errors.New("nobody is let in: name an issuer, a token, or say that certificates are good")
@@ -150,7 +174,12 @@ func unavailable(format string, args ...any) error {
 
 // Verify returns whose token it is. It fails if nobody is let in by it.
 func (a *Auth) Verify(ctx context.Context, token string) (*pb.Principal, error) {
-	p, err := a.verify(ctx, token)
+	return a.verifyFor(ctx, token, a.whole)
+}
+
+// verifyFor is Verify at a part of this server.
+func (a *Auth) verifyFor(ctx context.Context, token string, at part) (*pb.Principal, error) {
+	p, err := a.verify(ctx, token, at)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +189,7 @@ func (a *Auth) Verify(ctx context.Context, token string) (*pb.Principal, error) 
 	return p, nil
 }
 
-func (a *Auth) verify(ctx context.Context, token string) (*pb.Principal, error) {
+func (a *Auth) verify(ctx context.Context, token string, at part) (*pb.Principal, error) {
 	if token == "" || len(token) > maxToken {
 		return nil, invalidToken("the token has %d bytes, and at most %d are allowed", len(token), maxToken)
 	}
@@ -173,13 +202,13 @@ func (a *Auth) verify(ctx context.Context, token string) (*pb.Principal, error) 
 	if iss, ok := peekIssuer(token); ok {
 		for _, i := range a.issuers {
 			if i.URL == iss {
-				return i.read(ctx, token)
+				return i.read(ctx, token, at.resource)
 			}
 		}
 	}
 	for _, i := range a.issuers {
 		if i.Introspection != nil {
-			return i.introspect(ctx, token)
+			return i.introspect(ctx, token, at.resource)
 		}
 	}
 	return nil, invalidToken("the token is not of an issuer that is known here")

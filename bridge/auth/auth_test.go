@@ -510,6 +510,56 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// An endpoint that clients know by itself is a resource of its own, for which there are tokens that are good for nothing else. A client
+// that is strict uses no metadata of another resource than the one that it knows (RFC 9728, 3.3).
+func TestEndpointsAreResources(t *testing.T) {
+	const weather, metadata = resource + "/weather", "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
+	as := newAS()
+	as.set(func() {
+		as.asked = map[string]any{"active": true, "sub": "ada", "scope": "mcp", "aud": weather}
+	})
+	endpoints := func(o *auth.Options) {
+		o.Endpoints = map[string]string{"/mcp/weather": "/weather", "/mcp/news": "/news"}
+		o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+	}
+	au := newAuth(t, as, endpoints)
+	named := newAuth(t, as, func(o *auth.Options) { endpoints(o); o.Issuers[0].Audiences = []string{resource} })
+	for _, c := range []struct {
+		au          *auth.Auth
+		path, token string
+		status      int
+	}{
+		{au, "/mcp/weather", token(claim("aud", weather)), 200},
+		{au, "/mcp/weather", token(), 200},
+		{au, "/mcp/weather", "opaque", 200},
+		{au, "/mcp/weather", token(claim("aud", resource+"/news")), 401},
+		{au, "/mcp/news", token(claim("aud", weather)), 401},
+		{au, "/mcp/news", "opaque", 401},
+		{au, "/mcp", token(claim("aud", weather)), 401},
+		{au, "/mcp", "opaque", 401},
+		{au, "/elsewhere", token(claim("aud", weather)), 401},
+		{named, "/mcp/weather", token(claim("aud", weather)), 401}, // as the configuration says
+		{named, "/mcp/weather", token(), 200},
+	} {
+		res, _, _ := try(c.au, func(r *http.Request) { r.URL.Path = c.path; bearer(c.token)(r) })
+		if res.StatusCode != c.status {
+			t.Errorf("%s at %s: %s", c.token, c.path, res.Status)
+		}
+	}
+	for path, where := range map[string]string{"/mcp": metadata, "/mcp/weather": metadata + "/weather", "/elsewhere": metadata} {
+		res, _, _ := try(au, func(r *http.Request) { r.URL.Path = path })
+		if got := res.Header.Get("WWW-Authenticate"); !strings.HasSuffix(got, `resource_metadata="`+where+`"`) || !strings.HasSuffix(au.Challenge(path, nil), `"`+where+`"`) {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	res, _, _ := try(au, func(r *http.Request) {
+		r.Method, r.URL.Path = http.MethodGet, "/.well-known/oauth-protected-resource/mcp/weather"
+	})
+	if body := must(io.ReadAll(res.Body)); res.StatusCode != 200 || !strings.HasPrefix(string(body), `{"resource":"`+weather+`",`) {
+		t.Errorf("%s %s", res.Status, body)
+	}
+}
+
 func TestScopesOfTools(t *testing.T) {
 	au := newAuth(t, newAS(), nil)
 	called := 0
@@ -542,7 +592,7 @@ func TestScopesOfTools(t *testing.T) {
 	}
 	want := `Bearer error="insufficient_scope", error_description="the call needs more scopes", scope="mcp admin write", ` +
 		`resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
-	if got := au.Challenge(e.Scopes); got != want {
+	if got := au.Challenge("/mcp", e.Scopes); got != want {
 		t.Error(got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // HTTP. It fails with a *bridge.Error if that is nobody: UNAUTHENTICATED, PERMISSION_DENIED where the token lacks scopes, and
 // UNAVAILABLE where it cannot be checked at the moment. It may be called concurrently.
 func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) {
-	p, err := a.bearer(ctx, md.Get("authorization"))
+	p, err := a.bearer(ctx, md.Get("authorization"), a.whole)
 	if err == nil {
 		return p, nil
 	}

@@ -40,8 +40,8 @@ func Principal(r *http.Request) *pb.Principal {
 // from the request. A mcphttp.Guard before it answers browsers that ask whether a page may call.
 func (a *Auth) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if slices.Contains(a.metadataPaths, r.URL.Path) {
-			a.serveMetadata(w, r)
+		if of, ok := a.metadata[r.URL.Path]; ok {
+			a.serveMetadata(w, r, of.resource)
 			return
 		}
 		p, err := a.authenticate(r)
@@ -67,11 +67,11 @@ func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 			return p, nil
 		}
 	}
-	return a.bearer(r.Context(), values)
+	return a.bearer(r.Context(), values, a.part(r.URL.Path))
 }
 
-// bearer returns whose token is in the Authorization header that has the given values.
-func (a *Auth) bearer(ctx context.Context, values []string) (*pb.Principal, error) {
+// bearer returns whose token is in the Authorization header that has the given values, at a part of this server.
+func (a *Auth) bearer(ctx context.Context, values []string, at part) (*pb.Principal, error) {
 	switch len(values) {
 	case 0:
 		return nil, &refusal{status: http.StatusUnauthorized, why: "send a token: Authorization: Bearer TOKEN"}
@@ -83,7 +83,7 @@ func (a *Auth) bearer(ctx context.Context, values []string) (*pb.Principal, erro
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, &refusal{status: http.StatusUnauthorized, why: "the Authorization header must be: Bearer TOKEN"}
 	}
-	return a.Verify(ctx, strings.Trim(token, " "))
+	return a.verifyFor(ctx, strings.Trim(token, " "), at)
 }
 
 // refuse answers a request that is not let in.
@@ -94,7 +94,7 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	switch no.status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		h.Set("WWW-Authenticate", a.challenge(no.code, no.why, a.o.Scopes))
+		h.Set("WWW-Authenticate", a.challenge(r.URL.Path, no.code, no.why, a.o.Scopes))
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))
 		no = &refusal{status: no.status, why: cannotCheck}
@@ -104,13 +104,13 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 const cannotCheck = "tokens cannot be checked at the moment: their issuer does not answer, or not as it should; try again later"
 
-// Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs.
-func (a *Auth) Challenge(scopes []string) string {
-	return a.challenge("insufficient_scope", "the call needs more scopes", scopes)
+// Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs, at the endpoint with the path.
+func (a *Auth) Challenge(path string, scopes []string) string {
+	return a.challenge(path, "insufficient_scope", "the call needs more scopes", scopes)
 }
 
 // challenge returns the value of WWW-Authenticate (RFC 6750, 3; RFC 9728, 5.1).
-func (a *Auth) challenge(code, why string, scopes []string) string {
+func (a *Auth) challenge(path, code, why string, scopes []string) string {
 	var params []string
 	add := func(name, value string) {
 		if value != "" {
@@ -122,7 +122,7 @@ func (a *Auth) challenge(code, why string, scopes []string) string {
 		add("error_description", why)
 	}
 	add("scope", strings.Join(scopes, " "))
-	add("resource_metadata", a.metadataURL)
+	add("resource_metadata", a.part(path).metadataURL)
 	return strings.TrimSpace("Bearer " + strings.Join(params, ", "))
 }
 
@@ -139,8 +139,8 @@ func quotable(text string) string {
 	}, text)
 }
 
-// serveMetadata tells whom to ask for a token (RFC 9728, 3.2). Everybody may read it, pages too.
-func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request) {
+// serveMetadata tells whom to ask for a token for a resource (RFC 9728, 3.2). Everybody may read it, pages too.
+func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request, resource string) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -148,7 +148,7 @@ func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request) {
 		mcphttp.Refuse(w, http.StatusMethodNotAllowed, "the metadata can only be read: send GET")
 		return
 	}
-	m := metadata{Resource: a.o.Resource, Methods: []string{"header"}, Scopes: a.allScopes()}
+	m := metadata{Resource: resource, Methods: []string{"header"}, Scopes: a.allScopes()}
 	for _, i := range a.issuers {
 		m.Servers = append(m.Servers, i.URL)
 	}

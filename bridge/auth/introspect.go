@@ -36,9 +36,9 @@ type introspection struct {
 	until     time.Time
 }
 
-// introspect returns whose token it is, by asking the issuer (RFC 7662).
-func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, error) {
-	sum := sha256.Sum256([]byte(token))
+// introspect returns whose token it is, for a resource of this server, by asking the issuer (RFC 7662).
+func (i *issuer) introspect(ctx context.Context, token, resource string) (*pb.Principal, error) {
+	sum := sha256.Sum256([]byte(token + "\n" + resource)) // a header has one line
 	i.asked.mu.Lock()
 	in, ok := i.asked.said[sum]
 	i.asked.mu.Unlock()
@@ -57,7 +57,7 @@ func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, e
 	if err := i.exchange(req, &answer); err != nil {
 		return nil, unavailable("%s cannot be asked about a token: %v", i.URL, err)
 	}
-	if in, err = i.judge(answer, now); err != nil {
+	if in, err = i.judge(answer, resource, now); err != nil {
 		return nil, unavailable("%s has answered what says nothing about a token: %v", i.URL, err)
 	}
 	i.asked.mu.Lock()
@@ -70,7 +70,7 @@ func (i *issuer) introspect(ctx context.Context, token string) (*pb.Principal, e
 }
 
 // judge returns what an issuer's answer says of a token. The error is that it is none (RFC 7662, 2.2), which says nothing of the token.
-func (i *issuer) judge(answer jsontext.Value, now time.Time) (introspection, error) {
+func (i *issuer) judge(answer jsontext.Value, resource string, now time.Time) (introspection, error) {
 	var said struct {
 		Active *bool `json:"active"`
 	}
@@ -89,7 +89,7 @@ func (i *issuer) judge(answer jsontext.Value, now time.Time) (introspection, err
 		return introspection{}, err
 	}
 	in := introspection{until: bad}
-	if in.principal, in.err = i.accept(answer, c, true); in.err != nil {
+	if in.principal, in.err = i.accept(answer, c, resource, true); in.err != nil {
 		return in, nil //nolint:nilerr // it is what is said of the token
 	}
 	in.until = now.Add(goodFor)

@@ -49,6 +49,8 @@ var algorithms = []jose.SignatureAlgorithm{
 type issuer struct {
 	Issuer
 
+	// parts says that a token may be for a part of this server alone: what its audiences are is not said.
+	parts  bool
 	client *http.Client
 	asked  introspections
 
@@ -95,8 +97,8 @@ func peekIssuer(token string) (string, bool) {
 	return c.Issuer, t.UnsafeClaimsWithoutVerification(&c) == nil && c.Issuer != ""
 }
 
-// read returns whose token it is, a JWT that says it is of this issuer.
-func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) {
+// read returns whose token it is, a JWT that says it is of this issuer, for a resource of this server.
+func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principal, error) {
 	t, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
 		return nil, invalidToken("the token cannot be read: %v", err)
@@ -129,7 +131,7 @@ func (i *issuer) read(ctx context.Context, token string) (*pb.Principal, error) 
 	if err != nil {
 		return nil, invalidToken("the claims of the token cannot be read: %v", err)
 	}
-	return i.accept(text, c, false)
+	return i.accept(text, c, resource, false)
 }
 
 // claims are what a token is judged by.
@@ -151,15 +153,15 @@ func readClaims(text jsontext.Value) (*claims, error) {
 	return c, json.Unmarshal(text, c)
 }
 
-// accept returns whom claims are about, if they are for this server, and now. When the issuer was asked about the token, it
+// accept returns whom claims are about, if they are for this server or the given resource of it, and now. When the issuer was asked about the token, it
 // need not say who it is, nor when the token ends.
-func (i *issuer) accept(text jsontext.Value, c *claims, asked bool) (*pb.Principal, error) {
+func (i *issuer) accept(text jsontext.Value, c *claims, resource string, asked bool) (*pb.Principal, error) {
 	switch {
 	case c.Issuer != i.URL && (c.Issuer != "" || !asked):
 		return nil, invalidToken("the token is of issuer %q, which is not %q", rawjson.Shorten(c.Issuer), i.URL)
 	case c.Expiry == nil && !asked:
 		return nil, invalidToken("the token does not say when it ends")
-	case !slices.ContainsFunc(i.Audiences, c.Audience.Contains):
+	case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || !c.Audience.Contains(resource)):
 		return nil, invalidToken("the token is for %q, and not for %q", rawjson.Shorten(strings.Join(c.Audience, " ")), i.Audiences)
 	}
 	if err := c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, skew); err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
+	"path"
 
 	"github.com/rs/zerolog"
 
@@ -26,7 +27,9 @@ func (l *loaded) newAuth(log zerolog.Logger) (*auth.Auth, error) {
 		l.secrets.add("a token of serve.http.auth", t.Token)
 		o.Tokens = append(o.Tokens, auth.Token{Token: t.Token, Subject: t.Subject, Scopes: t.Scopes})
 	}
+	o.Endpoints = map[string]string{}
 	for _, b := range l.Backends {
+		o.Endpoints[path.Join(l.Serve.HTTP.Path, b.Name)] = "/" + b.Name
 		for _, scopes := range b.ToolScopes {
 			o.MoreScopes = append(o.MoreScopes, scopes...)
 		}

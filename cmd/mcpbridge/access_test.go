@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"net"
@@ -174,6 +175,44 @@ func TestCallersProveWhoTheyAre(t *testing.T) {
 	r.awaitLog(t, "refused a caller")
 	if log := r.stderr.String(); strings.Contains(log, "canary") || !strings.Contains(log, "refused a caller") {
 		t.Errorf("the log is %s", log)
+	}
+}
+
+// Whoever is refused at an endpoint is told where the metadata of that endpoint is, which says the URL that the client knows.
+func TestEachEndpointHasMetadata(t *testing.T) {
+	config := writeConfig(t, fmt.Sprintf(`
+serve: {http: {addr: "127.0.0.1:0", path: /x, auth: {resource: https://tools.example.com/mcp, issuers: [{url: https://login.example.com}]}}}
+backends: [{name: one, launch: {command: [%q]}}, {name: two, launch: {command: [%q]}}]
+`, echoGo(t), echoGo(t)))
+	r := start(t, nil, nil, "run", "-c", config)
+	get := func(url string) (*http.Response, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := new(http.Client).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, string(body)
+	}
+	const at = "/.well-known/oauth-protected-resource/mcp"
+	for _, name := range []string{"", "/one", "/two"} {
+		res, _ := get(r.url + name)
+		want := `resource_metadata="https://tools.example.com` + at + name + `"`
+		if res.StatusCode != 401 || !strings.Contains(res.Header.Get("WWW-Authenticate"), want) {
+			t.Errorf("%s: %s %s", name, res.Status, res.Header)
+		}
+		res, body := get(strings.TrimSuffix(r.url, "/x") + at + name)
+		if res.StatusCode != 200 || !strings.Contains(body, `"resource":"https://tools.example.com/mcp`+name+`"`) {
+			t.Errorf("%s: %s %s", name, res.Status, body)
+		}
 	}
 }
 

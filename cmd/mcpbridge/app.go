@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	stdlog "log"
 	"net"
+	"path"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,7 +190,8 @@ func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 	o.Log, o.PollAfter, o.PassHeaders, o.Principal = a.log, a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
 	o.Streams, o.Memory = a.streams, a.memory
 	if a.auth != nil {
-		o.Challenge = a.auth.Challenge
+		at := path.Join(a.cfg.Serve.HTTP.Path, name)
+		o.Challenge = func(scopes []string) string { return a.auth.Challenge(at, scopes) }
 	}
 	return endpoint{name, h, mcpserver.New(h, o)}
 }
