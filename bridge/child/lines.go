@@ -139,7 +139,9 @@ func (l *Log) Line(stream string, line []byte, length int) {
 	}
 	l.mu.Lock()
 	lines, size := l.lines, l.bytes
-	in := l.budget.AllowN(time.Now(), min(length, l.most.Line)+perLine)
+	// A flood that has begun to be left out is left out for a while: else each line that is logged would bring two that say so.
+	now := time.Now()
+	in := (lines == 0 || l.budget.TokensAt(now) >= float64(l.most.Rate)/4) && l.budget.AllowN(now, min(length, l.most.Line)+perLine)
 	if in {
 		l.lines, l.bytes = 0, 0
 	} else {

@@ -44,6 +44,28 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 	})
 }
 
+// What is said about a flood is no flood.
+func TestFloodsAreNotTalkedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := zerolog.New(&out)
+		l := NewLog(&log, LogLimits{})
+		line := bytes.Repeat([]byte("x"), 100)
+		for range 10_000 { // 10 s of 2 MB
+			for range 10 {
+				l.Line("stderr", line, len(line))
+			}
+			<-time.After(time.Millisecond)
+		}
+		if n := strings.Count(out.String(), "left out"); n == 0 || n > 80 {
+			t.Errorf("%d records about it", n)
+		}
+		if n := strings.Count(out.String(), "xxx\"}"); n < 40_000 || n > 60_000 {
+			t.Errorf("%d lines are logged", n)
+		}
+	})
+}
+
 // As much as is said is logged in a second: one below, at, and one above. A line that is longer than that is logged when nothing else is.
 func TestTheRateCanBeSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

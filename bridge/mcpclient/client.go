@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -161,7 +162,8 @@ type Client struct {
 	pace   pace
 	info   *pb.Implementation
 
-	retries bridge.RetryBudget
+	deafness rate.Sometimes // paces what is logged of it
+	retries  bridge.RetryBudget
 
 	// ctx ends when Run is to; everything that outlives a call is derived from it.
 	ctx    context.Context
@@ -263,9 +265,14 @@ type state struct {
 	changed chan struct{} // closed when any of this changes
 }
 
+// deaf logs that the server does not take what it is answered. One that asks without end and does not read is not logged without end.
+func (c *Client) deaf() {
+	c.deafness.Do(func() { c.log.Warn().Msg("the server does not take what it is answered; some of it is left out") })
+}
+
 // New returns the Client that o describes. It starts nothing.
 func New(o Options) (*Client, error) {
-	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo}
+	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo, deafness: rate.Sometimes{First: 1, Interval: time.Minute}}
 	c.state = state{down: time.Now(), changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.spawn = make(chan func())

@@ -916,3 +916,33 @@ func TestSessionsEndWhenAllIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// A server that asks without end and does not read what it is answered does not fill the log.
+func TestTheDeafAreNotLoggedWithoutEnd(t *testing.T) {
+	var log bytes.Buffer
+	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				say(initialized)
+			case "tools/call":
+				for range 5_000 {
+					say(`{"jsonrpc":"2.0","id":"again","method":"ping"}`)
+				}
+				say(said1)
+			}
+			return true
+		}}).serve(ctx, in, out)
+	}
+	bubble(t, mcpclient.Options{Log: zerolog.New(zerolog.SyncWriter(&log))}, serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		for range 3 {
+			if got := said(t, c, toolCall("t", "{}")); got != "hello" {
+				t.Errorf("got %s", got)
+			}
+		}
+	})
+	if n := strings.Count(log.String(), "does not take what it is answered"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+}

@@ -113,7 +113,7 @@ func (w *streamable) send(msg []byte) error {
 
 func (w *streamable) tell(msg []byte) {
 	if msg != nil && !w.out.add(outgoing{msg: msg}) {
-		w.p.c.log.Warn().Msg("the server does not take what it is answered")
+		w.p.c.deaf()
 	}
 }
 

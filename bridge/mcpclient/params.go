@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -37,11 +38,15 @@ func (t *paramTable) of(tool string) []mcphttp.Param {
 func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	left := 0
 	page.Tools = slices.DeleteFunc(page.Tools, func(tool *pb.Tool) bool {
 		params, errs := mcphttp.Params(tool.GetInputSchema())
 		if len(errs) > 0 {
 			delete(t.byName, tool.GetName())
-			c.log.Warn().Str("tool", tool.GetName()).AnErr("why", errs[0]).Msg("a tool of the server is left out: HTTP clients must not use it")
+			if left++; left == 1 {
+				c.log.Warn().Str("tool", rawjson.Shorten(tool.GetName())).AnErr("why", errs[0]).
+					Msg("tools of the server are left out, HTTP clients must not use them: this is the first")
+			}
 			return true
 		}
 		if len(params) == 0 {

@@ -131,7 +131,7 @@ func (w *sse2024) send(msg []byte) error {
 
 func (w *sse2024) tell(msg []byte) {
 	if msg != nil && !w.out.add(outgoing{msg: msg}) {
-		w.p.c.log.Warn().Msg("the server does not take what it is answered")
+		w.p.c.deaf()
 	}
 }
 

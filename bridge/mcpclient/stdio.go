@@ -244,7 +244,7 @@ func cancelled(x *exchange) []byte {
 
 func (s *stdio) tell(msg []byte) {
 	if msg != nil && !s.out.add(outgoing{msg: msg}) {
-		s.p.c.log.Warn().Msg("the server does not read what it is answered")
+		s.p.c.deaf()
 	}
 }
 
