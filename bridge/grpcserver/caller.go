@@ -40,6 +40,9 @@ func check(call *bridge.Call, who *pb.Principal) error {
 	if err := checkJSON(m, ""); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
+	if l, ok := call.Request.(*pb.ListenRequest); ok {
+		return bridge.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
+	}
 	return nil
 }
 

@@ -193,6 +193,20 @@ func TestListensHaveALimit(t *testing.T) {
 	}
 }
 
+// A Listen names as many resources as a client may subscribe to, and not one more.
+func TestSubscriptionsHaveALimit(t *testing.T) {
+	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
+	for n, want := range map[int]string{bridge.MaxSubscriptions: "", bridge.MaxSubscriptions + 1: "TOO_MANY not_executed"} {
+		s, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: make([]string, n)}})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if (err != nil) != (want != "") || err != nil && (status.Code(err) != codes.ResourceExhausted || failure(err) != want) {
+			t.Errorf("%d resources: %v", n, err)
+		}
+	}
+}
+
 // lasting returns a Handler whose Listens begin, and last.
 func lasting() bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {

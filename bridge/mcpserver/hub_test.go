@@ -166,7 +166,7 @@ func TestLongChangesAreNotKept(t *testing.T) {
 		listen(t, func(a *ears) {
 			_, told, one := a.join("a")
 			_, _, two := a.join("b", "a")
-			change := updated("a/" + strings.Repeat("x", maxURIs+over-2))
+			change := updated("a/" + strings.Repeat("x", bridge.MaxURIs+over-2))
 			uri := change.GetResourceUpdated().GetUri()
 			uri = uri[:2*len(uri)-proto.Size(change)]
 			one.tell(updated(uri))

@@ -123,7 +123,7 @@ func (ss *session) subscribe(msg *jsonrpc.Message) error {
 			return nil
 		}
 		uris := append(slices.Clip(ss.uris), uri)
-		if err := checkURIs(uris); err != nil {
+		if err := bridge.CheckSubscriptions(uris); err != nil {
 			return err
 		}
 		ss.uris = uris

@@ -120,7 +120,7 @@ func (p *pending) forget() { p.changes, p.has, p.size = nil, nil, 0 }
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
 // basic/patterns/subscriptions).
 func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
-	if err := checkURIs(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions()); err != nil {
+	if err := bridge.CheckSubscriptions(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions()); err != nil {
 		x.refuse(bridge.Listen, err)
 		return
 	}
@@ -216,29 +216,4 @@ func honour(want *pb.SubscriptionFilter, c *pb.ServerCapabilities) *pb.Subscript
 		out.ResourceSubscriptions = want.GetResourceSubscriptions()
 	}
 	return out
-}
-
-const (
-	// maxSubscriptions bounds how many resources a client can subscribe to at a time.
-	maxSubscriptions = 1000
-	// maxURI bounds how long a URI to subscribe to may be, in bytes, and maxURIs how long all of a client's may be. All clients'
-	// together go to the backend in one message.
-	maxURI  = 8 << 10
-	maxURIs = 64 << 10
-)
-
-// checkURIs returns an error if a client cannot subscribe to the resources at a time.
-func checkURIs(uris []string) error {
-	size := 0
-	for _, uri := range uris {
-		if len(uri) > maxURI {
-			return bridge.Errorf(codes.InvalidArgument, "a URI to subscribe to has %d bytes; at most %d are allowed", len(uri), maxURI)
-		}
-		size += len(uri)
-	}
-	if len(uris) > maxSubscriptions || size > maxURIs {
-		return bridge.Errorf(codes.ResourceExhausted, "a client can subscribe to %d resources of together %d bytes at a time, "+
-			"and this would be %d of %d: end a subscription first", maxSubscriptions, maxURIs, len(uris), size)
-	}
-	return nil
 }

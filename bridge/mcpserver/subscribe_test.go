@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -69,33 +68,5 @@ func changesAreKeptOnceAndBounded(t *testing.T, o Options) {
 	}
 	if got := p.take(); len(got) != o.MaxChanges+len(bridge.ChangesOf(want)) {
 		t.Errorf("of what cannot be told otherwise, %d are kept", len(got))
-	}
-}
-
-// A client subscribes to as many resources as it may, and not to one more, or to URIs that are longer.
-func TestSubscriptionsAtTheirLimit(t *testing.T) {
-	for over := -1; over <= 1; over++ {
-		var many, long []string
-		for i := range maxSubscriptions + over {
-			many = append(many, strconv.Itoa(i))
-		}
-		for i := range maxURIs / maxURI {
-			long = append(long, strings.Repeat(strconv.Itoa(i), maxURI))
-		}
-		long[0] = long[0][:maxURI/2]
-		long = append(long, strings.Repeat("x", maxURI/2+over))
-		for what, c := range map[string]struct {
-			uris []string
-			want codes.Code
-		}{
-			"resources":      {many, codes.ResourceExhausted},
-			"bytes of a URI": {[]string{strings.Repeat("x", maxURI+over)}, codes.InvalidArgument},
-			"bytes of all":   {long, codes.ResourceExhausted},
-		} {
-			err := checkURIs(c.uris)
-			if (err != nil) != (over > 0) || err != nil && bridge.AsError(err).Code != c.want {
-				t.Errorf("%s, %+d: %v", what, over, err)
-			}
-		}
 	}
 }

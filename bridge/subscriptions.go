@@ -1,0 +1,33 @@
+package bridge
+
+import (
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// What a client can subscribe to at a time, whatever it speaks.
+const (
+	// MaxSubscriptions bounds how many resources a client can subscribe to at a time.
+	MaxSubscriptions = 1000
+	// MaxURI bounds how long a URI to subscribe to may be, in bytes, and MaxURIs how long all of a client's may be. All clients'
+	// together go to the backend in one message.
+	MaxURI  = 8 << 10
+	MaxURIs = 64 << 10
+)
+
+// CheckSubscriptions returns an error if a client cannot subscribe to the resources at a time.
+func CheckSubscriptions(uris []string) error {
+	size := 0
+	for _, uri := range uris {
+		if len(uri) > MaxURI {
+			return Errorf(codes.InvalidArgument, "a URI to subscribe to has %d bytes; at most %d are allowed", len(uri), MaxURI)
+		}
+		size += len(uri)
+	}
+	if len(uris) > MaxSubscriptions || size > MaxURIs {
+		return Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY", "a client can subscribe to %d resources of together %d bytes at a time, "+
+			"and this would be %d of %d: end a subscription first", MaxSubscriptions, MaxURIs, len(uris), size)
+	}
+	return nil
+}
