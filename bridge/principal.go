@@ -7,7 +7,8 @@ import (
 )
 
 // PeerPrincipal returns who has proved by a certificate, which was verified, to be at the other end of a connection, or nil:
-// the first URI in it (such as a SPIFFE id), else the first DNS name, else the subject, by the word of its issuer.
+// the first URI in it (such as a SPIFFE id), else the first DNS name, else the subject, by the word of its issuer. Whoever has no name
+// has the number of the certificate: nobody else has that.
 func PeerPrincipal(state *tls.ConnectionState) *pb.Principal {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return nil
@@ -19,6 +20,8 @@ func PeerPrincipal(state *tls.ConnectionState) *pb.Principal {
 		who.Subject = cert.URIs[0].String()
 	case len(cert.DNSNames) > 0:
 		who.Subject = cert.DNSNames[0]
+	case who.GetSubject() == "":
+		who.Subject = "serial:" + cert.SerialNumber.Text(16)
 	}
 	return who
 }

@@ -206,6 +206,7 @@ func TestWhoACallerIsSaysItsCertificate(t *testing.T) {
 		"mutual, subject":        {a.file, of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, "CN=me of CN=the authority"},
 		"mutual, name":           {a.file, of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}, DNSNames: []string{"me.example.org"}}), false, "me.example.org of CN=the authority"},
 		"mutual, SPIFFE":         {a.file, of(a, &x509.Certificate{DNSNames: []string{"me.example.org"}, URIs: []*url.URL{spiffe}}), false, "spiffe://example.org/x of CN=the authority"},
+		"mutual, no name":        {a.file, of(a, &x509.Certificate{EmailAddresses: []string{"me@example.org"}}), false, "serial:1 of CN=the authority"},
 		"mutual, no certificate": {a.file, nil, false, ""},
 		"mutual, a stranger's":   {a.file, of(stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, ""},
 	} {
