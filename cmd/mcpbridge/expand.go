@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"regexp"
@@ -13,7 +14,7 @@ import (
 // A variable in a text is ${env:NAME}; $${env:NAME} stands for that text itself. The files of other MCP clients have further
 // forms: ${NAME}, ${NAME:-default}, and those that only an editor knows.
 var (
-	oursOnly = regexp.MustCompile(`\$?\$\{env:([^}]*)\}`)
+	oursOnly = regexp.MustCompile(`\$?\$\{env:([^}]*)\}?`)
 	theirs   = regexp.MustCompile(`\$?\$\{(?:env:)?([^}]*)\}`)
 )
 
@@ -34,6 +35,10 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden secre
 	text = form.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.HasPrefix(found, "$$") {
 			return found[1:]
+		}
+		if !strings.HasSuffix(found, "}") { // what was meant is anybody's guess, and a token that is sent so is refused far away
+			failed = cmp.Or(failed, misconfigured("", "write ${env:NAME}; $${env: is the text ${env:", "there is a ${env: without its }"))
+			return found
 		}
 		name, def, hasDefault := strings.Cut(form.FindStringSubmatch(found)[1], ":-")
 		value, ok := lookup(environ, name)

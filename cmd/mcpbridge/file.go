@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -88,6 +89,22 @@ func slurp(name string) ([]byte, fs.FileInfo, error) {
 	return text, info, err
 }
 
+// secondDocument reports whether something follows the first document of a YAML text, and on which line if that can be read.
+func secondDocument(text []byte) (line string, ok bool) {
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	var first, second yaml.Node
+	if documents.Decode(&first) != nil {
+		return "", false // that is told elsewhere
+	}
+	if err := documents.Decode(&second); err != nil {
+		return "", !errors.Is(err, io.EOF)
+	}
+	if len(second.Content) == 0 || second.Content[0].ShortTag() == "!!null" {
+		return "", false
+	}
+	return fmt.Sprintf(":%d", second.Content[0].Line), true
+}
+
 // parseFile is readFile for a text that has been read.
 func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*file, error) {
 	f := &file{
@@ -112,6 +129,10 @@ func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*f
 			Exit: exitConfig, Code: "config", What: "the configuration is not YAML", Where: name + lineOf(err),
 			Why: err.Error(), Fix: fix, Cause: err,
 		}
+	}
+	if where, ok := secondDocument(text); ok {
+		return nil, misconfigured(name+where, "make it one document, without ---; with several files, start one mcpbridge for each",
+			"the configuration is two documents, and only the first would be read")
 	}
 	if len(doc.Content) == 0 {
 		return nil, misconfigured(name, "write `version: 1` and a backend; docs/configuration.md has a whole one",

@@ -124,6 +124,35 @@ func TestServersOfEditors(t *testing.T) {
 	}
 }
 
+// What is written to be read is not left out.
+func TestFilesAreReadWhole(t *testing.T) {
+	const backend = "version: 1\nbackends: [{name: a, dial: 'unix:///x'}]\n"
+	for text, want := range map[string]string{
+		backend + "---\nlimits: {calls: 1}\n":     "mcpbridge.yaml:4: the configuration is two documents",
+		backend + "---\nlimits: [\n":              "mcpbridge.yaml: the configuration is two documents",
+		backend + "---\n":                         "",
+		"---\n" + backend + "...\n":               "",
+		backend + "name: 'x${env:A'\n":            "mcpbridge.yaml:3:7: there is a ${env: without its }",
+		backend + "name: '${env:A}${env:A'\n":     "there is a ${env: without its }",
+		backend + "name: '$${env:A'\n":            "",
+		backend + "name: 'a$${env:A}b${env:A}'\n": "",
+	} {
+		name := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := load(name, []string{"A=b"}, nil, nil)
+		got := ""
+		if err != nil {
+			p := asProblem(err)
+			got = filepath.Base(p.Where) + ": " + p.What
+		}
+		if want == "" && err != nil || !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
 // FuzzConfig reads any file: it is a configuration, or an error, and never anything else.
 func FuzzConfig(f *testing.F) {
 	for _, s := range []string{
