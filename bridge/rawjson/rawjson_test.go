@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 )
 
 // deep, members and elements return texts that are just within a limit of n.
@@ -295,5 +297,25 @@ func TestNames(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// How names are compared depends on how many there are, how deep their object is, and on whether one has an escape. None of that costs
+// much more than the text.
+func TestNamesTakeLittleMemory(t *testing.T) {
+	repeat := func(object string) string { return "[" + strings.Repeat(object+",", 64<<10/len(object)) + "0]" }
+	for name, text := range map[string]string{
+		"with escapes": repeat(`{"\u0061":0}`),
+		"a few":        repeat(members(fewNames)),
+		"many":         repeat(members(fewNames + 1)),
+		"deep":         strings.Repeat(`{"":[`, 5*fewNames) + repeat(`{"":0}`) + strings.Repeat("]}", 5*fewNames),
+	} {
+		t.Run(name, func(t *testing.T) {
+			fuzzing.Bounded(t, len(text), func() {
+				if err := Check([]byte(text)); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

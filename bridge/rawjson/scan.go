@@ -5,7 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A scanner reads a text once, and strictly. Its methods read what begins at data[i] and return where it ends, or bad.
@@ -19,15 +22,19 @@ type scanner struct {
 	// they are on the stack, and reading a small text makes no garbage.
 	names [4 * fewNames]place
 	n     int
+	// more are the names of the objects around that are sorted at the end of their object, as there are many or no places are left.
+	more []place
+	// plain are the names of the objects around that have escapes, without them.
+	plain []byte
 }
 
-// A place is where something is in a text.
+// A place is where a name is in a text, or in plain as if that followed the text.
 type place struct{ from, to int }
 
 // bad is where something ends that is not JSON, or is over a limit.
 const bad = -1
 
-// fewNames is how many names of an object are compared one by one, which is faster than a map and needs no memory.
+// fewNames is how many names of an object are compared one by one, which is faster than sorting them and needs no memory.
 const fewNames = 16
 
 func (s *scanner) limit(at int, format string, limit int) int {
@@ -91,8 +98,7 @@ func (s *scanner) object(i, levels int) int {
 	if i < len(s.data) && s.data[i] == '}' {
 		return i + 1
 	}
-	outer := s.n
-	var many map[string]struct{} // the names, once they are not compared one by one
+	outer, more, plain := s.n, len(s.more), len(s.plain)
 	for n := 1; ; n++ {
 		if i == len(s.data) || s.data[i] != '"' {
 			return bad
@@ -101,21 +107,14 @@ func (s *scanner) object(i, levels int) int {
 		if end == bad {
 			return bad
 		}
-		if many == nil && (escaped || n > fewNames || s.n == len(s.names)) {
-			many = make(map[string]struct{}, 4*fewNames)
-			for _, other := range s.names[outer:s.n] {
-				many[string(s.data[other.from:other.to])] = struct{}{}
-			}
+		name := place{i + 1, end - 1}
+		if escaped {
+			name = s.unescape(i, end)
 		}
-		if many == nil {
-			if !s.isNew(place{i + 1, end - 1}, outer) {
-				return bad
-			}
-		} else {
-			name, _ := unquote(s.data[i:end])
-			if many[string(name)] = struct{}{}; len(many) < n {
-				return bad
-			}
+		if n > fewNames || s.n == len(s.names) {
+			s.more = append(s.more, name)
+		} else if !s.isNew(name, outer) {
+			return bad
 		}
 		i = skipSpace(s.data, end)
 		if i == len(s.data) || s.data[i] != ':' {
@@ -129,7 +128,10 @@ func (s *scanner) object(i, levels int) int {
 		case i == len(s.data):
 			return bad
 		case s.data[i] == '}':
-			s.n = outer
+			if len(s.more) > more && !s.areNew(outer, more) {
+				return bad
+			}
+			s.n, s.plain = outer, s.plain[:plain]
 			return i + 1
 		case s.data[i] != ',':
 			return bad
@@ -142,15 +144,44 @@ func (s *scanner) object(i, levels int) int {
 
 // isNew adds a name to those from outer on, and reports false if it is one of them.
 func (s *scanner) isNew(name place, outer int) bool {
-	text := s.data[name.from:name.to]
+	text := s.text(name)
 	for _, other := range s.names[outer:s.n] {
-		if bytes.Equal(s.data[other.from:other.to], text) {
+		if bytes.Equal(s.text(other), text) {
 			return false
 		}
 	}
 	s.names[s.n] = name
 	s.n++
 	return true
+}
+
+// areNew takes the names of an object from more, and reports false if one of them is there twice, or among those from outer on.
+func (s *scanner) areNew(outer, more int) bool {
+	s.more = append(s.more, s.names[outer:s.n]...)
+	all := s.more[more:]
+	slices.SortFunc(all, func(a, b place) int { return bytes.Compare(s.text(a), s.text(b)) })
+	for i := range all[1:] {
+		if bytes.Equal(s.text(all[i]), s.text(all[i+1])) {
+			return false
+		}
+	}
+	s.more = s.more[:more]
+	return true
+}
+
+// text returns a name.
+func (s *scanner) text(name place) []byte {
+	if n := len(s.data); name.from >= n {
+		return s.plain[name.from-n : name.to-n]
+	}
+	return s.data[name.from:name.to]
+}
+
+// unescape adds a name that has escapes to plain.
+func (s *scanner) unescape(i, end int) place {
+	from := len(s.data) + len(s.plain)
+	s.plain, _ = jsontext.AppendUnquote(s.plain, s.data[i:end]) // it was read, and is one
+	return place{from, len(s.data) + len(s.plain)}
 }
 
 // str reads a string, which begins with a quote, and reports whether it has escapes.
