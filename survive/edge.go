@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // root is the repository, as seen from where this runs.
@@ -20,6 +22,7 @@ var (
 	attacked  = regexp.MustCompile(`S1 rows (\d+), checks (\d+), failed (\d+)`)
 	looked    = regexp.MustCompile(`S6 (\d+) places, (\d+) with a secret`)
 	fuzzed    = regexp.MustCompile(`S3 targets (\d+), executions (\d+), failed (\d+)`)
+	compared  = regexp.MustCompile(`S4 (seed \d+, documents \d+, accepted \d+, refused \d+), wrong (\d+)`)
 	aTest     = regexp.MustCompile(`\bTest\w+|\b[A-Z]\d\d\b( to [A-Z]\d\d\b)?`)
 	testsFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
@@ -83,6 +86,23 @@ func fuzzes(ctx context.Context, r *Rig) error {
 	has := strings.Count(string(targets), "\n")
 	r.tell("S3", failed == nil && has >= 16, "16 targets, and nothing breaks one", "%d targets with %d inputs of their own; %s run, %s executions, %s failed; make fuzz runs all",
 		has, strings.Count(string(corpus), "\n"), s3[1], s3[2], s3[3])
+	return nil
+}
+
+// readsAlike is S4: documents of other random numbers each time, read by the bridge and by the strict reference.
+func readsAlike(ctx context.Context, r *Rig) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestDocuments$", "./bridge/jsonrpc",
+		"-documents", strconv.Itoa(r.cycles(1_000_000, 100_000_000)), "-seed", strconv.FormatInt(time.Now().UnixNano(), 10))
+	cmd.Dir = root
+	text, failed := cmd.CombinedOutput()
+	s4 := compared.FindStringSubmatch(string(text))
+	if s4 == nil {
+		return fmt.Errorf("no documents were read: %w\n%s", failed, text)
+	}
+	if failed != nil {
+		fmt.Printf("%s", text)
+	}
+	r.tell("S4", failed == nil && s4[2] == "0", "none accepted with another meaning", "%s, %s with another meaning", s4[1], s4[2])
 	return nil
 }
 

@@ -86,6 +86,7 @@ var scenarios = []scenario{
 	{"F08", printsALot},
 	{"S1 S6", attacks},
 	{"S3", fuzzes},
+	{"S4", readsAlike},
 	{"S10", limits},
 }
 

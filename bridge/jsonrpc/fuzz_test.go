@@ -3,7 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
@@ -35,45 +34,74 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(agree)
 }
 
-// FuzzDocuments does so with messages that a number stands for, nearly all of which are JSON, and many a message.
+// FuzzDocuments does so with documents that a number stands for, about half of which are accepted.
 func FuzzDocuments(f *testing.F) {
 	for seed := range uint64(500) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		g := generator{rand.New(rand.NewPCG(seed, 2))}
+		g := newGenerator(seed, 0)
 		for range 20 {
-			agree(t, []byte(g.document()))
+			text, _ := g.document()
+			agree(t, text)
 		}
 	})
 }
 
 func agree(t *testing.T, data []byte) {
 	t.Helper()
-	if texts, err := ParseBatch(data); err == nil && (!IsBatch(data) || len(texts) == 0 || len(texts) > MaxBatch) {
-		t.Fatalf("%q: %d messages", data, len(texts))
+	fuzzing.Bounded(t, len(data), func() { _, _ = Parse(data) }) // compare says what is wrong with it
+	if _, err := compare(data); err != nil {
+		t.Fatalf("%q: %v", data, err)
 	}
-	var m Message
-	var err error
-	fuzzing.Bounded(t, len(data), func() { m, err = Parse(data) })
+}
+
+// compare reads data as the bridge does and as the reference does. It reports whether data is accepted, a batch with all its messages,
+// and an error if that or what it means is something else to the reference.
+func compare(data []byte) (accepted bool, wrong error) {
+	first := bytes.TrimLeft(data, " \t\r\n")
+	if is := len(first) > 0 && first[0] == '['; is != IsBatch(data) {
+		return false, fmt.Errorf("is a batch is %t", !is)
+	} else if !is {
+		return compareMessage(data)
+	}
+	if m, err := Parse(data); err == nil {
+		return false, fmt.Errorf("a batch is accepted as %+v", m)
+	}
+	texts, err := ParseBatch(data)
+	var want []jsontext.Value
+	good := json.Unmarshal(data, &want) == nil && len(want) > 0 && len(want) <= MaxBatch && !tooDeep(data)
+	switch {
+	case err != nil && good && !tooMuch(data):
+		return false, fmt.Errorf("is refused: %w", err)
+	case err != nil:
+		return false, refused(err, nil)
+	case !good || !slices.EqualFunc(texts, want, func(a []byte, b jsontext.Value) bool { return bytes.Equal(a, b) }):
+		return false, fmt.Errorf("is %q, and good is %t: %q", texts, good, want)
+	}
+	accepted = true
+	for _, text := range texts {
+		ok, err := compareMessage(text)
+		accepted, wrong = accepted && ok, errors.Join(wrong, err)
+	}
+	return accepted, wrong
+}
+
+func compareMessage(data []byte) (accepted bool, wrong error) {
+	m, err := Parse(data)
 	want, good := reference(data)
-	if err != nil {
-		var e *Error
-		if !errors.As(err, &e) || !slices.Contains([]int64{-32700, -32600, -32602}, e.RPC.GetCode()) {
-			t.Fatalf("%q: %v", data, err)
-		}
-		if out := AppendError(nil, e.ID, e.RPC, false); rawjson.Check(out) != nil {
-			t.Fatalf("%q: answered with %q", data, out)
-		}
-		if tooMuch, ok := errors.AsType[*rawjson.Error](rawjson.Check(data)); good && (!ok || !tooMuch.JSON) {
-			t.Fatalf("%q is refused: %v", data, err)
-		}
-		return
+	switch {
+	case err != nil && good && !tooMuch(data):
+		return false, fmt.Errorf("is refused: %w", err)
+	case err != nil && good:
+		return false, refused(err, nil)
+	case err != nil:
+		return false, refused(err, want.ID)
+	case !good:
+		return false, fmt.Errorf("is accepted as %+v", m)
+	case !same(want, m):
+		return false, fmt.Errorf("is %+v, not %+v", m, want)
 	}
-	if !good {
-		t.Fatalf("%q is accepted as %+v", data, m)
-	}
-	equal(t, data, want, m)
 	var out []byte
 	switch {
 	case m.IsRequest():
@@ -82,55 +110,51 @@ func agree(t *testing.T, data []byte) {
 		out = AppendNotification(nil, m.Method, m.Params)
 	case m.Error != nil:
 		out = AppendError(nil, m.ID, m.Error, false)
+		m.Error.Data = compact(m.Error.Data)
 	default:
 		out = AppendResult(nil, m.ID, m.Result)
 	}
 	again, err := Parse(out)
-	if err != nil {
-		t.Fatalf("%q became %q: %v", data, out, err)
+	if err == nil && again.Error != nil {
+		again.Error.Data = compact(again.Error.Data) // a line has no white space of its own
 	}
-	equal(t, data, m, again)
+	if err != nil || !same(m, again) {
+		return false, fmt.Errorf("became %q, which is %+v, not %+v: %w", out, again, m, err)
+	}
+	return true, nil
 }
 
-// equal fails unless both mean the same. White space may differ.
-func equal(t *testing.T, data []byte, want, got Message) {
-	t.Helper()
-	parts := func(m Message) []string {
-		return []string{
-			string(m.ID), m.Method, string(m.Params), string(m.Meta), string(m.Result),
-			strconv.FormatInt(m.Error.GetCode(), 10), m.Error.GetMessage(), compact(m.Error.GetData()), strconv.FormatBool(m.Error != nil),
-		}
+// refused returns what is wrong with a refusal of a message with such an id.
+func refused(err error, id []byte) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || !slices.Contains([]int64{codeParse, codeInvalidRequest, codeInvalidParams}, e.RPC.GetCode()) || !bytes.Equal(e.ID, id) {
+		return fmt.Errorf("is refused with id %q: %w", id, err)
 	}
-	if diff := cmp.Diff(parts(want), parts(got)); diff != "" {
-		t.Fatalf("%q: %s", data, diff)
+	if out := AppendError(nil, e.ID, e.RPC, false); rawjson.Check(out) != nil {
+		return fmt.Errorf("is answered with %q", out)
 	}
+	return nil
 }
 
-func compact(text []byte) string {
+// same reports whether both are the same, byte for byte.
+func same(a, b Message) bool {
+	equal := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
+	return equal(a.ID, b.ID) && a.Method == b.Method && equal(a.Params, b.Params) && equal(a.Meta, b.Meta) && equal(a.Result, b.Result) &&
+		(a.Error == nil) == (b.Error == nil) && a.Error.GetCode() == b.Error.GetCode() && a.Error.GetMessage() == b.Error.GetMessage() && equal(a.Error.GetData(), b.Error.GetData())
+}
+
+func compact(text []byte) []byte {
 	v := jsontext.Value(bytes.Clone(text))
 	if v.Compact() != nil {
-		return string(text)
+		return text
 	}
-	return string(v)
+	return v
 }
 
-// reference reads a message as plainly as can be.
-func reference(data []byte) (m Message, ok bool) {
+// reference reads a message as plainly as can be. One that is not good has the id that it would have, if that can be read.
+func reference(data []byte) (m Message, good bool) {
 	var members map[string]jsontext.Value
-	if json.Unmarshal(data, &members) != nil || members == nil {
-		return m, false
-	}
-	names := []string{"jsonrpc", "id", "method", "params", "result", "error"}
-	for name := range members {
-		if !slices.Contains(names, name) && slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
-			return m, false
-		}
-	}
-	text := func(v jsontext.Value) (s string) {
-		ok = json.Unmarshal(v, &s) == nil && v.Kind() == '"'
-		return s
-	}
-	if text(members["jsonrpc"]) != "2.0" || !ok {
+	if json.Unmarshal(data, &members) != nil || members == nil || tooDeep(data) {
 		return m, false
 	}
 	id, method, params, result, problem := members["id"], members["method"], members["params"], members["result"], members["error"]
@@ -139,6 +163,20 @@ func reference(data []byte) (m Message, ok bool) {
 			return m, false
 		}
 		m.ID = id
+	}
+	names := []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	for name := range members {
+		if !slices.Contains(names, name) && slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
+			return m, false
+		}
+	}
+	ok := true
+	text := func(v jsontext.Value) (s string) {
+		ok = ok && v.Kind() == '"' && json.Unmarshal(v, &s) == nil
+		return s
+	}
+	if text(members["jsonrpc"]) != "2.0" {
+		return m, false
 	}
 	if method != nil {
 		m.Method, m.Params = text(method), params
@@ -163,67 +201,27 @@ func reference(data []byte) (m Message, ok bool) {
 	return m, ok && err == nil
 }
 
-// A generator makes messages at random.
-type generator struct{ *rand.Rand }
-
-func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
-
-// mostly returns the first of what there is, unless it has bad luck.
-func (g generator) mostly(of ...string) string {
-	if g.IntN(4) > 0 {
-		return of[0]
-	}
-	return g.one(of...)
-}
-
-func (g generator) value(levels int) string {
-	n := g.IntN(12)
-	if levels == 0 {
-		n = g.IntN(8)
-	}
-	switch n {
-	case 8, 9:
-		return g.object(levels, []string{"a", "_meta", "name", "method", "a\\u0062", "ab", "é"})
-	case 10, 11:
-		var all []string
-		for range g.IntN(4) {
-			all = append(all, g.value(levels-1))
-		}
-		return "[" + strings.Join(all, g.mostly(",", " , ", ",,")) + "]"
-	}
-	return g.mostly(g.one("0", "-1", "null", "true", `""`, `"a"`, `"2.0"`), "1.5", "1e2", "-0", "9007199254740993", "false", `"\ud83d\ude00"`, `"\u0000"`,
-		"\"é\"", "1e400", `"a\/b"`, `"\ud83d"`, "01", "nul", `"`, "\"\xc3\"", "NaN", `"`+strings.Repeat("x", 254)+`"`, `"`+strings.Repeat("x", 255)+`"`)
-}
-
-func (g generator) object(levels int, names []string) string {
-	var all []string
-	for range g.IntN(4) {
-		all = append(all, `"`+g.one(names...)+`"`+g.mostly(":", " : ")+g.value(levels-1))
-	}
-	return "{" + strings.Join(all, ",") + "}"
-}
-
-func (g generator) document() string {
-	members := []string{`"jsonrpc":` + g.mostly(`"2.0"`, `"2\u002e0"`, "2.0", `"1.0"`, g.value(1))}
-	add := func(chance int, name, value string) {
-		if g.IntN(8) < chance {
-			members = append(members, `"`+g.mostly(name, strings.ToUpper(name), strings.Replace(name, "e", "\\u0065", 1), strings.Replace(name, "s", "ſ", 1))+`"`+g.mostly(":", "\t:\n")+value)
+// tooDeep reports whether brackets are nested deeper in JSON text than they may be.
+func tooDeep(data []byte) bool {
+	most, now, quoted := 0, 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == '{' || c == '['):
+			now++
+			most = max(most, now)
+		case !quoted && (c == '}' || c == ']'):
+			now--
 		}
 	}
-	kind := g.IntN(3)
-	chance := func(of int) int {
-		if kind == of {
-			return 7
-		}
-		return 1
-	}
-	add(6, "id", g.value(1))
-	add(chance(0), "method", g.mostly(`"tools/call"`, g.value(1)))
-	add(chance(0)/2, "params", g.mostly(g.object(3, []string{"_meta", "name", "arguments", "x"}), g.value(3)))
-	add(chance(1), "result", g.mostly(g.object(3, []string{"_meta", "content", "x"}), g.value(3)))
-	add(chance(2), "error", g.mostly(`{"code":`+g.value(0)+`,"message":`+g.value(0)+`,"data":`+g.value(2)+`}`, g.value(2), g.object(1, []string{"code", "message"})))
-	add(1, "x", g.value(3))
-	add(1, "id", g.value(1))
-	g.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-	return g.mostly("", " ", "\ufeff", "\n") + "{" + strings.Join(members, g.mostly(",", "\n, ")) + "}" + g.mostly("", " ", "{}", "\x00")
+	return most > rawjson.MaxDepth
+}
+
+// tooMuch reports whether data is refused for being JSON that is large, and is.
+func tooMuch(data []byte) bool {
+	e, ok := errors.AsType[*rawjson.Error](rawjson.Check(data))
+	return ok && e.JSON && len(data) > 2*rawjson.MaxMembers
 }
