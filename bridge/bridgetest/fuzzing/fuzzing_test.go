@@ -28,6 +28,33 @@ func TestWhatTakesTooMuchIsFound(t *testing.T) {
 	}
 }
 
+// What seems to cost little is not measured exactly: whatever takes too much must not.
+func TestWhatTakesTooMuchDoesNotSeemLittle(t *testing.T) {
+	const most = 16 << 10
+	for name, c := range map[string]struct {
+		allocate func()
+		little   bool
+	}{
+		"nothing":       {func() {}, true},
+		"large objects": {func() { kept = make([]byte, 10*most) }, false},
+		"small objects": {func() {
+			for range 10 * most / 128 {
+				kept = make([]byte, 128)
+			}
+		}, false},
+	} {
+		if got := costsLittle(most, c.allocate); got != c.little {
+			t.Errorf("%s: costs little is %t", name, got)
+		}
+	}
+}
+
+func BenchmarkCostsLittle(b *testing.B) {
+	for b.Loop() {
+		costsLittle(1<<20, func() {})
+	}
+}
+
 func TestValuesAreWhatIsWritten(t *testing.T) {
 	got, err := Value([]byte(`{"a":[1.0,-0,true,null,"é\ud83d\ude00"],"b":{}}`))
 	want := map[string]any{"a": []any{Literal("1.0"), Literal("-0"), Literal("true"), Literal("null"), "é😀"}, "b": map[string]any{}}
