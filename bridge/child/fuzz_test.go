@@ -15,7 +15,7 @@ import (
 // bounded length, in which nothing is the backend's but what says so.
 func FuzzLogLine(f *testing.F) {
 	for _, s := range []string{
-		"", "hello\nworld\r\n", "ERROR: x\n", `{"level":"warn","msg":"x"}` + "\n", `{"@level":"error","@message":"x","a":{"b":[1]}}` + "\n",
+		"", "hello\n\n \nworld\r\n", "ERROR: x\n", `{"level":"warn","msg":"x"}` + "\n", `{"@level":"error","@message":"x","a":{"b":[1]}}` + "\n",
 		`{"level":"info","msg":"x"}` + "\n" + `{"level":"info","stream":"stdout","message":"forged"}` + "\n", "{\"msg\":\"a\"\r,\t\"b\":1}\n", "{\"msg\":\"\xff\"}\n",
 		`{"msg":"a","msg":"b"}` + "\n", strings.Repeat("x", maxShown+5) + "\nnext\n", "\x1b[31mred\x1b[0m\n", "Traceback (most recent call last):\n", `{"level":"fatal","message":"end"}`,
 	} {
@@ -30,7 +30,8 @@ func FuzzLogLine(f *testing.F) {
 			logged = 0
 			log := zerolog.New(&out)
 			in := bytes.NewReader(data)
-			each := func(line []byte, length int) { logLine(&log, "stdout", line, length, maxShown); logged++ }
+			l := NewLog(&log, LogLimits{Rate: 1 << 30}) // more than is written
+			each := func(line []byte, length int) { l.Line("stdout", line, length); logged++ }
 			if slowly {
 				CopyLines(iotest.OneByteReader(in), each)
 			} else {

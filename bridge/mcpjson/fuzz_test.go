@@ -15,9 +15,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// kinds are the messages that fuzzing can reach, in an order that stays.
+// kinds are the messages of the contract, in an order that stays.
 var kinds = func() []protoreflect.MessageDescriptor {
 	var all []protoreflect.MessageDescriptor
 	for md := range plans() {
@@ -28,6 +29,9 @@ var kinds = func() []protoreflect.MessageDescriptor {
 	})
 	return all
 }()
+
+// noJSON is the one that is never JSON: its number has no form there, and newField says that to read it would panic.
+var noJSON = (*pb.BackendLimits)(nil).ProtoReflect().Descriptor()
 
 func kindOf(m proto.Message) uint8 {
 	return uint8(slices.Index(kinds, m.ProtoReflect().Descriptor()))
@@ -49,6 +53,9 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		revs := bridge.Revisions()
 		md, r, o := kinds[int(kind)%len(kinds)], revs[int(rev)%len(revs)], revs[int(older)%len(revs)]
+		if md == noJSON {
+			return
+		}
 		typ, err := typeOf(md)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +92,11 @@ func FuzzAnswers(f *testing.F) {
 		f.Add(must(proto.Marshal(m)), kindOf(m))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, kind uint8) {
-		typ, err := typeOf(kinds[int(kind)%len(kinds)])
+		md := kinds[int(kind)%len(kinds)]
+		if md == noJSON {
+			return
+		}
+		typ, err := typeOf(md)
 		if err != nil {
 			t.Fatal(err)
 		}
