@@ -140,13 +140,13 @@ func FuzzIssuer(f *testing.F) {
 	for _, m := range []string{`{"issuer":"https://evil.example","jwks_uri":"https://issuer.example.com/keys"}`, `{"issuer":"` + issuer + `"}`, `<html>`, `{"issuer":"` + issuer + `","jwks_uri":"x:%zz/keys"}`} {
 		f.Add(m, `{"keys":[KEY]}`)
 	}
+	text := forged(`{"alg":"ES256","kid":"ec"}`, `{"iss":"`+issuer+`","aud":"`+resource+`","sub":"ada","exp":4000000000}`, ecSign)
 	f.Fuzz(func(t *testing.T, metadata, set string) {
 		s := said{metadata, strings.ReplaceAll(set, "KEY", string(keys))}
 		au, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Client: &http.Client{Transport: s}, Log: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := forged(`{"alg":"ES256","kid":"ec"}`, `{"iss":"`+issuer+`","aud":"`+resource+`","sub":"ada","exp":4000000000}`, ecSign)
 		p, err := au.Verify(t.Context(), text)
 		if err != nil {
 			return

@@ -134,10 +134,12 @@ func FuzzWrittenEvents(f *testing.F) {
 	})
 }
 
+var lineEnd = regexp.MustCompile("\r\n|\r|\n")
+
 // plainly reads a whole stream as the standard says.
 func plainly(stream string) (events []read) {
 	stream = strings.TrimPrefix(stream, "\ufeff")
-	lines := regexp.MustCompile("\r\n|\r|\n").Split(stream, -1)
+	lines := lineEnd.Split(stream, -1)
 	var e read
 	var data strings.Builder
 	for _, line := range lines[:len(lines)-1] { // what no end of a line follows is no line
