@@ -36,8 +36,8 @@ type cleaning struct{ m *testing.M }
 
 func (c cleaning) Run() int {
 	defer func() {
-		if path, err := buildEcho(); err == nil {
-			os.RemoveAll(filepath.Dir(path))
+		if built != "" {
+			os.RemoveAll(built)
 		}
 	}()
 	code := c.m.Run()
@@ -70,12 +70,16 @@ func echoGo(t *testing.T) string {
 	return path
 }
 
-// buildEcho builds it; TestMain removes it.
+// built is the directory with what the tests have built, which TestMain removes.
+var built string
+
+// buildEcho builds it.
 var buildEcho = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "mcpbridge-test")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	path := filepath.Join(dir, "echo-go")
 	out, err := exec.Command("go", "build", "-o", path, "../../examples/echo-go").CombinedOutput()
 	if err != nil {
