@@ -74,11 +74,11 @@ func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if most := cmp.Or(s.Most, 15_000); s.n >= most {
-		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), most)
+		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), "%d streams are open, which is the most", most)
 	}
 	s.owners.Most = cmp.Or(s.PerPrincipal, 2_000)
 	if !s.owners.Enter(p) {
-		return nil, tooManyStreams(ReasonTooMany, s.owners.Most)
+		return nil, tooManyStreams(ReasonTooMany, "you have %d streams open, which is the most of one caller", s.owners.Most)
 	}
 	s.n++
 	return func() {
@@ -89,9 +89,8 @@ func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 	}, nil
 }
 
-func tooManyStreams(reason string, most int) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
-		"%d streams are open, which is the most: end one of them, or try again later", most)
+func tooManyStreams(reason, why string, most int) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, why+": end one of them, or try again later", most)
 	e.Failure.RetryAfterMs = proto.Int64(1_000)
 	return e
 }

@@ -17,12 +17,19 @@ import (
 func BenchmarkCall(b *testing.B) {
 	s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
 	b.Cleanup(s.Close)
-	init := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(
-		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"b","version":"1"}}}`))
-	init.Header.Set("Content-Type", "application/json")
-	rec := httptest.NewRecorder()
-	s.ServeHTTP(rec, init)
-	session := rec.Header().Get("Mcp-Session-Id")
+	session := ""
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"b","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Mcp-Session-Id", session)
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, r)
+		session = rec.Header().Get("Mcp-Session-Id") + session
+	}
 	for _, size := range []int{200, 64 << 10} {
 		args := fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("lorem ipsum ", size/12))
 		body, h := modern(1, "tools/call", `"name":"echo","arguments":`+args, noCaps, "Mcp-Name", "echo")

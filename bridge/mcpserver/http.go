@@ -399,22 +399,19 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	// gofail: var mcpserverInitialize struct{}
 
 	ss, result, err := s.initialize(r.Context(), msg, s.origin(r))
-	if err == nil {
-		if err = s.newSession(ss); err != nil {
-			ss.cancel(err)
-		}
-	}
-	switch {
-	case errors.Is(err, errTooManySessions), errors.Is(err, errTooManyOfOne), errors.Is(err, errClosed):
-		refuseFull(w, err)
-	case err != nil:
+	if err != nil {
 		x := &exchange{s: s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 		x.refuse(nil, err)
-	default:
-		ss.listen() // what changes from now on is kept until the client opens a stream
-		w.Header().Set(mcphttp.HeaderSession, ss.id)
-		out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
+		return
 	}
+	if err = s.newSession(ss); err != nil {
+		ss.cancel(err)
+		refuseFull(w, err)
+		return
+	}
+	ss.listen() // what changes from now on is kept until the client opens a stream
+	w.Header().Set(mcphttp.HeaderSession, ss.id)
+	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
 }
 
 // postLegacy answers a message of a session.

@@ -137,7 +137,7 @@ func (s *Server) count() int {
 func TestCallsOutliveTheirStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
-		s := New(h, Options{MaxSessions: 1})
+		s := New(h, Options{Sessions: NewSessions(SessionLimits{Most: 1})})
 		defer s.Close()
 		o := openOld(t, s)
 		o.send(202, workBody)

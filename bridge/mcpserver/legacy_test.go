@@ -346,7 +346,7 @@ func TestSessionRules(t *testing.T) {
 }
 
 func TestSessionsAreBounded(t *testing.T) {
-	f := newFront(t, mcpserver.Options{MaxSessions: 2})
+	f := newFront(t, mcpserver.Options{Sessions: mcpserver.NewSessions(mcpserver.SessionLimits{Most: 2})})
 	first := f.initialize("2025-11-25", clientCaps)
 	f.initialize("2025-11-25", clientCaps)
 	res := f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
 )
 
 // What the logs of one session keep for responses that take over, and what all of them do, in bytes, if nothing else is said.
@@ -16,17 +17,19 @@ const (
 // is held, and not the other way round.
 type replay struct {
 	most int
+	size atomic.Int64
 
-	mu    sync.Mutex
-	size  int
-	ended list.List // of *eventLog
+	mu    sync.Mutex // guards what follows, and is not needed as long as there is room
+	ended list.List  // of *eventLog
 }
 
 // add takes note that a log keeps so much more. It reports whether it is too much even so.
 func (r *replay) add(n int) (tooMuch bool) {
+	if r.size.Add(int64(n)) <= int64(r.most) {
+		return false
+	}
 	r.mu.Lock()
-	r.size += n
-	over := r.size - r.most
+	over := int(r.size.Load()) - r.most
 	var forgotten []*eventLog
 	for at := r.ended.Front(); over > 0 && at != nil; {
 		l, _ := at.Value.(*eventLog)

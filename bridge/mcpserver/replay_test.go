@@ -34,8 +34,8 @@ func TestLogsForgetWhatIsTooMuch(t *testing.T) {
 	if events, _ := l.wait(t.Context(), l.take(), 4); len(events) != 1 {
 		t.Errorf("got %d events", len(events))
 	}
-	if session.size != 1 || process.size != 1 {
-		t.Errorf("%d and %d bytes are counted", session.size, process.size)
+	if session.size.Load() != 1 || process.size.Load() != 1 {
+		t.Errorf("%d and %d bytes are counted", session.size.Load(), process.size.Load())
 	}
 }
 
@@ -50,15 +50,15 @@ func TestLogsThatHaveEndedAreForgottenFirst(t *testing.T) {
 		logs = append(logs, l)
 	}
 	logs[2].push(make([]byte, 100))
-	if logs[0].has(-1) || !logs[1].has(-1) || !logs[2].has(-1) || process.size != 300 || sessions[0].size != 0 {
-		t.Errorf("kept: %v %v %v, %d bytes", logs[0].has(-1), logs[1].has(-1), logs[2].has(-1), process.size)
+	if logs[0].has(-1) || !logs[1].has(-1) || !logs[2].has(-1) || process.size.Load() != 300 || sessions[0].size.Load() != 0 {
+		t.Errorf("kept: %v %v %v, %d bytes", logs[0].has(-1), logs[1].has(-1), logs[2].has(-1), process.size.Load())
 	}
 	for _, l := range logs {
 		l.drop()
 		l.drop()
 	}
-	if process.size != 0 || process.ended.Len() != 0 || sessions[1].ended.Len() != 0 {
-		t.Errorf("%d bytes and %d logs are counted when there are none", process.size, process.ended.Len())
+	if process.size.Load() != 0 || process.ended.Len() != 0 || sessions[1].ended.Len() != 0 {
+		t.Errorf("%d bytes and %d logs are counted when there are none", process.size.Load(), process.ended.Len())
 	}
 }
 
@@ -72,8 +72,8 @@ func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 			for k := range 20 {
 				l.append(make([]byte, 1<<10), j%2 == 0 && k == 19)
 			}
-			if session.size > session.most || process.size > process.most {
-				t.Fatalf("%d of %d, %d of %d", session.size, session.most, process.size, process.most)
+			if session.size.Load() > int64(session.most) || process.size.Load() > int64(process.most) {
+				t.Fatalf("%d of %d, %d of %d", session.size.Load(), session.most, process.size.Load(), process.most)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestHowMuchIsKeptCanBeSet(t *testing.T) {
 	const one, all = 1000, 1500
 	s := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return &bridge.Result{Complete: &pb.DiscoverResponse{}}, nil
-	}), Options{MaxReplay: one, MaxReplayOfAll: all})
+	}), Options{MaxReplay: one, Sessions: NewSessions(SessionLimits{Replay: all})})
 	defer s.Close()
 	// ended returns what a call left that ended, in a session of its own, with an answer of so many bytes.
 	ended := func(size int) (*session, *eventLog) {
@@ -154,8 +154,8 @@ func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
 				}
 				leave()
 			}
-			if kept := l.has(-1); kept != (over <= 0) || session.size > maxReplay || process.size != session.size {
-				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept, session.size, process.size)
+			if kept := l.has(-1); kept != (over <= 0) || session.size.Load() > maxReplay || process.size.Load() != session.size.Load() {
+				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept, session.size.Load(), process.size.Load())
 			}
 		}
 	}
@@ -167,13 +167,13 @@ func TestPrimingEventsAreBounded(t *testing.T) {
 	l := newEventLog(unrelated, session, process)
 	for n := 1; n <= 1001; n++ {
 		l.push(nil)
-		if kept := l.has(-1); kept != (n <= 1000) || process.size != session.size {
-			t.Errorf("%d: all are kept: %t, %d bytes are counted, and %d", n, kept, session.size, process.size)
+		if kept := l.has(-1); kept != (n <= 1000) || process.size.Load() != session.size.Load() {
+			t.Errorf("%d: all are kept: %t, %d bytes are counted, and %d", n, kept, session.size.Load(), process.size.Load())
 		}
 	}
 	l.drop()
-	if session.size != 0 || process.size != 0 {
-		t.Errorf("afterwards %d bytes are counted, and %d", session.size, process.size)
+	if session.size.Load() != 0 || process.size.Load() != 0 {
+		t.Errorf("afterwards %d bytes are counted, and %d", session.size.Load(), process.size.Load())
 	}
 }
 
@@ -189,8 +189,8 @@ func TestAnAnswerIsNotForgottenBeforeItIsGiven(t *testing.T) {
 		t.Errorf("%d events are given", len(events))
 	}
 	other.push(make([]byte, 60))
-	if l.has(-1) || session.size != 60 || process.size != 60 || session.ended.Len() != 0 {
-		t.Errorf("then it is kept: %t, %d bytes are counted, and %d", l.has(-1), session.size, process.size)
+	if l.has(-1) || session.size.Load() != 60 || process.size.Load() != 60 || session.ended.Len() != 0 {
+		t.Errorf("then it is kept: %t, %d bytes are counted, and %d", l.has(-1), session.size.Load(), process.size.Load())
 	}
 }
 
@@ -202,19 +202,19 @@ func TestWhatSlowReadersAreOwedIsBounded(t *testing.T) {
 	for range 100 {
 		l.push(make([]byte, maxReplay/10))
 	}
-	if session.size > maxReplay+2*maxReplay/10 {
-		t.Errorf("%d bytes are kept", session.size)
+	if session.size.Load() > maxReplay+2*maxReplay/10 {
+		t.Errorf("%d bytes are kept", session.size.Load())
 	}
 	if _, more := l.wait(t.Context(), reader, 0); more {
 		t.Error("there is a hole in what is given")
 	}
 	leave()
-	if session.size > maxReplay {
-		t.Errorf("%d bytes are kept for nobody", session.size)
+	if session.size.Load() > maxReplay {
+		t.Errorf("%d bytes are kept for nobody", session.size.Load())
 	}
 	l.drop()
-	if session.size != 0 || process.size != 0 {
-		t.Errorf("%d bytes are counted, and %d", session.size, process.size)
+	if session.size.Load() != 0 || process.size.Load() != 0 {
+		t.Errorf("%d bytes are counted, and %d", session.size.Load(), process.size.Load())
 	}
 }
 
@@ -233,8 +233,8 @@ func TestWhatIsSaidAfterASessionIsNotKept(t *testing.T) {
 		} else {
 			number = n
 		}
-		if l.has(number-1) || s.replay.size != 0 || s.replay.ended.Len() != 0 {
-			t.Errorf("it is kept: %t, %d bytes are counted, %d logs are listed", l.has(number-1), s.replay.size, s.replay.ended.Len())
+		if l.has(number-1) || s.opts.Sessions.replay.size.Load() != 0 || s.opts.Sessions.replay.ended.Len() != 0 {
+			t.Errorf("it is kept: %t, %d bytes are counted, %d logs are listed", l.has(number-1), s.opts.Sessions.replay.size.Load(), s.opts.Sessions.replay.ended.Len())
 		}
 	}
 }

@@ -56,10 +56,9 @@ type Options struct {
 	Linger time.Duration
 	// SessionTTL is how long a legacy session may be idle. Zero: 30 minutes.
 	SessionTTL time.Duration
-	// MaxSessions is how many legacy sessions there may be, with those of HTTP+SSE. Zero: 100,000.
-	MaxSessions int
-	// MaxSessionsPerPrincipal is how many of them may be of one verified caller. Zero: 1,000.
-	MaxSessionsPerPrincipal int
+	// Sessions bounds the legacy sessions, with those of HTTP+SSE, and what they keep together. Others may share it. Nil: it is of this
+	// server alone.
+	Sessions *Sessions
 	// Streams bounds the streams that only tell what changes: those of GETs, of HTTP+SSE and of subscriptions/listen. Others may
 	// share it. Nil: it is of this server alone, with the Memory.
 	Streams *limit.Streams
@@ -76,9 +75,8 @@ type Options struct {
 	MaxCalls int
 	// MaxSessionStreams is how many streams of a session a client can have opened by GET at a time. Zero: 16.
 	MaxSessionStreams int
-	// MaxReplay is how many bytes of events a session keeps for responses that take over, and MaxReplayOfAll how many all sessions do.
-	// Zero: 4 MiB and 256 MiB.
-	MaxReplay, MaxReplayOfAll int
+	// MaxReplay is how many bytes of events a session keeps for responses that take over. Zero: 4 MiB.
+	MaxReplay int
 	// MaxChanges is how many changes are kept that a client has yet to be told, and MaxChangesSize how many bytes they have. Beyond it,
 	// the client is told that all it listens to has changed. Zero: 1,024 and 1 MiB.
 	MaxChanges, MaxChangesSize int
@@ -94,8 +92,6 @@ func (o Options) withDefaults() Options {
 	or(&o.WriteTimeout, 10*time.Second)
 	or(&o.Linger, time.Second)
 	or(&o.SessionTTL, 30*time.Minute)
-	or(&o.MaxSessions, 100_000)
-	or(&o.MaxSessionsPerPrincipal, 1000)
 	or(&o.MaxBody, 4<<20)
 	or(&o.BodyTime, 30*time.Second)
 	or(&o.BodyRate, 1<<10)
@@ -103,9 +99,11 @@ func (o Options) withDefaults() Options {
 	or(&o.MaxCalls, 256)
 	or(&o.MaxSessionStreams, 16)
 	or(&o.MaxReplay, maxReplay)
-	or(&o.MaxReplayOfAll, maxReplayOfAll)
 	or(&o.MaxChanges, maxPending)
 	or(&o.MaxChangesSize, maxPendingSize)
+	if o.Sessions == nil {
+		o.Sessions = NewSessions(SessionLimits{})
+	}
 	if o.Streams == nil {
 		o.Streams = &limit.Streams{Memory: o.Memory}
 	}
@@ -137,16 +135,13 @@ type Server struct {
 	part, drain       context.CancelFunc
 	params            paramTable
 	lasting           sync.WaitGroup // the streams whose connections are taken over
-	replay            replay         // of all sessions
 
 	// known is what the handler last was.
 	known atomic.Pointer[known]
 
-	mu       sync.Mutex // guards what is below
+	mu       sync.Mutex // guards what is below, all of which Sessions counts
 	sessions map[string]*session
-	owners   limit.Shares     // of sessions and conns
 	conns    map[string]*conn // the connections of HTTP+SSE, by the session id of their endpoint
-	swept    time.Time
 }
 
 // A known is what a handler was at some time. It is not changed.
@@ -172,15 +167,14 @@ func New(h bridge.Handler, o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
 		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL, o.MaxState),
-		sessions: map[string]*session{}, conns: map[string]*conn{}, swept: time.Now(),
+		sessions: map[string]*session{}, conns: map[string]*conn{},
 	}
 	s.panics.Log = o.Log
 	s.parting, s.part = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = newHub(s)
-	s.replay.most = o.MaxReplayOfAll
-	s.owners.Most = o.MaxSessionsPerPrincipal
+	o.Sessions.add(s)
 	return s
 }
 
@@ -211,7 +205,9 @@ func (s *Server) Close() {
 	sessions := s.sessions
 	s.sessions = map[string]*session{}
 	s.mu.Unlock()
+	s.opts.Sessions.remove(s)
 	for _, ss := range sessions {
+		s.opts.Sessions.leave(ss.caller.GetPrincipal())
 		ss.end(errClosed)
 	}
 	s.hub.close()
@@ -297,51 +293,48 @@ func shown(d *known) *pb.ServerCapabilities {
 
 // newSession remembers a session. It returns an error when there are too many.
 func (s *Server) newSession(ss *session) error {
-	var idle []*session
-	defer func() { s.endIdle(idle) }()
+	ss.id = rand.Text()
+	return s.admit(ss.caller.GetPrincipal(), func() { s.sessions[ss.id] = ss })
+}
+
+// admit has one session more of p's, which add remembers while mu is held, unless there are too many or the server is about to end.
+func (s *Server) admit(p *pb.Principal, add func()) error {
+	if s.draining.Err() != nil {
+		return errDraining
+	}
+	if err := s.opts.Sessions.begin(p); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining.Err() != nil {
-		return errClosed
+	if s.draining.Err() != nil { // since then
+		s.opts.Sessions.leave(p)
+		return errDraining
 	}
-	now := time.Now()
-	if len(s.sessions)+len(s.conns) >= s.opts.MaxSessions || now.Sub(s.swept) > time.Minute {
-		s.swept = now
-		for id, old := range s.sessions {
-			if old.over(now) {
-				delete(s.sessions, id)
-				s.owners.Leave(old.caller.GetPrincipal())
-				idle = append(idle, old)
-			}
-		}
-	}
-	if len(s.sessions)+len(s.conns) >= s.opts.MaxSessions {
-		return errTooManySessions
-	}
-	if !s.owners.Enter(ss.caller.GetPrincipal()) {
-		return errTooManyOfOne
-	}
-	ss.id = rand.Text()
-	s.sessions[ss.id] = ss
+	add()
 	return nil
 }
 
-// endIdle ends sessions that are forgotten already.
-func (s *Server) endIdle(idle []*session) {
+var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w: begin the session elsewhere, or later", errClosed)
+
+// endIdle ends the sessions that are over.
+func (s *Server) endIdle(now time.Time) {
+	var idle []*session
 	var subs []*subscriber
-	for _, ss := range idle {
-		subs = append(subs, &ss.sub)
+	s.mu.Lock()
+	for id, ss := range s.sessions {
+		if ss.over(now) {
+			delete(s.sessions, id)
+			s.opts.Sessions.leave(ss.caller.GetPrincipal())
+			idle, subs = append(idle, ss), append(subs, &ss.sub)
+		}
 	}
+	s.mu.Unlock()
 	s.hub.remove(subs...) // at once: the hub listens anew only once
 	for _, ss := range idle {
 		ss.end(errEnded)
 	}
 }
-
-var (
-	errTooManySessions = errors.New("too many sessions")
-	errTooManyOfOne    = errors.New("you have too many sessions: end one of them")
-)
 
 // session returns the session with the given id, or nil. One of somebody else is as good as none, and one that was idle for too long
 // ends.
@@ -365,7 +358,7 @@ func (s *Server) endSession(id string) {
 	ss := s.sessions[id]
 	if ss != nil {
 		delete(s.sessions, id)
-		s.owners.Leave(ss.caller.GetPrincipal())
+		s.opts.Sessions.leave(ss.caller.GetPrincipal())
 	}
 	s.mu.Unlock()
 	if ss != nil {

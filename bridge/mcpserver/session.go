@@ -302,7 +302,7 @@ func (ss *session) newLog() *eventLog {
 
 // addLog begins a stream with the given id. The caller holds mu.
 func (ss *session) addLog(id string) *eventLog {
-	l := newEventLog(id, &ss.replay, &ss.s.replay)
+	l := newEventLog(id, &ss.replay, &ss.s.opts.Sessions.replay)
 	ss.logs[id] = l
 	ss.order = append(ss.order, id)
 	for len(ss.order) > maxLogs {

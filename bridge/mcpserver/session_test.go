@@ -87,22 +87,49 @@ func TestASessionWithAStreamIsNotIdle(t *testing.T) {
 	})
 }
 
-// Sessions that were idle for too long make room for others, and what their streams kept is not counted any more.
+// Sessions that were idle for too long make room for others, of whichever server they are, and what their streams kept is not counted any
+// more.
 func TestIdleSessionsMakeRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(&moody{}, Options{MaxSessions: 1, SessionTTL: time.Second})
-		defer s.Close()
-		old := s.sessions[beginSession(t, s)]
-		old.tell(&pb.ListenResponse{}) // which waits for a stream
-		old.unrelatedLog().push([]byte("a change"))
-		pass(time.Second)
-		if res := sent(t, s, "", beginBody); res.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("a second one: %s", res.Status)
+	for name, limits := range map[string]SessionLimits{"of all": {Most: 1}, "of a caller": {PerPrincipal: 1}} {
+		for over := range 2 {
+			synctest.Test(t, func(t *testing.T) {
+				o := Options{Sessions: NewSessions(limits), SessionTTL: time.Second, Principal: anybody}
+				s, other := New(&moody{}, o), New(&moody{}, o)
+				defer s.Close()
+				defer other.Close()
+				old := s.sessions[beginSession(t, s)]
+				old.tell(&pb.ListenResponse{}) // which waits for a stream
+				old.unrelatedLog().push([]byte("a change"))
+				pass(time.Second + time.Duration(over))
+				res := sent(t, other, "", beginBody)
+				if ok := res.StatusCode == http.StatusOK; ok != (over > 0) {
+					t.Errorf("%s, after %v: %s", name, time.Second+time.Duration(over), res.Status)
+				}
+				if kept := o.Sessions.replay.size.Load(); len(s.sessions)+len(other.sessions) != 1 || (kept == 0) != (over > 0) || (old.ctx.Err() != nil) != (over > 0) {
+					t.Errorf("%s: %d sessions, %d bytes of streams, and the old one has ended: %t", name, len(s.sessions)+len(other.sessions), kept, old.ctx.Err() != nil)
+				}
+			})
 		}
-		pass(1)
+	}
+}
+
+// anybody has every request made by the same verified caller.
+func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
+
+// While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very many.
+func TestWhoIsRefusedDoesNotLookAtAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&moody{}, Options{Sessions: NewSessions(SessionLimits{Most: 1}), SessionTTL: 2 * time.Second})
+		defer s.Close()
 		beginSession(t, s)
-		if len(s.sessions) != 1 || s.replay.size != 0 || old.ctx.Err() == nil {
-			t.Errorf("%d sessions, %d bytes of streams, and the old one has ended: %t", len(s.sessions), s.replay.size, old.ctx.Err() != nil)
+		for _, c := range []struct {
+			pass time.Duration
+			want int
+		}{{2 * time.Second, 503}, {1, 503}, {time.Second - 2, 503}, {1, 200}} {
+			pass(c.pass)
+			if res := sent(t, s, "", beginBody); res.StatusCode != c.want {
+				t.Errorf("after %v more: %s", c.pass, res.Status)
+			}
 		}
 	})
 }

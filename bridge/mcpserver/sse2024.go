@@ -69,19 +69,9 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	c.principal = s.origin(r).principal
 	id := rand.Text()
 	err := s.opts.Memory.Full(limit.NewSessions)
-	s.mu.Lock()
-	switch {
-	case err != nil:
-	case s.draining.Err() != nil:
-		err = errClosed
-	case len(s.conns)+len(s.sessions) >= s.opts.MaxSessions:
-		err = errTooManySessions
-	case !s.owners.Enter(c.principal):
-		err = errTooManyOfOne
-	default:
-		s.conns[id] = c
+	if err == nil {
+		err = s.admit(c.principal, func() { s.conns[id] = c })
 	}
-	s.mu.Unlock()
 	if err != nil {
 		c.cancel(err)
 		refuseFull(w, err)
@@ -132,7 +122,7 @@ func (s *Server) left(id string, c *conn) {
 	end := func() {
 		s.mu.Lock()
 		delete(s.conns, id)
-		s.owners.Leave(c.principal)
+		s.opts.Sessions.leave(c.principal)
 		s.mu.Unlock()
 		c.close(errGone)
 	}

@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -10,10 +9,11 @@ import (
 
 // refuseFull answers a request that is one too many: of all, or of its caller's.
 func refuseFull(w http.ResponseWriter, err error) {
+	e := bridge.AsError(err)
 	status := http.StatusServiceUnavailable
-	if errors.Is(err, errTooManyOfOne) || bridge.AsError(err).Failure.GetReason() == limit.ReasonTooMany {
+	if e.Failure.GetReason() == limit.ReasonTooMany {
 		status = http.StatusTooManyRequests
 	}
 	w.Header().Set("Retry-After", "1")
-	refuse(w, status, err.Error())
+	refuseFor(w, status, e.JSONRPC(bridge.LatestLegacy, nil))
 }

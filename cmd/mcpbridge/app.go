@@ -61,12 +61,13 @@ type App struct {
 
 	backends []*backend
 	calls    *calls
-	memory   *limit.Memory  // nil: as much as there is
-	streams  *limit.Streams // of all clients
-	auth     *auth.Auth     // who may call over HTTP; nil: everybody
-	tls      *tls.Config    // of HTTP; nil: it is not protected
-	merged   *counted       // all backends as one
-	endpoint endpoint       // of merged
+	memory   *limit.Memory       // nil: as much as there is
+	streams  *limit.Streams      // of all clients
+	sessions *mcpserver.Sessions // of all endpoints
+	auth     *auth.Auth          // who may call over HTTP; nil: everybody
+	tls      *tls.Config         // of HTTP; nil: it is not protected
+	merged   *counted            // all backends as one
+	endpoint endpoint            // of merged
 	named    []endpoint
 	ln       net.Listener // of HTTP, or nil
 	grpc     net.Listener // or nil
@@ -113,6 +114,7 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	cfg.Limits.setLimits()
 	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), memory: newMemory(cfg.Limits.Memory, log)}
 	a.streams = &limit.Streams{Most: cfg.Limits.Streams, PerPrincipal: cfg.Limits.StreamsPerCaller, Memory: a.memory}
+	a.sessions = mcpserver.NewSessions(cfg.Limits.sessions())
 	if cfg.Serve.HTTP.checksCallers() {
 		var err error
 		if a.auth, err = cfg.newAuth(log); err != nil {
@@ -188,7 +190,7 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 	o := a.cfg.Limits.server()
 	o.Log, o.PollAfter, o.PassHeaders, o.Principal = a.log, a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
-	o.Streams, o.Memory = a.streams, a.memory
+	o.Sessions, o.Streams, o.Memory = a.sessions, a.streams, a.memory
 	if a.auth != nil {
 		at := path.Join(a.cfg.Serve.HTTP.Path, name)
 		o.Challenge = func(scopes []string) string { return a.auth.Challenge(at, scopes) }

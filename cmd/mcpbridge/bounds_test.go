@@ -107,13 +107,17 @@ func TestLimitsReachWhoKeepsThem(t *testing.T) {
 	}
 	d := func(key string) time.Duration { return time.Duration(n(key)) }
 	server := mcpserver.Options{
-		MaxSessions: n("sessions"), MaxSessionsPerPrincipal: n("sessionsPerCaller"), SessionTTL: d("sessionIdle"), MaxCalls: n("sessionCalls"),
+		SessionTTL: d("sessionIdle"), MaxCalls: n("sessionCalls"),
 		MaxSessionStreams: n("sessionStreams"), MaxBody: int64(n("body")), BodyTime: d("bodyTime"), BodyRate: n("bodyRate"), WriteTimeout: d("writeTime"),
-		MaxLine: n("line"), MaxChanges: n("changes"), MaxChangesSize: n("changesBytes"), MaxReplay: n("sessionReplay"), MaxReplayOfAll: n("replay"),
+		MaxLine: n("line"), MaxChanges: n("changes"), MaxChangesSize: n("changesBytes"), MaxReplay: n("sessionReplay"),
 		MaxState: n("state"), StateTTL: d("stateLife"), AskTimeout: d("answerTime"),
 	}
 	if got := l.server(); !reflect.DeepEqual(got, server) {
 		t.Errorf("a server gets %+v", got)
+	}
+	sessions := mcpserver.SessionLimits{Most: n("sessions"), PerPrincipal: n("sessionsPerCaller"), Replay: n("replay")}
+	if got := l.sessions(); got != sessions {
+		t.Errorf("all sessions get %+v", got)
 	}
 	tools := catalog.Options{
 		MaxTools: n("tools"), MaxName: n("toolName"), MaxSchema: n("schema"), MaxSchemaValues: n("schemaValues"), MaxSubschemas: n("subschemas"),

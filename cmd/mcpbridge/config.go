@@ -57,7 +57,7 @@ type LimitsConfig struct {
 	CallIdle time.Duration `koanf:"callIdle"`
 	// CallTotal is how long a call may last. 0: 15 min.
 	CallTotal time.Duration `koanf:"callTotal"`
-	// Sessions is how many legacy sessions there are. 0: 100,000.
+	// Sessions is how many legacy sessions there are, at all addresses. 0: 100,000.
 	Sessions int `koanf:"sessions"`
 	// SessionsPerCaller is how many of them are of one verified caller. 0: 1,000.
 	SessionsPerCaller int `koanf:"sessionsPerCaller"`
@@ -116,7 +116,7 @@ type LimitsConfig struct {
 	Changes int `koanf:"changes"`
 	// ChangesBytes is how many bytes they have. 0: 1 MiB.
 	ChangesBytes int `koanf:"changesBytes"`
-	// Replay is how many bytes of events are kept to resume streams by. 0: 256 MiB.
+	// Replay is how many bytes of events are kept to resume streams by, of all sessions. 0: 256 MiB.
 	Replay int `koanf:"replay"`
 	// SessionReplay is how many of them are of one session. 0: 4 MiB.
 	SessionReplay int `koanf:"sessionReplay"`

@@ -89,12 +89,17 @@ func (l *LimitsConfig) catalog() catalog.Options {
 	return catalog.Options{MaxTools: l.Tools, MaxName: l.ToolName, MaxSchema: l.Schema, MaxSchemaValues: l.SchemaValues, MaxSubschemas: l.Subschemas}
 }
 
+// sessions returns what the legacy sessions of all endpoints may be together.
+func (l *LimitsConfig) sessions() mcpserver.SessionLimits {
+	return mcpserver.SessionLimits{Most: l.Sessions, PerPrincipal: l.SessionsPerCaller, Replay: l.Replay}
+}
+
 // server returns what clients may do, for what serves them.
 func (l *LimitsConfig) server() mcpserver.Options {
 	return mcpserver.Options{
-		MaxSessions: l.Sessions, MaxSessionsPerPrincipal: l.SessionsPerCaller, SessionTTL: l.SessionIdle, MaxCalls: l.SessionCalls,
+		SessionTTL: l.SessionIdle, MaxCalls: l.SessionCalls,
 		MaxSessionStreams: l.SessionStreams, MaxBody: int64(l.Body), BodyTime: l.BodyTime, BodyRate: l.BodyRate, WriteTimeout: l.WriteTime,
-		MaxLine: l.Line, MaxChanges: l.Changes, MaxChangesSize: l.ChangesBytes, MaxReplay: l.SessionReplay, MaxReplayOfAll: l.Replay,
+		MaxLine: l.Line, MaxChanges: l.Changes, MaxChangesSize: l.ChangesBytes, MaxReplay: l.SessionReplay,
 		MaxState: l.State, StateTTL: l.StateLife, AskTimeout: l.AnswerTime,
 	}
 }
