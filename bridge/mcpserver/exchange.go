@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -217,9 +218,12 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	log.Str("method", name).Stringer("revision", x.rev).RawJSON("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
 	rpc := e.Told().JSONRPC(x.rev, m)
 	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
-	switch {
-	case e.Failure.GetReason() == bridge.ReasonOverloaded && e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED:
+	executed := e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED
+	switch reason := e.Failure.GetReason(); {
+	case reason == bridge.ReasonOverloaded && !executed:
 		h.status = http.StatusServiceUnavailable // balancers and clients know what to do about that
+	case reason == limit.ReasonTooMany && !executed:
+		h.status = http.StatusTooManyRequests
 	case e.Scopes != nil && x.s.opts.Challenge != nil:
 		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // so do OAuth clients
 	}

@@ -323,7 +323,7 @@ func (r *reply) finish(h head, msg []byte) {
 		header["Content-Type"] = contentTypeJSON
 		header["Content-Length"] = []string{strconv.Itoa(len(msg))}
 		r.part()
-		if h.status == http.StatusServiceUnavailable {
+		if h.status == http.StatusServiceUnavailable || h.status == http.StatusTooManyRequests {
 			header["Retry-After"] = []string{"1"}
 		}
 		if h.challenge != "" {

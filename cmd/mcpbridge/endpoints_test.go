@@ -164,6 +164,44 @@ func modernOf(method, params, name string) (body string, header []string) {
 		`"io.modelcontextprotocol/clientCapabilities":{}}}}`, []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name}
 }
 
+// The streams of a caller are counted together, whichever endpoint they are of, and those over gRPC with them.
+func TestStreamsOfACallerAreBounded(t *testing.T) {
+	r, rpc := serveTwo(t, "{streamsPerCaller: 3}", twoCallers)
+	listen := func(path, caller string) *http.Response {
+		body, header := modernOf("subscriptions/listen", `"notifications":{"toolsListChanged":true}`, "")
+		return r.at(path).request(t, http.MethodPost, caller, body, header[:4]...)
+	}
+	listenGRPC := func(caller string) error {
+		s, err := rpc.Listen(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+caller), &pb.ListenRequest{})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		return err
+	}
+	if res := r.at("/a").request(t, http.MethodGet, "ada", "", "Accept", "text/event-stream"); res.StatusCode != http.StatusOK {
+		t.Error(res.Status)
+	}
+	if err := listenGRPC("ada"); err != nil {
+		t.Errorf("one below: %v", err)
+	}
+	if res := listen("/b", "ada"); res.StatusCode != http.StatusOK {
+		t.Errorf("the most: %s", res.Status)
+	}
+	for name, res := range map[string]*http.Response{
+		"by GET": r.at("/b").request(t, http.MethodGet, "ada", "", "Accept", "text/event-stream"), "at all": listen("", "ada"), "at one": listen("/a", "ada"),
+	} {
+		if got := refusal(t, res); got != "429 TOO_MANY" {
+			t.Errorf("one above, %s: %s", name, got)
+		}
+	}
+	if err := listenGRPC("ada"); status.Code(err) != codes.ResourceExhausted || failure(err) != "TOO_MANY not_executed" {
+		t.Errorf("one above, over gRPC: %v", err)
+	}
+	if res := listen("", "bob"); res.StatusCode != http.StatusOK {
+		t.Errorf("of somebody else: %s", res.Status)
+	}
+}
+
 // The calls of a backend are counted together, whichever endpoint they come by, and those over gRPC with them. Those of a caller are, too, of each
 // backend by itself: one that hangs keeps nobody from the others.
 func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
