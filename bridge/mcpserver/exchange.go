@@ -222,8 +222,8 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	switch reason := e.Failure.GetReason(); {
 	case reason == bridge.ReasonOverloaded && !executed:
 		h.status = http.StatusServiceUnavailable // balancers and clients know what to do about that
-	case reason == limit.ReasonTooMany && !executed:
-		h.status = http.StatusTooManyRequests
+	case reason == limit.ReasonTooMany && !executed && e.Failure.RetryAfterMs != nil:
+		h.status = http.StatusTooManyRequests // whereas one that is too much by itself is no better later
 	case e.Scopes != nil && x.s.opts.Challenge != nil:
 		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // so do OAuth clients
 	}

@@ -1,10 +1,14 @@
 package mcpserver_test
 
 import (
+	"fmt"
+	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
 
@@ -39,5 +43,29 @@ func streamsOfASession(t *testing.T, most int, o mcpserver.Options) {
 		if res := c.get(t.Context(), id); res.StatusCode != want || want == 429 && res.Header.Get("Retry-After") == "" {
 			t.Errorf("stream %d: %s", n+1, res.Status)
 		}
+	}
+}
+
+// Who subscribes to more than it may at a time is not told to try again later: that is no better.
+func TestSubscriptionsBeyondTheirLimitAreNotForLater(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-11-25", clientCaps)
+	uri := func(n int) string {
+		return fmt.Sprintf(`"test:%d%s"`, n, strings.Repeat("x", bridge.MaxURI-len("test:0")))
+	}
+	var uris []string
+	for n := range bridge.MaxURIs/bridge.MaxURI + 1 {
+		uris = append(uris, uri(n))
+	}
+	body, h := modern(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`, noCaps)
+	results := map[int]*http.Response{400: f.post(body, h)}
+	for n, u := range uris {
+		results[200] = c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%s}}`, 100+n, u))
+	}
+	for status, res := range results {
+		if res.StatusCode != status || res.Header.Get("Retry-After") != "" {
+			t.Errorf("%s, want %d; %v", res.Status, status, res.Header)
+		}
+		want(t, read(t, res).next(), "error.data.reason", `"TOO_MANY"`)
 	}
 }
