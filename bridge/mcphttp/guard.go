@@ -194,10 +194,12 @@ func allowOrigin(h http.Header, r *http.Request) {
 	}
 }
 
-// preflight answers a browser that asks whether a page may make a request.
+// preflight answers a browser that asks whether a page may make a request, and whoever else asks what there is (RFC 9110, 9.3.7).
 func preflight(w http.ResponseWriter, r *http.Request) {
+	const methods = "POST, GET, DELETE"
 	h := w.Header()
-	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	h.Set("Allow", methods)
+	h.Set("Access-Control-Allow-Methods", methods)
 	// Which headers there are depends on the tool that is called (2026-07-28: streamable-http, custom headers).
 	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
 	h.Set("Access-Control-Max-Age", "600")

@@ -118,6 +118,9 @@ func TestHostAndOrigin(t *testing.T) {
 			if got := res.Header.Get("Access-Control-Allow-Origin"); c.status == 200 && got != c.origin || c.status != 200 && got != "" {
 				t.Errorf("%s Origin %q: may be read by %q", method, c.origin, got)
 			}
+			if got := res.Header.Get("Allow"); (got == "POST, GET, DELETE") != (want == 204) {
+				t.Errorf("%s: allowed is %q", method, got)
+			}
 			if body, err := io.ReadAll(res.Body); err != nil || want == 403 && !strings.Contains(string(body), `"code":-32600`) {
 				t.Errorf("%s: %s, %v", method, body, err)
 			}
