@@ -15,10 +15,17 @@ import (
 )
 
 // ServeStdio answers one client, which writes lines to r and reads lines from w (every revision: basic/transports, stdio).
-// It returns when r ends or ctx does. At the end of r, what has been asked is still answered, and the server drains. Nobody
-// else may write to w.
+// It returns when r ends or ctx does, or when nothing can be written any more: what is asked then would be done, and nobody told. At
+// the end of r, what has been asked is still answered, and the server drains. Nobody else may write to w.
 func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
-	out := &lineWriter{w: w}
+	ctx, deaf := context.WithCancel(ctx)
+	defer deaf()
+	out := &lineWriter{w: w, failed: func(err error) {
+		if ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg("the client cannot be answered any more; ending")
+		}
+		deaf()
+	}}
 	c := s.newConn(out.write, true)
 	defer c.closeSoon()
 	defer context.AfterFunc(ctx, func() { c.cancel(errClosed) })()
@@ -106,14 +113,18 @@ func (c *conn) closeSoon() {
 
 // A lineWriter writes messages, a line each.
 type lineWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu     sync.Mutex
+	w      io.Writer
+	failed func(error)
 }
 
 func (l *lineWriter) write(msg []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\n'))
+	if err != nil {
+		l.failed(err)
+	}
 	return err
 }
 

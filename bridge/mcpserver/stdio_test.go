@@ -363,3 +363,33 @@ func TestStdioCancellationBeforeTheBackendIsKnown(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client that reads nothing any more, and still writes, is gone: nothing more is done for it.
+func TestStdioEndsWhenNobodyCanBeAnswered(t *testing.T) {
+	s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
+	defer s.Close()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- s.ServeStdio(t.Context(), inR, outW)
+		inR.Close()
+	}()
+	p := &pipe{T: t, in: inW, out: bufio.NewScanner(outR)}
+	p.say(modernLine(1, "tools/list", "", noCaps))
+	p.next()
+	outR.Close()
+	for id := 2; ; id++ {
+		if _, err := io.WriteString(inW, modernLine(id, "tools/list", "", noCaps)+"\n"); err != nil {
+			break
+		}
+		if id == 20_000 {
+			t.Error("the client is still listened to")
+			inW.Close()
+			break
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
