@@ -20,8 +20,8 @@ func main() {
 	os.Exit(runMain())
 }
 
-// runMain runs the command of this process and returns its exit code. The first SIGINT or SIGTERM drains, the second one
-// ends everything now.
+// runMain runs the command of this process and returns its exit code. The first SIGINT, SIGTERM or SIGHUP (the terminal
+// was closed) drains, the second one ends everything now.
 func runMain() int {
 	defer runtime.KeepAlive(ballast())
 	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with its unit, for people
@@ -38,6 +38,9 @@ func runMain() int {
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 
 	p := &Program{

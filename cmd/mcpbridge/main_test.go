@@ -305,6 +305,38 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
+// Who closes the terminal does not cut calls.
+func TestHangupDrains(t *testing.T) {
+	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	r := &run{stderr: stderr}
+	r.awaitLog(t, `"message":"ready"`)
+	_, rest, _ := strings.Cut(stderr.String(), `"url":"`)
+	r.url, _, _ = strings.Cut(rest, `"`)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := r.call(t, "slow", `{"ms":1000}`)
+		answered <- err
+	}()
+	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // by its end the other one has begun
+		t.Error(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the call got %v", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, stderr)
+	}
+}
+
 func TestSecondSignalEndsNow(t *testing.T) {
 	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
 	cmd.Env = append(os.Environ(), "MCPBRIDGE_SERVE__PREDRAIN=1m") // it cuts that, too
