@@ -493,8 +493,8 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		refuse(w, http.StatusNotFound, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
 		return nil
 	}
-	if v := r.Header.Get(mcphttp.HeaderVersion); v != "" && v != ss.rev.String() {
-		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v))+", and the session's revision is "+ss.rev.String()+": send that one")
+	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && v[0] != ss.rev.String() {
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+", and the session's revision is "+ss.rev.String()+": send that one")
 		return nil
 	}
 	return ss

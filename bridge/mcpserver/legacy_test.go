@@ -317,6 +317,7 @@ func TestSessionRules(t *testing.T) {
 		{"its session, no revision", header{"Mcp-Session-Id", c.id}, 200},
 		{"another revision than negotiated", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25"}, 400},
 		{"a revision that is none", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "newest"}, 400},
+		{"a revision that is empty", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", " "}, 400},
 		{"two sessions", header{"Mcp-Session-Id", c.id, "Mcp-Session-Id", "x"}, 400},
 		{"two revisions", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18", "MCP-Protocol-Version", "2025-11-25"}, 400},
 		{"no session", header{"MCP-Protocol-Version", "2025-06-18"}, 400},
