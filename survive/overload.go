@@ -227,6 +227,10 @@ var badBodies = []badBody{
 	{"small strings", func(n int) string {
 		return start + "[" + fill(`["a","a","a","a","a","a","a","a","a","a","a"],`, n) + "0]}}}"
 	}},
+	{"escaped names", func(n int) string { return start + "[" + fill(`{"\u0061":0},`, n) + "0]}}}" }},
+	{"deep objects", func(n int) string {
+		return start + strings.Repeat(`{"":[`, 120) + fill(`{"":0},`, n-2000) + "0" + strings.Repeat("]}", 120) + "}}}"
+	}},
 	{"long number", func(n int) string { return start + fill("1", n) + "}}}" }},
 	{"long id", func(n int) string { return `{"jsonrpc":"2.0","id":"` + fill("1", n) + `","method":"ping"}` }},
 	{"long method", func(n int) string { return `{"jsonrpc":"2.0","id":1,"method":"` + fill("m", n) + `"}` }},
