@@ -3,6 +3,7 @@ package plugin
 import (
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -53,7 +54,10 @@ func checkCertificate(field string) error {
 	if strings.HasSuffix(field, "=") {
 		return fmt.Errorf("is padded with =, which must be left out")
 	}
-	der, err := base64.RawStdEncoding.DecodeString(field)
+	if strings.ContainsAny(field, "\r\n") { // which would be skipped
+		return errors.New("has the end of a line in it")
+	}
+	der, err := base64.RawStdEncoding.Strict().DecodeString(field)
 	if err != nil {
 		return fmt.Errorf("is not base64 of the standard alphabet without padding: %w", err)
 	}
