@@ -118,7 +118,7 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	if r.ProtoMajor > 1 && r.URL.IsAbs() {
 		return http.StatusBadRequest, ":path is " + quote(r.RequestURI) + ": it must begin with /"
 	}
-	if other := slices.IndexFunc(r.Header["Host"], func(h string) bool { return !strings.EqualFold(h, r.Host) }); other >= 0 {
+	if other := slices.IndexFunc(r.Header["Host"], func(h string) bool { return !strings.EqualFold(hostname(h), hostname(r.Host)) }); other >= 0 {
 		return http.StatusBadRequest, ":authority is " + quote(r.Host) + " and host is " + quote(r.Header["Host"][other]) + ": they must be the same"
 	}
 	if !g.hostAllowed(r.Host) {
