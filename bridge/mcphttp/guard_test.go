@@ -237,6 +237,7 @@ func TestRequestsOfHTTP2ThatSayTwoThings(t *testing.T) {
 	}{
 		{"/mcp", "", 200},
 		{"/mcp", "LOCALHOST", 200},
+		{"/mcp", "localhost:443", 200},
 		{"/mcp", "evil.example", 400},
 		{"/mcp", "127.0.0.1", 400},
 		{"http://evil.example/mcp", "", 400},
