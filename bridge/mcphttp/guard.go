@@ -118,6 +118,10 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	if r.ProtoMajor > 1 && r.URL.IsAbs() {
 		return http.StatusBadRequest, ":path is " + quote(r.RequestURI) + ": it must begin with /"
 	}
+	// "*" is for OPTIONS (RFC 9112, 3.2.4). Who speaks HTTP/2 where HTTP/1.1 is spoken says it first.
+	if r.RequestURI == "*" && r.Method != http.MethodOptions {
+		return http.StatusBadRequest, quote(r.Method) + " needs a path, and not *: over HTTP/2, use TLS"
+	}
 	if other := slices.IndexFunc(r.Header["Host"], func(h string) bool { return !strings.EqualFold(hostname(h), hostname(r.Host)) }); other >= 0 {
 		return http.StatusBadRequest, ":authority is " + quote(r.Host) + " and host is " + quote(r.Header["Host"][other]) + ": they must be the same"
 	}

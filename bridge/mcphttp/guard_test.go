@@ -1,6 +1,7 @@
 package mcphttp_test
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net"
@@ -252,6 +253,29 @@ func TestRequestsOfHTTP2ThatSayTwoThings(t *testing.T) {
 		(&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 		if w.Code != c.status {
 			t.Errorf("%+v: %d", c, w.Code)
+		}
+	}
+}
+
+// All of a server is something to ask for its OPTIONS only, and HTTP/2 is spoken with TLS only.
+func TestAsteriskIsForOptions(t *testing.T) {
+	for line, status := range map[string]int{"PRI * HTTP/2.0": 400, "POST * HTTP/1.1": 400} {
+		g := newGuarded(t, &mcphttp.Guard{})
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(g.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, line+"\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != status || g.seen != 0 {
+			t.Errorf("%s: %s, %d seen", line, res.Status, g.seen)
 		}
 	}
 }
