@@ -1,11 +1,15 @@
 package mcpclient_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +71,37 @@ func TestProbeOfEndpoints(t *testing.T) {
 }
 
 const discoveredHTTP = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}`
+
+// A server that knows no server/discover, and cannot begin a session for now, is not taken for one of the modern era.
+func TestASessionThatFailsToBeginSaysNothingOfTheEra(t *testing.T) {
+	for _, fails := range []string{`"method":"initialize"`, `"method":"notifications/initialized"`} {
+		f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			if r.Header.Get("Mcp-Method") != "" {
+				t.Errorf("%s failed: called with %v", fails, r.Header)
+			}
+			result(w, m, hello)
+		})
+		f.discover = func(w http.ResponseWriter, m *jsonrpc.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(strings.ReplaceAll(unknown, "ID", string(m.ID))))
+		}
+		var failed atomic.Bool
+		busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if bytes.Contains(body, []byte(fails)) && !failed.Swap(true) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			f.ServeHTTP(w, r)
+		}))
+		defer busy.Close()
+		c := run(t, mcpclient.Options{URL: busy.URL}, quick)
+		if got := call(t, c, "t", "{}"); got != "hello" || !failed.Load() {
+			t.Errorf("%s failed: %q", fails, got)
+		}
+	}
+}
 
 // A server that first refuses the revision that it supports, and one that cannot be reached, are asked again.
 func TestProbeGoesOn(t *testing.T) {

@@ -392,6 +392,16 @@ func (c *Client) findHTTP(ctx context.Context, known era) (*life, error) {
 	return c.initializeHTTP(ctx, modern)
 }
 
+// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to, for now, says nothing
+// of its era.
+func refusesInitialize(err error) bool {
+	if l, ok := errors.AsType[*lost](err); ok {
+		return l.refused
+	}
+	e, ok := errors.AsType[*bridge.Error](err)
+	return ok && e.RPC != nil
+}
+
 // initializeHTTP begins a session by initialize, over Streamable HTTP or else HTTP+SSE. Modern says that the endpoint is of the
 // modern era if there is no such thing as initialize.
 func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*life, error) {
@@ -403,7 +413,7 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*life, error)
 	if failed == nil {
 		return l, nil
 	}
-	if modern {
+	if modern && p.rev() == bridge.NoRevision && refusesInitialize(failed) {
 		// It is a server of the modern era that does not say what it is.
 		p, err := c.dial(ctx, era{})
 		if err != nil {
