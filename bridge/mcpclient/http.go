@@ -503,7 +503,7 @@ func (w *streamable) unrelated() {
 	last, delay, opened := "", 100*time.Millisecond, false
 	answered := sync.OnceFunc(func() { close(w.heard) })
 	defer answered()
-	for w.ctx.Err() == nil {
+	for times := 0; w.ctx.Err() == nil; times++ {
 		began := time.Now()
 		r, err := w.listen(last, opened, answered)
 		if err != nil {
@@ -517,8 +517,11 @@ func (w *streamable) unrelated() {
 			if r.last != "" {
 				last = r.last
 			}
+			if time.Since(began) > time.Second {
+				times = 0
+			}
 			if r.retry >= 0 {
-				delay = max(r.retry, 10*time.Millisecond)
+				delay = max(r.retry, 10*time.Millisecond, min(time.Duration(times)*10*time.Millisecond, time.Second)) // as in mend
 			}
 		}
 		if r == nil || r.retry < 0 {

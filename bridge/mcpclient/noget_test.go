@@ -50,3 +50,21 @@ func TestStreamsThatAreCutForEverAreResumedEverMoreSlowly(t *testing.T) {
 		t.Errorf("resumed %d times in a second", n)
 	}
 }
+
+// A server that ends the stream of what is no answer at once, and wants us back at once, is not asked without a pause.
+func TestComingBackIsPaced(t *testing.T) {
+	const most = 15
+	var times atomic.Int64
+	begun, enough := time.Now(), make(chan time.Duration, 1)
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) })
+	f.get = func(w http.ResponseWriter, _ *http.Request) {
+		if times.Add(1) == most {
+			enough <- time.Since(begun)
+		}
+		stream(w, "retry: 0\n\n")
+	}
+	run(t, mcpclient.Options{URL: f.URL}, quick)
+	if took := <-enough; took < 700*time.Millisecond {
+		t.Errorf("it was asked %d times in %v", most, took)
+	}
+}
