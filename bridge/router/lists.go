@@ -178,7 +178,7 @@ func (b *binder) add(a answer) {
 		if b.missing == nil {
 			b.missing = a.err
 		}
-		if !down(a.err) { // of which the log says more already
+		if !down(a.err) || refused(a.err) { // of the others the log says more already
 			b.r.warn(a.route, "list is missing", b.list.Name, a.err.Error())
 		}
 		b.ttl, b.scope = proto.Int64(0), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()

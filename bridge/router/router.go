@@ -235,6 +235,9 @@ func (rt *route) missing() error {
 
 // noteAnswer notes whether a route has answered.
 func (r *Router) noteAnswer(rt *route, err error) {
+	if err != nil && refused(err) {
+		return
+	}
 	gone := err != nil && down(err)
 	rt.mu.Lock()
 	was := rt.absent != nil
@@ -255,6 +258,11 @@ func (r *Router) noteAnswer(rt *route, err error) {
 func down(err error) bool {
 	e := bridge.AsError(err)
 	return e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+}
+
+// refused reports whether a call is one too many. That may be so for its caller alone, and says nothing of the server.
+func refused(err error) bool {
+	return bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded
 }
 
 // hasNone reports whether an error says that a server does not have what it was asked for. Servers say of a resource that it does

@@ -506,6 +506,35 @@ func TestListsGoOnWithoutAServerThatIsDown(t *testing.T) {
 	})
 }
 
+// A caller who is refused, because it has too many calls, does not have a server left out for others; and one that is down is not taken for
+// one that is there.
+func TestACallerThatIsRefusedIsTheOnlyOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		a, b := &server{pages: [][]string{{"x"}}}, &server{pages: [][]string{{"x"}}}
+		r := route(t, &log, a, b)
+		refused := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded, "too many")
+		a.set(func(s *server) { s.err = refused })
+		names, l := tools(t, r, nil)
+		equal(t, "tools of who is refused", names, []string{"b_x"})
+		if l.GetTtlMs() != 0 || !strings.Contains(log.String(), "too many") {
+			t.Errorf("%v\n%s", l, &log)
+		}
+		a.set(func(s *server) { s.err = nil })
+		names, _ = tools(t, r, nil)
+		equal(t, "tools of another one", names, []string{"a_x", "b_x"})
+
+		for _, err := range []error{down, refused} {
+			a.set(func(s *server) { s.err = err })
+			tools(t, r, nil)
+			<-time.After(time.Second)
+		}
+		if strings.Contains(log.String(), "answers again") {
+			t.Errorf("%s", &log)
+		}
+	})
+}
+
 // While one caller tries whether a server is there again, the others do not wait for it.
 func TestOneCallerWaitsForAServerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
