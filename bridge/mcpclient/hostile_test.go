@@ -946,3 +946,22 @@ func TestTheDeafAreNotLoggedWithoutEnd(t *testing.T) {
 		t.Errorf("it is said %d times", n)
 	}
 }
+
+// When to come back is the server's word, if it is one.
+func TestOverloadedServersSayWhenToComeBack(t *testing.T) {
+	for says, want := range map[string]int64{"": -1, "0": 0, "30": 30_000, "2147483647": 2_147_483_647_000, "2147483648": -1, "-5": -1, "x": -1, "Wed, 21 Oct 2015 07:28:00 GMT": -1} {
+		f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+			w.Header().Set("Retry-After", says)
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+		got, failure := int64(-1), bridge.AsError(err).Failure
+		if failure != nil && failure.RetryAfterMs != nil {
+			got = failure.GetRetryAfterMs()
+		}
+		if failure.GetReason() != "UPSTREAM_OVERLOADED" || got != want {
+			t.Errorf("Retry-After: %s: %v, %v", says, failure, err)
+		}
+	}
+}

@@ -13,11 +13,13 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
@@ -683,8 +685,12 @@ func (w *streamable) status(res *http.Response, text string) error {
 		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
 			"server %q: the request is too large for it (%s); the call was not executed", c.o.Name, res.Status)
 	case code == http.StatusTooManyRequests:
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED",
+		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED",
 			"server %q has too much to do (%s); the call was not executed", c.o.Name, res.Status)
+		if after, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil { // a date is of another clock
+			e.Failure.RetryAfterMs = proto.Int64(int64(after) * 1_000)
+		}
+		return e
 	}
 	return &lost{err: err, answered: true}
 }
