@@ -24,6 +24,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/bridge/nonblock"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -53,7 +54,7 @@ func newHTTPClient(t http.RoundTripper) *http.Client {
 	if t == nil {
 		t = &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext:            nonblock.Dial((&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext),
 			ForceAttemptHTTP2:      true,
 			MaxIdleConnsPerHost:    256,
 			IdleConnTimeout:        90 * time.Second,

@@ -26,6 +26,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	"github.com/mcpbridge/mcpbridge/bridge/nonblock"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	"github.com/mcpbridge/mcpbridge/bridge/router"
 )
@@ -230,6 +231,9 @@ func (a *App) Listen(ctx context.Context) error {
 		if *ln != nil {
 			*ln = hopeful{*ln, a.log}
 		}
+	}
+	if a.ln != nil {
+		a.ln = nonblock.Listener(a.ln)
 	}
 	return nil
 }
