@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,8 +265,6 @@ func TestMistakesOfTheBackendAreNamed(t *testing.T) {
 		want string
 	}{
 		"no result":   {[]*pb.CallToolResponse{progressing(1)}, "ended without a result"},
-		"two results": {[]*pb.CallToolResponse{saying("a"), saying("b")}, "two results"},
-		"late event":  {[]*pb.CallToolResponse{saying("a"), progressing(1)}, "an event after its result"},
 		"empty event": {[]*pb.CallToolResponse{{}}, "an event with nothing in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,6 +285,40 @@ func TestMistakesOfTheBackendAreNamed(t *testing.T) {
 				if !strings.Contains(e.Error(), want) {
 					t.Errorf("%q does not say %q", e, want)
 				}
+			}
+		})
+	}
+}
+
+// The first result is the answer, whatever comes after it: nobody would learn otherwise what was done. That there was more is told once.
+func TestTheFirstResultIsTheAnswer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after func(s stream) error
+		told  int
+	}{
+		"nothing":          {func(stream) error { return nil }, 0},
+		"another result":   {func(s stream) error { return s.Send(saying("b")) }, 1},
+		"an event":         {func(s stream) error { return s.Send(progressing(1)) }, 1},
+		"an empty event":   {func(s stream) error { return s.Send(&pb.CallToolResponse{}) }, 1},
+		"an error":         {func(stream) error { return status.Error(codes.Internal, "too late") }, 0},
+		"what is none":     {func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) }, 0},
+		"no end":           {func(s stream) error { <-s.Context().Done(); return nil }, 0},
+		"no end, but more": {func(s stream) error { err := s.Send(saying("b")); <-s.Context().Done(); return err }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var shown atomic.Int32
+			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+				return errors.Join(s.Send(saying("a")), tc.after(s))
+			}}, Options{})
+			for range 2 {
+				res, err := r.Handle(t.Context(), tool("x", ""), func(bridge.Event) error { shown.Add(1); return nil })
+				if err != nil || textOf(res) != "a" {
+					t.Fatalf("got %v, %v", res, err)
+				}
+			}
+			log, _ := r.log.look()
+			if n := strings.Count(log, "more after a result"); n != tc.told || shown.Load() > 0 {
+				t.Errorf("told %d times, want %d; %d events", n, tc.told, shown.Load())
 			}
 		})
 	}

@@ -142,6 +142,9 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 	return a
 }
 
+// endWithin is how long a stream may take to end after its result.
+const endWithin = time.Second
+
 // stream makes a call whose answer is a stream.
 func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit, opts ...grpc.CallOption) (a attempt) {
 	// gofail: var pluginStream struct{}
@@ -170,7 +173,7 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			break
 		}
 		if err != nil {
-			a.result, a.err = nil, err
+			a.err = err
 			return a
 		}
 		// gofail: var pluginStreamReceived struct{}
@@ -179,30 +182,37 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 		switch {
 		case !ok:
 			a.err = p.misbehaved(m, "sent an event with nothing in it")
-		case a.result != nil && result != nil:
-			a.err = p.misbehaved(m, "sent two results; it must send exactly one")
-		case a.result != nil:
-			a.err = p.misbehaved(m, "sent an event after its result; the result must be the last")
 		case result != nil:
 			a.result = result
-			continue
+			p.awaitEnd(l, s, m, cancel)
+			return a
 		default:
 			a.shown = true
 			a.err = emit(event)
 		}
 		if a.err != nil {
-			a.result, a.ours = nil, true
+			a.ours = true
 			return a
 		}
 	}
-	switch {
-	case a.result != nil:
-	case m == bridge.Listen: // there is nothing in its result that a backend must say
+	if m == bridge.Listen { // there is nothing in its result that a backend must say
 		a.result = &bridge.Result{Complete: m.NewResult()}
-	default:
+	} else {
 		a.err, a.ours = p.misbehaved(m, "ended without a result and without an error"), true
 	}
 	return a
+}
+
+// awaitEnd waits until a stream has ended whose result is there, so that the backend does not take it for cancelled. The result is the
+// answer, whatever comes after it.
+func (p *Plugin) awaitEnd(l *life, s grpc.ClientStream, m *bridge.Method, cancel func()) {
+	defer time.AfterFunc(endWithin, cancel).Stop()
+	if s.RecvMsg(m.NewEvent()) == nil {
+		l.after.Do(func() {
+			p.log.Warn().Str("method", m.GRPC).Str("fix", "the result must be the last, and the only one").
+				Msg("the backend sent more after a result; that is dropped, and told once")
+		})
+	}
 }
 
 // unreadable reports whether gRPC itself says that it could not read an answer, which it tells by text only. A backend in Go that cannot

@@ -147,6 +147,7 @@ type life struct {
 	called   atomic.Bool     // it has answered a call that is more than a question
 	calls    atomic.Int64    // how many it has to answer, without Listen
 	discover discoverCache
+	after    sync.Once // to tell that it sends more after a result
 }
 
 // state is what there is to know while there is no life.
