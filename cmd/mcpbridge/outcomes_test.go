@@ -100,7 +100,7 @@ backends: [{name: b, dial: "unix://%s/b"}]
 	const misbehaved, failed, answered = "BACKEND_MISBEHAVED unknown", "BACKEND_FAILED unknown", ""
 	for tool, want := range map[string]struct{ modern, legacy, grpc string }{
 		"no result":                {misbehaved, misbehaved, misbehaved},
-		"two results":              {misbehaved, misbehaved, misbehaved},
+		"two results":              {answered, answered, answered}, // by the first
 		"an empty event":           {misbehaved, misbehaved, misbehaved},
 		"asks for nothing":         {misbehaved, misbehaved, misbehaved},
 		"a state that is too long": {misbehaved, misbehaved, misbehaved},
