@@ -105,16 +105,8 @@ func TestABalancerLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "-c", file)
-	stderr := &lockedBuffer{}
-	cmd.Stderr = stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
-	r := &run{stderr: stderr}
-	r.awaitLog(t, `"message":"ready"`)
-	r.url = regexp.MustCompile(`"url":"([^"]*)"`).FindStringSubmatch(stderr.String())[1]
-	probes := "http://" + regexp.MustCompile(`"ops":"([^"]*)"`).FindStringSubmatch(stderr.String())[1] + "/readyz"
+	r := spawn(t, cmd)
+	probes := "http://" + regexp.MustCompile(`"ops":"([^"]*)"`).FindStringSubmatch(r.stderr.String())[1] + "/readyz"
 
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -162,7 +154,7 @@ func TestABalancerLosesNothing(t *testing.T) {
 		t.Error("no call came after the signal")
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v:\n%s", err, stderr)
+		t.Errorf("it ended with %v:\n%s", err, r.stderr)
 	}
 	t.Logf("%d calls, %d of them after the signal; it took %s", calls.Load(), late.Load(), time.Since(begin))
 }

@@ -305,19 +305,25 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// Who closes the terminal does not cut calls.
-func TestHangupDrains(t *testing.T) {
-	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
-	stderr := &lockedBuffer{}
-	cmd.Stderr = stderr
+// spawn starts cmd, a bridge that serves HTTP and logs JSON, as a process of its own, and waits until it is ready. It is killed at the end.
+func spawn(t *testing.T, cmd *exec.Cmd) *run {
+	t.Helper()
+	r := &run{stderr: &lockedBuffer{}}
+	cmd.Stderr = r.stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill()
-	r := &run{stderr: stderr}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	r.awaitLog(t, `"message":"ready"`)
-	_, rest, _ := strings.Cut(stderr.String(), `"url":"`)
+	_, rest, _ := strings.Cut(r.stderr.String(), `"url":"`)
 	r.url, _, _ = strings.Cut(rest, `"`)
+	return r
+}
+
+// Who closes the terminal does not cut calls.
+func TestHangupDrains(t *testing.T) {
+	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
+	r := spawn(t, cmd)
 	answered := make(chan error, 1)
 	go func() {
 		_, err := r.call(t, "slow", `{"ms":1000}`)
@@ -333,23 +339,14 @@ func TestHangupDrains(t *testing.T) {
 		t.Errorf("the call got %v", err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v:\n%s", err, stderr)
+		t.Errorf("it ended with %v:\n%s", err, r.stderr)
 	}
 }
 
 func TestSecondSignalEndsNow(t *testing.T) {
 	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
 	cmd.Env = append(os.Environ(), "MCPBRIDGE_SERVE__PREDRAIN=1m") // it cuts that, too
-	stderr := &lockedBuffer{}
-	cmd.Stderr = stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
-	r := &run{stderr: stderr}
-	r.awaitLog(t, `"message":"ready"`)
-	_, rest, _ := strings.Cut(stderr.String(), `"url":"`)
-	r.url, _, _ = strings.Cut(rest, `"`)
+	r := spawn(t, cmd)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -369,7 +366,7 @@ func TestSecondSignalEndsNow(t *testing.T) {
 	signal()
 	err := cmd.Wait()
 	if cmd.ProcessState.ExitCode() != exitInterrupted {
-		t.Errorf("it ended with %v:\n%s", err, stderr)
+		t.Errorf("it ended with %v:\n%s", err, r.stderr)
 	}
 	if d := time.Since(begin); d > 3*time.Second {
 		t.Errorf("it took %s", d)
