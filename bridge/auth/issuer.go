@@ -153,8 +153,8 @@ func readClaims(text jsontext.Value) (*claims, error) {
 	return c, json.Unmarshal(text, c)
 }
 
-// accept returns whom claims are about, if they are for this server or the given resource of it, and now. When the issuer was asked about the token, it
-// need not say who it is, nor when the token ends.
+// accept returns whom claims are about, if they are for this server or the given resource of it, and now. When the issuer was asked about the
+// token, it need not say who it is, nor when the token ends.
 func (i *issuer) accept(text jsontext.Value, c *claims, resource string, asked bool) (*pb.Principal, error) {
 	switch {
 	case c.Issuer != i.URL && (c.Issuer != "" || !asked):

@@ -72,7 +72,7 @@ func TestProbeOfEndpoints(t *testing.T) {
 
 const discoveredHTTP = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}`
 
-// A server that knows no server/discover, and cannot begin a session for now, is not taken for one of the modern era.
+// A server that knows no server/discover, and fails to begin a session, is not taken for one of the modern era.
 func TestASessionThatFailsToBeginSaysNothingOfTheEra(t *testing.T) {
 	for _, fails := range []string{`"method":"initialize"`, `"method":"notifications/initialized"`} {
 		f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {

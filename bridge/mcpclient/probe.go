@@ -392,7 +392,7 @@ func (c *Client) findHTTP(ctx context.Context, known era) (*life, error) {
 	return c.initializeHTTP(ctx, modern)
 }
 
-// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to, for now, says nothing
+// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to do so says nothing
 // of its era.
 func refusesInitialize(err error) bool {
 	if l, ok := errors.AsType[*lost](err); ok {

@@ -2,7 +2,7 @@
 //
 // Before each system call, Go says that the thread may block, and if everything had been waiting until then, that wakes the
 // thread that watches over the others (runtime.sysmon). It looks around every 20 µs then, until everything waits again. Where calls
-// come one by one, everything waits twice for each of them, and that thread takes a quarter of the processor time of the whole process.
+// come one by one, everything waits twice for each of them, and waking that thread and its looks are a fifth of what the process uses.
 // But a socket of package net never blocks, it says EAGAIN: nobody needs to watch.
 //
 // What is longer than 16 KiB is read and written as ever, so that work that takes long is watched over: Go lets others run when a
