@@ -63,6 +63,7 @@ var importRules = []importRule{
 	{
 		who:     []string{"sdkgen/go", "examples", "conformance"},
 		notWhom: []string{"bridge"},
+		butNot:  []string{"bridge/bridgetest/fuzzing"},
 		because: "a backend needs the contract only, and so does a gRPC client, as those in other languages do",
 		fix:     "use sdkgen/go/gen, or put what is missing into sdkgen/go",
 	},

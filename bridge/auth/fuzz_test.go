@@ -54,7 +54,7 @@ func FuzzToken(f *testing.F) {
 	if _, err := au.Verify(context.Background(), forged(header, good, ecSign)); err != nil { // which fetches the keys
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, header, claims, text string) {
+	fuzzing.Run(f, func(t *testing.T, header, claims, text string) {
 		fuzzing.Within(t, len(text), 256<<10, func() {
 			if p, err := au.Verify(t.Context(), text); err == nil {
 				t.Fatalf("%q lets in %v", text, p)
@@ -141,7 +141,7 @@ func FuzzIssuer(f *testing.F) {
 		f.Add(m, `{"keys":[KEY]}`)
 	}
 	text := forged(`{"alg":"ES256","kid":"ec"}`, `{"iss":"`+issuer+`","aud":"`+resource+`","sub":"ada","exp":4000000000}`, ecSign)
-	f.Fuzz(func(t *testing.T, metadata, set string) {
+	fuzzing.Run(f, func(t *testing.T, metadata, set string) {
 		s := said{metadata, strings.ReplaceAll(set, "KEY", string(keys))}
 		au, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Client: &http.Client{Transport: s}, Log: zerolog.Nop()})
 		if err != nil {

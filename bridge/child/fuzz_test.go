@@ -22,7 +22,7 @@ func FuzzLogLine(f *testing.F) {
 		f.Add([]byte(s), false)
 		f.Add([]byte(s), true)
 	}
-	f.Fuzz(func(t *testing.T, data []byte, slowly bool) {
+	fuzzing.Run(f, func(t *testing.T, data []byte, slowly bool) {
 		var out bytes.Buffer
 		logged := 0
 		write := func() {

@@ -31,15 +31,15 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(agree)
+	fuzzing.Run(f, agree)
 }
 
 // FuzzDocuments does so with documents that a number stands for, about half of which are accepted.
 func FuzzDocuments(f *testing.F) {
-	for seed := range uint64(500) {
+	for seed := range uint64(500 / (1 + fuzzing.Variants)) {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, seed uint64) {
+	fuzzing.Run(f, func(t *testing.T, seed uint64) {
 		g := newGenerator(seed, 0)
 		for range 20 {
 			text, _ := g.document()

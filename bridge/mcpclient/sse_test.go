@@ -82,7 +82,7 @@ func TestEvents(t *testing.T) {
 func FuzzEvents(f *testing.F) {
 	f.Add("data: a\ndata: b\nid: 1\n\nretry: 5\n: c\n\nevent: e\ndata:x\r\n\r\n")
 	f.Add("data: " + strings.Repeat("x", 5000) + "\n\n")
-	f.Fuzz(func(t *testing.T, in string) {
+	fuzzing.Run(f, func(t *testing.T, in string) {
 		var whole []read
 		var retry time.Duration
 		var err error
@@ -107,7 +107,7 @@ func FuzzWrittenEvents(f *testing.F) {
 	f.Add("", "endpoint", []byte(`/mcp?sessionId=a:b`))
 	f.Add("", "", []byte("{\"a\":\n\"data: x\",\r\n\"b\":\t1}"))
 	f.Add("99-7", "message", []byte(`" \u2028 `+"\u2028\u0085\ufeff"+`"`))
-	f.Fuzz(func(t *testing.T, id, name string, text []byte) {
+	fuzzing.Run(f, func(t *testing.T, id, name string, text []byte) {
 		if strings.ContainsAny(id+name, "\r\n\x00") || !utf8.ValidString(id+name) {
 			return // ids and names are our own
 		}

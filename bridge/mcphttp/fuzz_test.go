@@ -34,7 +34,7 @@ func FuzzParam(f *testing.F) {
 	} {
 		f.Add([]byte(s[0]), s[1])
 	}
-	f.Fuzz(func(t *testing.T, arguments []byte, header string) {
+	fuzzing.Run(f, func(t *testing.T, arguments []byte, header string) {
 		if rawjson.Check(arguments) != nil || !rawjson.IsObject(arguments) {
 			return
 		}
@@ -102,7 +102,7 @@ func FuzzGuard(f *testing.F) {
 		f.Add(s[0], s[1])
 	}
 	g := &Guard{}
-	f.Fuzz(func(t *testing.T, host, from string) {
+	fuzzing.Run(f, func(t *testing.T, host, from string) {
 		r := &http.Request{Method: http.MethodPost, Host: host, Header: http.Header{"Origin": {from}}}
 		status, why := g.check(r)
 		name, _, _ := strings.Cut(strings.Trim(host, "[]"), "%")

@@ -1,6 +1,10 @@
 package mcphttp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
+)
 
 func TestDecodeValue(t *testing.T) {
 	for _, c := range []struct {
@@ -37,7 +41,7 @@ func FuzzDecodeValue(f *testing.F) {
 	for _, s := range []string{"", "echo", "=?base64?ZWNobw==?=", "=?base64?ZWNobw?=", "=?base64??=", "=?base64?/w==?=", "=?BASE64?ZWNobw==?=", "=?base64?DQo=?=", "\xff"} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	fuzzing.Run(f, func(t *testing.T, s string) {
 		value, ok := DecodeValue(s)
 		if !ok {
 			return

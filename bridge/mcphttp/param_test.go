@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
@@ -176,7 +177,7 @@ func TestParamIsComparedWithItsHeader(t *testing.T) {
 func FuzzCleanSchema(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"items":[{"x-mcp-header":"B"}]}}}`))
 	f.Add([]byte(`{"$defs":{"a/b~":{"x-mcp-header":[]}},"x-mcp-header":{}}`))
-	f.Fuzz(func(t *testing.T, schema []byte) {
+	fuzzing.Run(f, func(t *testing.T, schema []byte) {
 		if !valid(schema) {
 			return
 		}

@@ -25,7 +25,7 @@ func FuzzLines(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	const most = 32
-	f.Fuzz(func(t *testing.T, data []byte) {
+	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		var want [][]byte
 		for i, line := range bytes.Split(data, []byte("\n")) {
 			whole := i < bytes.Count(data, []byte("\n"))
@@ -68,7 +68,7 @@ func FuzzLastEventID(f *testing.F) {
 		log.push([]byte("{}"))
 	}
 	ss := &session{logs: map[string]*eventLog{"1": log}}
-	f.Fuzz(func(t *testing.T, s string) {
+	fuzzing.Run(f, func(t *testing.T, s string) {
 		l, n := ss.resumable(s)
 		if there := s == "1-0" || s == "1-1" || s == "1-2"; there != (l != nil) || there && eventID("1", n) != s {
 			t.Fatalf("%q found event %d of %v", s, n, l)
@@ -94,7 +94,7 @@ func FuzzMessages(f *testing.F) {
 	for _, m := range messages {
 		f.Add([]byte(m))
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
+	fuzzing.Run(f, func(t *testing.T, body []byte) {
 		msg, err := jsonrpc.Parse(body)
 		m := bridge.MethodByName(msg.Method)
 		if err != nil || m == nil {
@@ -211,7 +211,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add([]byte(messages[1]), "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: resources/read\nMcp-Name: =?base64?YTrDqQ==?=\n")
 	f.Add([]byte(messages[2]), "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: prompts/get\nMcp-Name: =?base64?PT9iYXNlNjQ/eD89?=\n")
 	s := &Server{}
-	f.Fuzz(func(t *testing.T, body []byte, lines string) {
+	fuzzing.Run(f, func(t *testing.T, body []byte, lines string) {
 		msg, err := jsonrpc.Parse(body)
 		m := bridge.MethodByName(msg.Method)
 		if err != nil || m == nil {
@@ -248,7 +248,7 @@ func FuzzInitialize(f *testing.F) {
 		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{}}}, nil
 	}), Options{})
 	defer s.Close()
-	f.Fuzz(func(t *testing.T, params []byte) {
+	fuzzing.Run(f, func(t *testing.T, params []byte) {
 		msg, err := jsonrpc.Parse(append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`), params...), '}'))
 		if err != nil {
 			return

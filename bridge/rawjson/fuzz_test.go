@@ -21,7 +21,7 @@ func FuzzCheck(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		var err error
 		fuzzing.Bounded(t, len(data), func() { err = Check(data) })
 		walk(data, 0) // whatever it is

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -109,7 +110,7 @@ func FuzzOpen(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	s := seal.New([][32]byte{{1}}, 0, 0)
-	f.Fuzz(func(t *testing.T, state []byte) {
+	fuzzing.Run(f, func(t *testing.T, state []byte) {
 		if state == nil {
 			state = []byte{}
 		}

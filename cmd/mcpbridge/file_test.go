@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 )
 
 // A variable is replaced wherever it stands, and its value is told to the backend and to nobody else.
@@ -168,7 +170,7 @@ func FuzzConfig(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { file.Close() })
-	f.Fuzz(func(t *testing.T, data []byte) {
+	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		// To write a file anew has it written to the disk, which takes longer than all the rest.
 		_, err := file.WriteAt(data, 0)
 		if err := errors.Join(err, file.Truncate(int64(len(data)))); err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 )
 
 type checked struct {
@@ -97,7 +99,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Add(`{"text":"a","number":1,"flag":true,"count":2.0}`)
 	f.Add(`{"text":"\ud83c","list":[1,`)
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzzing.Run(f, func(t *testing.T, text string) {
 		if _, err := in.read([]byte(text)); err == nil && text != "" && !json.Valid([]byte(text)) {
 			t.Errorf("%q was taken for JSON", text)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 )
 
 func TestChallenges(t *testing.T) {
@@ -56,7 +58,7 @@ func TestChallenges(t *testing.T) {
 func FuzzChallenges(f *testing.F) {
 	f.Add(`Bearer resource_metadata="https://x/y", scope="a b", Basic YWJj==, DPoP algs="ES256"`)
 	f.Add(`a="\`)
-	f.Fuzz(func(t *testing.T, s string) {
+	fuzzing.Run(f, func(t *testing.T, s string) {
 		c, _ := asks(&http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{"Www-Authenticate": {s}}})
 		for _, scope := range c.scopes {
 			if !isScope(scope) || !strings.Contains(s, scope) && !strings.Contains(s, `\`) {

@@ -49,7 +49,7 @@ func FuzzMetadata(f *testing.F) {
 	} {
 		f.Add([]byte(resource), []byte(s))
 	}
-	f.Fuzz(func(t *testing.T, resource, server []byte) {
+	fuzzing.Run(f, func(t *testing.T, resource, server []byte) {
 		o := Options{Server: "https://mcp.example/mcp", Log: zerolog.Nop()}
 		tr, err := New(o)
 		if err != nil {
