@@ -55,3 +55,12 @@ func BenchmarkAppendString(b *testing.B) {
 		dst = AppendString(dst[:0], s)
 	}
 }
+
+// BenchmarkString reads the text of a call of 64 KiB.
+func BenchmarkString(b *testing.B) {
+	quoted := Get([]byte(mixed), "text")
+	b.SetBytes(int64(len(quoted)))
+	for b.Loop() {
+		String(quoted)
+	}
+}

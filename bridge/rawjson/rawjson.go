@@ -68,7 +68,11 @@ func Without(object []byte, name string) []byte {
 
 // String returns the value of a JSON string. It reports false for anything else.
 func String(raw []byte) (string, bool) {
-	s, ok := unquote(trim(raw))
+	quoted := trim(raw)
+	s, ok := unquote(quoted)
+	if n := len(s); n > 0 && n < len(quoted)-2 && cap(s) <= 2*n {
+		return unsafe.String(unsafe.SliceData(s), n), ok //nolint:gosec // it had escapes, and was made for us
+	}
 	return string(s), ok
 }
 
@@ -98,8 +102,7 @@ func AppendString(dst []byte, s string) []byte {
 	for i := special(b, 0); i < len(b); i = special(b, i) {
 		c := b[i]
 		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRune(b[i:])
-			if r != utf8.RuneError || n > 1 {
+			if n := runeLen(b[i:]); n > 0 {
 				i += n
 				continue
 			}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A scanner reads a text once, and strictly. Its methods read what begins at data[i] and return where it ends, or bad.
@@ -179,9 +178,11 @@ func (s *scanner) text(name place) []byte {
 
 // unescape adds a name that has escapes to plain.
 func (s *scanner) unescape(i, end int) place {
-	from := len(s.data) + len(s.plain)
-	s.plain, _ = jsontext.AppendUnquote(s.plain, s.data[i:end]) // it was read, and is one
-	return place{from, len(s.data) + len(s.plain)}
+	from := len(s.plain)
+	s.plain = append(s.plain, s.data[i+1:end-1]...)
+	n, _ := unescape(s.plain[from:]) // it was read, and is one
+	s.plain = s.plain[:from+n]
+	return place{len(s.data) + from, len(s.data) + len(s.plain)}
 }
 
 // str reads a string, which begins with a quote, and reports whether it has escapes.
@@ -194,8 +195,8 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 		case c >= utf8.RuneSelf:
 			// What is not ASCII is often not alone.
 			for i < len(b) && b[i] >= utf8.RuneSelf {
-				r, n := utf8.DecodeRune(b[i:])
-				if r == utf8.RuneError && n == 1 {
+				n := runeLen(b[i:])
+				if n == 0 {
 					return bad, escaped
 				}
 				i += n
@@ -210,6 +211,17 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 		}
 	}
 	return bad, escaped
+}
+
+// runeLen returns how long the character beyond ASCII is that b begins with, or 0 if it is not UTF-8.
+func runeLen(b []byte) int {
+	if len(b) > 1 && 0xc2 <= b[0] && b[0] < 0xe0 && b[1]&0xc0 == 0x80 {
+		return 2 // which is what most are, and decided faster than utf8 does
+	}
+	if r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1 {
+		return n
+	}
+	return 0
 }
 
 // special returns the first place from i on that has a quote, a backslash, a control character or a byte beyond ASCII, or
@@ -235,32 +247,40 @@ func special(b []byte, i int) int {
 
 // escape reads an escape, and two if they are the halves of a surrogate pair.
 func (s *scanner) escape(i int) int {
-	if i+1 == len(s.data) {
-		return bad
-	}
-	switch s.data[i+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	if i+1 < len(s.data) && escapes[s.data[i+1]] != 0 {
 		return i + 2
 	}
-	switch r := s.unicode(i); {
-	case r == bad, 0xdc00 <= r && r < 0xe000:
-		return bad
-	case r < 0xd800, r >= 0xe000:
-		return i + 6
-	}
-	if r := s.unicode(i + 6); r < 0xdc00 || r >= 0xe000 {
+	_, n := escapedRune(s.data[i:])
+	if n == 0 {
 		return bad
 	}
-	return i + 12
+	return i + n
 }
 
-// unicode returns the number that an escape `\u0000` says, or bad if it is no such escape.
-func (s *scanner) unicode(i int) int {
-	if i+6 > len(s.data) || s.data[i] != '\\' || s.data[i+1] != 'u' {
+// escapedRune returns the character that the escapes `\u0000` say that b begins with, two if they are the halves of a surrogate pair, and
+// how long they are: 0 if there is none.
+func escapedRune(b []byte) (r rune, n int) {
+	switch r := escapedUnit(b); {
+	case r == bad, 0xdc00 <= r && r < 0xe000:
+		return 0, 0
+	case r < 0xd800, r >= 0xe000:
+		return r, 6
+	default:
+		low := escapedUnit(b[6:])
+		if low < 0xdc00 || low >= 0xe000 {
+			return 0, 0
+		}
+		return utf16.DecodeRune(r, low), 12
+	}
+}
+
+// escapedUnit returns the number that an escape `\u0000` says that b begins with, or bad if it is no such escape.
+func escapedUnit(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return bad
 	}
-	r := 0
-	for _, c := range s.data[i+2 : i+6] {
+	r := rune(0)
+	for _, c := range b[2:6] {
 		switch {
 		case '0' <= c && c <= '9':
 			c -= '0'
@@ -269,7 +289,7 @@ func (s *scanner) unicode(i int) int {
 		default:
 			return bad
 		}
-		r = r<<4 | int(c)
+		r = r<<4 | rune(c)
 	}
 	return r
 }

@@ -2,8 +2,7 @@ package rawjson
 
 import (
 	"bytes"
-
-	"github.com/go-json-experiment/json/jsontext"
+	"unicode/utf8"
 )
 
 // The functions here walk over text that was checked, so they look at no more of it than they must. On other text they
@@ -50,12 +49,39 @@ func unquote(quoted []byte) ([]byte, bool) {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1 : len(quoted)-1], true
 	}
-	s, err := jsontext.AppendUnquote([]byte{}, quoted)
-	if err != nil {
-		return nil, false
-	}
-	return s, true
+	s := bytes.Clone(quoted[1 : len(quoted)-1])
+	n, ok := unescape(s)
+	return s[:n], ok
 }
+
+// unescape replaces the escapes of s, the inside of a string that was checked, and returns how long it is then. It reports false if s is
+// no such inside. It writes where it has read, as a string is never longer than its text.
+func unescape(s []byte) (n int, ok bool) {
+	for i := 0; ; {
+		plain := bytes.IndexByte(s[i:], '\\')
+		if plain < 0 {
+			return n + copy(s[n:], s[i:]), true
+		}
+		n += copy(s[n:], s[i:i+plain])
+		if i += plain + 1; i == len(s) {
+			return n, false
+		}
+		if c := escapes[s[i]]; c != 0 {
+			s[n] = c
+			n, i = n+1, i+1
+			continue
+		}
+		r, length := escapedRune(s[i-1:])
+		if length == 0 {
+			return n, false
+		}
+		n += utf8.EncodeRune(s[n:], r)
+		i += length - 1
+	}
+}
+
+// escapes are what stands for itself or something else after a backslash, and what for.
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // isString reports whether raw looks like a string.
 func isString(raw []byte) bool {
