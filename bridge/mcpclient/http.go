@@ -620,21 +620,37 @@ func (w *streamable) close() {
 	w.wg.Wait()
 }
 
-// readAll reads a body of at most so many bytes. What it announces is not believed further than it goes.
+// readAll reads a body of at most so many bytes. What it announces is not believed further than it goes. It is read where others were
+// read before and then copied: memory that grows with a body is four times as much, and new memory is what reading one spends most on.
 func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
 	if announced > int64(most) {
 		return nil, fmt.Errorf("%w: %d bytes, and the limit is %d", errTooLarge, announced, most)
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, min(max(announced, 512)+bytes.MinRead, 64<<10)))
-	n, err := buf.ReadFrom(io.LimitReader(r, int64(most)+1))
+	room, _ := rooms.Get().(*bytes.Buffer)
+	if room == nil {
+		room = new(bytes.Buffer)
+	}
+	n, err := room.ReadFrom(io.LimitReader(r, int64(most)+1))
+	data := room.Bytes()
+	if room.Cap() <= maxRoom {
+		data = bytes.Clone(data)
+		room.Reset()
+		rooms.Put(room)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if n > int64(most) {
 		return nil, fmt.Errorf("%w: the limit is %d bytes", errTooLarge, most)
 	}
-	return buf.Bytes(), nil
+	return data, nil
 }
+
+// maxRoom is how long a buffer may be that the next body is read into.
+const maxRoom = 1 << 20
+
+// rooms are buffers that bodies were read into.
+var rooms sync.Pool // of *bytes.Buffer
 
 // unread is why an answer could not be read.
 func (w *streamable) unread(err error) error {

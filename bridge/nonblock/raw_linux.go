@@ -58,6 +58,16 @@ func (c *conn) Write(p []byte) (int, error) {
 	return t.done, nil
 }
 
+// ReadFrom implements io.ReaderFrom, for package net/http, which writes bodies by it. That of package net makes a new buffer for each.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+	b := pieces.Get().(*[]byte) //nolint:forcetypeassert // nothing else is put there
+	defer pieces.Put(b)
+	return io.CopyBuffer(struct{ io.Writer }{c}, r, *b)
+}
+
+// pieces are buffers of ReadFrom.
+var pieces = sync.Pool{New: func() any { return new(make([]byte, most)) }}
+
 // problem returns the error of Read or Write in the words of package net. It is err, if it could not be waited for the connection, or
 // else errno, of the system call.
 func (c *conn) problem(op string, err error, errno syscall.Errno) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/net/nettest"
@@ -71,6 +72,30 @@ func TestConnCarriesAnyLength(t *testing.T) {
 		if err != nil || !bytes.Equal(got.Bytes(), whole) {
 			t.Errorf("in pieces of %d: got %d of %d bytes, the same: %v, error %v", piece, got.Len(), len(whole), bytes.Equal(got.Bytes(), whole), err)
 		}
+	}
+}
+
+// What net/http writes by ReadFrom arrives whole, and what ends the reader or the connection ends it with that error.
+func TestReadFrom(t *testing.T) {
+	a, b := pair(t)
+	c := newConn(a).(io.ReaderFrom)
+	whole := bytes.Repeat([]byte("0123456789"), 100_000)
+	got := make(chan []byte)
+	go func() {
+		all, _ := io.ReadAll(b)
+		got <- all
+	}()
+	broken := errors.New("broken")
+	n, err := c.ReadFrom(io.MultiReader(io.LimitReader(bytes.NewReader(whole), 1<<20), iotest.ErrReader(broken)))
+	if n != int64(len(whole)) || !errors.Is(err, broken) {
+		t.Errorf("wrote %d of %d: %v", n, len(whole), err)
+	}
+	a.Close()
+	if all := <-got; !bytes.Equal(all, whole) {
+		t.Errorf("%d of %d bytes arrived", len(all), len(whole))
+	}
+	if n, err := c.ReadFrom(bytes.NewReader(whole)); n != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("wrote %d when it was closed: %v", n, err)
 	}
 }
 
