@@ -427,7 +427,7 @@ func (s *schema) signature(tool string) string {
 // fields returns the properties of an object: those that are required first.
 func (s *schema) fields(of *jsonschema.Schema, levels int) string {
 	var required, others []string
-	for _, name := range order(s.text, of) {
+	for _, name := range s.order(of) {
 		if slices.Contains(of.Required, name) {
 			required = append(required, rawjson.Shorten(name)+": "+s.shape(of.Properties[name], levels-1))
 		} else {

@@ -54,9 +54,6 @@ func TestSchemasAtTheirLimit(t *testing.T) {
 		c := New(nil, o)
 		for n := c.o.MaxSubschemas - 1; n <= c.o.MaxSubschemas+1; n++ {
 			s := c.schema([]byte(`{"type":"object","required":["a"],"allOf":[` + strings.Repeat("true,", n-2) + `true]}`))
-			if got := subschemas(s.text); got != n {
-				t.Fatalf("%d schemas, want %d", got, n)
-			}
 			compiled := n <= c.o.MaxSubschemas
 			if refused := !s.accepts([]byte(`{}`)); refused != compiled || (s.err == nil) != compiled {
 				t.Errorf("%d: what it does not allow is refused: %t, %v", n, refused, s.err)

@@ -3,10 +3,8 @@ package catalog
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"math"
 	"math/big"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,8 +108,8 @@ const (
 
 // A quickMaker makes quicks of schemas, one of each: schemas may refer to themselves.
 type quickMaker struct {
-	text []byte // what the schemas are compiled from
-	made map[*jsonschema.Schema]*quick
+	schema *schema
+	made   map[*jsonschema.Schema]*quick
 }
 
 func (m quickMaker) of(s *jsonschema.Schema) *quick {
@@ -217,7 +215,7 @@ func boundOf(r *big.Rat, strict bool) *bound {
 
 func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {
 	at := map[string]int{}
-	for _, name := range order(m.text, s) {
+	for _, name := range m.schema.order(s) {
 		at[name] = len(q.props)
 		q.props = append(q.props, property{name, m.of(s.Properties[name]), -1, !strings.ContainsAny(name, `"\`)})
 	}
@@ -250,47 +248,6 @@ func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {
 	default:
 		q.unsure = true
 	}
-}
-
-// order returns the names of a schema's properties in the order of its author, which is that of most values too.
-func order(text []byte, s *jsonschema.Schema) []string {
-	if _, at, ok := strings.Cut(s.Location, "#"); ok && strings.HasPrefix(s.Location, location) {
-		for step := range strings.SplitSeq(strings.TrimPrefix(at, "/"), "/") {
-			if at == "" {
-				break
-			}
-			text = inner(text, step)
-		}
-		var names []string
-		for name := range rawjson.Members(rawjson.Get(text, "properties")) {
-			if s.Properties[string(name)] != nil {
-				names = append(names, string(name))
-			}
-		}
-		if len(names) == len(s.Properties) {
-			return names
-		}
-	}
-	return slices.Sorted(maps.Keys(s.Properties))
-}
-
-// inner returns the value that a step of a JSON pointer in a URL leads to.
-func inner(text []byte, step string) []byte {
-	name, err := url.PathUnescape(step)
-	if err != nil {
-		return nil
-	}
-	if value := rawjson.Get(text, strings.NewReplacer("~1", "/", "~0", "~").Replace(name)); value != nil {
-		return value
-	}
-	i := 0
-	for element := range rawjson.Elements(text) {
-		if strconv.Itoa(i) == name {
-			return element
-		}
-		i++
-	}
-	return nil
 }
 
 func (m quickMaker) arrays(q *quick, s *jsonschema.Schema) {

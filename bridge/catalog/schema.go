@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,8 +24,7 @@ const (
 	maxSchemaBytes = 256 << 10
 	maxSchemaNodes = 10_000
 	maxSchemaDepth = 128
-	// maxSubschemas is how many objects and booleans a schema may have to be compiled. Compiling cannot be interrupted, and
-	// takes time by the square of their number: 50 ms for as many as this.
+	// maxSubschemas is what a schema may weigh to be compiled, which cannot be interrupted: 50 ms for as many plain schemas as this.
 	maxSubschemas = 2_000
 	// maxExponent and maxDigits are the largest number that is compared: a number of a few bytes can be one of millions of
 	// digits, and the library takes it at its word.
@@ -49,6 +50,8 @@ type schema struct {
 	anyObject bool
 	quick     *quick
 	full      *jsonschema.Schema
+	// names are those of the properties of schemas that have several, in the order of their author, which is that of most values too.
+	names map[*jsonschema.Schema][]string
 	// anchors are schemas by their dynamic anchor.
 	anchors map[string][]*jsonschema.Schema
 	// err is why it cannot be used. skipped is what is left out of it.
@@ -132,13 +135,13 @@ func (s *schema) compile() {
 			s.err = fmt.Errorf("the library gives up on it: %v", r)
 		}
 	}()
-	if n, most := subschemas(s.text), cmp.Or(s.most, maxSubschemas); n > most {
-		s.err = fmt.Errorf("it may have %d schemas in it, and at most %d are compiled", n, most)
-		return
-	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s.text))
 	if err != nil {
 		s.err = err
+		return
+	}
+	if most := cmp.Or(s.most, maxSubschemas); weigh(doc, most) > most {
+		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are compiled", most, most)
 		return
 	}
 	if where, ok := sane(doc); !ok {
@@ -151,7 +154,7 @@ func (s *schema) compile() {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(outside{})
-	c.UseRegexpEngine(compileRegexp)
+	c.UseRegexpEngine(onceEachPattern(compileRegexp))
 	if s.err = c.AddResource(location, doc); s.err != nil {
 		return
 	}
@@ -166,7 +169,7 @@ func (s *schema) compile() {
 	roots := []*jsonschema.Schema{full}
 	var anchors []string
 	if bytes.Contains(s.text, []byte("$dynamicAnchor")) {
-		anchors = dynamic(doc, "")
+		anchors = dynamic(doc)
 	}
 	for _, at := range anchors {
 		if anchored, err := c.Compile(location + "#" + at); err == nil {
@@ -177,7 +180,7 @@ func (s *schema) compile() {
 		return
 	}
 	s.full = full
-	s.quick = quickMaker{s.text, map[*jsonschema.Schema]*quick{}}.of(full)
+	s.quick = quickMaker{s, map[*jsonschema.Schema]*quick{}}.of(full)
 	q := s.quick
 	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil && q.additional == nil
 }
@@ -218,16 +221,40 @@ func compileRegexp(text string) (jsonschema.Regexp, error) {
 	return &pattern{text, re}, nil
 }
 
+// onceEachPattern returns what compiles each text once: the library does so to see whether it can, and again for every use.
+func onceEachPattern(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
+	made := map[string]jsonschema.Regexp{}
+	return func(text string) (jsonschema.Regexp, error) {
+		if re := made[text]; re != nil {
+			return re, nil
+		}
+		re, err := compile(text)
+		if err == nil {
+			made[text] = re
+		}
+		return re, err
+	}
+}
+
 // String implements jsonschema.Regexp.
 func (p *pattern) String() string { return p.text }
 
 // MatchString implements jsonschema.Regexp.
 func (p *pattern) MatchString(s string) bool { return p.re == nil || p.re.MatchString(s) }
 
+// order returns the names of a schema's properties in the order of its author, if that is known.
+func (s *schema) order(of *jsonschema.Schema) []string {
+	if names := s.names[of]; len(names) == len(of.Properties) {
+		return names
+	}
+	return slices.Sorted(maps.Keys(of.Properties))
+}
+
 // adapt makes a compiled schema say what schemas say here: a format asserts nothing, as 2020-12 has it, whatever the dialect;
 // a pattern that cannot be compiled is left out where that only makes the schema accept more, and otherwise an error.
 func (s *schema) adapt(roots []*jsonschema.Schema) error {
-	s.anchors = map[string][]*jsonschema.Schema{}
+	s.anchors, s.names = map[string][]*jsonschema.Schema{}, map[*jsonschema.Schema][]string{}
+	whole := layoutOf(s.text)
 	var unknown *pattern
 	delicate := false
 	seen := map[*jsonschema.Schema]bool{}
@@ -245,6 +272,11 @@ func (s *schema) adapt(roots []*jsonschema.Schema) error {
 		at := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
 		at.Format = nil
+		if where, ok := strings.CutPrefix(at.Location, location+"#"); ok && len(at.Properties) > 1 {
+			if l := whole.at(strings.TrimPrefix(where+"/properties", "/")); l != nil {
+				s.names[at] = l.names
+			}
+		}
 		if at.DynamicAnchor != "" {
 			s.anchors[at.DynamicAnchor] = append(s.anchors[at.DynamicAnchor], at)
 		}
@@ -276,25 +308,33 @@ func (s *schema) adapt(roots []*jsonschema.Schema) error {
 
 // dynamic returns where a document has dynamic anchors: what they are at may be referred to by nothing that can be followed
 // beforehand.
-func dynamic(doc any, at string) []string {
+func dynamic(doc any) []string {
 	var found []string
+	in := func(step string, value any) {
+		for _, at := range dynamic(value) {
+			found = append(found, "/"+url.PathEscape(pointerEscapes.Replace(step))+at)
+		}
+	}
 	switch doc := doc.(type) {
 	case map[string]any:
 		if _, ok := doc["$dynamicAnchor"]; ok {
-			found = append(found, at)
+			found = append(found, "")
 		}
 		for name, value := range doc {
-			found = append(found, dynamic(value, at+"/"+url.PathEscape(pointerEscapes.Replace(name)))...)
+			in(name, value)
 		}
 	case []any:
 		for i, value := range doc {
-			found = append(found, dynamic(value, at+"/"+strconv.Itoa(i))...)
+			in(strconv.Itoa(i), value)
 		}
 	}
 	return found
 }
 
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+var (
+	pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerNames   = strings.NewReplacer("~0", "~", "~1", "/")
+)
 
 // eachChild passes on every schema that s refers to.
 func eachChild(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
@@ -434,36 +474,80 @@ func bearable(number string) bool {
 	return err == nil && e <= maxExponent && e >= -maxExponent
 }
 
-// subschemas returns how many values of a JSON text could be schemas: at least as many as there are.
-func subschemas(text []byte) int {
-	n := 0
-	each(text, 0, func(value []byte, _ int) {
-		if c := value[0]; c == '{' || c == 't' || c == 'f' {
-			n++
+// each passes on every value of a JSON text with its name, as it is written, and how deep it is: the text itself is 1 deep. Of an
+// array or an object it passes on where it begins; what is inside comes next. It looks at every byte once.
+func each(text []byte, f func(name, value []byte, depth int)) {
+	var name []byte
+	depth := 1
+	for i := 0; i < len(text); {
+		from := i
+		switch c := text[i]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+			continue
+		case '{', '[':
+			f(name, text[i:], depth)
+			depth++
+			i++
+		case '"':
+			i = rawjson.SkipString(text, i)
+			if next := bytes.TrimLeft(text[i:], " \t\r\n"); len(next) > 0 && next[0] == ':' {
+				name = text[from:i]
+				continue
+			}
+			f(name, text[from:i], depth)
+		default:
+			i = max(rawjson.SkipLiteral(text, i), i+1)
+			f(name, text[from:i], depth)
 		}
-	})
-	return n
+		name = nil
+	}
 }
 
-// each passes on every value of a JSON text, and how deep it is.
-func each(value []byte, depth int, f func(value []byte, depth int)) {
-	value = bytes.TrimLeft(value, " \t\r\n")
-	if len(value) == 0 || depth > maxSchemaDepth+1 {
-		return
+// A layout is what a JSON text has in an array or an object, in the order of its author.
+type layout struct {
+	names []string           // numbers, of an array
+	inner map[string]*layout // those of names that are arrays or objects
+}
+
+func layoutOf(text []byte) *layout {
+	outer := []*layout{{inner: map[string]*layout{}}}
+	each(text, func(name, value []byte, depth int) {
+		outer = outer[:depth]
+		in := outer[depth-1]
+		n, ok := rawjson.String(name)
+		if !ok {
+			n = strconv.Itoa(len(in.names))
+		}
+		in.names = append(in.names, n)
+		if value[0] == '{' || value[0] == '[' {
+			in.inner[n] = &layout{inner: map[string]*layout{}}
+			outer = append(outer, in.inner[n])
+		}
+	})
+	return outer[0].inner["0"]
+}
+
+// at returns what is where a JSON pointer in a URL leads to, or nil.
+func (l *layout) at(pointer string) *layout {
+	for step := range strings.SplitSeq(pointer, "/") {
+		name, err := url.PathUnescape(step)
+		if l == nil || err != nil {
+			return nil
+		}
+		l = l.inner[pointerNames.Replace(name)]
 	}
-	f(value, depth)
-	for _, member := range rawjson.Members(value) {
-		each(member, depth+1, f)
-	}
-	for element := range rawjson.Elements(value) {
-		each(element, depth+1, f)
-	}
+	return l
 }
 
 // outgrown returns why a JSON text has too much in it to be a schema.
 func outgrown(text []byte, most int) error {
 	nodes, deepest := 0, 0
-	each(text, 1, func(_ []byte, depth int) {
+	each(text, func(_, _ []byte, depth int) {
 		nodes++
 		deepest = max(deepest, depth)
 	})

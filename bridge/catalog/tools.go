@@ -195,12 +195,10 @@ func mayBeExternal(text []byte) bool {
 		return false
 	}
 	found := false
-	each(text, 0, func(value []byte, _ int) {
-		for name, ref := range rawjson.Members(value) {
-			if !found && slices.Contains(references, string(name)) {
-				s, ok := rawjson.String(ref)
-				found = ok && (s == "" || s[0] != '#')
-			}
+	each(text, func(name, value []byte, _ int) {
+		n, _ := rawjson.Bytes(name)
+		if s, ok := rawjson.String(value); ok && slices.Contains(references, string(n)) {
+			found = found || s == "" || s[0] != '#'
 		}
 	})
 	return found

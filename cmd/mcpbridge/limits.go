@@ -47,7 +47,7 @@ var bounds = map[string]bound{
 	"limits.toolName":       {16, 1 << 10, "tools have longer names", "it is in headers, logs and tables"},
 	"limits.schema":         {64, 4 << 20, "schemas are longer", "all of them are in memory"},
 	"limits.schemaValues":   {16, 1_000_000, "schemas have more", "each is looked at for every caller"},
-	"limits.subschemas":     {16, 4_000, "schemas have more", "compiling takes time by the square of their number, and cannot be interrupted"},
+	"limits.subschemas":     {16, 4_000, "schemas have more", "compiling them takes time, and cannot be interrupted"},
 	"limits.sessionStreams": {1, 1_000, "", "limits.streams is for more"},
 	"limits.changes":        {1, 1_000_000, "", "they are in memory, for every client"},
 	"limits.changesBytes":   {1 << 10, 64 << 20, "a single change can have more", "they are in memory, for every client"},

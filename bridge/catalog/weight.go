@@ -1,0 +1,246 @@
+package catalog
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// What counts as another schema when a schema is weighed, because the library takes as long for it: about 20 µs.
+const (
+	// pathOfSchema is how many bytes of the paths to schemas do, over shortPath for each, where a step is bytesOfStep more than its name:
+	// the library copies and compares paths again and again.
+	pathOfSchema, shortPath, bytesOfStep = 512, 128, 16
+	// valuesOfSchema is how many values do that are no schemas, over two for each schema. A number is as much as valuesOfNumber: old
+	// drafts compare those of an enum with one another. A reference is as much as valuesOfRef more.
+	valuesOfSchema, valuesOfNumber, valuesOfRef = 5, 3, 2
+	// bytesOfPattern is how many bytes of a regular expression do, and partsOfPattern how many parts, after those that are repeated
+	// are written out.
+	bytesOfPattern, partsOfPattern = 24, 64
+	// bytesOfClass is how many bytes of a regular expression a class of Unicode stands for, which has hundreds of ranges. A range of
+	// more than ASCII whose case does not matter stands for bytesOfFolded: each of its characters is looked up.
+	bytesOfClass, bytesOfFolded = 96, 24 * 100
+	// shortNumber is how long a number is that takes no time.
+	shortNumber = 20
+	// weightOfID and weightOfTarget are for a schema that has a name of its own or is referred to. Every other one is compared with the
+	// former, and where schemas usually are not, the library copies its tables for the latter.
+	weightOfID, weightOfTarget = 4, 4
+	// shortID is how long the name of a schema is that takes no time: every reference in it is resolved by it.
+	shortID = 128
+	// maxWeight is more than any limit.
+	maxWeight = 1 << 30
+)
+
+// A scale weighs a schema: how many plain schemas take as long to compile. It is not fooled by what a schema is made of, so what is
+// light is compiled in a known time, although compiling cannot be interrupted.
+type scale struct {
+	doc      any
+	weight   int // of what neither schemas nor values count for
+	schemas  int
+	paths    int // bytes of those to schemas that count
+	values   int // that are none
+	ids      ids
+	oldIDs   ids // of draft 4, which calls them otherwise
+	draft4   bool
+	oldDraft bool // that has no $defs
+	refs     []string
+	patterns map[string]bool
+}
+
+// ids are the names that schemas have of themselves.
+type ids struct {
+	weight int
+	within int // of schemas within the schema
+}
+
+func (n *ids) add(name string, path int) {
+	n.weight += weightOfID + max(0, len(name)-shortID)
+	if path > 0 {
+		n.within++
+	}
+}
+
+// weigh returns the weight of a schema, or one over most if it is heavier than that.
+func weigh(doc any, most int) int {
+	s := scale{doc: doc, patterns: map[string]bool{}}
+	s.value(doc, 0)
+	if s.draft4 {
+		s.ids.weight += s.oldIDs.weight
+		s.ids.within += s.oldIDs.within
+	}
+	n := s.weight + s.ids.weight + s.located() + max(0, s.values-2*s.schemas)/valuesOfSchema
+	n += s.targets()
+	for text := range s.patterns {
+		if n > most {
+			break
+		}
+		n += weightOfPattern(text, most)
+	}
+	return n
+}
+
+// located returns the weight of schemas where they are.
+func (s *scale) located() int { return s.schemas + s.paths/pathOfSchema }
+
+// schema weighs a schema without what is in it.
+func (s *scale) schema(path int) {
+	s.schemas++
+	s.paths += max(0, path-shortPath)
+}
+
+// value weighs a value, and what is in it. The path to it is as long.
+func (s *scale) value(v any, path int) {
+	switch v := v.(type) {
+	case bool:
+		s.schema(path)
+	case map[string]any:
+		s.schema(path)
+		for name, inner := range v {
+			s.member(name, inner, path)
+			s.value(inner, path+bytesOfStep+len(name))
+		}
+	case []any:
+		s.values++
+		for i, inner := range v {
+			s.value(inner, path+bytesOfStep+len(strconv.Itoa(i)))
+		}
+	case json.Number:
+		s.values += valuesOfNumber
+		if len(v) > shortNumber || strings.ContainsAny(string(v), "eE") {
+			s.weight++
+		}
+	default:
+		s.values++
+	}
+}
+
+// member weighs what a member of an object does besides having a value.
+func (s *scale) member(name string, value any, path int) {
+	switch value := value.(type) {
+	case string:
+		switch name {
+		case "$schema":
+			s.draft4 = s.draft4 || strings.Contains(value, "draft-04")
+			s.oldDraft = s.oldDraft || strings.Contains(value, "draft-0")
+		case "$id":
+			s.ids.add(value, path)
+		case "id":
+			s.oldIDs.add(value, path)
+		case "$ref", "$dynamicRef", "$recursiveRef":
+			s.refs = append(s.refs, value)
+			s.values += valuesOfRef
+		case "$dynamicAnchor":
+			s.weight += weightOfTarget
+		case "pattern":
+			s.patterns[value] = true
+		}
+	case map[string]any:
+		if name != "patternProperties" {
+			return
+		}
+		for text := range value {
+			s.patterns[text] = true
+		}
+	}
+}
+
+// targets weighs what is referred to by where it is. The library may look at all of it once more for each such reference, and does for
+// those to places where schemas usually are not. $defs and definitions are not in one another, so that those together are at most
+// the whole.
+func (s *scale) targets() int {
+	n := 0
+	seen := map[string]bool{}
+	for _, ref := range s.refs {
+		base, fragment, _ := strings.Cut(ref, "#")
+		pointer, err := url.PathUnescape(fragment)
+		if err != nil || !strings.HasPrefix(pointer, "/") || seen[ref] && s.ids.within == 0 {
+			continue
+		}
+		seen[ref] = true
+		steps := strings.Split(pointer, "/")[1:]
+		for i, step := range steps {
+			steps[i] = pointerNames.Replace(step)
+			if isIndexByAnotherName(step) {
+				return maxWeight
+			}
+		}
+		switch shared := len(steps) == 2 && (steps[0] == "$defs" || steps[0] == "definitions"); {
+		case s.ids.within > 0: // it may be relative to any of them
+			n += weightOfTarget + s.located()
+		case shared && (steps[0] == "definitions" || !s.oldDraft): // where schemas usually are
+		case shared:
+			n += weightOfTarget
+		case base != "":
+			n += weightOfTarget + s.located()
+		default:
+			within := scale{patterns: s.patterns}
+			within.value(follow(s.doc, steps), len(pointer)+bytesOfStep*len(steps))
+			n += weightOfTarget + within.located()
+		}
+	}
+	return n
+}
+
+// isIndexByAnotherName reports whether the library takes a step of a JSON pointer for the index of an element that has a shorter one.
+// It would compile the element once for each of them. RFC 6901 has no such indices.
+func isIndexByAnotherName(step string) bool {
+	i, err := strconv.Atoi(step)
+	return err == nil && strconv.Itoa(i) != step
+}
+
+// follow returns what is where the steps of a JSON pointer lead to, or nil.
+func follow(v any, steps []string) any {
+	for _, step := range steps {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil
+			}
+			v = in[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+// folding is in regular expressions for which case does not matter.
+var folding = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
+
+// weightOfPattern returns the weight of a regular expression. It parses only what is light enough as text.
+func weightOfPattern(text string, most int) int {
+	size := len(text) + bytesOfClass*(strings.Count(text, `\p`)+strings.Count(text, `\P`))
+	if wide := strings.Contains(text, `\x`) || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }); wide && folding.MatchString(text) {
+		size += bytesOfFolded * strings.Count(text, "-")
+	}
+	n := 1 + size/bytesOfPattern
+	if n > most {
+		return n
+	}
+	if re, err := syntax.Parse(text, syntax.Perl); err == nil { // those that are not of Go are not compiled
+		n = max(n, 1+partsOf(re)/partsOfPattern)
+	}
+	return n
+}
+
+// partsOf returns how many parts a regular expression has when what is repeated is written out.
+func partsOf(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += partsOf(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
+}

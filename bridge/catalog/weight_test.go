@@ -1,0 +1,192 @@
+package catalog
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// each of n, joined by commas.
+func commas(n int, f func(i int) string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = f(i)
+	}
+	return strings.Join(all, ",")
+}
+
+// always returns what returns a text whatever the number.
+func always(text string) func(int) string { return func(int) string { return text } }
+
+// What the weight of a schema is, at the last that is light and the first that is not.
+func TestWeights(t *testing.T) {
+	repeat := strings.Repeat
+	for _, c := range []struct {
+		text string
+		want int
+	}{
+		{`true`, 1},
+		{`{"type":"string","description":"x"}`, 1},
+		{`{"a":{"b":false}}`, 3},
+		{`{"` + repeat("x", shortPath-bytesOfStep+pathOfSchema-1) + `":{}}`, 2},
+		{`{"` + repeat("x", shortPath-bytesOfStep+pathOfSchema) + `":{}}`, 3},
+		{`{"enum":[` + commas(5, always(`""`)) + `]}`, 1},
+		{`{"enum":[` + commas(6, always(`""`)) + `]}`, 2},
+		{`{"enum":[` + commas(10, always(`""`)) + `]}`, 2},
+		{`{"enum":[` + commas(11, always(`""`)) + `]}`, 3},
+		{`{"minimum":1,"maximum":2}`, 1},
+		{`{"minimum":1,"maximum":2,"multipleOf":3}`, 2},
+		{`{"minimum":` + repeat("1", shortNumber) + `}`, 1},
+		{`{"minimum":` + repeat("1", shortNumber+1) + `}`, 2},
+		{`{"minimum":1e5}`, 2},
+		{`{"id":"x"}`, 1},
+		{`{"$id":"` + repeat("x", shortID) + `"}`, 5},
+		{`{"$id":"` + repeat("x", shortID+1) + `"}`, 6},
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","id":"x"}`, 5},
+		{`{"$dynamicAnchor":"x"}`, 5},
+		{`{"$ref":"#"}`, 1},
+		{`{"$ref":"#a"}`, 1},
+		{`{"$ref":"#/$defs/a"}`, 1},
+		{`{"$ref":"#/definitions/a"}`, 1},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/$defs/a"}`, 5},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/a"}`, 1},
+		{`{"allOf":[{"$ref":"#/x/a"},{"$ref":"#/x/a"}],"x":{"a":true}}`, 5 + 4 + 1},
+		{`{"allOf":[{"$ref":"#/x/a"},{"$ref":"#/x/b"}],"x":{"a":true,"b":true}}`, 6 + 2*(4+1)},
+		{`{"not":{"$ref":"#/x/a"},"x":{"a":{"not":{}}}}`, 5 + 4 + 2}, // and what is in it
+		{`{"not":{"$ref":"other#/x/a"},"x":{"a":{"not":{}}}}`, 5 + 4 + 5},
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{"$id":"a"}}}`, 4 + 4 + 4 + 4}, // wherever it leads
+		{`{"$ref":"#/x/0","x":[{}]}`, 2 + 4 + 1},
+		{`{"$ref":"#/x/00","x":[{}]}`, maxWeight},
+		{`{"$ref":"#/x/%2B0","x":[{}]}`, maxWeight},
+		{`{"pattern":"` + repeat("x", bytesOfPattern-1) + `"}`, 2},
+		{`{"pattern":"` + repeat("x", bytesOfPattern) + `"}`, 3},
+		{`{"patternProperties":{"` + repeat("x", bytesOfPattern) + `":true}}`, 5},
+		{`{"allOf":[{"pattern":"x"},{"pattern":"x"}]}`, 4}, // each is compiled once
+		{`{"pattern":"(ab){31}"}`, 3},                      // three parts each time
+		{`{"pattern":"((ab?){10}){30}"}`, 2 + ((5+1)*10+2)*30/partsOfPattern},
+		{`{"pattern":"(?=x{1000})"}`, 2}, // it is none of Go's, which is not compiled
+		{`{"pattern":"\\pL"}`, 2 + (3+bytesOfClass)/bytesOfPattern},
+		{`{"pattern":"(?i)[a-z]"}`, 2},
+		{`{"pattern":"[a-é]"}`, 2},
+		{`{"pattern":"(?i)[a-é]"}`, 2 + (10+bytesOfFolded)/bytesOfPattern},
+		{`{"pattern":"(?si:[a-\\xff])"}`, 2 + (14+bytesOfFolded)/bytesOfPattern},
+	} {
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(c.text))
+		if err != nil {
+			t.Fatal(c.text, err)
+		}
+		got := weigh(doc, maxSubschemas)
+		if c.want < maxWeight && got != c.want || got < c.want {
+			t.Errorf("%.200s weighs %d, want %d", c.text, got, c.want)
+		}
+		for most := c.want - 1; most <= c.want+1 && c.want < maxWeight; most++ { // one below, at it, one above
+			if most == 0 {
+				continue // it stands for the usual one
+			}
+			s := &schema{text: []byte(c.text), most: most}
+			s.compile()
+			if heavy := s.err != nil && strings.Contains(s.err.Error(), "plain schemas"); heavy != (most < c.want) {
+				t.Errorf("%.200s of at most %d: %v", c.text, most, s.err)
+			}
+		}
+	}
+}
+
+// Each of these took between a tenth of a second and hours to compile.
+func TestHeavySchemasAreNotCompiled(t *testing.T) {
+	repeat := strings.Repeat
+	types := `{"allOf":[` + commas(1800, always(`{"type":"string"}`)) + `]}`
+	for name, inner := range map[string]string{
+		"references to elements by other names": `"allOf":[` + commas(600, func(i int) string { return `{"$ref":"#/x/` + repeat("0", i+2) + `"}` }) + `],"x":[` + types + `]`,
+		"references to odd places":              `"allOf":[` + commas(900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/d%d"}`, i) }) + `],"x":{` + commas(900, func(i int) string { return fmt.Sprintf(`"d%d":{"type":"string"}`, i) }) + `}`,
+		"references to odd places in one another": `"allOf":[` + commas(60, func(i int) string { return `{"$ref":"#/x` + repeat("/not", 60-i) + `"}` }) +
+			`],"x":` + repeat(`{"not":`, 61) + types + repeat("}", 61),
+		"a chain":                         `"$ref":"#/x/0","x":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/%d"}`, min(i+1, 1899)) }) + `]`,
+		"names of schemas":                `"allOf":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]`,
+		"below a long name":               `"properties":{"` + repeat("~", 200_000) + `":` + types + `}`,
+		"deep":                            `"not":` + repeat(`{"allOf":[`, 58) + types + repeat("]}", 58),
+		"large numbers":                   `"allOf":[` + commas(450, always(`{"enum":[`+commas(20, func(i int) string { return fmt.Sprintf("%de-400", 10_000+i) })+`]}`)) + `]`,
+		"a pattern that is repeated":      `"pattern":"(` + repeat("a?", 1600) + `){1000}"`,
+		"a pattern of classes":            `"pattern":"(?i)` + repeat(`\\pL`, 60_000) + `"`,
+		"a pattern of ranges, of no case": `"pattern":"(?i)` + repeat(`[ -퟿]`, 16_000) + `"`,
+		"patterns":                        `"patternProperties":{` + commas(1900, func(i int) string { return fmt.Sprintf(`"^x%d-[a-z]{1,%d}$":{}`, i, i%1000+1) }) + `}`,
+	} {
+		text := []byte(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"object","required":["a"],` + inner + `}`)
+		if err := New(nil, Options{}).checkSchema(text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s := &schema{text: text}
+		if !s.accepts([]byte(`{}`)) || s.err == nil || !strings.Contains(s.err.Error(), "at most 2000 are compiled") {
+			t.Errorf("%s: %.300v", name, s.err)
+		}
+	}
+}
+
+// Schemas as people and programs write them are light, large ones, too.
+func TestOrdinarySchemasAreCompiled(t *testing.T) {
+	patterns := []string{
+		`^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
+		`^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$`,
+		`^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}(\\.\\d+)?(Z|[+-]\\d{2}:\\d{2})$`, `^[\\p{L}\\p{N} .'-]{1,200}$`, `(?i)^[a-z0-9-]{1,63}$`,
+	}
+	def := func(i int) string {
+		return fmt.Sprintf(`"D%d":{"type":"object","title":"Some object","description":"What it is for.","properties":{"id":{"type":"string","pattern":"%s"},
+			"size":{"type":"integer","minimum":0,"maximum":9007199254740991,"default":0},"mode":{"enum":["a","b","c"]},
+			"next":{"anyOf":[{"$ref":"#/PLACE/D%d"},{"type":"null"}]}},"required":["id"],"additionalProperties":false}`, i, patterns[i%len(patterns)], (i+1)%100)
+	}
+	uses := func(n int, ref string) string {
+		return commas(n, func(i int) string { return fmt.Sprintf(`"p%d":{"$ref":"`+ref+`","description":"x"}`, i, i%100) })
+	}
+	for name, c := range map[string]string{
+		"definitions": `"properties":{` + uses(500, "#/$defs/D%d") + `},"$defs":{` + commas(100, def) + `}`,
+		"of draft 7":  `"$schema":"http://json-schema.org/draft-07/schema#","properties":{` + uses(400, "#/definitions/D%d") + `},"definitions":{` + commas(100, def) + `}`,
+		"properties": `"properties":{"first":{"type":"object","properties":{` + commas(100, func(i int) string { return fmt.Sprintf(`"D%d":{"type":"string"}`, i) }) +
+			`}},` + uses(300, "#/properties/first/properties/D%d") + `}`,
+		"values with ids": `"properties":{` + uses(400, "#/$defs/D%d") + `},"examples":[{"id":"x"}],"$defs":{` + commas(100, def) + `}`,
+	} {
+		place := "$defs"
+		if strings.Contains(c, `"definitions"`) {
+			place = "definitions"
+		}
+		s := &schema{text: []byte(`{"type":"object",` + strings.ReplaceAll(c, "PLACE", place) + `}`)}
+		if s.compile(); s.err != nil {
+			t.Errorf("%s: %.300v", name, s.err)
+		}
+	}
+}
+
+// Of the time that compiling takes most is the library's, and not the square of a schema's size.
+func TestCompilingIsTheLibrarysWork(t *testing.T) {
+	text := []byte(`{"type":"object","properties":{` + commas(maxSubschemas-10, func(i int) string {
+		return fmt.Sprintf(`"p%d":{"type":"string","description":"%s"}`, i, strings.Repeat("x", 85))
+	}) + `}}`)
+	mine, library := time.Hour, time.Hour
+	for range 5 { // the least: others use the processors, too
+		began := time.Now()
+		s := &schema{text: text}
+		if s.compile(); s.err != nil {
+			t.Fatal(s.err)
+		}
+		mine = min(mine, time.Since(began))
+		began = time.Now()
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := jsonschema.NewCompiler()
+		if err := c.AddResource(location, doc); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Compile(location); err != nil {
+			t.Fatal(err)
+		}
+		library = min(library, time.Since(began))
+	}
+	if mine > 3*library {
+		t.Errorf("compiling takes %v, of which the library needs %v", mine, library)
+	}
+}
