@@ -71,7 +71,7 @@ func FuzzToken(f *testing.F) {
 }
 
 func goodHeader(text string) bool {
-	v, err := fuzzing.Value([]byte(strings.ToValidUTF8(text, "?"))) // of a header nothing goes on
+	v, err := fuzzing.Value([]byte(text))
 	h, _ := v.(map[string]any)
 	_, critical := h["crit"]
 	return err == nil && h["alg"] == "ES256" && !critical

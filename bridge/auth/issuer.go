@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/rsa"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -104,6 +105,9 @@ func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principa
 		return nil, invalidToken("the token cannot be read: %v", err)
 	}
 	head := t.Headers[0]
+	if err := checkHeader(token); err != nil {
+		return nil, invalidToken("the header of the token is no strict JSON: %v", err)
+	}
 	if _, ok := head.ExtraHeaders["crit"]; ok {
 		return nil, invalidToken("the token has extensions that must be understood (crit), and there are none here")
 	}
@@ -132,6 +136,16 @@ func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principa
 		return nil, invalidToken("the claims of the token cannot be read: %v", err)
 	}
 	return i.accept(text, c, resource, false)
+}
+
+// checkHeader reports what of the header of a JWT parsers disagree about.
+func checkHeader(token string) error {
+	encoded, _, _ := strings.Cut(token, ".")
+	text, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return err
+	}
+	return rawjson.Check(text)
 }
 
 // claims are what a token is judged by.
