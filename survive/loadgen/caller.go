@@ -79,23 +79,31 @@ func (c *Caller) Headers(tool string) string {
 	return "MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: " + c.session + "\r\n"
 }
 
-// Open opens the session of a legacy client. In the modern era there is none.
+// Open opens the session of a legacy client. In the modern era there is none. If the bridge that began it has ended before it hears that the
+// client is ready, the client begins another one (2025-11-25: basic/transports, session management).
 func (c *Caller) Open() error {
 	if c.Era == Modern || c.session != "" {
 		return nil
 	}
-	resp, body, err := c.Do(http.MethodPost, "", []byte(initialize))
-	if err != nil {
-		return fmt.Errorf("initialize: %w", err)
+	for again := 0; ; again++ {
+		resp, body, err := c.Do(http.MethodPost, "", []byte(initialize))
+		if err != nil {
+			return fmt.Errorf("initialize: %w", err)
+		}
+		if c.session = resp.Header.Get("Mcp-Session-Id"); resp.StatusCode != http.StatusOK || c.session == "" {
+			return fmt.Errorf("initialize: status %d: %.300s", resp.StatusCode, body)
+		}
+		resp, body, err = c.Do(http.MethodPost, c.Headers(""), []byte(initialized))
+		switch {
+		case err == nil && resp.StatusCode == http.StatusNotFound && again < 3:
+			c.session = ""
+			c.Renewed++
+		case err == nil && resp.StatusCode != http.StatusAccepted:
+			return fmt.Errorf("notifications/initialized: status %d: %.300s", resp.StatusCode, body)
+		default:
+			return err
+		}
 	}
-	if c.session = resp.Header.Get("Mcp-Session-Id"); resp.StatusCode != http.StatusOK || c.session == "" {
-		return fmt.Errorf("initialize: status %d: %.300s", resp.StatusCode, body)
-	}
-	resp, body, err = c.Do(http.MethodPost, c.Headers(""), []byte(initialized))
-	if err == nil && resp.StatusCode != http.StatusAccepted {
-		err = fmt.Errorf("notifications/initialized: status %d: %.300s", resp.StatusCode, body)
-	}
-	return err
 }
 
 const (
