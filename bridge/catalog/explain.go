@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,12 +27,16 @@ const (
 	maxSignature = 1_500
 	maxListed    = 10 // choices, names
 	maxShape     = 3  // levels of objects in a signature
+	// maxExplained is how many errors are looked at to find the problems.
+	maxExplained = 1_000
 )
 
 // A violation is why a value does not conform to a schema, for the one who made the value.
 type violation struct {
 	// problems are what is wrong, in the order of where it is.
 	problems []problem
+	// more says that there are others, which were not looked at.
+	more bool
 }
 
 // A problem is what is wrong in one place.
@@ -50,7 +55,11 @@ func (v *violation) lines(whole string) string {
 	var b strings.Builder
 	for i, p := range v.problems {
 		if i == maxProblems {
-			fmt.Fprintf(&b, "\n- and %d more", len(v.problems)-i)
+			than := ""
+			if v.more {
+				than = "more than "
+			}
+			fmt.Fprintf(&b, "\n- and %s%d more", than, len(v.problems)-i)
 			break
 		}
 		at := whole
@@ -67,7 +76,10 @@ var english = message.NewPrinter(language.English)
 
 // explain says in words what the library found.
 func (s *schema) explain(value any, found *jsonschema.ValidationError) *violation {
-	e := explainer{schema: s, value: value}
+	e := explainer{
+		schema: s, value: value,
+		shown: map[uintptr]string{}, shapes: map[*jsonschema.Schema]string{}, names: map[*jsonschema.Schema]string{},
+	}
 	e.error(found)
 	slices.SortFunc(e.problems, func(a, b problem) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
 	e.problems = slices.Compact(e.problems)
@@ -78,6 +90,20 @@ type explainer struct {
 	violation
 	*schema
 	value any
+	// explained is how many errors were looked at.
+	explained int
+	// shown and shapes are what is said of large values of the schema, by where they are in memory, and of schemas: errors can be many.
+	shown  map[uintptr]string
+	shapes map[*jsonschema.Schema]string
+	// names are what is said of what a schema declares.
+	names map[*jsonschema.Schema]string
+}
+
+// enough notes that an error is looked at, and reports whether there were enough of them: the library says of everything what is wrong.
+func (e *explainer) enough() bool {
+	e.explained++
+	e.more = e.more || e.explained > maxExplained
+	return e.more
 }
 
 func (e *explainer) add(at []string, format string, args ...any) {
@@ -94,6 +120,9 @@ func pointer(at []string) string {
 
 // error says what one error is.
 func (e *explainer) error(err *jsonschema.ValidationError) {
+	if e.enough() {
+		return
+	}
 	at := err.InstanceLocation
 	switch k := err.ErrorKind.(type) {
 	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
@@ -123,8 +152,12 @@ func (e *explainer) error(err *jsonschema.ValidationError) {
 		e.missing(at, k.Missing, k.Prop)
 		return
 	case *kind.AdditionalProperties:
+		known := e.unknown(at)
 		for _, name := range k.Properties {
-			e.add(append(slices.Clone(at), name), "%s", e.unknown(at))
+			if e.enough() {
+				break
+			}
+			e.add(append(slices.Clone(at), name), "%s", known)
 		}
 		return
 	case *kind.FalseSchema:
@@ -134,7 +167,7 @@ func (e *explainer) error(err *jsonschema.ValidationError) {
 		e.add(at, "%q is not a name that is allowed here", rawjson.ShortenTo(k.Property, maxProblem))
 		return
 	}
-	if want := expected(err.ErrorKind); want != "" {
+	if want := e.expected(err.ErrorKind); want != "" {
 		e.add(at, "expected %s, got %s", want, e.got(at))
 		return
 	}
@@ -142,14 +175,14 @@ func (e *explainer) error(err *jsonschema.ValidationError) {
 }
 
 // expected says what is expected where an error is, or nothing.
-func expected(k jsonschema.ErrorKind) string {
+func (e *explainer) expected(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
 		return alternatives(k.Want)
 	case *kind.Enum:
-		return "one of " + list(k.Want)
+		return "one of " + list(k.Want, e.show)
 	case *kind.Const:
-		return show(k.Want)
+		return e.show(k.Want)
 	case *kind.MinLength:
 		return fmt.Sprintf("at least %s", count(k.Want, "character"))
 	case *kind.MaxLength:
@@ -208,10 +241,16 @@ func decimal(r *big.Rat) string {
 // missing says which properties are not there, and what they should be.
 func (e *explainer) missing(at, names []string, with string) {
 	for _, name := range names {
+		if e.enough() {
+			break
+		}
 		want := "a value"
 		if s := e.schemaAt(at); s != nil {
 			if p := declared(s, name); p != nil {
-				if w := e.shape(p, maxShape-1); w != "any" {
+				if e.shapes[p] == "" {
+					e.shapes[p] = e.shape(p, maxShape-1)
+				}
+				if w := e.shapes[p]; w != "any" {
 					want = w
 				}
 			}
@@ -230,12 +269,15 @@ func (e *explainer) unknown(at []string) string {
 	if s == nil || len(s.Properties) == 0 {
 		return "there is no such property"
 	}
-	names := slices.Sorted(maps.Keys(s.Properties))
-	more := ""
-	if len(names) > maxListed {
-		names, more = names[:maxListed], ", …"
+	if e.names[s] == "" {
+		names := slices.Sorted(maps.Keys(s.Properties))
+		more := ""
+		if len(names) > maxListed {
+			names, more = names[:maxListed], ", …"
+		}
+		e.names[s] = "there is no such property; there is " + strings.Join(names, ", ") + more
 	}
-	return "there is no such property; there is " + strings.Join(names, ", ") + more
+	return e.names[s]
 }
 
 // choice says what is wrong where none of several forms fits: what is wrong with the one that was meant, if that can be told.
@@ -244,11 +286,14 @@ func (e *explainer) choice(err *jsonschema.ValidationError) {
 	var want []string
 	var meant []*jsonschema.ValidationError
 	for _, cause := range err.Causes {
+		if e.enough() {
+			break
+		}
 		if misfit := whole(cause, err.InstanceLocation); misfit != nil {
 			if len(misfit.InstanceLocation) > len(at) {
 				at, want = misfit.InstanceLocation, nil // rather what tells the forms apart than the whole
 			}
-			if w := expected(misfit.ErrorKind); w != "" && len(misfit.InstanceLocation) == len(at) && !slices.Contains(want, w) {
+			if w := e.expected(misfit.ErrorKind); w != "" && len(misfit.InstanceLocation) == len(at) && !slices.Contains(want, w) {
 				want = append(want, w)
 			}
 			continue
@@ -335,7 +380,20 @@ func show(v any) string {
 	return rawjson.Shorten(text)
 }
 
-func list(values []any) string {
+// show shows a value of the schema.
+func (e *explainer) show(v any) string {
+	switch v.(type) {
+	case []any, map[string]any:
+		at := reflect.ValueOf(v).Pointer()
+		if e.shown[at] == "" {
+			e.shown[at] = show(v)
+		}
+		return e.shown[at]
+	}
+	return show(v)
+}
+
+func list(values []any, show func(any) string) string {
 	var all []string
 	for i, v := range values {
 		if i == maxListed {
@@ -426,15 +484,25 @@ func (s *schema) signature(tool string) string {
 
 // fields returns the properties of an object: those that are required first.
 func (s *schema) fields(of *jsonschema.Schema, levels int) string {
-	var required, others []string
-	for _, name := range s.order(of) {
-		if slices.Contains(of.Required, name) {
-			required = append(required, rawjson.Shorten(name)+": "+s.shape(of.Properties[name], levels-1))
-		} else {
-			others = append(others, rawjson.Shorten(name)+"?: "+s.shape(of.Properties[name], levels-1))
+	required := map[string]bool{}
+	for _, name := range of.Required {
+		required[name] = true
+	}
+	var all []string
+	size := 0
+	for _, mark := range []string{": ", "?: "} {
+		for _, name := range s.order(of) {
+			if size > maxSignature { // nobody is told more
+				break
+			}
+			if required[name] != (mark == ": ") {
+				continue
+			}
+			all = append(all, rawjson.Shorten(name)+mark+s.shape(of.Properties[name], levels-1))
+			size += len(all[len(all)-1])
 		}
 	}
-	return strings.Join(append(required, others...), ", ")
+	return strings.Join(all, ", ")
 }
 
 // shape says in a few words what a part of the schema allows.
@@ -446,7 +514,7 @@ func (s *schema) shape(of *jsonschema.Schema, levels int) string {
 	case of.Const != nil:
 		return show(*of.Const)
 	case of.Enum != nil:
-		return strings.ReplaceAll(list(of.Enum.Values), ", ", "|")
+		return strings.ReplaceAll(list(of.Enum.Values, show), ", ", "|")
 	case len(of.AnyOf) > 0 || len(of.OneOf) > 0:
 		var all []string
 		for i, branch := range append(slices.Clone(of.AnyOf), of.OneOf...) {

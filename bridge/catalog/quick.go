@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -34,7 +33,7 @@ type quick struct {
 
 	// Of a string.
 	minLength, maxLength int
-	pattern              jsonschema.Regexp
+	pattern              *pattern
 
 	// Of a number.
 	minimum, maximum, above, below *bound
@@ -79,8 +78,8 @@ var typeNames = map[string]types{
 
 // scalars are values that a value may have.
 type scalars struct {
-	strings       []string
-	numbers       []string // as they are written
+	strings       map[string]bool
+	numbers       map[string]bool // as they are written
 	yes, no, null bool
 }
 
@@ -102,8 +101,10 @@ const (
 	// maxNesting is how deep a quick follows values and schemas into one another. Text that was checked is not so deep, but
 	// schemas that refer to themselves can be.
 	maxNesting = 1_000
-	// stepsPerByte and freeSteps bound how often schemas look at the same text again.
-	stepsPerByte, freeSteps = 4, 1_000
+	// stepsPerByte and freeSteps bound how often schemas look at the same text again. Of long text that is manySteps, or one for
+	// each byte. A step is about 10 ns, in which so many bytes are skipped, or read.
+	stepsPerByte, freeSteps, manySteps  = 4, 1_000, 2_000_000
+	bytesSkippedByStep, bytesReadByStep = 32, 8
 )
 
 // A quickMaker makes quicks of schemas, one of each: schemas may refer to themselves.
@@ -186,7 +187,7 @@ func (quickMaker) strings(q *quick, s *jsonschema.Schema) {
 	if s.MaxLength != nil {
 		q.maxLength = *s.MaxLength
 	}
-	q.pattern = s.Pattern
+	q.pattern, _ = s.Pattern.(*pattern)
 }
 
 func (quickMaker) numbers(q *quick, s *jsonschema.Schema) {
@@ -269,13 +270,13 @@ func (m quickMaker) arrays(q *quick, s *jsonschema.Schema) {
 
 // scalarsOf returns the values that can be compared as text. The others are as if they were not listed.
 func scalarsOf(values []any) *scalars {
-	s := &scalars{}
+	s := &scalars{strings: map[string]bool{}, numbers: map[string]bool{}}
 	for _, v := range values {
 		switch v := v.(type) {
 		case string:
-			s.strings = append(s.strings, v)
+			s.strings[v] = true
 		case json.Number:
-			s.numbers = append(s.numbers, v.String())
+			s.numbers[v.String()] = true
 		case bool:
 			s.yes = s.yes || v
 			s.no = s.no || !v
@@ -291,7 +292,7 @@ func (q *quick) accepts(text []byte) bool {
 	if q.free {
 		return true
 	}
-	w := walk{b: text, steps: stepsPerByte*len(text) + freeSteps}
+	w := walk{b: text, steps: min(stepsPerByte*len(text)+freeSteps, max(len(text), manySteps)), left: maxWork / 4}
 	_, ok := w.value(q, w.space(0), 0)
 	return ok
 }
@@ -301,12 +302,16 @@ func (q *quick) accepts(text []byte) bool {
 type walk struct {
 	b     []byte
 	steps int
+	// left is what regular expressions may cost yet.
+	left int
 }
 
 // value returns the end of the value that begins at i, if it surely conforms to q.
 func (w *walk) value(q *quick, i, depth int) (int, bool) {
 	if q.free {
-		return rawjson.SkipValue(w.b, i), true
+		end := rawjson.SkipValue(w.b, i)
+		w.steps -= (end - i) / bytesSkippedByStep
+		return end, w.steps >= 0
 	}
 	w.steps--
 	if q.unsure || i >= len(w.b) || w.steps < 0 || depth > maxNesting {
@@ -335,7 +340,8 @@ func (w *walk) value(q *quick, i, depth int) (int, bool) {
 		return w.array(q, i, depth)
 	case '"':
 		end := rawjson.SkipString(w.b, i)
-		return end, q.allows(tString) && q.string(w.b[i:end])
+		w.steps -= (end - i) / bytesSkippedByStep
+		return end, q.allows(tString) && w.string(q, w.b[i:end])
 	case 't':
 		return rawjson.SkipLiteral(w.b, i), q.allows(tBool) && (q.enum == nil || q.enum.yes)
 	case 'f':
@@ -491,10 +497,11 @@ func (w *walk) array(q *quick, i, depth int) (int, bool) {
 }
 
 // string reports whether a quoted string conforms.
-func (q *quick) string(quoted []byte) bool {
+func (w *walk) string(q *quick, quoted []byte) bool {
 	if q.enum == nil && q.minLength == 0 && q.maxLength >= len(quoted)-2 && q.pattern == nil {
 		return true // no character takes less than a byte
 	}
+	w.steps -= len(quoted) / bytesReadByStep
 	s, ok := bare(quoted)
 	if !ok {
 		return false
@@ -504,10 +511,14 @@ func (q *quick) string(quoted []byte) bool {
 			return false
 		}
 	}
-	if q.enum != nil && !slices.Contains(q.enum.strings, string(s)) {
+	if q.enum != nil && !q.enum.strings[string(s)] {
 		return false
 	}
-	return q.pattern == nil || q.pattern.MatchString(string(s))
+	if q.pattern == nil {
+		return true
+	}
+	w.left -= q.pattern.work(len(s))
+	return w.left >= 0 && q.pattern.MatchString(string(s))
 }
 
 // bare returns the value of a quoted string.
@@ -528,7 +539,7 @@ func (q *quick) number(text []byte) bool {
 	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt && !wholeNumber(text)) {
 		return false
 	}
-	if q.enum != nil && !slices.Contains(q.enum.numbers, string(text)) {
+	if q.enum != nil && !q.enum.numbers[string(text)] {
 		return false
 	}
 	if q.multipleOf != 0 && (!isInt || n%q.multipleOf != 0) {

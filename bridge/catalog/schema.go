@@ -30,9 +30,6 @@ const (
 	// digits, and the library takes it at its word.
 	maxExponent = 400
 	maxDigits   = 1_000
-	// maxWork is how many times a schema may be asked about a value. Schemas can refer to one another so that this grows by
-	// the power of how deep the value is.
-	maxWork = 1_000_000
 )
 
 // anyObject is the schema of tools that have none.
@@ -54,6 +51,8 @@ type schema struct {
 	names map[*jsonschema.Schema][]string
 	// anchors are schemas by their dynamic anchor.
 	anchors map[string][]*jsonschema.Schema
+	// unevaluated says that what is evaluated has to be remembered.
+	unevaluated bool
 	// err is why it cannot be used. skipped is what is left out of it.
 	err, skipped error
 
@@ -92,8 +91,7 @@ func (s *schema) check(value []byte, of side) *violation {
 		where, _ := sane(decoded)
 		return &violation{problems: []problem{{where, fmt.Sprintf("expected a number of at most %d digits", maxDigits)}}}
 	}
-	left := maxWork
-	if !fits || !s.affordable(s.full, decoded, 1, &left) {
+	if !fits || !s.affordable(decoded, maxWork) {
 		return refusal("it is too large to be compared with the schema")
 	}
 	return s.decide(decoded)
@@ -208,6 +206,7 @@ func knownDialect(doc any) error {
 type pattern struct {
 	text string
 	re   *regexp.Regexp // nil if it is none of Go's
+	effort
 }
 
 // compileRegexp compiles Go's regular expressions, which take time by the length of the text. Those of ECMA-262 that are none
@@ -218,7 +217,11 @@ func compileRegexp(text string) (jsonschema.Regexp, error) {
 	if err != nil && !strings.Contains(text, "(?") && !strings.Contains(text, `\`) {
 		return nil, err // it is none of anybody's
 	}
-	return &pattern{text, re}, nil
+	p := &pattern{text: text, re: re}
+	if re != nil {
+		p.effort = effortOf(text)
+	}
+	return p, nil
 }
 
 // onceEachPattern returns what compiles each text once: the library does so to see whether it can, and again for every use.
@@ -291,6 +294,7 @@ func (s *schema) adapt(roots []*jsonschema.Schema) error {
 				unknown, delicate = p, true
 			}
 		}
+		s.unevaluated = s.unevaluated || at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
 		// What is left out of these makes the schema refuse more.
 		delicate = delicate || at.Not != nil || len(at.OneOf) > 0 || at.If != nil || at.MaxContains != nil ||
 			at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
@@ -374,68 +378,6 @@ func inPlace(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
 			f(child)
 		}
 	}
-}
-
-// affordable reports whether the library can be asked about v: it takes from left what that costs at most. The library is
-// many times slower than this, and cannot be interrupted.
-func (s *schema) affordable(at *jsonschema.Schema, v any, chain int, left *int) bool {
-	*left -= chain // the library looks back along the schemas that led here
-	if at.Enum != nil {
-		*left -= len(at.Enum.Values)
-	}
-	if *left < 0 {
-		return false
-	}
-	if at.Bool != nil {
-		return true
-	}
-	ok := true
-	same := func(more ...*jsonschema.Schema) {
-		for _, m := range more {
-			ok = ok && (m == nil || s.affordable(m, v, chain+1, left))
-		}
-	}
-	inPlace(at, same)
-	if at.DynamicRef != nil {
-		same(s.anchors[at.DynamicRef.Anchor]...)
-	}
-	if at.RecursiveRef != nil {
-		same(s.anchors[""]...)
-	}
-	inner := func(child *jsonschema.Schema, v any) {
-		ok = ok && (child == nil || s.affordable(child, v, 1, left))
-	}
-	switch v := v.(type) {
-	case string:
-		*left -= len(v) / 1024
-	case map[string]any:
-		additional, _ := at.AdditionalProperties.(*jsonschema.Schema)
-		for name, value := range v {
-			inner(at.Properties[name], value)
-			inner(additional, value)
-			inner(at.UnevaluatedProperties, value)
-			inner(at.PropertyNames, name)
-			for _, child := range at.PatternProperties {
-				inner(child, value)
-			}
-		}
-	case []any:
-		items, _ := at.Items.(*jsonschema.Schema)
-		tuple, _ := at.Items.([]*jsonschema.Schema)
-		additional, _ := at.AdditionalItems.(*jsonschema.Schema)
-		for i, value := range v {
-			for _, child := range []*jsonschema.Schema{items, additional, at.Items2020, at.Contains, at.UnevaluatedItems} {
-				inner(child, value)
-			}
-			if i < len(at.PrefixItems) {
-				inner(at.PrefixItems[i], value)
-			}
-			if i < len(tuple) {
-				inner(tuple[i], value)
-			}
-		}
-	}
-	return ok
 }
 
 // sane reports whether the numbers in a value are of bearable size, and if not, where the first is that is not.

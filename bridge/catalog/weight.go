@@ -20,7 +20,7 @@ const (
 	valuesOfSchema, valuesOfNumber, valuesOfRef = 5, 3, 2
 	// bytesOfPattern is how many bytes of a regular expression do, and partsOfPattern how many parts, after those that are repeated
 	// are written out.
-	bytesOfPattern, partsOfPattern = 24, 64
+	bytesOfPattern, partsOfPattern = 24, 32
 	// bytesOfClass is how many bytes of a regular expression a class of Unicode stands for, which has hundreds of ranges. A range of
 	// more than ASCII whose case does not matter stands for bytesOfFolded: each of its characters is looked up.
 	bytesOfClass, bytesOfFolded = 96, 24 * 100

@@ -1,0 +1,354 @@
+package catalog
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	uuid  = `^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
+	email = `^[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\\.)+[A-Za-z]{2,}$`
+	// wide is a regular expression of which a thousand parts are tried for each character.
+	wide = `(a?b?){500}c`
+
+	tooMuch = "too large to be compared"
+)
+
+func compiled(tb testing.TB, text string) *schema {
+	tb.Helper()
+	s := &schema{text: []byte(text)}
+	if s.once.Do(s.compile); s.err != nil {
+		tb.Fatalf("%.200s: %v", text, s.err)
+	}
+	return s
+}
+
+// of returns the schema of an object whose property a has the schema, and with returns such an object.
+func of(schema string) string  { return `{"type":"object","properties":{"a":` + schema + `}}` }
+func with(value string) string { return `{"a":` + value + `}` }
+
+func quoted(n int, text string) string { return `"` + strings.Repeat(text, n) + `"` }
+
+func items(n int, value string) string { return `[` + commas(n, always(value)) + `]` }
+
+func numbers(from, n int) string {
+	return commas(n, func(i int) string { return strconv.Itoa(from + i) })
+}
+
+// members returns an object of n members, whose names are of so many bytes.
+func members(n, size int) string {
+	return `{` + commas(n, func(i int) string { return fmt.Sprintf(`"%0*d":1`, size, i) }) + `}`
+}
+
+// One below what may be spent, at it, and one above, whatever there is much of.
+func TestWorkAtItsLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		schema string
+		value  func(n int) string
+	}{
+		"bytes for a pattern":   {of(`{"pattern":"` + wide + `"}`), func(n int) string { return with(quoted(n, "a")) }},
+		"bytes for branches":    {of(`{"anyOf":[{"pattern":"` + wide + `"},{"pattern":"b` + wide + `"}]}`), func(n int) string { return with(quoted(n, "a")) }},
+		"strings for a pattern": {of(`{"items":{"pattern":"` + wide + `"}}`), func(n int) string { return with(items(n, `"aaaaaaaa"`)) }},
+		"propertyNames":         {`{"type":"object","propertyNames":{"pattern":"` + wide + `"}}`, func(n int) string { return members(n, 100) }},
+		"patternProperties":     {`{"type":"object","patternProperties":{"` + wide + `":{},"b` + wide + `":{}}}`, func(n int) string { return members(n, 100) }},
+		"numbers for an enum":   {of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`), func(n int) string { return with(items(n, "7777777")) }},
+		"numbers for bounds":    {of(`{"items":{"minimum":1,"not":{"type":"integer"}}}`), func(n int) string { return with(items(n, "1.5")) }},
+		"unique numbers":        {of(`{"uniqueItems":true}`), func(n int) string { return with(`[` + numbers(0, n) + `]`) }},
+		"schemas":               {of(`{"items":{"oneOf":[{"type":"string"},{"type":"integer"}]}}`), func(n int) string { return with(items(n, "1")) }},
+	} {
+		s := compiled(t, c.schema)
+		affordable := func(n int) bool {
+			v, _, _ := decode([]byte(c.value(n)), maxOutput)
+			return s.affordable(v, maxWork/4)
+		}
+		many := 4
+		for affordable(many) {
+			many *= 2
+		}
+		most := many/2 + sort.Search(many/2, func(n int) bool { return !affordable(many/2 + n) }) - 1
+		if most < 2 || !affordable(most-1) || !affordable(most) || affordable(most+1) {
+			t.Errorf("%s: the most is %d", name, most)
+		}
+	}
+	s := compiled(t, of(`{"pattern":"^[a-z]*$"}`))
+	p := s.full.Properties["a"].Pattern.(*pattern)
+	most := sort.Search(maxWork, func(n int) bool {
+		return 2*costOfAsking+1+costOfMember+n/bytesCopied+p.work(n) > maxWork
+	}) - 1
+	for n, fits := range map[int]bool{most - 1: true, most: true, most + 1: false} {
+		for _, side := range []side{input, output} {
+			wrong := s.check([]byte(with(quoted(n, "a"))), side)
+			if refused := wrong != nil && strings.Contains(wrong.lines("it"), tooMuch); refused == fits || fits && wrong != nil {
+				t.Errorf("%d bytes, %v: %v", n, fits, wrong)
+			}
+		}
+	}
+}
+
+// What is asked of the regular expressions of a value is at most a quarter of what the library is asked; the rest is for that.
+func TestQuickMatchesUpToALimit(t *testing.T) {
+	s := compiled(t, of(`{"pattern":"^[a-z]*$"}`))
+	e := s.full.Properties["a"].Pattern.(*pattern).effort
+	most := sort.Search(maxWork, func(n int) bool { return e.work(n) > maxWork/4 }) - 1
+	for n, want := range map[int]bool{most - 1: true, most: true, most + 1: false} {
+		text := []byte(with(quoted(n, "a")))
+		if got := s.accepts(text); got != want {
+			t.Errorf("%d bytes are accepted at once: %v", n, got)
+		}
+		if wrong := s.check(text, input); wrong != nil {
+			t.Errorf("%d bytes: %s", n, wrong.lines("it"))
+		}
+	}
+}
+
+// What cannot be afforded is not matched at all: to match what this does is a panic.
+func TestWhatIsTooMuchIsNotMatched(t *testing.T) {
+	s := compiled(t, of(`{"items":{"pattern":"`+wide+`"}}`))
+	s.full.Properties["a"].Items2020.Pattern.(*pattern).re = new(regexp.Regexp)
+	for _, value := range []string{`[` + quoted(100_000, "a") + `]`, items(1, quoted(10_000, "a"))} {
+		if wrong := s.check([]byte(with(value)), input); wrong == nil || !strings.Contains(wrong.lines("it"), tooMuch) {
+			t.Errorf("%.20s: %v", value, wrong)
+		}
+	}
+}
+
+// Each of these took from 0.15 s to minutes, and most of them are a few KiB.
+func TestValuesThatTakeTooLongAreNotCompared(t *testing.T) {
+	many := func(n int, schema string) string { return of(`{"allOf":[` + commas(n, always(schema)) + `]}`) }
+	for name, c := range map[string]struct{ schema, value string }{
+		"a pattern":                    {of(`{"pattern":"` + wide + `"}`), with(quoted(100_000, "a"))},
+		"a pattern that fits":          {of(`{"items":{"pattern":"(a?b?){500}"}}`), with(items(100_000, quoted(16, "a")))},
+		"propertyNames":                {`{"type":"object","propertyNames":{"pattern":"` + wide + `"}}`, members(100, 1_000)},
+		"patternProperties":            {`{"type":"object","patternProperties":{` + commas(30, func(i int) string { return fmt.Sprintf(`"(a?b?){%d}c":{}`, 200+i) }) + `}}`, members(1_000, 100)},
+		"numbers of an enum":           {of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`), with(items(300, "7777777"))},
+		"numbers written otherwise":    {of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`), with(items(300, "102999.0"))},
+		"numbers of arrays of an enum": {of(`{"items":{"enum":[` + commas(90, func(i int) string { return `[` + numbers(0, 30) + fmt.Sprintf(",%d]", i) }) + `]}}`), with(items(100, `[`+numbers(0, 30)+`,777]`))},
+		"numbers of a const":           {of(`{"items":{"const":[` + numbers(0, 3_000) + `]}}`), with(items(100, `[`+numbers(0, 2_999)+`,0]`))},
+		"integers":                     {of(`{"items":{"anyOf":[` + commas(50, always(`{"type":"integer"}`)) + `]}}`), with(items(10_000, "1.5e-300"))},
+		"small numbers":                {of(`{"items":{"multipleOf":3e-400}}`), with(items(100_000, "7e-399"))},
+		"long fractions":               {of(`{"items":{"multipleOf":0.` + strings.Repeat("7", 900) + `}}`), with(items(4_000, "0."+strings.Repeat("7", 991)))},
+		"required names":               {of(`{"items":{"minProperties":0,"required":[` + commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}}`), with(items(1_000, `{}`))},
+		"dependent names":              {of(`{"items":{"dependentRequired":{"a":[` + commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}}}`), with(items(1_000, `{"a":1}`))},
+		"a long string, many times":    {many(900, `{"type":"string"}`), with(quoted(4_000_000, "a"))},
+		"its characters, many times":   {many(900, `{"minLength":1,"maxLength":4000000}`), with(quoted(2_000_000, "é"))},
+		"members, many times":          {`{"type":"object","allOf":[` + commas(900, always(`{"minProperties":1}`)) + `]}`, members(19_000, 5)},
+		"what is evaluated":            {`{"type":"object","unevaluatedProperties":{},"allOf":[` + commas(900, always(`{"minProperties":1}`)) + `]}`, members(3_000, 5)},
+		"unique strings, many times":   {many(900, `{"uniqueItems":true}`), with(`[` + commas(3_000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `]`)},
+		"unique numbers, a few":        {many(900, `{"uniqueItems":true}`), with(`[` + numbers(0, fewUnique) + `]`)},
+		"unique arrays of one hash":    {of(`{"uniqueItems":true}`), with(`[` + strings.Join(nested(10)[:10_000], ",") + `]`)},
+		"deep errors":                  {`{"type":"object","$ref":"#/$defs/t","$defs":{"t":{"properties":{"a":{"$ref":"#/$defs/t"}},"items":{"type":"string"}}}}`, strings.Repeat(`{"a":`, 200) + items(90_000, `1`) + strings.Repeat(`}`, 200)},
+		"deep dynamic references": {
+			`{"$dynamicAnchor":"n","type":"object","properties":{"a":{"$ref":"#/$defs/c0"}},"$defs":{` +
+				commas(50, func(i int) string { return fmt.Sprintf(`"c%d":{"$ref":"#/$defs/c%d"}`, i, i+1) }) +
+				`,"c50":{"$ref":"#","items":{"$dynamicRef":"#m"}},"m":{"$dynamicAnchor":"m","type":"integer"}}}`,
+			strings.Repeat(`{"a":`, 240) + items(90_000, `1`) + strings.Repeat(`}`, 240),
+		},
+	} {
+		if len(c.value) > 4<<20 {
+			t.Errorf("%s: %d bytes", name, len(c.value))
+		}
+		s := compiled(t, c.schema)
+		if wrong := s.check([]byte(c.value), output); wrong == nil || !strings.Contains(wrong.lines("it"), tooMuch) {
+			t.Errorf("%s: %v", name, wrong)
+		}
+	}
+}
+
+// nested returns arrays of n arrays that are in one another in every way: the library's hash of all of them is the same.
+func nested(n int) []string {
+	all := [][]string{{""}}
+	for size := 1; size <= n; size++ {
+		var of []string
+		for first := range size {
+			for _, inner := range all[first] {
+				for _, rest := range all[size-1-first] {
+					of = append(of, strings.TrimSuffix(`[`+inner+`],`+rest, ","))
+				}
+			}
+		}
+		all = append(all, of)
+	}
+	for i, inner := range all[n] {
+		all[n][i] = `[` + inner + `]`
+	}
+	return all[n]
+}
+
+// What people and programs send is compared, and what is wrong with it is said.
+func TestOrdinaryValuesAreCompared(t *testing.T) {
+	text := func(n int, last string) string { return `"` + strings.Repeat("a", n-len(last)) + last + `"` }
+	const id = `"01234567-89ab-4cde-8123-0123456789ab"`
+	row := `{"id":%s,"name":"some name","price":12.5,"tags":["a","b"],"size":{"w":1,"h":2}}`
+	rows := of(`{"uniqueItems":true,"items":{"type":"object","minProperties":1,"additionalProperties":false,"properties":{
+		"id":{"oneOf":[{"type":"integer","minimum":0},{"type":"null"}]},"name":{"type":"string","pattern":"^[a-z ]{1,64}$"},
+		"price":{"type":"number","multipleOf":0.5},"tags":{"type":"array","uniqueItems":true},"size":{"type":"object","patternProperties":{"^[wh]$":{"type":"integer"}}}}}}`)
+	list := func(last string) string {
+		return with(`[` + commas(1_000, func(i int) string { return fmt.Sprintf(row, strconv.Itoa(i)) }) + `,` + fmt.Sprintf(row, last) + `]`)
+	}
+	strings300 := commas(300, func(i int) string { return fmt.Sprintf(`"choice %d"`, i) })
+	for name, c := range map[string]struct{ schema, fits, misfit string }{
+		"a name":                     {of(`{"pattern":"^[a-z0-9-]{1,64}$"}`), with(text(64, "")), with(text(64<<10, ""))},
+		"a long name":                {of(`{"pattern":"^[a-z0-9-]+$"}`), with(text(64<<10, "")), with(text(64<<10, "!"))},
+		"up to 1,000 characters":     {of(`{"pattern":"^.{1,1000}$"}`), with(text(1_000, "")), with(text(64<<10, ""))},
+		"an email":                   {of(`{"pattern":"` + email + `"}`), with(text(64<<10, "@example.com")), with(text(64<<10, "@example"))},
+		"an email, searched for":     {of(`{"pattern":"` + strings.Trim(email, "^$") + `"}`), with(text(64<<10, "@example.com")), with(text(64<<10, "@example"))},
+		"a UUID":                     {of(`{"pattern":"` + uuid + `"}`), with(id), with(text(64<<10, ""))},
+		"UUIDs":                      {of(`{"items":{"pattern":"` + uuid + `"}}`), with(items(15_000, id)), with(items(15_000, `"01234567"`))},
+		"UUIDs, asked of one by one": {of(`{"items":{"not":{"not":{"pattern":"` + uuid + `"}}}}`), with(items(15_000, id)), with(items(15_000, `"01234567"`))},
+		"base64":                     {of(`{"pattern":"^[A-Za-z0-9+/]*={0,2}$"}`), with(text(1<<20, "==")), with(text(1<<20, "==="))},
+		"letters":                    {of(`{"pattern":"^[\\p{L}\\p{N} .'-]{1,200}$"}`), with(quoted(200, "é")), with(quoted(32<<10, "é"))},
+		"a choice":                   {of(`{"items":{"enum":[` + strings300 + `]}}`), with(items(1_000, `"choice 299"`)), with(items(1_000, `"choice 300"`))},
+		"numbers":                    {of(`{"items":{"enum":[` + numbers(100, 50) + `]}}`), with(items(1_000, "149")), with(items(1_000, "150"))},
+		"numbers written otherwise":  {of(`{"items":{"enum":[` + numbers(100, 50) + `]}}`), with(items(1_000, "149.0")), with(items(1_000, "149.5"))},
+		"names":                      {`{"type":"object","propertyNames":{"pattern":"^[a-z0-9_-]{1,64}$"}}`, members(5_000, 20), members(5_000, 65)},
+		"rows":                       {rows, list("null"), list(`"x"`)},
+		"unique rows":                {rows, list("null"), list("999")},
+		"integers":                   {of(`{"items":{"type":"integer"}}`), with(items(100_000, "12345")), with(items(80_000, `"x"`))},
+		"integers or none":           {of(`{"items":{"oneOf":[{"type":"integer"},{"type":"null"}]}}`), with(items(50_000, "12345")), with(items(50_000, `true`))},
+	} {
+		s := compiled(t, c.schema)
+		if wrong := s.check([]byte(c.fits), input); wrong != nil {
+			t.Errorf("%s: %s", name, wrong.lines("it"))
+		}
+		if wrong := s.check([]byte(c.misfit), input); wrong == nil || strings.Contains(wrong.lines("it"), tooMuch) {
+			t.Errorf("%s: what does not fit: %v", name, wrong)
+		}
+	}
+}
+
+// How many instructions are tried for a character, and for how many characters.
+func TestEfforts(t *testing.T) {
+	const endless = math.MaxInt32
+	for _, c := range []struct {
+		text          string
+		width, length int
+	}{
+		{`^abc$`, 2, 4},              // one character after the other
+		{`^[a-z]{1,64}$`, 4, 65},     // and two ways to go on
+		{`^[a-z]*$`, 5, endless},     // for ever
+		{`^(abc)*$`, 6, endless},     // in a circle
+		{`^(ab|cd){1,100}$`, 8, 201}, // in both branches
+		{`abc`, 4, endless},          // it begins again and again
+		{`(a?b?){100}c`, 602, endless},
+		{`x{1000}`, 1_002, endless}, // after some time all that there is
+	} {
+		if got := effortOf(c.text); got != (effort{c.width, c.length}) {
+			t.Errorf("%s: %+v, want %+v", c.text, got, effort{c.width, c.length})
+		}
+	}
+	e := effort{width: 10, length: 100}
+	if a, b, c := e.work(99), e.work(100), e.work(101); a >= b || b != c {
+		t.Errorf("%d, %d, %d", a, b, c)
+	}
+}
+
+// What is counted is time, whatever it is spent on: of the same amount of work none takes much longer than another. They
+// are up to five times apart where nothing else runs; what was not counted took a thousand times as long.
+func TestWorkIsTime(t *testing.T) {
+	per := map[string]float64{}
+	for name, c := range map[string]struct{ schema, value string }{
+		"a pattern":     {of(`{"pattern":"` + wide + `"}`), with(quoted(700, "a"))},
+		"a few parts":   {of(`{"pattern":"[ab]*c"}`), with(quoted(300_000, "a"))},
+		"enums":         {of(`{"items":{"enum":[` + numbers(1_000, 100) + `]}}`), with(items(90, "7777777"))},
+		"bounds":        {of(`{"items":{"minimum":1}}`), with(items(9_000, "12345"))},
+		"schemas":       {of(`{"items":{"not":{"type":"string"}}}`), with(items(12_000, "1"))},
+		"errors":        {of(`{"items":{"oneOf":[{"type":"string"},{"type":"object"}]}}`), with(items(8_000, "1"))},
+		"unique values": {of(`{"uniqueItems":true}`), with(`[` + numbers(0, 10_000) + `]`)},
+		"names":         {of(`{"items":{"minProperties":0,"required":[` + commas(1_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}}`), with(items(160, `{}`))},
+	} {
+		s := compiled(t, c.schema)
+		v, _, _ := decode([]byte(c.value), maxOutput)
+		b := bill{s, maxWork}
+		b.ask(s.full, v, place{})
+		least := time.Hour
+		for range 5 { // the least: others use the processors, too
+			began := time.Now()
+			_ = s.full.Validate(v)
+			least = min(least, time.Since(began))
+		}
+		per[name] = float64(least) / float64(maxWork-b.left)
+		if b.left < 0 {
+			t.Errorf("%s is not affordable", name)
+		}
+	}
+	low, high := math.MaxFloat64, 0.0
+	for _, p := range per {
+		low, high = min(low, p), max(high, p)
+	}
+	if high > 50*low {
+		t.Errorf("nanoseconds for a unit of work: %v", per)
+	}
+}
+
+// Text is passed over a few times at most before the library is asked.
+func TestQuickPassesOverTextAFewTimes(t *testing.T) {
+	text := []byte(with(items(50_000, quoted(18, "a"))))
+	for n, want := range map[int]bool{10: true, 900: false} {
+		s := compiled(t, of(`{"allOf":[`+commas(n, always("true"))+`]}`))
+		if got := s.accepts(text); got != want {
+			t.Errorf("what passes over it %d times is accepted at once: %v", n, got)
+		}
+		if wrong := s.check(text, input); wrong != nil {
+			t.Errorf("%d: %s", n, wrong.lines("it"))
+		}
+	}
+}
+
+// What is wrong is explained up to a limit, and the rest is not looked at.
+func TestExplanationsAreBounded(t *testing.T) {
+	declared := commas(900, func(i int) string { return fmt.Sprintf(`"p%d":{}`, i) })
+	for name, c := range map[string]struct{ schema, value string }{
+		"properties that are not there": {`{"type":"object","additionalProperties":false,"properties":{` + declared + `}}`, members(19_000, 6)},
+		"required ones":                 {`{"type":"object","required":[` + commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}`, `{}`},
+		"items":                         {of(`{"items":{"type":"string"}}`), with(items(90_000, "1"))},
+		"branches":                      {of(`{"items":{"anyOf":[` + commas(400, always(`{"type":"string"}`)) + `]}}`), with(items(200, "1"))},
+	} {
+		wrong := compiled(t, c.schema).check([]byte(c.value), input)
+		if wrong == nil || !wrong.more || len(wrong.problems) > maxExplained {
+			t.Errorf("%s: %+.200v", name, wrong)
+			continue
+		}
+		if lines := wrong.lines("it"); len(wrong.problems) > maxProblems && !strings.Contains(lines, "and more than ") {
+			t.Errorf("%s: %s", name, lines)
+		}
+	}
+	objects := func(name, of string) string {
+		return fmt.Sprintf(`"%s":{"type":"object","properties":{%s}}`, name, commas(60, func(i int) string { return fmt.Sprintf(`"p%d":{"$ref":"#/$defs/%s"}`, i, of) }))
+	}
+	s := compiled(t, `{"$ref":"#/$defs/a","$defs":{`+strings.Join([]string{objects("a", "b"), objects("b", "c"), objects("c", "d"), `"d":{}`}, ",")+`}}`)
+	if allocs := testing.AllocsPerRun(1, func() { s.signature("f") }); allocs > 20_000 {
+		t.Errorf("a signature takes %.0f allocations", allocs)
+	}
+	if got := s.signature("f"); !strings.HasPrefix(got, "f(p0?: {p0?: {p0?: any, p1?: any, ") {
+		t.Error(got)
+	}
+}
+
+// Values that have the same hash in the library are those that are counted to have it.
+func TestNestedArraysHaveOneHash(t *testing.T) {
+	all := nested(4)
+	if len(all) != 14 || len(slices.Compact(slices.Sorted(slices.Values(all)))) != 14 {
+		t.Fatal(all)
+	}
+	s := compiled(t, of(`{"uniqueItems":true}`))
+	cost := func(values []string) int {
+		v, _, _ := decode([]byte(with(`[`+strings.Join(values, ",")+`]`)), maxArguments)
+		b := bill{s, maxWork}
+		b.ask(s.full, v, place{})
+		return maxWork - b.left
+	}
+	same, other := nested(8)[:1_000], make([]string, 1_000)
+	for i := range other {
+		other[i] = fmt.Sprintf(`["%06d",[],[],[],[]]`, i)
+	}
+	if cost(same) < 5*cost(other) {
+		t.Errorf("%d with one hash, %d with others", cost(same), cost(other))
+	}
+}
