@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
 // handshakeGrammar is what the first line looks like that is a handshake and not noise:
@@ -32,22 +34,31 @@ func checkHandshake(line, dir string) error {
 	}
 	switch {
 	case f[0] != "1":
-		return fmt.Errorf("it speaks version %s of the go-plugin handshake, and the bridge speaks version 1", f[0])
+		return fmt.Errorf("it speaks version %s of the go-plugin handshake, and the bridge speaks version 1", shown(f[0]))
 	case f[1] != strconv.Itoa(ProtocolVersion):
-		return fmt.Errorf("it speaks version %s of the contract, and the bridge offered version %d only (PLUGIN_PROTOCOL_VERSIONS)", f[1], ProtocolVersion)
+		return fmt.Errorf("it speaks version %s of the contract, and the bridge offered version %d only (PLUGIN_PROTOCOL_VERSIONS)", shown(f[1]), ProtocolVersion)
 	case f[4] != "grpc":
-		return fmt.Errorf("it speaks %q, and the bridge speaks grpc only (field 5)", f[4])
+		return fmt.Errorf("it speaks %q, and the bridge speaks grpc only (field 5)", shown(f[4]))
 	case f[5] == "":
 		return fmt.Errorf("it has no certificate (field 6), so it does not do the TLS that PLUGIN_CLIENT_CERT asks for")
 	}
 	if err := checkCertificate(f[5]); err != nil {
 		return fmt.Errorf("its certificate (field 6) %w", err)
 	}
+	if n := len(f[3]); n > longestAddress {
+		return fmt.Errorf("it listens at %s %q of %d bytes, and no address has more than %d", f[2], shown(f[3]), n, longestAddress)
+	}
 	if f[2] == "tcp" {
 		return checkTCP(f[3])
 	}
 	return checkSocket(f[3], dir)
 }
+
+// longestAddress is how long an address is at most: the path of a unix socket, on Linux.
+const longestAddress = 107
+
+// shown returns a field for an error, which is not longer for what is no handshake.
+func shown(field string) string { return rawjson.ShortenTo(field, longestAddress) }
 
 // checkCertificate says why a certificate cannot be that of a plugin.
 func checkCertificate(field string) error {
