@@ -181,7 +181,7 @@ survive: build ## break what the bridge stands on, and count what clients lose; 
 	cd survive && $(GO) run . -bin ../bin/mcpbridge $(ARGS)
 
 .PHONY: survive-long
-survive-long: build ## the same for as long as the goals say: about an hour
+survive-long: build ## the same for as long as the goals say: some hours
 	cd survive && $(GO) run . -bin ../bin/mcpbridge -long $(ARGS)
 
 # How long each target, and which of them: FUZZ='jsonrpc FuzzParse', a regular expression.

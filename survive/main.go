@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string) error {
 	r := &Rig{}
 	flags := flag.NewFlagSet("survive", flag.ContinueOnError)
 	flags.StringVar(&r.bin, "bin", "../bin/mcpbridge", "the mcpbridge to break")
-	flags.BoolVar(&r.long, "long", false, "run as many cycles as the goals say, which takes about an hour")
+	flags.BoolVar(&r.long, "long", false, "run as many cycles as the goals say, which takes some hours")
 	flags.BoolVar(&r.laws, "laws", false, "fail only for what does not depend on the machine")
 	only := flags.String("only", "", "run only the scenarios of these goals, such as R1,R8")
 	out := flags.String("out", "", "write the figures to this file, as JSON")
