@@ -95,6 +95,9 @@ func (o *outbox) run() {
 		closed := o.closed
 		o.mu.Unlock()
 		switch {
+		case some && m.x != nil && m.x.p.isGone():
+			// Its caller may have learned already that it was not sent, and make it again. Who learns it later is told that it may have been.
+			continue
 		case some:
 			// gofail: var mcpclientSend struct{}
 

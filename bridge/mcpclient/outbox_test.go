@@ -1,0 +1,19 @@
+package mcpclient
+
+import "testing"
+
+// A request that waits when the server is lost is not sent any more, for its caller makes it again; what has no answer still is.
+func TestWhatWaitsWhenTheServerIsLostIsNotSent(t *testing.T) {
+	gone, here := &peer{gone: make(chan struct{})}, &peer{gone: make(chan struct{})}
+	close(gone.gone)
+	var sent []string
+	o := newOutbox(func(msg []byte) error { sent = append(sent, string(msg)); return nil }, func(error) {})
+	o.add(outgoing{[]byte("lost"), &exchange{p: gone}})
+	o.add(outgoing{msg: []byte("told")})
+	o.add(outgoing{[]byte("asked"), &exchange{p: here}})
+	o.close()
+	o.run()
+	if len(sent) != 2 || sent[0] != "told" || sent[1] != "asked" {
+		t.Errorf("sent %q", sent)
+	}
+}
