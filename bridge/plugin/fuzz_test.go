@@ -80,8 +80,7 @@ func FuzzTraces(f *testing.F) {
 		lines := strings.Split(text, "\n")
 		for name, trace := range map[string]func([]string) string{"python": pythonTrace, "node": nodeTrace, "go": goTrace, "java": javaTrace} {
 			var said string
-			// What package regexp keeps from one line to the next is now and then made anew, and under the race detector often.
-			fuzzing.Within(t, len(text), 512<<10, func() { said = trace(lines) })
+			fuzzing.Within(t, len(text), memoryOfTraces, func() { said = trace(lines) })
 			for word := range strings.FieldsSeq(said) {
 				if file, _, _ := strings.Cut(word, ":"); word != "at" && !strings.Contains(text, file) && !isAdvice(word) {
 					t.Fatalf("%s: %q is said of %q", name, said, text)
