@@ -156,7 +156,7 @@ func forged(header, claims string, sign func(what string) []byte) string {
 	return what + "." + enc(sign(what))
 }
 
-func newAuth(t *testing.T, a *as, f func(*auth.Options)) *auth.Auth {
+func newAuth(t *testing.T, a http.RoundTripper, f func(*auth.Options)) *auth.Auth {
 	t.Helper()
 	o := auth.Options{
 		Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Scopes: []string{"mcp"},
@@ -493,6 +493,75 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 		a.set(func() { a.down = true })
 		expect("not to be asked", 503, 1, active)
 	})
+}
+
+// Anybody can make up tokens: an issuer is asked about 32 at a time, and who waits longer than 10 s for a turn is told so. Of many callers
+// with one token only the first ones ask.
+func TestAnIssuerIsAskedAboutFewTokensAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowAS{as: newAS(), takes: 3 * time.Second}
+		slow.set(func() { slow.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"} })
+		au := newAuth(t, slow, func(o *auth.Options) {
+			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+		})
+		asked := func(callers int, token func(int) string) (statuses map[int]int, took time.Duration) {
+			slow.got.Store(0)
+			slow.most = 0
+			began := time.Now()
+			var mu sync.Mutex
+			statuses = map[int]int{}
+			var wg sync.WaitGroup
+			for n := range callers {
+				wg.Go(func() {
+					res, _, _ := try(au, bearer(token(n)))
+					mu.Lock()
+					defer mu.Unlock()
+					statuses[res.StatusCode]++
+				})
+			}
+			wg.Wait()
+			return statuses, time.Since(began)
+		}
+		one := func(int) string { return "one" }
+		if statuses, took := asked(31, one); statuses[200] != 31 || took != 3*time.Second {
+			t.Errorf("31 callers of a token: %v in %v", statuses, took)
+		}
+		if statuses, took := asked(33, func(n int) string { return fmt.Sprint("33 ", n) }); statuses[200] != 33 || took != 6*time.Second || slow.most != 32 {
+			t.Errorf("33 tokens: %v in %v, %d at a time", statuses, took, slow.most)
+		}
+		if statuses, _ := asked(200, func(int) string { return "the same" }); statuses[200] != 200 || slow.got.Load() > 32 {
+			t.Errorf("200 callers of a token: %v, %d questions", statuses, slow.got.Load())
+		}
+		statuses, took := asked(1000, func(n int) string { return fmt.Sprint("made up ", n) })
+		if statuses[200] != 96 || statuses[503] != 904 || took != 10*time.Second || slow.most != 32 {
+			t.Errorf("1,000 tokens: %v in %v, %d at a time", statuses, took, slow.most)
+		}
+		if statuses, _ := asked(1, func(int) string { return "after that" }); statuses[200] != 1 {
+			t.Errorf("after that: %v", statuses)
+		}
+	})
+}
+
+// A slowAS takes its time to answer, and counts the requests that wait.
+type slowAS struct {
+	*as
+
+	takes         time.Duration
+	waiting, most int
+}
+
+func (a *slowAS) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.set(func() {
+		a.waiting++
+		a.most = max(a.most, a.waiting)
+	})
+	defer a.set(func() { a.waiting-- })
+	select {
+	case <-time.After(a.takes):
+		return a.as.RoundTrip(r)
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 }
 
 func TestMetadata(t *testing.T) {

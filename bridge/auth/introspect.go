@@ -22,11 +22,16 @@ const (
 	badFor  = 10 * time.Second
 	// maxAsked bounds how many tokens are remembered.
 	maxAsked = 10_000
+	// maxAsking bounds how many are asked about at a time, and askWithin how long it may take until there is an answer.
+	maxAsking = 32
+	askWithin = 10 * time.Second
 )
 
-// An introspections is what an issuer has said about tokens. The zero value knows nothing.
+// An introspections is what an issuer has said about tokens, and is being asked.
 type introspections struct {
-	mu   sync.Mutex
+	asking chan struct{} // holds a token for each question under way
+
+	mu   sync.Mutex // guards what follows
 	said map[[sha256.Size]byte]introspection
 }
 
@@ -36,37 +41,68 @@ type introspection struct {
 	until     time.Time
 }
 
-// introspect returns whose token it is, for a resource of this server, by asking the issuer (RFC 7662).
+// known returns what was said about a token, if that still counts.
+func (a *introspections) known(sum [sha256.Size]byte) (introspection, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	in, ok := a.said[sum]
+	return in, ok && time.Now().Before(in.until)
+}
+
+func (a *introspections) remember(sum [sha256.Size]byte, in introspection) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.said) >= maxAsked || a.said == nil {
+		a.said = map[[sha256.Size]byte]introspection{} // it costs asking again, and no bookkeeping
+	}
+	a.said[sum] = in
+}
+
+// introspect returns whose token it is, for a resource of this server, by asking the issuer (RFC 7662). Anybody can make up tokens: those
+// that are too many to be asked about at a time wait for their turn.
 func (i *issuer) introspect(ctx context.Context, token, resource string) (*pb.Principal, error) {
 	sum := sha256.Sum256([]byte(token + "\n" + resource)) // a header has one line
-	i.asked.mu.Lock()
-	in, ok := i.asked.said[sum]
-	i.asked.mu.Unlock()
-	now := time.Now()
-	if ok && now.Before(in.until) {
+	if in, ok := i.asked.known(sum); ok {
 		return in.principal, in.err
 	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	select {
+	case i.asked.asking <- struct{}{}:
+		defer func() { <-i.asked.asking }()
+	case <-ctx.Done():
+		return nil, unavailable("%s is asked about %d tokens at a time, and this one has waited for its turn: %v", i.URL, maxAsking, ctx.Err())
+	}
+	if in, ok := i.asked.known(sum); ok { // somebody has asked about it meanwhile
+		return in.principal, in.err
+	}
+	in, err := i.ask(ctx, token, resource)
+	if err != nil {
+		return nil, err
+	}
+	i.asked.remember(sum, in)
+	return in.principal, in.err
+}
+
+// ask asks the issuer about a token. The error is that it has not said anything about it.
+func (i *issuer) ask(ctx context.Context, token, resource string) (introspection, error) {
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.Introspection.URL, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, unavailable("%v", err)
+		return introspection{}, unavailable("%v", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.SetBasicAuth(url.QueryEscape(i.Introspection.ClientID), url.QueryEscape(i.Introspection.ClientSecret)) // RFC 6749, 2.3.1
 	var answer jsontext.Value
+	now := time.Now()
 	if err := i.exchange(req, &answer); err != nil {
-		return nil, unavailable("%s cannot be asked about a token: %v", i.URL, err)
+		return introspection{}, unavailable("%s cannot be asked about a token: %v", i.URL, err)
 	}
-	if in, err = i.judge(answer, resource, now); err != nil {
-		return nil, unavailable("%s has answered what says nothing about a token: %v", i.URL, err)
+	in, err := i.judge(answer, resource, now)
+	if err != nil {
+		return introspection{}, unavailable("%s has answered what says nothing about a token: %v", i.URL, err)
 	}
-	i.asked.mu.Lock()
-	defer i.asked.mu.Unlock()
-	if len(i.asked.said) >= maxAsked || i.asked.said == nil {
-		i.asked.said = map[[sha256.Size]byte]introspection{} // it costs asking again, and no bookkeeping
-	}
-	i.asked.said[sum] = in
-	return in.principal, in.err
+	return in, nil
 }
 
 // judge returns what an issuer's answer says of a token. The error is that it is none (RFC 7662, 2.2), which says nothing of the token.

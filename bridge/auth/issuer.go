@@ -67,7 +67,7 @@ type issuer struct {
 func newIssuer(i Issuer, c *http.Client) *issuer {
 	stays := *c
 	stays.CheckRedirect = sameOrigin
-	return &issuer{Issuer: i, client: &stays, fetching: make(chan struct{}, 1)}
+	return &issuer{Issuer: i, client: &stays, asked: introspections{asking: make(chan struct{}, maxAsking)}, fetching: make(chan struct{}, 1)}
 }
 
 // maxRedirects is how many redirections are followed.
