@@ -78,7 +78,7 @@ var english = message.NewPrinter(language.English)
 func (s *schema) explain(value any, found *jsonschema.ValidationError) *violation {
 	e := explainer{
 		schema: s, value: value,
-		shown: map[uintptr]string{}, shapes: map[*jsonschema.Schema]string{}, names: map[*jsonschema.Schema]string{},
+		shown: map[uintptr]string{}, shapes: map[*jsonschema.Schema]string{}, names: map[*jsonschema.Schema]string{}, parts: map[part]*jsonschema.Schema{},
 	}
 	e.error(found)
 	slices.SortFunc(e.problems, func(a, b problem) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
@@ -97,6 +97,14 @@ type explainer struct {
 	shapes map[*jsonschema.Schema]string
 	// names are what is said of what a schema declares.
 	names map[*jsonschema.Schema]string
+	// parts are what schemas say of their properties and items: errors can be many in one place, which is deep in schemas of many branches.
+	parts map[part]*jsonschema.Schema
+}
+
+// A part is a property or an item of what a schema is of.
+type part struct {
+	of   *jsonschema.Schema
+	name string
 }
 
 // enough notes that an error is looked at, and reports whether there were enough of them: the library says of everything what is wrong.
@@ -246,7 +254,7 @@ func (e *explainer) missing(at, names []string, with string) {
 		}
 		want := "a value"
 		if s := e.schemaAt(at); s != nil {
-			if p := declared(s, name); p != nil {
+			if p := e.declared(s, name); p != nil {
 				if e.shapes[p] == "" {
 					e.shapes[p] = e.shape(p, maxShape-1)
 				}
@@ -431,11 +439,22 @@ func nullLast(names []string) []string {
 func (e *explainer) schemaAt(at []string) *jsonschema.Schema {
 	s := e.full
 	for _, name := range at {
-		if s = declared(s, name); s == nil {
+		if s = e.declared(s, name); s == nil {
 			return nil
 		}
 	}
 	return s
+}
+
+// declared returns what a schema says of a property or an item, which is found once.
+func (e *explainer) declared(s *jsonschema.Schema, name string) *jsonschema.Schema {
+	p := part{s, name}
+	found, ok := e.parts[p]
+	if !ok {
+		found = declared(s, name)
+		e.parts[p] = found
+	}
+	return found
 }
 
 // resolve follows references.
