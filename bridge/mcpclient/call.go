@@ -142,7 +142,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 	x.each = c.taker(x, call, emit)
 	p.startCall(ctx, x, true)
 	msg, err := x.await(ctx)
-	a.sent, a.shown = x.sent.Load(), x.shown
+	a.sent, a.shown = x.sent.settle(), x.shown
 	if err != nil {
 		a.err = err
 		return a

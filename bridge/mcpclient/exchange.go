@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,9 @@ type exchange struct {
 	// name is what Mcp-Name says, and params what the other headers of a tool's arguments do (2026-07-28).
 	name   *string
 	params [][2]string
-	// body is the whole request.
-	body []byte
+	// body is the whole request, and unread what of it net/http has not read yet.
+	body   []byte
+	unread *bytes.Reader
 	// ctx ends when nobody wants an answer any more.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -60,21 +62,39 @@ type exchange struct {
 	room     chan struct{} // has an element when something was taken
 }
 
-// A sending is how far a request has got.
+// A sending is how far a request has got. Who sends it, and who says that it was not sent, agree by it: one of them is first.
 type sending struct{ stage atomic.Int32 }
 
 const (
 	unsentYet = iota // the server does not have all of it
 	underway         // the server may have all of it before we know that
 	left             // the server may have it, whatever we learn later
+	dropped          // the server does not have it, and will not: somebody may have been told so
 )
 
 // Load reports whether the server may have the whole request.
-func (s *sending) Load() bool { return s.stage.Load() != unsentYet }
+func (s *sending) Load() bool {
+	stage := s.stage.Load()
+	return stage == underway || stage == left
+}
 
-func (s *sending) begin()    { s.stage.CompareAndSwap(unsentYet, underway) }
-func (s *sending) end()      { s.stage.Store(left) }
+// begin is called before any of a request is sent. It reports whether that may be.
+func (s *sending) begin() bool {
+	s.stage.CompareAndSwap(unsentYet, underway)
+	return s.Load()
+}
+
+// end says that a request was sent.
+func (s *sending) end() { s.stage.Store(left) }
+
+// takeBack says that not all of a request was sent, and that what was is of no use.
 func (s *sending) takeBack() { s.stage.CompareAndSwap(underway, unsentYet) }
+
+// settle returns whether the server may have the whole request, of which nothing is sent from then on if it does not.
+func (s *sending) settle() bool {
+	s.stage.CompareAndSwap(unsentYet, dropped)
+	return s.Load()
+}
 
 // What is kept for a caller that does not take it. A server that sends more must wait, if it can; else what is only news is
 // dropped.

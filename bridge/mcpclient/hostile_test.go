@@ -828,6 +828,69 @@ func TestCallsMayBeExecutedBeforeTheyAreKnownToBeSent(t *testing.T) {
 	}
 }
 
+// A dialled connection says when it is closed.
+type dialled struct {
+	net.Conn
+	closed context.CancelFunc
+}
+
+func (c dialled) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// Whose caller was told that it was not executed is not sent any more, when the connection for it is there at last.
+func TestCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
+	for _, kind := range []string{"2025-11-25", "2026-07-28", "HTTP+SSE"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			answer := func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				if m.Method != "tools/call" {
+					result(w, m, `{}`)
+					return
+				}
+				calls.Add(1)
+				result(w, m, hello)
+			}
+			f := newFake(t, kind == "2026-07-28", answer)
+			if kind == "HTTP+SSE" {
+				f.Config.Handler = sseServer(answer)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			hold, free := context.WithCancel(t.Context())
+			closed, close := context.WithCancel(t.Context())
+			var slow atomic.Bool
+			transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if !slow.CompareAndSwap(true, false) {
+					return new(net.Dialer).DialContext(ctx, network, addr)
+				}
+				cancel()
+				<-hold.Done()
+				conn, err := net.Dial(network, addr)
+				return dialled{conn, close}, err
+			}}
+			c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
+			call(t, c, "t", "{}") // now there is a session
+			calls.Store(0)
+			slow.Store(true)
+			_, err := c.Handle(ctx, toolCall("t", "{}"), ignore)
+			if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+				t.Errorf("%v %v", e.Failure, err)
+			}
+			free()
+			select {
+			case <-closed.Done():
+			case <-time.After(10 * time.Second):
+				t.Error("the connection stays open")
+			}
+			if n := calls.Load(); n != 0 {
+				t.Errorf("executed %d times", n)
+			}
+		})
+	}
+}
+
 // A torn connection breaks before the first "the end" has left.
 type torn struct {
 	net.Conn

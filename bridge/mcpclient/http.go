@@ -204,6 +204,7 @@ func (w *streamable) post(x *exchange) {
 		x.fail(&lost{err: err, refused: true})
 		return
 	}
+	x.guard(req)
 	if w.p.rev().Modern() {
 		req.Header.Set(mcphttp.HeaderMethod, x.method)
 		if x.name != nil {
@@ -228,7 +229,11 @@ func (w *streamable) post(x *exchange) {
 // has executed it, and WroteHeaders is before any of the body has left. With an error, WroteRequest says that the end of the body has not.
 func (x *exchange) traced(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteHeaders: x.sent.begin,
+		WroteHeaders: func() {
+			if !x.sent.begin() {
+				_, _ = x.unread.Seek(0, io.SeekEnd) // a body that is too short is not sent, and its connection ends
+			}
+		},
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
 			if i.Err == nil {
 				x.sent.end()
@@ -237,6 +242,16 @@ func (x *exchange) traced(ctx context.Context) context.Context {
 			}
 		},
 	})
+}
+
+// guard makes the body of req one that is not sent any more once somebody was told that it was not: net/http may have yet to write it
+// when nobody waits for the answer.
+func (x *exchange) guard(req *http.Request) {
+	req.GetBody = func() (io.ReadCloser, error) {
+		x.unread = bytes.NewReader(x.body)
+		return io.NopCloser(x.unread), nil // net/http knows what is inside, and sends it together with the headers
+	}
+	req.Body, _ = req.GetBody()
 }
 
 // mediaOf returns the media type of a response.

@@ -49,16 +49,11 @@ func (o *outbox) add(m outgoing) bool {
 	return true
 }
 
-// remove takes the request of x back. It reports false if it is being sent already.
-func (o *outbox) remove(x *exchange) bool {
+// remove forgets the request of x, which is not sent any more.
+func (o *outbox) remove(x *exchange) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	i := slices.IndexFunc(o.queue, func(m outgoing) bool { return m.x == x })
-	if i < 0 {
-		return false
-	}
-	o.queue = slices.Delete(o.queue, i, i+1)
-	return true
+	o.queue = slices.DeleteFunc(o.queue, func(m outgoing) bool { return m.x == x })
 }
 
 // close makes run return once everything is sent.
@@ -82,6 +77,7 @@ func (o *outbox) run() {
 		o.mu.Lock()
 		var m outgoing
 		some := len(o.queue) > 0
+		send := some
 		if some {
 			m = o.queue[0]
 			o.queue[0] = outgoing{}
@@ -89,14 +85,13 @@ func (o *outbox) run() {
 			if m.x == nil {
 				o.told--
 			} else {
-				m.x.sent.end() // from the first byte on the server may execute it
+				send = !m.x.p.isGone() && m.x.sent.begin() // from the first byte on the server may execute it
 			}
 		}
 		closed := o.closed
 		o.mu.Unlock()
 		switch {
-		case some && m.x != nil && m.x.p.isGone():
-			// Its caller may have learned already that it was not sent, and make it again. Who learns it later is told that it may have been.
+		case some && !send:
 			continue
 		case some:
 			// gofail: var mcpclientSend struct{}

@@ -2,13 +2,19 @@ package mcpclient
 
 import "testing"
 
-// A request that waits when the server is lost is not sent any more, for its caller makes it again; what has no answer still is.
+// A request that waits when the server is lost is not sent any more, for its caller makes it again, and none whose caller was told that it
+// was not; what has no answer still is.
 func TestWhatWaitsWhenTheServerIsLostIsNotSent(t *testing.T) {
 	gone, here := &peer{gone: make(chan struct{})}, &peer{gone: make(chan struct{})}
 	close(gone.gone)
+	left := &exchange{p: here}
+	if left.sent.settle() {
+		t.Error("what nobody has sent was sent")
+	}
 	var sent []string
 	o := newOutbox(func(msg []byte) error { sent = append(sent, string(msg)); return nil }, func(error) {})
 	o.add(outgoing{[]byte("lost"), &exchange{p: gone}})
+	o.add(outgoing{[]byte("left"), left})
 	o.add(outgoing{msg: []byte("told")})
 	o.add(outgoing{[]byte("asked"), &exchange{p: here}})
 	o.close()

@@ -103,19 +103,20 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) a
 	p := x.p
 	a := attempt{peer: p}
 	msg, err := x.await(ctx)
-	a.sent, a.shown = x.sent.Load(), x.shown
+	a.shown = x.shown
 	if err == nil && msg == nil {
 		if a.result, err = c.lot.park(x, call); err == nil {
 			return a
 		}
 	}
+	a.sent = x.sent.settle()
 	switch {
 	case err != nil:
 		a.err = err
 	default:
 		a.result, a.err = c.read(call, msg, p.rev())
 	}
-	c.leave(x, msg != nil || !x.sent.Load())
+	c.leave(x, msg != nil || !a.sent)
 	return a
 }
 

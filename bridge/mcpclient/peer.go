@@ -268,6 +268,7 @@ func (p *peer) end(x *exchange) {
 	if x.stream != nil {
 		x.stream.body.Close()
 	}
+	x.sent.settle()
 	if x.started && !answered && !p.isGone() {
 		p.wire.stop(x)
 	}

@@ -136,16 +136,19 @@ func (w *sse2024) tell(msg []byte) {
 }
 
 func (w *sse2024) say(ctx context.Context, msg []byte) error {
-	_, err := w.post(ctx, msg)
+	_, err := w.post(ctx, msg, nil)
 	return err
 }
 
-// post posts a message. The status is 0 if there was none.
-func (w *sse2024) post(ctx context.Context, msg []byte) (status int, err error) {
+// post posts a message: the request of x, if that is not nil. The status is 0 if there was none.
+func (w *sse2024) post(ctx context.Context, msg []byte, x *exchange) (status int, err error) {
 	c := w.p.c
 	req, err := c.request(ctx, http.MethodPost, w.endpoint, msg, nil)
 	if err != nil {
 		return 0, err
+	}
+	if x != nil {
+		x.guard(req)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -168,7 +171,7 @@ func (w *sse2024) start(x *exchange) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(tellTimeout, cancel) })()
-		status, err := w.post(x.traced(ctx), x.body)
+		status, err := w.post(x.traced(ctx), x.body, x)
 		if status != 0 {
 			x.sent.end() // whatever the trace has said until now
 		}

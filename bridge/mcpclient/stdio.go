@@ -227,7 +227,8 @@ func (t *trash) add(line []byte, err error) (full bool) {
 func (s *stdio) start(x *exchange) { s.out.add(outgoing{x.body, x}) }
 
 func (s *stdio) stop(x *exchange) {
-	if s.out.remove(x) {
+	if !x.sent.Load() {
+		s.out.remove(x)
 		return
 	}
 	s.tell(cancelled(x))
