@@ -54,7 +54,7 @@ type exchange struct {
 	// lingers says that the response is a stream, the end of which is read when the call has ended, and cancels ctx.
 	lingers  bool
 	msgs     []jsonrpc.Message
-	size     int // of msgs, about
+	size     int // of those of msgs that are no response, in bytes
 	answered bool
 	over     bool          // nobody will take any more
 	err      error         // why there will be no more messages
@@ -105,9 +105,10 @@ const (
 
 // An ask is a request of the server in the middle of ours.
 type ask struct {
-	id  []byte
-	key string
-	req *pb.InputRequest
+	id   []byte
+	key  string
+	req  *pb.InputRequest
+	size int // of its text, in bytes
 }
 
 // put adds a message. It reports false if there is no room for it, which there always is for the response, and for a request
@@ -127,11 +128,19 @@ func (x *exchange) add(m *jsonrpc.Message, all bool) bool {
 	}
 	if m.IsResponse() {
 		x.answered = true
+		x.msgs = append(x.msgs, *m)
+	} else {
+		x.msgs = append(x.msgs, kept(m))
+		x.size += len(m.ID) + len(m.Method) + len(m.Params)
 	}
-	x.msgs = append(x.msgs, *m)
-	x.size += len(m.Params) + len(m.Result)
 	signal(x.ready)
 	return true
+}
+
+// kept returns what is kept of a message that is no response. It is no slice of the text that the message came in, which may be far longer.
+// Meta is left out: it is a part of Params, and says whose the message is, which is known by then.
+func kept(m *jsonrpc.Message) jsonrpc.Message {
+	return jsonrpc.Message{ID: bytes.Clone(m.ID), Method: m.Method, Params: bytes.Clone(m.Params)}
 }
 
 // putSlowly adds a message, and waits for room. A goroutine that reads for itself takes what one event has before it reads the next.

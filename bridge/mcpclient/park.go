@@ -145,21 +145,21 @@ func methodOf(r *pb.InputRequest) string {
 	return methodRoots
 }
 
-// maxAsks is how much a server can ask at a time.
-const maxAsks = 32
-
 // asking takes what the server asks in the middle of the call.
 func (x *exchange) asking(m *jsonrpc.Message) {
-	if len(x.asks) >= maxAsks {
-		x.p.answerError(m.ID, codeInternal, "too much is asked at once")
-		return
-	}
 	params := m.Params
 	if params == nil {
 		params = []byte("{}")
 	}
-	data := append(append([]byte(`{"method":`), quoted(m.Method)...), `,"params":`...)
-	data = append(append(data, params...), '}')
+	size := len(params)
+	for _, a := range x.asks {
+		size += a.size
+	}
+	if !x.p.fits(len(x.asks), size) {
+		x.p.asksTooMuch(m)
+		return
+	}
+	data := slices.Concat([]byte(`{"method":`), quoted(m.Method), []byte(`,"params":`), params, []byte{'}'})
 	req := &pb.InputRequest{}
 	if err := mcpjson.Unmarshal(data, req, x.p.rev()); err != nil {
 		x.p.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
@@ -174,7 +174,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 		return
 	}
 	x.asked++
-	x.asks = append(x.asks, ask{id: m.ID, key: "ask" + strconv.Itoa(x.asked), req: req})
+	x.asks = append(x.asks, ask{id: m.ID, key: "ask" + strconv.Itoa(x.asked), req: req, size: len(params)})
 }
 
 // withdrawn takes back what the server asked.

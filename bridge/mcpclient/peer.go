@@ -417,16 +417,24 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 }
 
 // hold keeps what is not about a call, so that the next one is asked before it is sent: servers ask for the roots when a session begins.
+// It reports false for what no call can be asked.
 func (p *peer) hold(m *jsonrpc.Message) bool {
 	if !p.lent || m.Method != methodRoots || p.can.GetRoots() == nil {
 		return false
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.held) >= maxAsks {
-		return false
+	size := len(m.Params)
+	for i := range p.held {
+		size += len(p.held[i].Params)
 	}
-	p.held = append(p.held, *m)
+	fits := p.fits(len(p.held), size)
+	if fits {
+		p.held = append(p.held, kept(m))
+	}
+	p.mu.Unlock()
+	if !fits {
+		p.asksTooMuch(m)
+	}
 	return true
 }
 
@@ -441,6 +449,19 @@ func (p *peer) unhold() []jsonrpc.Message {
 
 func askable(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == methodRoots
+}
+
+// maxAsks is how much a server can ask at a time. All of that together has as many bytes as one message may have.
+const maxAsks = 32
+
+// fits reports whether one more request fits those that wait to be answered, so that they have size bytes.
+func (p *peer) fits(waiting, size int) bool { return waiting < maxAsks && size <= p.c.o.MaxMessage }
+
+// asksTooMuch answers a request that does not fit.
+func (p *peer) asksTooMuch(m *jsonrpc.Message) {
+	p.answerError(m.ID, codeInternal, fmt.Sprintf(
+		"%s: too much is asked at once: %d requests of together %d bytes can wait for their answers; ask again when some are answered",
+		m.Method, maxAsks, p.c.o.MaxMessage))
 }
 
 // maxRefusals is how many requests a second are answered by an error. A server that sends more gets no answer.

@@ -371,33 +371,40 @@ func TestAskingNobody(t *testing.T) {
 
 // A server that asks too much at once is told so, and its caller is asked what fits.
 func TestAskingTooMuch(t *testing.T) {
-	const many = 100
-	answered := make(chan string, 2*many)
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
-		switch {
-		case m.Method == "initialize":
-			say(initialized)
-		case m.Method == "tools/call":
-			var asks []string
-			for i := range many {
-				asks = append(asks, fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"roots/list"}`, i))
+	form := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("m", 20<<10) + `","requestedSchema":{"type":"object","properties":{}}}`
+	for what, tt := range map[string]struct {
+		when, ask string
+		asks, fit int
+	}{
+		"too many in a call":             {"tools/call", `"method":"roots/list"`, 100, 32},
+		"too many when a session begins": {"notifications/initialized", `"method":"roots/list"`, 100, 32},
+		"too long in a call":             {"tools/call", form, 10, 3},
+		"too long when a session begins": {"notifications/initialized", `"method":"roots/list","params":{"_meta":{"m":"` + strings.Repeat("m", 20<<10) + `"}}`, 10, 3},
+	} {
+		t.Run(what, func(t *testing.T) {
+			answered := make(chan string, tt.asks)
+			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxMessage: 64 << 10}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+				return func(m *jsonrpc.Message, say func(...string)) {
+					switch {
+					case m.Method == tt.when && me > 1:
+						for i := range tt.asks {
+							say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d",%s}`, i, tt.ask))
+						}
+					case m.IsResponse():
+						answered <- fmt.Sprintf("%s %d %s", m.ID, m.Error.GetCode(), m.Error.GetMessage())
+					}
+				}
+			})
+			n := needs(t, c, asking("t", `{}`, "a"))
+			if got := len(n.GetRequests()); got != tt.fit {
+				t.Fatalf("asked for %d things, want %d", got, tt.fit)
 			}
-			say(strings.Join(asks, "\n"))
-		case m.IsResponse():
-			answered <- fmt.Sprintf("%s %d", m.ID, m.Error.GetCode())
-		}
-		return true
-	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
-	ask := asking("t", `{}`, "a")
-	n := needs(t, c, ask)
-	if got := len(n.GetRequests()); got != 32 {
-		t.Errorf("asked for %d things", got)
-	}
-	for i := 32; i < many; i++ {
-		if got, want := <-answered, fmt.Sprintf(`"q%d" -32603`, i); got != want {
-			t.Errorf("answered %s, want %s", got, want)
-		}
+			for i := tt.fit; i < tt.asks; i++ {
+				if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) || !strings.Contains(got, "too much is asked at once") {
+					t.Fatalf("answered %s, want %s", got, want)
+				}
+			}
+		})
 	}
 }
 

@@ -1,0 +1,112 @@
+package mcpclient_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+)
+
+// padded returns a message with a megabyte in its text that says nothing.
+func padded(msg string) string {
+	return strings.TrimSuffix(msg, "}") + `,"x":"` + strings.Repeat("x", 1<<20) + `"}`
+}
+
+// heap returns how many bytes somebody keeps.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what is in a pool goes the second time
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// checkKept fails the test if much more is kept than before.
+func checkKept(t *testing.T, before uint64) {
+	t.Helper()
+	if now := heap(); now > before+8<<20 {
+		t.Errorf("%d MiB more are kept", (now-before)>>20)
+	}
+}
+
+// many is how many messages there are that say little in a long text.
+const many = 64
+
+// What is said of a call while it waits for its caller is kept without the text that it came in, and not without end.
+func TestWhatIsSaidOfAParkedCall(t *testing.T) {
+	for what, tt := range map[string]struct {
+		message    string
+		pad        func(string) string
+		said, told int
+	}{
+		"in long texts": {"m", padded, many, many},
+		"too often":     {"m", strings.Clone, 1100, 1024},
+		"too long":      {strings.Repeat("m", 64<<10), strings.Clone, many, 16},
+	} {
+		t.Run(what, func(t *testing.T) {
+			parked, read := make(chan struct{}), make(chan struct{})
+			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
+				var id string
+				return func(m *jsonrpc.Message, say func(...string)) {
+					switch {
+					case m.Method == "tools/call":
+						id = string(m.ID)
+						say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
+							`"params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
+						go func() {
+							<-parked
+							for i := range tt.said {
+								say(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
+									`"params":{"progressToken":ID,"progress":%d,"message":%q}}`, i, tt.message)))
+							}
+							say(`{"jsonrpc":"2.0","id":"read","method":"ping"}`)
+						}()
+					case m.IsResponse() && string(m.ID) == `"read"`:
+						close(read)
+					case m.IsResponse():
+						say(strings.Replace(said1, "ID", id, 1))
+					}
+				}
+			})
+			ask := asking("t", `{}`, "a")
+			ask.Context().ProgressWanted = true
+			n := needs(t, c, ask)
+			before := heap()
+			close(parked)
+			<-read
+			checkKept(t, before)
+			told := 0
+			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), func(bridge.Event) error { told++; return nil })
+			if err != nil || res.Complete == nil || told != tt.told {
+				t.Errorf("%v %v, and progress was told %d times", res, err, told)
+			}
+		})
+	}
+}
+
+// What is asked when a session begins waits for a call, and then for its caller.
+func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "notifications/initialized" && me > 1:
+				for i := range 32 {
+					say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)))
+				}
+			case m.Method == "tools/call":
+				say(said1)
+			}
+		}
+	})
+	before := heap()
+	ask := asking("t", `{}`, "a")
+	n := needs(t, c, ask)
+	checkKept(t, before)
+	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.State)); got != "hello" || len(n.GetRequests()) != 32 {
+		t.Errorf("asked for %d things, and got %q", len(n.GetRequests()), got)
+	}
+}
