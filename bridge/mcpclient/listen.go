@@ -195,7 +195,7 @@ func changeOf(m *jsonrpc.Message, rev bridge.Revision) *pb.ListenResponse {
 		return nil
 	}
 	clean(inner)
-	return out
+	return proto.CloneOf(out) // it is kept until it is told, and the text that it came in, which may be far longer, is not
 }
 
 // legacy listens to what a session is told anyway, and subscribes to resources. It returns when the session is lost.
@@ -273,11 +273,16 @@ type hub struct {
 type listener struct {
 	filter  *pb.SubscriptionFilter // the hub's lock guards it: resources come one by one
 	pending []*pb.ListenResponse
+	size    int // of pending, in bytes
 	wake    chan struct{}
 }
 
-// maxPending is how many changes a listener can be behind. Then what is only news about one resource is dropped.
-const maxPending = 1024
+// How many changes a listener can be behind, and how many bytes they have. When there are more, all that it listens to has changed: that is
+// more than it missed, and always little.
+const (
+	maxPending     = 1024
+	maxPendingSize = 1 << 20
+)
 
 func (h *hub) add(l *listener) {
 	h.mu.Lock()
@@ -305,7 +310,7 @@ func (h *hub) take(l *listener) []*pb.ListenResponse {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := l.pending
-	l.pending = nil
+	l.pending, l.size = nil, 0
 	return out
 }
 
@@ -388,15 +393,28 @@ func (h *hub) missed() {
 }
 
 func (l *listener) add(change *pb.ListenResponse) {
-	if !bridge.Wants(l.filter, change) || change.GetResourceUpdated() != nil && len(l.pending) >= maxPending {
+	if !bridge.Wants(l.filter, change) || slices.ContainsFunc(l.pending, func(p *pb.ListenResponse) bool { return proto.Equal(p, change) }) {
 		return
 	}
-	if slices.ContainsFunc(l.pending, func(p *pb.ListenResponse) bool { return proto.Equal(p, change) }) {
-		return
+	if !l.keep(change) {
+		before := l.pending
+		l.pending, l.size = bridge.ChangesOf(l.filter), 0 // it is what was subscribed to, which is bounded as well
+		for _, c := range append(before, change) {
+			if c.GetElicitationCompleted() != nil {
+				l.keep(c) // nothing else says it
+			}
+		}
 	}
-	if len(l.pending) >= 2*maxPending {
-		return
+	signal(l.wake)
+}
+
+// keep keeps a change, if there is room for it.
+func (l *listener) keep(change *pb.ListenResponse) bool {
+	size := proto.Size(change)
+	if len(l.pending) >= maxPending || l.size+size > maxPendingSize {
+		return false
 	}
 	l.pending = append(l.pending, change)
-	signal(l.wake)
+	l.size += size
+	return true
 }

@@ -1,14 +1,18 @@
 package mcpclient_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // padded returns a message with a megabyte in its text that says nothing.
@@ -108,5 +112,108 @@ func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
 	checkKept(t, before)
 	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.State)); got != "hello" || len(n.GetRequests()) != 32 {
 		t.Errorf("asked for %d things, and got %q", len(n.GetRequests()), got)
+	}
+}
+
+// changing returns a client of a program that says something, by which things change, when its tool is called; and what somebody is told
+// who listens to a:// and the tools, and waits until each change is taken.
+func changing(t *testing.T, says func(say func(...string))) (c *mcpclient.Client, told <-chan *pb.ListenResponse) {
+	t.Helper()
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
+		case "resources/subscribe", "resources/unsubscribe":
+			say(pong)
+		case "tools/call":
+			says(say)
+			say(said1)
+		}
+		return true
+	}}
+	c = run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	changes, done := make(chan *pb.ListenResponse), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+			Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
+		}}, func(e bridge.Event) error {
+			select {
+			case changes <- e.Change:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	if first := <-changes; first.GetAcknowledged() == nil {
+		t.Fatalf("told %v", first)
+	}
+	return c, changes
+}
+
+// Changes wait for who is told of them.
+func TestChangesAreKeptWithoutTheirText(t *testing.T) {
+	c, told := changing(t, func(say func(...string)) {
+		for i := range many {
+			say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://%d","_meta":{}}}`, i)))
+		}
+	})
+	before := heap()
+	call(t, c, "t", "{}")
+	checkKept(t, before)
+	for i := range many {
+		if got, want := (<-told).GetResourceUpdated().GetUri(), fmt.Sprint("a://", i); got != want {
+			t.Errorf("told of %s, want %s", got, want)
+		}
+	}
+}
+
+// When changes are too many for who is told of them, or too long, all that it listens to is told to have changed.
+func TestChangesThatAreTooMuch(t *testing.T) {
+	for what, tt := range map[string]struct {
+		changes int
+		uri     string
+	}{
+		"too many": {2100, "a://%d"},
+		"too long": {256, "a://%d" + strings.Repeat("x", 64<<10)},
+	} {
+		times := 0
+		c, told := changing(t, func(say func(...string)) {
+			if times++; times > 1 {
+				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://end"}}`)
+				return
+			}
+			for i := range tt.changes {
+				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + fmt.Sprintf(tt.uri, i) + `"}}`)
+			}
+		})
+		call(t, c, "t", "{}")
+		size, tools, resources, end := 0, false, false, make(chan struct{})
+		go func() {
+			defer close(end)
+			for change := range told {
+				uri := change.GetResourceUpdated().GetUri()
+				if uri == "a://end" {
+					return
+				}
+				size += proto.Size(change)
+				tools = tools || change.GetToolsListChanged() != nil
+				resources = resources || uri == "a://"
+			}
+		}()
+		for ended := false; !ended; {
+			call(t, c, "t", "{}") // says the end, which may be one too many as well
+			select {
+			case <-end:
+				ended = true
+			default:
+			}
+		}
+		if !tools || !resources || size > 3<<20 {
+			t.Errorf("%s: told of the tools %v, of the resources %v, in %d bytes", what, tools, resources, size)
+		}
 	}
 }
