@@ -343,6 +343,9 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 		return nil, c.misbehaved("answered %s with what is not its result: %v", m.Name, err)
 	}
 	clean(out)
+	if lists[m] != "" {
+		out = proto.Clone(out) // it is kept, and the text that it came in, which may be far longer, is not
+	}
 	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
 		c.params.learn(c, tools)
 	}

@@ -226,7 +226,7 @@ func (l *life) learn(d *pb.DiscoverResponse) {
 		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxKnown.Milliseconds())) * time.Millisecond
 	}
 	now := time.Now()
-	l.known.Store(d)
+	l.known.Store(proto.CloneOf(d)) // and not the text that it came in
 	l.came.Store(now.UnixNano())
 	l.until.Store(now.Add(ttl).UnixNano())
 }

@@ -115,6 +115,28 @@ func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
 	}
 }
 
+// Lists are kept by who asks for them, and by what they say.
+func TestListsAreKeptWithoutTheirText(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			if m.Method == "tools/list" {
+				say(padded(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`))
+			}
+		}
+	})
+	before := heap()
+	var lists []*bridge.Result
+	for range many {
+		res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, ignore)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists = append(lists, res)
+	}
+	checkKept(t, before)
+	runtime.KeepAlive(lists)
+}
+
 // changing returns a client of a program that says something, by which things change, when its tool is called; and what somebody is told
 // who listens to a:// and the tools, and waits until each change is taken.
 func changing(t *testing.T, says func(say func(...string))) (c *mcpclient.Client, told <-chan *pb.ListenResponse) {
