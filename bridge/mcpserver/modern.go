@@ -29,18 +29,13 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	}
 	m := bridge.MethodByName(msg.Method)
 	call, err := s.modernCall(x, m, msg, from)
-	if err == nil {
-		err = s.checkParams(ctx, call, from.header)
-	}
 	if err != nil {
 		x.refuse(m, err)
 		return
 	}
-	d, err := s.discover(ctx)
-	if err == nil {
-		err = offered(d, m)
-	} else if m != bridge.Discover {
-		err = notBegun(m, err)
+	var d *known
+	if err = s.checkParams(ctx, call, from.header); err == nil {
+		d, err = s.offering(ctx, m)
 	}
 	switch {
 	case err != nil && s.unwanted(ctx):
@@ -58,6 +53,18 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	default:
 		s.modernHandle(ctx, x, call, d)
 	}
+}
+
+// offering returns what the handler is, if it has the method.
+func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error) {
+	d, err := s.discover(ctx)
+	switch {
+	case err == nil:
+		return d, offered(d, m)
+	case m != bridge.Discover:
+		err = notBegun(m, err)
+	}
+	return nil, err
 }
 
 // notBegun returns the error of a call before which the handler was asked what it is, and did not say: whatever became of that question,

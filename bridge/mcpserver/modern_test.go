@@ -2,14 +2,20 @@ package mcpserver_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 func TestModernCallIsAnsweredWithOneJSONBody(t *testing.T) {
@@ -346,6 +352,56 @@ func TestModernHeadersSayWhatTheArgumentsSay(t *testing.T) {
 		msg := read(t, res).next()
 		if res.StatusCode != c.status || c.status == 400 && get(t, msg, "error.code") != "-32020" {
 			t.Errorf("%s %q: %s %s", c.args, c.h, res.Status, msg)
+		}
+	}
+}
+
+// What headers must say is in the list of tools. When the backend does not tell it, no call is made of which it is not known that its headers
+// say what its arguments say, and the others are.
+func TestModernHeadersWhenTheToolsAreNotListed(t *testing.T) {
+	for _, c := range []struct {
+		why   error
+		known bool // the tools were listed before
+		args  string
+		h     header
+		want  string // in the answer
+	}{
+		{errors.New("oh"), false, `{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
+		{errors.New("oh"), false, `{"region":"eu"}`, header{"mcp-param-region", "eu"}, `does not list them (internal error; the bridge's log says more); the call was not executed`},
+		{errors.New("oh"), false, `{"region":"eu"}`, nil, `"text":"{\"region\":\"eu\"}"`},
+		{errors.New("oh"), true, `{"region":"eu"}`, header{"Mcp-Param-Region", "eu"}, `"text":"{\"region\":\"eu\"}"`},
+		{errors.New("oh"), true, `{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
+		{errors.New("oh"), true, `{"region":"eu"}`, nil, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
+		{
+			bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "tools/list was cut"), false, `{"region":"eu"}`,
+			header{"Mcp-Param-Region", "us"},
+			`(tools/list was cut); the call was not executed","data":{"reason":"DEADLINE","outcome":"not_executed"}`,
+		},
+		{
+			bridge.FromJSONRPC(&pb.JsonRpcError{Code: -32000, Message: proto.String("the tools are being moved")}, bridge.Rev20260728, bridge.ListTools), false,
+			`{"region":"eu"}`,
+			header{"Mcp-Param-Region", "us"},
+			`"outcome":"not_executed"`,
+		},
+		{bridge.Errorf(codes.Unimplemented, "no list"), false, `{"region":"eu"}`, header{"Mcp-Param-Region", "is not ours"}, `"text":"{\"region\":\"eu\"}"`},
+	} {
+		var fails atomic.Bool
+		fails.Store(!c.known)
+		f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
+			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if call.Method == bridge.ListTools && fails.Load() {
+					return nil, c.why
+				}
+				return next.Handle(ctx, call, emit)
+			})
+		})
+		if c.known {
+			f.callModern("echo", `{}`, noCaps, "")
+			fails.Store(true)
+		}
+		body, h := modern(1, "tools/call", `"name":"echo","arguments":`+c.args, noCaps, "Mcp-Name", "echo")
+		if msg := read(t, f.post(body, append(h, c.h...))).next(); !strings.Contains(msg, c.want) {
+			t.Errorf("%v, known %v, %s %q: %s", c.why, c.known, c.args, c.h, msg)
 		}
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
@@ -37,8 +40,10 @@ const (
 	maxToolPages = 1000
 )
 
-// checkParams returns an error if the headers do not say what the arguments of a tool say. What the tools are is asked of the
-// handler; when it does not tell, nothing is known to be wrong, and the call itself will show why.
+// checkParams returns an error if the headers do not say what the arguments of a tool say (2026-07-28: streamable-http, server validation):
+// who routes or admits requests by them relies on that. What the tools are is asked of the handler. When it does not tell, what it told
+// last is enough for a call that is right by that; others are not made. Where it has never told anything, no call is made that has such
+// headers. One that has none goes on: a list that fails must not take with it the tools that have no use for them, which are nearly all.
 func (s *Server) checkParams(ctx context.Context, call *bridge.Call, header http.Header) error {
 	r, ok := call.Request.(*pb.CallToolRequest)
 	if !ok || header == nil {
@@ -46,21 +51,46 @@ func (s *Server) checkParams(ctx context.Context, call *bridge.Call, header http
 	}
 	begin := time.Now()
 	params, err := s.toolParams(ctx, r.GetContext(), begin.Add(-knownFor))
-	if err == nil {
-		err = params.check(r, header)
-		if err == nil || !params.at.Before(begin) {
-			return err
-		}
+	wrong := params.check(r, header)
+	if wrong != nil && err == nil && params.at.Before(begin) {
 		// The tool may have changed since: only what it says now can refuse a call.
 		if params, err = s.toolParams(ctx, r.GetContext(), begin); err == nil {
-			return params.check(r, header)
+			wrong = params.check(r, header)
 		}
 	}
-	s.log.Debug().Err(err).Msg("the tools are not known, so that the headers of a call cannot be checked")
+	switch {
+	case err == nil:
+		return wrong
+	case wrong != nil:
+		return unlisted(err)
+	}
+	s.log.Debug().Err(err).Msg("the tools are not listed: the headers of a call are compared with what was known of them, if anything was")
 	return nil
 }
 
+// unlisted returns the error of a call whose headers cannot be checked, since the handler answers tools/list with err.
+func unlisted(err error) error {
+	e := bridge.AsError(err).Told()
+	n := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_FAILED",
+		"tools/call: what the headers %s* must say is in the list of tools, and the backend does not list them (%s); the call was not executed",
+		mcphttp.HeaderParamPrefix, e.Message)
+	if f := e.Failure; f != nil && e.RPC == nil {
+		n.Code, n.Failure.Reason, n.Failure.RetryAfterMs = e.Code, f.GetReason(), f.RetryAfterMs
+	}
+	n.Cause = err
+	return n
+}
+
+// check returns an error if the headers do not say what the arguments say. If the tools are not known, p is nil.
 func (p *toolParams) check(r *pb.CallToolRequest, header http.Header) error {
+	if p == nil {
+		for name := range header {
+			if strings.HasPrefix(name, mcphttp.HeaderParamPrefix) {
+				return mismatch("the tools are not known, and there is %s", name)
+			}
+		}
+		return nil
+	}
 	for _, param := range p.byName[r.GetName()] {
 		if err := param.Check(r.GetArguments(), header.Values(param.Header)); err != nil {
 			return mismatch("%w", err)
@@ -69,7 +99,8 @@ func (p *toolParams) check(r *pb.CallToolRequest, header http.Header) error {
 	return nil
 }
 
-// toolParams returns what the list of tools says that a caller sees, or saw at some time not before since.
+// toolParams returns what the list of tools says that a caller sees, or saw at some time not before since. With an error it returns what it
+// said last, or nil.
 func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext, since time.Time) (*toolParams, error) {
 	who := audience{caller.GetPrincipal().GetIssuer(), caller.GetPrincipal().GetSubject(), caller.GetProtocolVersion()}
 	s.params.mu.Lock()
@@ -81,13 +112,13 @@ func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext, since t
 	now := time.Now()
 	page, err := s.listTools(ctx, caller, nil)
 	if err != nil {
-		return nil, err
+		return known, err
 	}
 	fresh := &toolParams{at: now, first: page}
 	if known != nil && samePage(known.first, page) {
 		fresh.byName = known.byName
 	} else if fresh.byName, err = s.readParams(ctx, caller, page); err != nil {
-		return nil, err
+		return known, err
 	}
 	s.params.mu.Lock()
 	defer s.params.mu.Unlock()
@@ -130,7 +161,10 @@ func (s *Server) listTools(ctx context.Context, caller *pb.CallContext, cursor *
 	res, err := s.handle(ctx, &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{
 		Context: &pb.CallContext{ProtocolVersion: caller.GetProtocolVersion(), Principal: caller.GetPrincipal()}, Cursor: cursor,
 	}}, nil)
-	if err != nil {
+	switch {
+	case err != nil && cursor == nil && bridge.AsError(err).Code == codes.Unimplemented:
+		return &pb.ListToolsResponse{}, nil // it has no list, in which something could be annotated
+	case err != nil:
 		return nil, err
 	}
 	return res.Complete.(*pb.ListToolsResponse), nil
