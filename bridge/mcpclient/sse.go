@@ -73,6 +73,10 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	}
 }
 
+// maxEventID is how long the id of an event may be. It is kept for as long as its stream lives, and a header has to carry it; a longer one
+// is the same as none, so that the stream cannot be resumed there.
+const maxEventID = 8 << 10
+
 // maxRetry is the longest that a server can have us wait before we come back.
 const maxRetry = time.Minute
 
@@ -132,7 +136,11 @@ func (r *eventReader) next() (event, error) {
 			}
 			e.hasData = true
 		case "id":
-			if bytes.IndexByte(value, 0) < 0 {
+			switch {
+			case bytes.IndexByte(value, 0) >= 0:
+			case len(value) > maxEventID:
+				e.id, e.hasID = "", true
+			default:
 				e.id, e.hasID = string(value), true
 			}
 		case "event":

@@ -53,6 +53,9 @@ func TestEvents(t *testing.T) {
 		"\uFEFF\uFEFFdata: a\n\ndata: b\n\n":             {{"", "", "b", true}}, // one of them is part of a name that there is not
 		"data: a\n\n\uFEFFdata: b\n\n":                   {{"", "", "a", true}}, // the same
 		"data: " + strings.Repeat("long", 5000) + "\n\n": {{"", "", strings.Repeat("long", 5000), true}},
+		"id: 1\n\nid: " + strings.Repeat("x", maxEventID) + "\n\nid: " + strings.Repeat("x", maxEventID+1) + "\n\n": {
+			{"", "1", "", false}, {"", strings.Repeat("x", maxEventID), "", false}, {"", "", "", false},
+		},
 	} {
 		for _, r := range []io.Reader{strings.NewReader(in), iotest.OneByteReader(strings.NewReader(in))} {
 			got, _, err := readEvents(r, 1<<20)
@@ -159,6 +162,9 @@ func plainly(stream string) (events []read) {
 			data.WriteString(value + "\n")
 		case field == "id" && !strings.Contains(value, "\x00"):
 			e.ID = value
+			if len(value) > maxEventID {
+				e.ID = ""
+			}
 		}
 	}
 	return events
