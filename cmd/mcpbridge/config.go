@@ -806,10 +806,7 @@ func (l *loaded) validateLaunch(c *LaunchConfig, name, at string) error {
 			return misconfigured(l.where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
 		}
 	}
-	if err := l.validateLimits(at+".limits", reflect.ValueOf(c.Limits)); err != nil {
-		return err
-	}
-	return l.file.checkOwner()
+	return l.validateLimits(at+".limits", reflect.ValueOf(c.Limits))
 }
 
 // validateMCP refuses what is neither a command nor a URL.

@@ -21,7 +21,6 @@ import (
 // A file is a configuration file that has been read: its values by key, and where each of them is.
 type file struct {
 	name   string
-	mode   fs.FileInfo
 	values map[string]any
 	places map[string]*yaml.Node
 	// environ is what ${env:NAME} stands for.
@@ -51,7 +50,10 @@ func readFile(name string, environ []string) (*file, error) {
 			Fix: fix, Cause: err,
 		}
 	}
-	return parseFile(name, text, info, environ)
+	if err := checkOwner(name, info); err != nil {
+		return nil, err
+	}
+	return parseFile(name, text, environ)
 }
 
 // tabbed finds a line that is indented with a tab, and errorLine the line that an error of YAML or JSON is about.
@@ -106,9 +108,9 @@ func secondDocument(text []byte) (line string, ok bool) {
 }
 
 // parseFile is readFile for a text that has been read.
-func parseFile(name string, text []byte, info fs.FileInfo, environ []string) (*file, error) {
+func parseFile(name string, text []byte, environ []string) (*file, error) {
 	f := &file{
-		name: name, mode: info, values: map[string]any{}, places: map[string]*yaml.Node{}, environ: environ, secrets: secrets{},
+		name: name, values: map[string]any{}, places: map[string]*yaml.Node{}, environ: environ, secrets: secrets{},
 	}
 	var doc yaml.Node
 	if filepath.Ext(name) == ".json" {

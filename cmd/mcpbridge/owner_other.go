@@ -2,5 +2,7 @@
 
 package main
 
+import "io/fs"
+
 // checkOwner does nothing: who may write a file is not in its mode here.
-func (f *file) checkOwner() error { return nil }
+func checkOwner(string, fs.FileInfo) error { return nil }

@@ -3,28 +3,26 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 )
 
-// checkOwner refuses a file that names commands to start if somebody else could have written it: whoever writes it can run
-// anything as this user.
-func (f *file) checkOwner() error {
-	if f == nil || f.mode == nil {
-		return nil
-	}
-	stat, ok := f.mode.Sys().(*syscall.Stat_t)
+// checkOwner refuses a configuration file that somebody else could have written, whatever it says.
+func checkOwner(name string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil
 	}
 	p := &problem{
-		Exit: exitConfig, Code: "config_writable", Where: f.name,
-		Why: "the file says which commands mcpbridge starts, so whoever can write it can run anything as this user",
+		Exit: exitConfig, Code: "config_writable", Where: name,
+		Why: "the file says which commands mcpbridge starts, where it sends tokens and who may call, so whoever can write it\n" +
+			"can do all of that as this user",
 	}
-	switch mode := f.mode.Mode(); {
+	switch mode := info.Mode(); {
 	case mode.Perm()&0o022 != 0:
 		p.What = "other users can write the configuration file: its mode is " + mode.String()
-		p.Fix = "run `chmod go-w " + f.name + "`"
+		p.Fix = "run `chmod go-w " + name + "`"
 		return p
 	case int(stat.Uid) != os.Geteuid() && stat.Uid != 0:
 		p.What = "the configuration file belongs to another user"

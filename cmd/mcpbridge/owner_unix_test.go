@@ -5,6 +5,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ func (fileInfo) ModTime() time.Time  { return time.Time{} }
 func (fileInfo) IsDir() bool         { return false }
 func (f fileInfo) Sys() any          { return &syscall.Stat_t{Uid: f.uid} }
 
-// Whoever can write the file can run anything as this user.
+// Whoever can write the file can run anything as this user, send its tokens anywhere, and let in anybody.
 func TestFileThatOthersCouldHaveWritten(t *testing.T) {
 	me := uint32(os.Geteuid())
 	for _, c := range []struct {
@@ -37,25 +38,29 @@ func TestFileThatOthersCouldHaveWritten(t *testing.T) {
 		{fileInfo{me, 0o646}, "other users can write"},
 		{fileInfo{me + 1000, 0o644}, "belongs to another user"},
 	} {
-		f := &file{name: "mcpbridge.yaml", mode: c.fileInfo}
-		err := f.checkOwner()
+		err := checkOwner("mcpbridge.yaml", c.fileInfo)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v", c.fileInfo, err)
 		}
 	}
-	// Only commands are dangerous.
-	config := writeConfig(t, "backends: [{name: a, dial: 'unix:///nowhere'}]")
-	if err := os.Chmod(config, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if got := runCommand(t, "", "list", "-c", config); got.code != exitUnreachable {
-		t.Errorf("it said %+v", got)
-	}
-	config = writeConfig(t, "backends: [{name: a, launch: {command: [x]}}]")
-	if err := os.Chmod(config, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if got := runCommand(t, "", "list", "-c", config); got.code != exitConfig || got.errorCode(t) != "config_writable" {
-		t.Errorf("it said %+v", got)
+	for name, text := range map[string]string{
+		"a command":        "version: 1\nbackends: [{name: a, launch: {command: [x]}}]",
+		"an address":       "version: 1\nbackends: [{name: a, dial: 'unix:///nowhere'}]",
+		"a URL":            "version: 1\nbackends: [{name: a, mcp: {url: 'http://127.0.0.1:9/mcp', auth: {bearer: secret}}}]",
+		"another client's": `{"mcpServers": {"a": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer secret"}}}}`,
+		"no configuration": "{",
+	} {
+		config := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(config, 0o666); err != nil { // whatever the umask
+			t.Fatal(err)
+		}
+		for _, command := range []string{"run", "list"} {
+			if got := runCommand(t, "", command, "-c", config); got.code != exitConfig || got.errorCode(t) != "config_writable" {
+				t.Errorf("%s of %s said %+v", command, name, got)
+			}
+		}
 	}
 }
