@@ -52,6 +52,10 @@ func Errorf(code codes.Code, format string, args ...any) *Error {
 const (
 	// ReasonOverloaded is why a call fails that is beyond the most that there may be at a time.
 	ReasonOverloaded = "OVERLOADED"
+	// ReasonTooMany is why something fails of which the caller itself has too much.
+	ReasonTooMany = "TOO_MANY"
+	// reasonBackendOverloaded stands for both where a backend says them: they are about the bridge, and HTTP has statuses for them.
+	reasonBackendOverloaded = "BACKEND_OVERLOADED"
 	// ReasonMisbehaved is why a call fails whose backend answers as none may.
 	ReasonMisbehaved = "BACKEND_MISBEHAVED"
 	// reasonFailed is why a call fails of which nothing else is known: the backend's own error, mostly.
@@ -272,8 +276,8 @@ const (
 	maxReason  = 64
 )
 
-// FromStatus returns the Error that a backend means by a gRPC status other than OK. What is longer than anybody reads is cut, and an
-// outcome that there is not is unknown.
+// FromStatus returns the Error that a backend means by a gRPC status other than OK. What is longer than anybody reads is cut, an
+// outcome that there is not is unknown, and reasons that are about the bridge are told as the backend's.
 func FromStatus(s *status.Status) *Error {
 	e := &Error{Code: s.Code(), Message: cut(s.Message(), maxMessage), Cause: s.Err()}
 	for _, d := range s.Details() {
@@ -287,7 +291,9 @@ func FromStatus(s *status.Status) *Error {
 			if after := d.GetRetryAfterMs(); after < 0 || after > math.MaxInt64/int64(time.Millisecond) { // no duration is so long
 				d.RetryAfterMs = nil
 			}
-			d.Reason = cut(d.GetReason(), maxReason)
+			if d.Reason = cut(d.GetReason(), maxReason); d.GetReason() == ReasonOverloaded || d.GetReason() == ReasonTooMany {
+				d.Reason = reasonBackendOverloaded
+			}
 			e.Failure = d
 		}
 	}

@@ -26,7 +26,7 @@ func CheckSubscriptions(uris []string) error {
 		size += len(uri)
 	}
 	if len(uris) > MaxSubscriptions || size > MaxURIs {
-		return Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY", "a client can subscribe to %d resources of together %d bytes at a time, "+
+		return Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, ReasonTooMany, "a client can subscribe to %d resources of together %d bytes at a time, "+
 			"and this would be %d of %d: end a subscription first", MaxSubscriptions, MaxURIs, len(uris), size)
 	}
 	return nil

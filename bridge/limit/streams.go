@@ -11,9 +11,6 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// ReasonTooMany is why something fails of which the caller itself has too much.
-const ReasonTooMany = "TOO_MANY"
-
 // A Shares counts what verified callers have. What callers have whom nobody has verified is not counted. Whoever has it guards it.
 type Shares struct {
 	// Most is how many each may have.
@@ -78,7 +75,7 @@ func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 	}
 	s.owners.Most = cmp.Or(s.PerPrincipal, 2_000)
 	if !s.owners.Enter(p) {
-		return nil, tooManyStreams(ReasonTooMany, "you have %d streams open, which is the most of one caller", s.owners.Most)
+		return nil, tooManyStreams(bridge.ReasonTooMany, "you have %d streams open, which is the most of one caller", s.owners.Most)
 	}
 	s.n++
 	return func() {

@@ -20,7 +20,7 @@ func TestAsManyStreamsAsMayBe(t *testing.T) {
 		{"one above the most", &Streams{Most: 3, Reason: "FULL", PerPrincipal: 9}, []*pb.Principal{nil, nil, nil, nil}, "FULL"},
 		{"one below the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada}, ""},
 		{"the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada}, ""},
-		{"one above the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, ada}, ReasonTooMany},
+		{"one above the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, ada}, bridge.ReasonTooMany},
 		{"others beside it", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, bob, bob, nil, nil, nil}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
-	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -222,7 +221,7 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	switch reason := e.Failure.GetReason(); {
 	case reason == bridge.ReasonOverloaded && !executed:
 		h.status = http.StatusServiceUnavailable // balancers and clients know what to do about that
-	case reason == limit.ReasonTooMany && !executed && e.Failure.RetryAfterMs != nil:
+	case reason == bridge.ReasonTooMany && !executed && e.Failure.RetryAfterMs != nil:
 		h.status = http.StatusTooManyRequests // whereas one that is too much by itself is no better later
 	case e.Scopes != nil && x.s.opts.Challenge != nil:
 		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // so do OAuth clients
@@ -245,6 +244,20 @@ func (x *exchange) end(h head, msg []byte) {
 	// gofail: var mcpserverAfterAnswer struct{}
 }
 
+// notOfTransport returns the error that a handler made of a call without the codes that say something of the request itself. They are
+// ours to say: a client that a backend tells one begins again in another era, or with other headers (2026-07-28: basic/versioning and
+// basic/transports/streamable-http), or takes its connection for broken.
+func notOfTransport(err error) error {
+	e := bridge.AsError(err)
+	switch e.RPC.GetCode() {
+	case codeParse, codeInvalidRequest, codeHeaderMismatch, codeUnsupportedVersion:
+		other := *e
+		other.RPC, other.Cause = &pb.JsonRpcError{Code: codeInternal, Message: e.RPC.Message, Data: e.RPC.Data}, err
+		return &other
+	}
+	return err
+}
+
 // JSON-RPC codes that decide about more than the error itself.
 const (
 	codeParse              = -32700
@@ -258,7 +271,7 @@ const (
 
 // httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28 some codes have a status of
 // their own and a malformed request is 400; before, an answered request is 200: several clients take another status for the
-// end of the whole connection. What is no valid request at all is 400 always.
+// end of the whole connection. What is no valid request at all is 400 always; no handler says that (notOfTransport).
 func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 	if !rev.Modern() {
 		if code == codeInvalidRequest {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
@@ -214,6 +216,59 @@ func TestModernErrorsOfTheBackend(t *testing.T) {
 			t.Errorf("%s: status %d", c.tool, status)
 		}
 		want(t, msgs[0], c.path, c.want)
+	}
+}
+
+// What a backend answers is about the call: no code by which the transport speaks of the request, and no HTTP status but 200.
+func TestBackendsDoNotSpeakAsTheTransport(t *testing.T) {
+	exactly := func(code int64) proto.Message {
+		return &pb.JsonRpcError{Code: code, Message: proto.String("mine"), Data: []byte(`{"supported":["2024-11-05"]}`)}
+	}
+	busy := func(reason string) proto.Message {
+		return &pb.CallFailure{Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: reason, RetryAfterMs: proto.Int64(7)}
+	}
+	const theirs, overloaded = `{"supported":["2024-11-05"]}`, `{"outcome":"not_executed","reason":"BACKEND_OVERLOADED","retryAfterMs":7}`
+	for _, c := range []struct {
+		says proto.Message
+		data string
+	}{
+		{exactly(-32700), theirs},
+		{exactly(-32600), theirs},
+		{exactly(-32020), theirs},
+		{exactly(-32022), theirs},
+		{busy(bridge.ReasonOverloaded), overloaded},
+		{busy(bridge.ReasonTooMany), overloaded},
+	} {
+		answer, err := status.New(codes.Unknown, "mine").WithDetails(protoadapt.MessageV1Of(c.says))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := func(only *bridge.Method) *front {
+			return newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
+				return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if call.Method == only {
+						return nil, bridge.FromStatus(answer)
+					}
+					return h.Handle(ctx, call, emit)
+				})
+			})
+		}
+		f := fails(bridge.CallTool)
+		told := func(who string, status int, msg string) {
+			t.Helper()
+			if want(t, msg, "error.code", "-32603", "error.message", `"mine"`, "error.data", c.data); status != http.StatusOK {
+				t.Errorf("%v, %s: status %d", c.says, who, status)
+			}
+		}
+		status, msgs := f.callModern("t", "", noCaps, "")
+		told("modern", status, msgs[0])
+		for _, rev := range legacyRevisions {
+			res := f.initialize(rev, "{}").send(call("1", "t", "{}", ""))
+			told(rev, res.StatusCode, read(t, res).next())
+		}
+		res := fails(bridge.Discover).post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+			`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
+		told("initialize", res.StatusCode, read(t, res).next())
 	}
 }
 

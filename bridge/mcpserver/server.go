@@ -214,12 +214,16 @@ func (s *Server) Close() {
 	s.lasting.Wait()
 }
 
-// handle has the handler answer a call. A bug in it must not end the bridge.
+// handle has the handler answer a call. A bug in it must not end the bridge, nor must its errors speak as the transport.
 func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	defer s.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
 	// gofail: var mcpserverHandle struct{}
 
-	return s.handler.Handle(ctx, call, emit)
+	res, err = s.handler.Handle(ctx, call, emit)
+	if err != nil {
+		err = notOfTransport(err)
+	}
+	return res, err
 }
 
 // discover returns what the handler is, or was a moment ago; or, if it is overloaded, whatever it was.

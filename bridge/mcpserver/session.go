@@ -113,7 +113,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss := &session{
 		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.MaxSessionStreams, Reason: limit.ReasonTooMany}, replay: replay{most: s.opts.MaxReplay},
+		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.MaxSessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.MaxReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none

@@ -73,7 +73,7 @@ func (s *Sessions) enter(p *pb.Principal) error {
 		return tooManySessions(bridge.ReasonOverloaded, "%d sessions are open, which is the most", s.most)
 	}
 	if !s.owners.Enter(p) {
-		return tooManySessions(limit.ReasonTooMany, "you have %d sessions open, which is the most of one caller", s.owners.Most)
+		return tooManySessions(bridge.ReasonTooMany, "you have %d sessions open, which is the most of one caller", s.owners.Most)
 	}
 	s.n++
 	return nil

@@ -4,14 +4,13 @@ import (
 	"net/http"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/limit"
 )
 
 // refuseFull answers a request that is one too many: of all, or of its caller's.
 func refuseFull(w http.ResponseWriter, err error) {
 	e := bridge.AsError(err)
 	status := http.StatusServiceUnavailable
-	if e.Failure.GetReason() == limit.ReasonTooMany {
+	if e.Failure.GetReason() == bridge.ReasonTooMany {
 		status = http.StatusTooManyRequests
 	}
 	w.Header().Set("Retry-After", "1")
