@@ -122,7 +122,7 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	if r.RequestURI == "*" && r.Method != http.MethodOptions {
 		return http.StatusBadRequest, quote(r.Method) + " needs a path, and not *: over HTTP/2, use TLS"
 	}
-	if other := slices.IndexFunc(r.Header["Host"], func(h string) bool { return !strings.EqualFold(hostname(h), hostname(r.Host)) }); other >= 0 {
+	if other := slices.IndexFunc(r.Header["Host"], func(h string) bool { return !same(hostname(h), hostname(r.Host)) }); other >= 0 {
 		return http.StatusBadRequest, ":authority is " + quote(r.Host) + " and host is " + quote(r.Header["Host"][other]) + ": they must be the same"
 	}
 	if !g.hostAllowed(r.Host) {
@@ -148,22 +148,26 @@ func (g *Guard) hostAllowed(host string) bool {
 		return true
 	}
 	return isLocal(name) || slices.ContainsFunc(g.Hosts, func(h string) bool {
-		return h == "*" || strings.EqualFold(h, host) || strings.EqualFold(h, name)
+		return h == "*" || same(h, host) || same(h, name)
 	})
 }
 
 // originAllowed reports whether pages of an origin may use the bridge: those of this machine, those it serves itself, and
 // those it is told to trust.
 func (g *Guard) originAllowed(origin, host string) bool {
-	if slices.ContainsFunc(g.Origins, func(o string) bool { return o == "*" || strings.EqualFold(o, origin) }) {
+	if slices.ContainsFunc(g.Origins, func(o string) bool { return o == "*" || same(o, origin) }) {
 		return true
 	}
 	u, err := url.Parse(origin)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.EqualFold(origin, u.Scheme+"://"+u.Host) {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !same(origin, u.Scheme+"://"+u.Host) {
 		return false // an origin has a scheme and a host, and nothing else
 	}
-	return isLocal(u.Hostname()) || strings.EqualFold(u.Host, host)
+	return isLocal(u.Hostname()) || same(u.Host, host)
 }
+
+// same reports whether two names are the same but for the case of their letters. Names in headers are ASCII: to strings.EqualFold,
+// ſ is an s.
+func same(a, b string) bool { return IsText(a) && IsText(b) && strings.EqualFold(a, b) }
 
 // hostname returns a Host header without its port, if that is one.
 func hostname(host string) string {
@@ -182,7 +186,7 @@ func hostname(host string) string {
 
 // isLocal reports whether a name always means this machine, and is written as everybody writes it.
 func isLocal(name string) bool {
-	if strings.EqualFold(name, "localhost") {
+	if same(name, "localhost") {
 		return true
 	}
 	ip, err := netip.ParseAddr(name)

@@ -98,6 +98,9 @@ func TestHostAndOrigin(t *testing.T) {
 		{"evil.example.com:8080", "http://evil.example.com:8080", 403},
 		{"", "file://localhost", 403},
 		{"", "null", 403},
+		{"", "http://localho\u017ft", 403},
+		{"", "https://app.example.com\u017f", 403},
+		{"", "http\u017f://app.example.com", 403},
 	} {
 		var header []string
 		if c.host != "" {

@@ -170,7 +170,7 @@ func isMedia(value, want string) bool {
 		return true
 	}
 	media, params, err := mime.ParseMediaType(value)
-	if err != nil || media != want {
+	if err != nil || media != want || !mcphttp.IsText(value) { // mime takes İ for an i
 		return false
 	}
 	charset, ok := params["charset"]

@@ -82,6 +82,9 @@ func TestLegacyEventsComeOnTheStreamOfTheirRequest(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for _, rev := range legacyRevisions {
 		c := f.initialize(rev, clientCaps)
+		for _, level := range []string{"loud", "DEBUG", "\\u0131nfo", "unspecified", ""} {
+			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":0,"method":"logging/setLevel","params":{"level":"`+level+`"}}`)).next(), "error.code", "-32602")
+		}
 		want(t, read(t, c.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`)).next(), "result", "{}")
 		msgs := read(t, c.send(call("2", "count", "{}", `"progressToken":"t"`))).rest()
 		message := `,"message":"begin"`

@@ -247,10 +247,19 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 	return call, nil
 }
 
+// levels are the log levels by their names, which are these to the letter.
+var levels = func() map[string]pb.LogLevel {
+	byName := map[string]pb.LogLevel{}
+	for name, level := range pb.LogLevel_value {
+		byName[strings.ToLower(strings.TrimPrefix(name, "LOG_LEVEL_"))] = pb.LogLevel(level)
+	}
+	return byName
+}()
+
 func parseLevel(raw []byte) (pb.LogLevel, error) {
-	name, ok := rawjson.String(raw)
-	level := pb.LogLevel(pb.LogLevel_value["LOG_LEVEL_"+strings.ToUpper(name)])
-	if !ok || level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || name != strings.ToLower(name) {
+	name, _ := rawjson.String(raw)
+	level := levels[name]
+	if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
 		return 0, bridge.Errorf(codes.InvalidArgument,
 			"the level is %s: it must be debug, info, notice, warning, error, critical, alert or emergency", rawjson.Shorten(raw))
 	}

@@ -181,6 +181,7 @@ func TestModernRequestsThatCannotBeMeant(t *testing.T) {
 		{"initialize", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `}}}`, "initialize", "2026-07-28", 404, "-32601"},
 		{"ping", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `}}}`, "ping", "2026-07-28", 404, "-32601"},
 		{"unknown level", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `,"io.modelcontextprotocol/logLevel":"loud"}}}`, "tools/list", "2026-07-28", 400, "-32602"},
+		{"unknown level that is known in capitals", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `,"io.modelcontextprotocol/logLevel":"\u0131nfo"}}}`, "tools/list", "2026-07-28", 400, "-32602"},
 		{"token of an object", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `,"progressToken":{}}}}`, "tools/list", "2026-07-28", 400, "-32602"},
 		{"bad cursor", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x","_meta":{` + version + `"2026-07-28"` + noCaps + `}}}`, "tools/list", "2026-07-28", 200, "-32602"},
 		{"a batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, "tools/list", "2026-07-28", 400, "-32600"},

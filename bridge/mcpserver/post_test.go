@@ -25,6 +25,7 @@ func TestWhatAPostMustBe(t *testing.T) {
 		{"JSON with a charset", body, header{"Content-Type", "", "Content-Type", "application/json; charset=UTF-8"}, 200},
 		{"another charset", body, header{"Content-Type", "", "Content-Type", "application/json; charset=latin1"}, 415},
 		{"text", body, header{"Content-Type", "", "Content-Type", "text/plain"}, 415},
+		{"JSON with a letter that is like an i", body, header{"Content-Type", "", "Content-Type", "appl\u0130cation/json"}, 415},
 		{"no type", body, header{"Content-Type", ""}, 415},
 		{"compressed", body, header{"Content-Encoding", "gzip"}, 415},
 		{"compressed, says the second of two", body, header{"Content-Encoding", "identity", "Content-Encoding", "gzip"}, 415},
