@@ -244,6 +244,12 @@ func TestWhoIsLetIn(t *testing.T) {
 		{"another scheme", func(r *http.Request) { r.SetBasicAuth("a", "b") }, 401},
 		{"two", func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + token(), "Bearer x"} }, 400},
 		{"in the URL", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token(); bearer(token())(r) }, 401},
+		{"in the URL, escaped", func(r *http.Request) { r.URL.RawQuery = "access%5Ftoken=" + token(); bearer(token())(r) }, 401},
+		{"in the URL, behind what cannot be read", func(r *http.Request) { r.URL.RawQuery = "x=%zz&access_token=" + token(); bearer(token())(r) }, 401},
+		{"in the URL, with a semicolon", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + ";x"; bearer(token())(r) }, 400},
+		{"in the URL, after a semicolon", func(r *http.Request) { r.URL.RawQuery = "x;access_token=" + token(); bearer(token())(r) }, 400},
+		{"in the URL, half escaped", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + "%2"; bearer(token())(r) }, 400},
+		{"something else in the URL", func(r *http.Request) { r.URL.RawQuery = "session=x"; bearer(token())(r) }, 200},
 		{"one that is written down", bearer("secret"), 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,9 +60,12 @@ func (a *Auth) Wrap(next http.Handler) http.Handler {
 // authenticate returns who makes a request.
 func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 	values := r.Header["Authorization"]
+	query, err := url.ParseQuery(r.URL.RawQuery)
 	switch {
-	case r.URL.RawQuery != "" && r.URL.Query().Has("access_token"):
+	case query.Has("access_token"):
 		return nil, &refusal{http.StatusUnauthorized, "invalid_request", "a token in the URL is not taken: send it in the Authorization header"}
+	case err != nil: // somebody else may find a token in it
+		return nil, &refusal{http.StatusBadRequest, "invalid_request", "the query of the URL cannot be read: leave out ; and write % as %25"}
 	case len(values) == 0 && a.o.Certificates:
 		if p := bridge.PeerPrincipal(r.TLS); p != nil {
 			return p, nil
