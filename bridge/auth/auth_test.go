@@ -548,6 +548,38 @@ func TestAnIssuerIsAskedAboutFewTokensAtATime(t *testing.T) {
 	})
 }
 
+// What was said of a good token counts for as long as it does, however many are made up meanwhile; and if it is good no more, that counts.
+func TestMadeUpTokensPushNoGoodOnesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAS()
+		au := newAuth(t, a, func(o *auth.Options) {
+			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+		})
+		expect := func(token string, status int, asked int32) {
+			t.Helper()
+			before := a.got.Load()
+			if res, _, _ := try(au, bearer(token)); res.StatusCode != status || a.got.Load()-before != asked {
+				t.Errorf("%s: %s, %d questions, want %d and %d", token, res.Status, a.got.Load()-before, status, asked)
+			}
+		}
+		a.set(func() { a.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"} })
+		expect("good", 200, 1)
+		a.set(func() { a.asked = map[string]any{"active": false} })
+		for n := range 10_001 {
+			expect(fmt.Sprint("made up ", n), 401, 1)
+		}
+		expect("good", 200, 0)
+		expect("made up 10000", 401, 0)
+		bridgetest.Pass(time.Minute)
+		expect("good", 401, 1)
+		expect("good", 401, 0)
+		a.set(func() { a.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"} })
+		bridgetest.Pass(10 * time.Second)
+		expect("good", 200, 1)
+		expect("good", 200, 0)
+	})
+}
+
 // A slowAS takes its time to answer, and counts the requests that wait.
 type slowAS struct {
 	*as

@@ -20,7 +20,7 @@ const (
 	// goodFor and badFor are how long it is not asked again whether a token is good.
 	goodFor = time.Minute
 	badFor  = 10 * time.Second
-	// maxAsked bounds how many tokens are remembered.
+	// maxAsked bounds how many good tokens are remembered, and how many bad ones.
 	maxAsked = 10_000
 	// maxAsking bounds how many are asked about at a time, and askWithin how long it may take until there is an answer.
 	maxAsking = 32
@@ -31,8 +31,9 @@ const (
 type introspections struct {
 	asking chan struct{} // holds a token for each question under way
 
-	mu   sync.Mutex // guards what follows
-	said map[[sha256.Size]byte]introspection
+	mu sync.Mutex // guards what follows
+	// good and bad are what was said, apart: tokens that somebody makes up push no good ones out.
+	good, bad map[[sha256.Size]byte]introspection
 }
 
 type introspection struct {
@@ -45,17 +46,25 @@ type introspection struct {
 func (a *introspections) known(sum [sha256.Size]byte) (introspection, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	in, ok := a.said[sum]
+	in, ok := a.good[sum]
+	if !ok {
+		in, ok = a.bad[sum]
+	}
 	return in, ok && time.Now().Before(in.until)
 }
 
 func (a *introspections) remember(sum [sha256.Size]byte, in introspection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.said) >= maxAsked || a.said == nil {
-		a.said = map[[sha256.Size]byte]introspection{} // it costs asking again, and no bookkeeping
+	said, other := &a.good, a.bad
+	if in.err != nil {
+		said, other = &a.bad, a.good
 	}
-	a.said[sum] = in
+	if len(*said) >= maxAsked || *said == nil {
+		*said = map[[sha256.Size]byte]introspection{} // it costs asking again, and no bookkeeping
+	}
+	(*said)[sum] = in
+	delete(other, sum)
 }
 
 // introspect returns whose token it is, for a resource of this server, by asking the issuer (RFC 7662). Anybody can make up tokens: those
