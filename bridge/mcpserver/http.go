@@ -78,6 +78,10 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		mcphttp.Refuse(w, status, why)
 		return
 	}
+	if why := s.unpassable(r.Header); why != "" {
+		mcphttp.Refuse(w, http.StatusBadRequest, why)
+		return
+	}
 	if err := s.short(r); err != nil {
 		s.refuseUnread(w, r, err)
 		return

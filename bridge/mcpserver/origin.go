@@ -2,8 +2,11 @@ package mcpserver
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -27,6 +30,18 @@ func (s *Server) origin(r *http.Request) origin {
 // samePrincipal reports whether two callers are the same one. Their scopes and claims may differ from one request to the next.
 func samePrincipal(a, b *pb.Principal) bool {
 	return (a == nil) == (b == nil) && a.GetIssuer() == b.GetIssuer() && a.GetSubject() == b.GetSubject()
+}
+
+// unpassable returns why backends cannot be told the headers of a request, which must be text, or nothing.
+func (s *Server) unpassable(h http.Header) string {
+	for _, name := range s.opts.PassHeaders {
+		for _, v := range h.Values(name) {
+			if !utf8.ValidString(v) {
+				return name + " is " + strconv.Quote(rawjson.Shorten(v)) + ", which is no UTF-8: backends are told it as text"
+			}
+		}
+	}
+	return ""
 }
 
 // passed returns the headers of a request that backends are told, by lower-case names.

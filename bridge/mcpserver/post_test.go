@@ -52,6 +52,30 @@ func TestWhatAPostMustBe(t *testing.T) {
 	}
 }
 
+// What backends are told is text, also if a header says it. What is not passed on may be anything.
+func TestHeadersThatAreNoTextAreNotPassedOn(t *testing.T) {
+	f := newFront(t, mcpserver.Options{PassHeaders: []string{"X-Team"}})
+	for value, status := range map[string]int{"blue": 200, "bl\u00fc": 200, "bl\xfc": 400, "\xff": 400} {
+		for _, more := range []header{{"X-Team", value}, {"X-Team", "red", "X-Team", value}} {
+			body, h := modern(1, "tools/call", `"name":"echo"`, noCaps, "Mcp-Name", "echo")
+			results := []*http.Response{f.post(body, append(h, more...))}
+			for _, rev := range legacyRevisions {
+				c := f.initialize(rev, "{}")
+				results = append(results, c.post(call("1", "echo", "{}", ""), append(c.headers(), more...)))
+			}
+			for _, res := range results {
+				if msg := read(t, res).next(); res.StatusCode != status || status == 200 && get(t, msg, "result") == "null" {
+					t.Errorf("%q: %s, %s", value, res.Status, msg)
+				}
+			}
+		}
+		c := f.initialize("2025-11-25", "{}")
+		if res := c.post(call("1", "echo", "{}", ""), append(c.headers(), "X-Other", value)); res.StatusCode != 200 {
+			t.Errorf("%q in another header: %s", value, res.Status)
+		}
+	}
+}
+
 // A GET may have a body, which says nothing, of so many bytes.
 func TestBodiesOfGETsAtTheirLimit(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})

@@ -49,7 +49,8 @@ type bridge struct {
 var (
 	readyURL = regexp.MustCompile(`"url":"(https?://[^"]+)"`)
 	configs  = map[string]string{
-		"open": "",
+		"open": `
+    passHeaders: [X-Team]`,
 		"auth": `
     auth:
       resource: http://127.0.0.1:8080/mcp
