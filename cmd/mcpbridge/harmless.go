@@ -38,12 +38,12 @@ func harmless(text string) string {
 // isHarmful reports whether a terminal takes r for something to do, or readers do not see it: control characters, and those
 // that format text (bidirectional overrides, tags, zero width), and the two separators that end a line somewhere.
 func isHarmful(r rune) bool {
-	switch r {
-	case '\n', '\t':
+	switch {
+	case ' ' <= r && r <= '~', r == '\n', r == '\t':
 		return false
-	case '\u2028', '\u2029':
+	case r == '\u2028', r == '\u2029':
 		return true
-	case '\u200c', '\u200d': // joiners, which words of some languages and emoji are written with
+	case r == '\u200c', r == '\u200d': // joiners, which words of some languages and emoji are written with
 		return false
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf)

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
@@ -26,9 +28,12 @@ func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	}
 	asJSON := c.Format == "json" || c.Format != "text" && !isTerminal(w)
 	color := isTerminal(w) && os.Getenv("NO_COLOR") == ""
-	w = hidden.hide(w)
-	if !asJSON {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !color, FormatMessage: messageText}
+	if asJSON {
+		w = hidden.hide(harmlessJSON{w})
+	} else {
+		w = zerolog.ConsoleWriter{
+			Out: hidden.hide(w), TimeFormat: time.TimeOnly, NoColor: !color, FormatMessage: messageText, FormatFieldValue: fieldText,
+		}
 	}
 	return zerolog.New(w).Level(level).With().Timestamp().Logger(), asJSON
 }
@@ -39,6 +44,22 @@ func messageText(message any) string {
 		return ""
 	}
 	return harmless(fmt.Sprint(message))
+}
+
+// fieldText returns the value of a field of a line, for people. It is text, or JSON text as a client or a backend wrote it.
+func fieldText(value any) string { return harmless(fmt.Sprintf("%s", value)) }
+
+// A harmlessJSON writes to w lines of JSON that say the same, and show a terminal nothing harmful.
+type harmlessJSON struct{ w io.Writer }
+
+func (h harmlessJSON) Write(p []byte) (int, error) {
+	if bytes.IndexFunc(p, isHarmful) < 0 && utf8.Valid(p) {
+		return h.w.Write(p)
+	}
+	if _, err := io.WriteString(h.w, harmless(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 func isTerminal(v any) bool {
