@@ -37,7 +37,7 @@ type Options struct {
 	Tokens []Token
 	// Certificates says that a client certificate, which the TLS server has verified, is good.
 	Certificates bool
-	// Scopes are what every caller must have.
+	// Scopes are what every caller must have. A certificate has none.
 	Scopes []string
 	// MoreScopes are what callers of some tools must have besides. They are told to whoever asks what there is.
 	MoreScopes []string
@@ -148,8 +148,13 @@ func New(o Options) (*Auth, error) {
 		}
 		a.issuers = append(a.issuers, known)
 	}
-	if len(a.tokens) == 0 && len(a.issuers) == 0 && !o.Certificates {
-		return nil, errors.New("nobody is let in: name an issuer, a token, or say that certificates are good")
+	if len(a.tokens) == 0 && len(a.issuers) == 0 {
+		switch {
+		case !o.Certificates:
+			return nil, errors.New("nobody is let in: name an issuer, a token, or say that certificates are good")
+		case len(o.Scopes) > 0:
+			return nil, errors.New("nobody is let in: callers must have scopes, and certificates have none; name an issuer or a token, or no scopes")
+		}
 	}
 	return a, nil
 }
@@ -183,10 +188,15 @@ func (a *Auth) verifyFor(ctx context.Context, token string, at part) (*pb.Princi
 	if err != nil {
 		return nil, err
 	}
+	return p, a.checkScopes(p, "the token lacks the scopes")
+}
+
+// checkScopes returns why a caller is not let in who lacks some of the scopes that every caller must have.
+func (a *Auth) checkScopes(p *pb.Principal, why string) error {
 	if missing := lacks(p, a.o.Scopes); len(missing) > 0 {
-		return nil, &refusal{http.StatusForbidden, "insufficient_scope", "the token lacks the scopes " + strings.Join(missing, " ")}
+		return &refusal{http.StatusForbidden, "insufficient_scope", why + " " + strings.Join(missing, " ")}
 	}
-	return p, nil
+	return nil
 }
 
 func (a *Auth) verify(ctx context.Context, token string, at part) (*pb.Principal, error) {

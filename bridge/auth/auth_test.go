@@ -7,7 +7,9 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -287,6 +289,41 @@ func TestWhatIsKnownOfACallerGoesOn(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{issuer, "ada", "mcp read"}, []string{who.GetIssuer(), who.GetSubject(), strings.Join(who.GetScopes(), " ")}); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A certificate has no scopes: where callers must have some, it takes a token that has them.
+func TestCertificatesHaveNoScopes(t *testing.T) {
+	shows := func(cert string, edit func(*http.Request)) func(*http.Request) {
+		return func(r *http.Request) {
+			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: cert}}}}}
+			edit(r)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		scopes []string
+		edit   func(*http.Request)
+		status int
+		who    string
+	}{
+		{"none are asked for", nil, shows("eve", func(*http.Request) {}), 200, "CN=eve"},
+		{"one is asked for", []string{"mcp"}, shows("eve", func(*http.Request) {}), 403, ""},
+		{"one is asked for, and a token has it", []string{"mcp"}, shows("eve", bearer(token())), 200, "ada"},
+		{"one is asked for, and a token does not have it", []string{"more"}, shows("eve", bearer(token())), 403, ""},
+	} {
+		au := newAuth(t, newAS(), func(o *auth.Options) { o.Certificates, o.Scopes = true, c.scopes })
+		res, who, _ := try(au, c.edit)
+		if res.StatusCode != c.status || who.GetSubject() != c.who {
+			t.Errorf("%s: %s, and let in %v", c.name, res.Status, who)
+		}
+		if got := res.Header.Get("WWW-Authenticate"); c.status == 403 && !strings.Contains(got, `error="insufficient_scope"`) {
+			t.Errorf("%s: the challenge is %s", c.name, got)
+		}
+	}
+	_, err := auth.New(auth.Options{Certificates: true, Scopes: []string{"mcp"}})
+	if err == nil || !strings.Contains(err.Error(), "certificates have none") {
+		t.Errorf("only certificates, and scopes: %v", err)
 	}
 }
 

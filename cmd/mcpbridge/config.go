@@ -194,7 +194,7 @@ type AccessConfig struct {
 	Issuers []IssuerConfig `koanf:"issuers"`
 	// Tokens are good by themselves.
 	Tokens []TokenConfig `koanf:"tokens"`
-	// Scopes are what every caller must have.
+	// Scopes are what every caller must have. A certificate has none.
 	Scopes []string `koanf:"scopes"`
 }
 
