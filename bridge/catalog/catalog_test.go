@@ -580,6 +580,25 @@ func TestPagesAreBounded(t *testing.T) {
 	expect(t, "bytes", c.bytes, sum)
 }
 
+// Clients send what cursors they like: those that are kept are short, and count.
+func TestCursorsOfClientsAreBounded(t *testing.T) {
+	for n := maxCursor - 1; n <= maxCursor+1; n++ {
+		c := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+			return &bridge.Result{Complete: &pb.ListToolsResponse{TtlMs: proto.Int64(100_000)}}, nil
+		}), Options{})
+		for i := range maxPages + 10 {
+			listTools(t, c, as("x"), fmt.Sprintf("%0*d", n, i))
+		}
+		kept, bytes := 0, 0
+		if n <= maxCursor {
+			kept, bytes = maxPages, maxPages*n
+		}
+		if len(c.pages) != kept || c.bytes < bytes {
+			t.Errorf("cursors of %d bytes: %d pages of %d bytes, want %d of %d", n, len(c.pages), c.bytes, kept, bytes)
+		}
+	}
+}
+
 func TestKnownToolsAreBounded(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000)}
 	var all []*pb.Tool

@@ -17,8 +17,8 @@ import (
 const (
 	maxPages     = 1_024
 	maxPageBytes = 64 << 20
-	// maxCursor is how long a cursor may be, in bytes, so that the pages before a page are known: all of them are looked up for
-	// each page.
+	// maxCursor is how long a cursor may be, in bytes, so that the page that it leads to is remembered, and the pages before that are
+	// known: all of them are looked up for each page.
 	maxCursor = 1_024
 )
 
@@ -212,7 +212,7 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	} else {
 		p.origin, p.answer, p.id = answer, answer, c.clock.Add(1)
 		p.answer, p.names = c.clean(key.kind, key.caller, answer, prior)
-		p.size = proto.Size(p.origin)
+		p.size = len(key.cursor) + proto.Size(p.origin)
 		if p.answer != p.origin {
 			p.size += proto.Size(p.answer)
 		}
@@ -289,7 +289,7 @@ func (c *Catalog) remember(p *page) {
 		}
 		c.forget(old)
 	}
-	if p.size > maxPageBytes {
+	if p.size > maxPageBytes || len(p.key.cursor) > maxCursor {
 		return
 	}
 	p.used = c.clock.Add(1)
