@@ -1,7 +1,6 @@
 package mcpjson
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -267,12 +266,11 @@ func readBase64(data []byte) (protoreflect.Value, error) {
 	if !ok {
 		return protoreflect.Value{}, wrong("a string", data)
 	}
-	b := make([]byte, base64.StdEncoding.DecodedLen(len(s)))
-	n, err := base64.StdEncoding.Strict().Decode(b, s)
-	if err != nil || bytes.ContainsAny(s, "\r\n") { // which Decode skips
+	b, err := bridge.DecodeBase64(base64.StdEncoding, s)
+	if err != nil {
 		return protoreflect.Value{}, wrong("base64", data)
 	}
-	return protoreflect.ValueOfBytes(b[:n]), nil
+	return protoreflect.ValueOfBytes(b), nil
 }
 
 // readInt reads an integer, however it is written: 100, 100.0 and 1e2 are the same number to a sender without integers.

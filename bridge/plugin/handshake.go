@@ -3,7 +3,6 @@ package plugin
 import (
 	"crypto/x509"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 )
 
@@ -65,10 +65,7 @@ func checkCertificate(field string) error {
 	if strings.HasSuffix(field, "=") {
 		return fmt.Errorf("is padded with =, which must be left out")
 	}
-	if strings.ContainsAny(field, "\r\n") { // which would be skipped
-		return errors.New("has the end of a line in it")
-	}
-	der, err := base64.RawStdEncoding.Strict().DecodeString(field)
+	der, err := bridge.DecodeBase64(base64.RawStdEncoding, []byte(field))
 	if err != nil {
 		return fmt.Errorf("is not base64 of the standard alphabet without padding: %w", err)
 	}

@@ -104,7 +104,7 @@ func (r *Router) start(cursor *string) ([]*route, *string, error) {
 	if len(*cursor) > base64.RawURLEncoding.EncodedLen(maxCursor+64) {
 		return nil, nil, bad
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(*cursor)
+	raw, err := bridge.DecodeBase64(base64.RawURLEncoding, []byte(*cursor))
 	if err != nil {
 		return nil, nil, bad
 	}

@@ -396,6 +396,7 @@ func TestCursorsThatAreNotOursAreRefused(t *testing.T) {
 	mine := l.GetNextCursor()
 	for _, bad := range []string{
 		"", "p1", "!", mine + "=", mine + "A", mine[:len(mine)-1], "YQ", // a
+		mine + "\n", "\r" + mine, mine[:3] + "\r\n" + mine[3:],
 		"YQBwOQ",       // a\0p9: not one of a's
 		"eABwMQ",       // x\0p1: no server
 		"YgBwMQ",       // b\0p1: not one of b's

@@ -163,12 +163,10 @@ func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byt
 	if len(sealed) > s.most {
 		return nil, 0, bad
 	}
-	raw := make([]byte, base64.RawURLEncoding.DecodedLen(len(sealed)))
-	n, err := base64.RawURLEncoding.Strict().Decode(raw, sealed)
-	if err != nil || n < keyIDLen {
+	raw, err := bridge.DecodeBase64(base64.RawURLEncoding, sealed)
+	if err != nil || len(raw) < keyIDLen {
 		return nil, 0, bad
 	}
-	raw = raw[:n]
 	for i, aead := range s.aeads {
 		prefix := keyIDLen + aead.NonceSize()
 		if [keyIDLen]byte(raw) != s.ids[i] || len(raw) < prefix {

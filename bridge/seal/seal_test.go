@@ -2,6 +2,7 @@ package seal_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,13 @@ func TestStateComesBackToItsCaller(t *testing.T) {
 		}
 		if _, err := s.Open(call("you", back)); code(err) != codes.InvalidArgument {
 			t.Errorf("somebody else: %v", err)
+		}
+		for _, end := range []string{"\n", "\r"} {
+			for _, i := range []int{0, len(back) / 2, len(back)} {
+				if _, err := s.Open(call("me", slices.Insert(bytes.Clone(back), i, end[0]))); code(err) != codes.InvalidArgument {
+					t.Errorf("%q at %d of %d: %v", end, i, len(back), err)
+				}
+			}
 		}
 	}
 	if round, err := s.Open(call("me", nil)); round != 0 || err != nil {

@@ -483,7 +483,7 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 		return "", fmt.Errorf("the state is not what this script thinks: %w", err)
 	}
 	switch arg {
-	case "same", "again":
+	case "same", "again", "lines":
 	case "flip-first":
 		raw[0] ^= 1
 	case "flip-middle":
@@ -514,8 +514,11 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 		return "", fmt.Errorf("there is no way %q to change a state", arg)
 	}
 	text := strconv.Quote(base64.RawURLEncoding.EncodeToString(raw))
-	if arg == "empty" {
+	switch arg {
+	case "empty":
 		text = `""`
+	case "lines":
+		text = text[:len(text)/2] + `\r\n` + text[len(text)/2:]
 	}
 	body := callOf(tool, arguments, `,"inputResponses":{"name":{"action":"accept","content":{"name":"x"}}},"requestState":`+text)
 	o, _, err := b.say(tool, body, token)
