@@ -417,7 +417,7 @@ func bearable(number string) bool {
 }
 
 // each passes on every value of a JSON text with its name, as it is written, and how deep it is: the text itself is 1 deep. Of an
-// array or an object it passes on where it begins; what is inside comes next. It looks at every byte once.
+// array or an object it passes on the bracket that begins it; what is inside comes next. It looks at every byte once, and so can f.
 func each(text []byte, f func(name, value []byte, depth int)) {
 	var name []byte
 	depth := 1
@@ -432,7 +432,7 @@ func each(text []byte, f func(name, value []byte, depth int)) {
 			i++
 			continue
 		case '{', '[':
-			f(name, text[i:], depth)
+			f(name, text[i:i+1], depth)
 			depth++
 			i++
 		case '"':

@@ -144,6 +144,23 @@ func TestEveryKeywordOfTheLibraryIsKnown(t *testing.T) {
 	}
 }
 
+// What is passed on of a schema is no more than there is, however deep it is: whoever gets it looks at all of it.
+func TestValuesOfSchemasAreLookedAtOnce(t *testing.T) {
+	for _, text := range []string{
+		`{"type":"object","$ref":"#","x":[` + commas(9_900, always(`[]`)) + `]}` + strings.Repeat(" ", 220_000),
+		strings.Repeat(`{"a":`, 100) + `{}` + strings.Repeat(`}`, 100), ` { "a" : [ 1 , "b" , true ] } `,
+	} {
+		passed, values := 0, 0
+		each([]byte(text), func(name, value []byte, _ int) {
+			passed += len(name) + len(value)
+			values++
+		})
+		if passed > len(text) || values < 5 {
+			t.Errorf("%.40s: %d bytes of %d values are passed on, of %d", text, passed, values, len(text))
+		}
+	}
+}
+
 func TestSchemasAreBounded(t *testing.T) {
 	repeat := strings.Repeat
 	for name, c := range map[string]struct{ text, want string }{
