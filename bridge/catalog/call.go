@@ -38,7 +38,13 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 		if err != nil { // it was not to wait any longer
 			return nil, bridge.Interrupted(ctx, false)
 		}
-		if wrong != nil {
+		switch {
+		case wrong == nil:
+		case wrong.undecided:
+			return refused("The arguments of the tool %q could not be compared with its input schema, and it was not called:%s\n"+
+				"Call it with less at a time. If that is not possible, its schema must become simpler, "+
+				"or mcpbridge be configured with skipArguments for its backend.", r.GetName(), wrong.lines("the arguments")), nil
+		default:
 			return refused("The arguments do not fit the tool %q, and it was not called:%s\nIt is called like this: %s",
 				r.GetName(), wrong.lines("the arguments"), s.signature(r.GetName())), nil
 		}
@@ -56,7 +62,8 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 	return c.output(ctx, r, t, result, out)
 }
 
-// output returns the result of a tool, if it conforms to the tool's output schema.
+// output returns the result of a tool, if it conforms to the tool's output schema. One that could not be compared is withheld, too: whether
+// results are checked is known of a tool from its first call on, and does not depend on how much it returns.
 func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, result *bridge.Result, out *pb.CallToolResult) (*bridge.Result, error) {
 	returned := c.clock.Load()
 	wrong, s, err := c.check(ctx, r, &t, output, out.GetStructuredContent(), returned)
@@ -67,6 +74,14 @@ func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, re
 		return result, nil
 	}
 	lines := wrong.lines("the structured content")
+	if wrong.undecided {
+		c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), maxName)).Str("code", "ResourceExhausted").Str("reason", lines).
+			Str("fix", "have the tool return less, make its output schema simpler, or set skipOutput for the backend").
+			Msg("the result of the backend's tool is withheld: it could not be compared with the tool's output schema")
+		return refused("The tool %q was called and did its work. Its result could not be compared with its output schema, and is withheld:%s\n"+
+			"To call it again does the work again. Have it return less at a time. If that is not possible, its schema must become simpler, "+
+			"or mcpbridge be configured with skipOutput for its backend.", r.GetName(), lines), nil
+	}
 	c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), maxName)).Str("code", "Internal").Str("violation", lines).
 		Msg("the backend's tool returned what its own output schema does not allow")
 	return refused("The tool %q was called, and returned something that its own output schema does not allow. This is a fault of the tool; "+

@@ -965,6 +965,42 @@ func TestOutputIsChecked(t *testing.T) {
 	}
 }
 
+// What could not be compared is nobody's fault, and is said to be that: of arguments that the tool was not called, of a result that it was.
+func TestWhatCannotBeComparedIsNobodysFault(t *testing.T) {
+	const itself = `{"type":"object","$ref":"#","minProperties":1}`
+	unequal := of(`{"type":"array","items":{"type":"string"}}`)
+	for _, c := range []struct{ name, schema, value, why string }{
+		{"too long", itself, `{"a":1}`, " it takes too long to be compared with the schema: more than about 100 ms"},
+		{
+			"too large", unequal, with(`[` + items(90_000, "777") + `,` + items(90_000, "777") + `]`),
+			" it is too large to be compared with the schema: it would take more than 4 MiB of memory",
+		},
+		{"too many digits", unequal, with(`[1e1000000000]`), "- /a/0: expected a number of at most 1000 digits"},
+	} {
+		var log bytes.Buffer
+		b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(c.value)}}
+		b.set(&pb.Tool{Name: "f", InputSchema: []byte(c.schema)}, &pb.Tool{Name: "g", OutputSchema: []byte(c.schema)})
+		catalog := New(b, Options{Log: zerolog.New(&log)})
+		got := callTool(t, catalog, as("x"), "f", c.value)
+		contains(t, got, `error: The arguments of the tool "f" could not be compared with its input schema, and it was not called:`,
+			c.why, "less at a time", "skipArguments")
+		if strings.Contains(got, "do not fit") || len(b.calls) > 0 {
+			t.Errorf("%s: called with %d arguments: %s", c.name, len(b.calls), got)
+		}
+		if c.name == "too large" {
+			continue // a result may be larger
+		}
+		got = callTool(t, catalog, as("x"), "g", `{}`)
+		contains(t, got, `error: The tool "g" was called and did its work. Its result could not be compared with its output schema, and is withheld:`,
+			c.why, "less at a time", "skipOutput")
+		contains(t, log.String(), `"level":"error"`, `"tool":"g"`, `"code":"ResourceExhausted"`, c.why[3:], "could not be compared", "skipOutput")
+		if text := got + log.String(); strings.Contains(text, "fault") || strings.Contains(text, "does not allow") || len(b.calls) != 1 {
+			t.Errorf("%s: called %d times: %s", c.name, len(b.calls), text)
+		}
+		expect(t, c.name, callTool(t, New(b, Options{SkipOutput: true}), as("x"), "g", `{}`), c.value)
+	}
+}
+
 func TestOutputIsNotRefusedByAnOldSchema(t *testing.T) {
 	b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(`{"n":1}`)}}
 	b.set(&pb.Tool{Name: "f", OutputSchema: []byte(returnsInt)})

@@ -37,6 +37,8 @@ type violation struct {
 	problems []problem
 	// more says that there are others, which were not looked at.
 	more bool
+	// undecided says that nobody knows whether the value conforms: it could not be compared, and the problem is why.
+	undecided bool
 }
 
 // A problem is what is wrong in one place.
@@ -49,6 +51,11 @@ type problem struct {
 
 // refusal is a violation of the whole value.
 func refusal(text string) *violation { return &violation{problems: []problem{{"", text}}} }
+
+// undecided is why what is at a place could not be compared.
+func undecided(at, format string, args ...any) *violation {
+	return &violation{problems: []problem{{at, fmt.Sprintf(format, args...)}}, undecided: true}
+}
 
 // lines returns the problems, a line each.
 func (v *violation) lines(whole string) string {

@@ -73,7 +73,7 @@ func (s *schema) accepts(value []byte) bool {
 	return s.quick.accepts(value)
 }
 
-// check returns why value, which is on a side of a call, does not conform, or nil if it does.
+// check returns why value, which is on a side of a call, does not conform or could not be compared, or nil if it does.
 func (s *schema) check(value []byte, of side) *violation {
 	if s.accepts(value) {
 		return nil
@@ -87,12 +87,14 @@ func (s *schema) check(value []byte, of side) *violation {
 		}
 	}
 	decoded, bearable, fits := decode(value, of.most)
-	if fits && !bearable {
+	switch {
+	case !fits:
+		return undecided("", "it is too large to be compared with the schema: it would take more than %d MiB of memory", of.most>>20)
+	case !bearable:
 		where, _ := sane(decoded)
-		return &violation{problems: []problem{{where, fmt.Sprintf("expected a number of at most %d digits", maxDigits)}}}
-	}
-	if !fits || !s.affordable(decoded, maxWork) {
-		return refusal("it is too large to be compared with the schema")
+		return undecided(where, "expected a number of at most %d digits", maxDigits)
+	case !s.affordable(decoded, maxWork):
+		return undecided("", "it takes too long to be compared with the schema: more than about 100 ms")
 	}
 	return s.decide(decoded)
 }
@@ -101,7 +103,7 @@ func (s *schema) check(value []byte, of side) *violation {
 func (s *schema) decide(decoded any) (v *violation) {
 	defer func() {
 		if r := recover(); r != nil { // what the library stumbles over must not end the process
-			v = refusal("it cannot be compared with the schema")
+			v = undecided("", "the library that compares it with the schema gives up on it")
 		}
 	}()
 	err := s.full.Validate(decoded)
@@ -110,7 +112,7 @@ func (s *schema) decide(decoded any) (v *violation) {
 	}
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return refusal(rawjson.Shorten(err.Error()))
+		return undecided("", "%s", rawjson.Shorten(err.Error()))
 	}
 	return s.explain(decoded, invalid)
 }

@@ -193,15 +193,15 @@ func TestSchemasThatAskTooMuchAreNotAsked(t *testing.T) {
 	for name, c := range map[string]struct{ schema, arguments, want string }{
 		"twice at every reference": {
 			`{"type":"object","$ref":"#/$defs/d0","$defs":{` + doubling.String() + `"d60":{"minProperties":9}}}`, `{"a":1}`,
-			"too large to be compared",
+			tooMuch,
 		},
 		"twice at every level of the value": {
 			`{"type":"object","$ref":"#/$defs/t","$defs":{"t":{"allOf":[{"properties":{"a":{"$ref":"#/$defs/t"}}},{"properties":{"a":{"$ref":"#/$defs/t"}}}],"maxProperties":1}}}`,
-			deep, "too large to be compared",
+			deep, tooMuch,
 		},
-		"itself": {`{"type":"object","$ref":"#","minProperties":1}`, `{"a":1}`, "too large to be compared"},
+		"itself": {`{"type":"object","$ref":"#","minProperties":1}`, `{"a":1}`, tooMuch},
 		"itself, by a dynamic reference": {
-			`{"type":"object","$dynamicAnchor":"n","$dynamicRef":"#n"}`, `{"a":1}`, "too large to be compared",
+			`{"type":"object","$dynamicAnchor":"n","$dynamicRef":"#n"}`, `{"a":1}`, tooMuch,
 		},
 		"a number of a billion digits":     {`{"type":"object","properties":{"n":{"minimum":1,"not":{}}}}`, `{"n":1e1000000000}`, "/n: expected a number of at most 1000 digits"},
 		"a small number of many digits":    {`{"type":"object","properties":{"n":{"multipleOf":0.5}}}`, `{"n":1e-999999}`, "/n: expected a number of at most 1000 digits"},

@@ -21,7 +21,7 @@ const (
 	// wide is a regular expression of which a thousand parts are tried for each character.
 	wide = `(a?b?){500}c`
 
-	tooMuch = "too large to be compared"
+	tooMuch = "too long to be compared"
 )
 
 func compiled(tb testing.TB, text string) *schema {
