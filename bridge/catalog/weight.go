@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -164,9 +165,13 @@ func (s *scale) targets() int {
 		steps := strings.Split(pointer, "/")[1:]
 		for i, step := range steps {
 			steps[i] = pointerNames.Replace(step)
-			if isIndexByAnotherName(step) {
-				return maxWeight
-			}
+		}
+		target, aliased := follow(s.doc, steps)
+		if s.ids.within > 0 { // it may begin anywhere
+			aliased = slices.ContainsFunc(steps, isIndexByAnotherName)
+		}
+		if aliased {
+			return maxWeight
 		}
 		switch shared := len(steps) == 2 && (steps[0] == "$defs" || steps[0] == "definitions"); {
 		case s.ids.within > 0: // it may be relative to any of them
@@ -178,7 +183,7 @@ func (s *scale) targets() int {
 			n += weightOfTarget + s.located()
 		default:
 			within := scale{patterns: s.patterns}
-			within.value(follow(s.doc, steps), len(pointer)+bytesOfStep*len(steps))
+			within.value(target, len(pointer)+bytesOfStep*len(steps))
 			n += weightOfTarget + within.located()
 		}
 	}
@@ -192,23 +197,27 @@ func isIndexByAnotherName(step string) bool {
 	return err == nil && strconv.Itoa(i) != step
 }
 
-// follow returns what is where the steps of a JSON pointer lead to, or nil.
-func follow(v any, steps []string) any {
+// follow returns what is where the steps of a JSON pointer lead to, or nil. It reports whether it came by an element that it has been given
+// another name of, and goes no further.
+func follow(v any, steps []string) (target any, aliased bool) {
 	for _, step := range steps {
 		switch in := v.(type) {
 		case map[string]any:
 			v = in[step]
 		case []any:
+			if isIndexByAnotherName(step) {
+				return nil, true
+			}
 			i, err := strconv.Atoi(step)
 			if err != nil || i < 0 || i >= len(in) {
-				return nil
+				return nil, false
 			}
 			v = in[i]
 		default:
-			return nil
+			return nil, false
 		}
 	}
-	return v
+	return v, false
 }
 
 // folding is in regular expressions for which case does not matter.

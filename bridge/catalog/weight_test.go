@@ -62,6 +62,11 @@ func TestWeights(t *testing.T) {
 		{`{"$ref":"#/x/0","x":[{}]}`, 2 + 4 + 1},
 		{`{"$ref":"#/x/00","x":[{}]}`, maxWeight},
 		{`{"$ref":"#/x/%2B0","x":[{}]}`, maxWeight},
+		{`{"$ref":"#/$defs/00","$defs":[{}]}`, maxWeight},
+		{`{"$ref":"#/$defs/a/not/01","$defs":{"a":{"not":[{},{}]}}}`, maxWeight},
+		{`{"$ref":"#/$defs/007","$defs":{"007":{}}}`, 3}, // the name of a member is no index
+		{`{"$ref":"#/x/007/not","x":{"007":{"not":{}}}}`, 4 + 4 + 1},
+		{`{"$ref":"#/$defs/007","$defs":{"007":{},"a":{"$id":"a"}}}`, maxWeight}, // relative to what has a name of its own it may be one
 		{`{"pattern":"` + repeat("x", bytesOfPattern-1) + `"}`, 2},
 		{`{"pattern":"` + repeat("x", bytesOfPattern) + `"}`, 3},
 		{`{"patternProperties":{"` + repeat("x", bytesOfPattern) + `":true}}`, 5},
