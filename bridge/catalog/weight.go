@@ -50,7 +50,21 @@ type scale struct {
 	oldDraft bool // that has no $defs
 	refs     []string
 	patterns map[string]bool
+	// wholly says that data is weighed as schemas are. hidden says that there are schemas in it, wherever references lead.
+	wholly, hidden bool
 }
+
+// Members of schemas that are data: the library sees no schema in it, nor the name of one, unless a reference leads there. Members of
+// what holds schemas by their names are schemas, whatever they are called.
+var (
+	isData    = map[string]bool{"const": true, "default": true, "enum": true, "examples": true}
+	isOfNames = map[string]bool{
+		"properties": true, "patternProperties": true, "$defs": true, "definitions": true, "dependentSchemas": true, "dependencies": true,
+	}
+)
+
+// holdsData reports whether a member of what is called in is data.
+func holdsData(in, name string) bool { return isData[name] && !isOfNames[in] }
 
 // ids are the names that schemas have of themselves.
 type ids struct {
@@ -68,7 +82,11 @@ func (n *ids) add(name string, path int) {
 // weigh returns the weight of a schema, or one over most if it is heavier than that.
 func weigh(doc any, most int) int {
 	s := scale{doc: doc, patterns: map[string]bool{}}
-	s.value(doc, 0)
+	s.value(doc, 0, "", false)
+	if s.hidden || slices.ContainsFunc(s.refs, leadsToData) {
+		s = scale{doc: doc, patterns: map[string]bool{}, wholly: true}
+		s.value(doc, 0, "", false)
+	}
 	if s.draft4 {
 		s.ids.weight += s.oldIDs.weight
 		s.ids.within += s.oldIDs.within
@@ -93,21 +111,26 @@ func (s *scale) schema(path int) {
 	s.paths += max(0, path-shortPath)
 }
 
-// value weighs a value, and what is in it. The path to it is as long.
-func (s *scale) value(v any, path int) {
+// value weighs a value, and what is in it. The path to it is as long, and the last step of that is its name, if it is a member's. It may be
+// data.
+func (s *scale) value(v any, path int, called string, data bool) {
 	switch v := v.(type) {
 	case bool:
 		s.schema(path)
 	case map[string]any:
 		s.schema(path)
 		for name, inner := range v {
-			s.member(name, inner, path)
-			s.value(inner, path+bytesOfStep+len(name))
+			if !data || s.wholly {
+				s.member(name, inner, path)
+			} else if name == "$dynamicAnchor" {
+				s.hidden = true
+			}
+			s.value(inner, path+bytesOfStep+len(name), name, data || holdsData(called, name))
 		}
 	case []any:
 		s.values++
 		for i, inner := range v {
-			s.value(inner, path+bytesOfStep+len(strconv.Itoa(i)))
+			s.value(inner, path+bytesOfStep+len(strconv.Itoa(i)), "", data)
 		}
 	case json.Number:
 		s.values += valuesOfNumber
@@ -156,16 +179,11 @@ func (s *scale) targets() int {
 	n := 0
 	seen := map[string]bool{}
 	for _, ref := range s.refs {
-		base, fragment, _ := strings.Cut(ref, "#")
-		pointer, err := url.PathUnescape(fragment)
-		if err != nil || !strings.HasPrefix(pointer, "/") || seen[ref] && s.ids.within == 0 {
+		base, pointer, steps := stepsOf(ref)
+		if len(steps) == 0 || seen[ref] && s.ids.within == 0 {
 			continue
 		}
 		seen[ref] = true
-		steps := strings.Split(pointer, "/")[1:]
-		for i, step := range steps {
-			steps[i] = pointerNames.Replace(step)
-		}
 		target, aliased := follow(s.doc, steps)
 		if s.ids.within > 0 { // it may begin anywhere
 			aliased = slices.ContainsFunc(steps, isIndexByAnotherName)
@@ -183,11 +201,37 @@ func (s *scale) targets() int {
 			n += weightOfTarget + s.located()
 		default:
 			within := scale{patterns: s.patterns}
-			within.value(target, len(pointer)+bytesOfStep*len(steps))
+			within.value(target, len(pointer)+bytesOfStep*len(steps), "", false)
 			n += weightOfTarget + within.located()
 		}
 	}
 	return n
+}
+
+// stepsOf returns where a reference begins, and the JSON pointer that it goes on by, with its steps: none, if that is none.
+func stepsOf(ref string) (base, pointer string, steps []string) {
+	base, fragment, _ := strings.Cut(ref, "#")
+	pointer, err := url.PathUnescape(fragment)
+	if err != nil || !strings.HasPrefix(pointer, "/") {
+		return base, "", nil
+	}
+	for step := range strings.SplitSeq(pointer[1:], "/") {
+		steps = append(steps, pointerNames.Replace(step))
+	}
+	return base, pointer, steps
+}
+
+// leadsToData reports whether a reference may lead to data, wherever it begins.
+func leadsToData(ref string) bool {
+	_, _, steps := stepsOf(ref)
+	in := ""
+	for _, step := range steps {
+		if holdsData(in, step) {
+			return true
+		}
+		in = step
+	}
+	return false
 }
 
 // isIndexByAnotherName reports whether the library takes a step of a JSON pointer for the index of an element that has a shorter one.

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -58,7 +59,18 @@ func TestWeights(t *testing.T) {
 		{`{"allOf":[{"$ref":"#/x/a"},{"$ref":"#/x/b"}],"x":{"a":true,"b":true}}`, 6 + 2*(4+1)},
 		{`{"not":{"$ref":"#/x/a"},"x":{"a":{"not":{}}}}`, 5 + 4 + 2}, // and what is in it
 		{`{"not":{"$ref":"other#/x/a"},"x":{"a":{"not":{}}}}`, 5 + 4 + 5},
-		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{"$id":"a"}}}`, 4 + 4 + 4 + 4}, // wherever it leads
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{"$id":"a"}}}`, 4 + 4 + 4 + 4},     // wherever it leads
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"examples":[{"$id":"a"}]}`, 5}, // what is data has no name
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"const":{"a":[{"$id":"a","$ref":"#/x/a"}]}}`, 6},
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","$ref":"#/definitions/a","definitions":{"a":{"default":{"id":"a"}}}}`, 4},
+		{`{"not":{"$ref":"#/$defs/default"},"$defs":{"default":{"$id":"a"}}}`, 4 + 4 + 4 + 4}, // what is called so is none
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"dependencies":{"enum":{"$id":"a"}}}`, 6 + 4 + 4 + 6},
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"x":{"enum":{"$id":"a"}}}`, 6},
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"default":{"properties":{"$id":"a"}}}`, 6},
+		{`{"not":{"$ref":"#/default"},"default":{"$id":"a"}}`, 3 + 4 + 4 + 3}, // nor is it where a reference leads to
+		{`{"not":{"$ref":"#/default/~0"},"default":{"~":{"$ref":"#/x"}},"x":true}`, 5 + 4 + 1 + 4 + 1},
+		{`{"not":{"$ref":"#/x/enum/0"},"x":{"enum":[{"not":{"$id":"a"}}]}}`, 5 + 4 + 4 + 5},
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"examples":[{"$id":"a","$dynamicAnchor":"x"}]}`, 5 + 4 + 4 + 4 + 5},
 		{`{"$ref":"#/x/0","x":[{}]}`, 2 + 4 + 1},
 		{`{"$ref":"#/x/00","x":[{}]}`, maxWeight},
 		{`{"$ref":"#/x/%2B0","x":[{}]}`, maxWeight},
@@ -102,6 +114,39 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// The library sees no schema in what is data, and so no name of one, and sees those in what holds schemas by their names.
+func TestNamesInDataAreNone(t *testing.T) {
+	for _, draft := range []struct {
+		schema, id string
+		old        bool
+	}{
+		{"https://json-schema.org/draft/2020-12/schema", "$id", false},
+		{"https://json-schema.org/draft/2019-09/schema", "$id", false},
+		{"http://json-schema.org/draft-07/schema#", "$id", true},
+		{"http://json-schema.org/draft-06/schema#", "$id", true},
+		{"http://json-schema.org/draft-04/schema#", "id", true},
+	} {
+		finds := func(member string) bool {
+			s := &schema{text: []byte(fmt.Sprintf(`{"$schema":"%s","not":{"$ref":"a"},%s}`, draft.schema, member))}
+			if s.compile(); s.err != nil && !errors.Is(s.err, errExternal) {
+				t.Errorf("%s: %v", s.text, s.err)
+			}
+			return s.err == nil
+		}
+		for name := range isData {
+			if finds(fmt.Sprintf(`"%s":[{"%s":"a"}]`, name, draft.id)) {
+				t.Errorf("%s: a name in %s is found", draft.schema, name)
+			}
+			for in := range isOfNames {
+				known := !draft.old || in != "$defs" && in != "dependentSchemas"
+				if finds(fmt.Sprintf(`"%s":{"%s":{"%s":"a"}}`, in, name, draft.id)) != known {
+					t.Errorf("%s: a name of %s in %s is found: %v", draft.schema, name, in, !known)
+				}
+			}
+		}
+	}
+}
+
 // Each of these took between a tenth of a second and hours to compile.
 func TestHeavySchemasAreNotCompiled(t *testing.T) {
 	repeat := strings.Repeat
@@ -111,8 +156,12 @@ func TestHeavySchemasAreNotCompiled(t *testing.T) {
 		"references to odd places":              `"allOf":[` + commas(900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/d%d"}`, i) }) + `],"x":{` + commas(900, func(i int) string { return fmt.Sprintf(`"d%d":{"type":"string"}`, i) }) + `}`,
 		"references to odd places in one another": `"allOf":[` + commas(60, func(i int) string { return `{"$ref":"#/x` + repeat("/not", 60-i) + `"}` }) +
 			`],"x":` + repeat(`{"not":`, 61) + types + repeat("}", 61),
-		"a chain":                         `"$ref":"#/x/0","x":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/%d"}`, min(i+1, 1899)) }) + `]`,
-		"names of schemas":                `"allOf":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]`,
+		"a chain":          `"$ref":"#/x/0","x":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/%d"}`, min(i+1, 1899)) }) + `]`,
+		"names of schemas": `"allOf":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]`,
+		"names of schemas in data": `"not":{"$ref":"#/default/0"},"default":[{"allOf":[` +
+			commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]}]`,
+		"names of schemas in data with an anchor": `"default":{"$dynamicAnchor":"x","allOf":[` +
+			commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]}`,
 		"below a long name":               `"properties":{"` + repeat("~", 200_000) + `":` + types + `}`,
 		"deep":                            `"not":` + repeat(`{"allOf":[`, 58) + types + repeat("]}", 58),
 		"large numbers":                   `"allOf":[` + commas(450, always(`{"enum":[`+commas(20, func(i int) string { return fmt.Sprintf("%de-400", 10_000+i) })+`]}`)) + `]`,
@@ -152,6 +201,9 @@ func TestOrdinarySchemasAreCompiled(t *testing.T) {
 		"of draft 7":  `"$schema":"http://json-schema.org/draft-07/schema#","properties":{` + uses(400, "#/definitions/D%d") + `},"definitions":{` + commas(100, def) + `}`,
 		"properties": `"properties":{"first":{"type":"object","properties":{` + commas(100, func(i int) string { return fmt.Sprintf(`"D%d":{"type":"string"}`, i) }) +
 			`}},` + uses(300, "#/properties/first/properties/D%d") + `}`,
+		"values with names": `"properties":{` + uses(400, "#/$defs/D%d") + `},"examples":[{"$id":"x"}],"$defs":{` + commas(100, def) + `}`,
+		"values of draft 4 with names": `"$schema":"http://json-schema.org/draft-04/schema#","properties":{` + uses(400, "#/definitions/D%d") +
+			`},"definitions":{"last":{"default":{"id":"x"}},` + commas(100, def) + `}`,
 		"values with ids": `"properties":{` + uses(400, "#/$defs/D%d") + `},"examples":[{"id":"x"}],"$defs":{` + commas(100, def) + `}`,
 	} {
 		place := "$defs"
