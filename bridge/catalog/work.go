@@ -362,23 +362,32 @@ func (b *bill) hash(h *maphash.Hash, v any) {
 	}
 }
 
-// An effort is what it costs to match a regular expression.
-type effort struct {
-	// width is how many instructions may be tried for a character.
-	width int
-	// length is how many characters are looked at.
-	length int
-}
+// An effort is what it costs to match a regular expression: for one span of text after the other. Behind the last nothing is looked at.
+type effort []span
 
-// work returns what it costs to match a text of so many bytes.
+// A span is a part of a text, up to so many characters from its beginning, and how many instructions may be tried for each of them.
+type span struct{ until, width int }
+
+// endless is where the last span ends of a regular expression that looks at all of a text, however long.
+const endless = math.MaxInt32
+
+// work returns what it costs to match a text of so many bytes: its end is looked at, too.
 func (e effort) work(n int) int {
-	return 10 + (min(n, e.length)+1)*(1+e.width/2)
+	cost, from := 10, 0
+	for _, s := range e {
+		until := min(s.until, n+1)
+		cost += (until - from) * (1 + s.width/2)
+		if from = until; from > n {
+			break
+		}
+	}
+	return cost
 }
 
 // effortOf returns what a regular expression costs. It follows the instructions that may be tried for one character after the other,
-// whatever the characters are, until they are the same as before, or none.
+// whatever the characters are, until they are the same as before, or none. Each span is as long as all before it.
 func effortOf(text string) effort {
-	most := effort{1 << 20, math.MaxInt32}
+	most := effort{{endless, 1 << 20}}
 	re, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return most
@@ -390,31 +399,33 @@ func effortOf(text string) effort {
 	anchored := prog.StartCond()&syntax.EmptyBeginText != 0
 	f := follower{prog: prog, seen: make([]int, len(prog.Inst))}
 	f.add(uint32(prog.Start))
-	e := effort{length: math.MaxInt32}
-	var before []bool // the instructions at a step, and how many those were
+	var e effort
+	var last *span
+	var before []bool // the instructions at the first step of the last span, and how many those were
 	count := 0
 	for work := 0; work < workOfFollowing*len(prog.Inst)+1_000; {
 		tried := f.tried
-		e.width = max(e.width, len(tried))
 		work += len(tried)
 		if len(tried) == 0 {
-			e.length = f.step
 			return e
 		}
 		if len(tried) == count && !slices.ContainsFunc(tried, func(pc uint32) bool { return !before[pc] }) {
+			last.until = endless // from there on it is in a circle
 			return e
 		}
-		if f.step&(f.step-1) == 0 { // a cycle is found when it is no longer than what was before it
+		if f.step&(f.step-1) == 0 { // a circle is found when it is no longer than what was before it
+			e = append(e, span{})
+			last = &e[len(e)-1]
 			before, count = make([]bool, len(prog.Inst)), len(tried)
 			for _, pc := range tried {
 				before[pc] = true
 			}
 			work += len(prog.Inst) / 8
 		}
+		last.until, last.width = f.step+1, max(last.width, len(tried))
 		f.next(!anchored)
 	}
-	e.width = len(prog.Inst)
-	return e
+	return append(e, span{endless, len(prog.Inst)})
 }
 
 // workOfFollowing is how many instructions are followed for each that there is.

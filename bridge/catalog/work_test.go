@@ -16,10 +16,15 @@ import (
 )
 
 const (
-	uuid  = `^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
-	email = `^[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\\.)+[A-Za-z]{2,}$`
+	uuid = `^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
+	// emails and base64 are as libraries write them.
+	emails = `^[^@\\s]{1,64}@[^@\\s]{1,255}$`
+	base64 = `^$|^(?:[0-9a-zA-Z+/]{4})*(?:(?:[0-9a-zA-Z+/]{2}==)|(?:[0-9a-zA-Z+/]{3}=))?$`
+	email  = `^[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\\.)+[A-Za-z]{2,}$`
 	// wide is a regular expression of which a thousand parts are tried for each character.
 	wide = `(a?b?){500}c`
+	// widens is one of which for each character more are tried than for the one before.
+	widens = `^[ab]{1,300}[ab]{1,300}c$`
 
 	tooMuch = "too long to be compared"
 )
@@ -128,6 +133,7 @@ func TestValuesThatTakeTooLongAreNotCompared(t *testing.T) {
 	for name, c := range map[string]struct{ schema, value string }{
 		"a pattern":                    {of(`{"pattern":"` + wide + `"}`), with(quoted(100_000, "a"))},
 		"a pattern that fits":          {of(`{"items":{"pattern":"(a?b?){500}"}}`), with(items(100_000, quoted(16, "a")))},
+		"a pattern that widens":        {of(`{"items":{"pattern":"` + widens + `"}}`), with(items(5_000, quoted(60, "a")))},
 		"propertyNames":                {`{"type":"object","propertyNames":{"pattern":"` + wide + `"}}`, members(100, 1_000)},
 		"patternProperties":            {`{"type":"object","patternProperties":{` + commas(30, func(i int) string { return fmt.Sprintf(`"(a?b?){%d}c":{}`, 200+i) }) + `}}`, members(1_000, 100)},
 		"numbers of an enum":           {of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`), with(items(300, "7777777"))},
@@ -202,6 +208,8 @@ func TestOrdinaryValuesAreCompared(t *testing.T) {
 		"up to 1,000 characters":     {of(`{"pattern":"^.{1,1000}$"}`), with(text(1_000, "")), with(text(64<<10, ""))},
 		"an email":                   {of(`{"pattern":"` + email + `"}`), with(text(64<<10, "@example.com")), with(text(64<<10, "@example"))},
 		"an email, searched for":     {of(`{"pattern":"` + strings.Trim(email, "^$") + `"}`), with(text(64<<10, "@example.com")), with(text(64<<10, "@example"))},
+		"e-mail addresses":           {of(`{"items":{"pattern":"` + emails + `"}}`), with(items(5_000, `"firstname.lastname@department.example.com"`)), with(items(5_000, `"firstname.lastname@department@example.com"`))},
+		"base64 in fours":            {of(`{"pattern":"` + base64 + `"}`), with(quoted(400_000, "YWJj")), with(text(1_600_000, "==="))},
 		"a UUID":                     {of(`{"pattern":"` + uuid + `"}`), with(id), with(text(64<<10, ""))},
 		"UUIDs":                      {of(`{"items":{"pattern":"` + uuid + `"}}`), with(items(15_000, id)), with(items(15_000, `"01234567"`))},
 		"UUIDs, asked of one by one": {of(`{"items":{"not":{"not":{"pattern":"` + uuid + `"}}}}`), with(items(15_000, id)), with(items(15_000, `"01234567"`))},
@@ -228,27 +236,29 @@ func TestOrdinaryValuesAreCompared(t *testing.T) {
 
 // How many instructions are tried for a character, and for how many characters.
 func TestEfforts(t *testing.T) {
-	const endless = math.MaxInt32
 	for _, c := range []struct {
-		text          string
-		width, length int
+		text string
+		want effort
 	}{
-		{`^abc$`, 2, 4},              // one character after the other
-		{`^[a-z]{1,64}$`, 4, 65},     // and two ways to go on
-		{`^[a-z]*$`, 5, endless},     // for ever
-		{`^(abc)*$`, 6, endless},     // in a circle
-		{`^(ab|cd){1,100}$`, 8, 201}, // in both branches
-		{`abc`, 4, endless},          // it begins again and again
-		{`(a?b?){100}c`, 602, endless},
-		{`x{1000}`, 1_002, endless}, // after some time all that there is
+		{`^abc$`, effort{{1, 2}, {2, 1}, {4, 2}}},                                                                       // one character after the other
+		{`^[a-z]{1,8}$`, effort{{1, 2}, {2, 4}, {4, 4}, {8, 4}, {9, 2}}},                                                // and two ways to go on
+		{`^[a-z]*$`, effort{{1, 5}, {endless, 4}}},                                                                      // for ever
+		{`^(abc)*$`, effort{{1, 6}, {2, 1}, {4, 6}, {endless, 6}}},                                                      // in a circle
+		{`^(ab|cd){1,4}$`, effort{{1, 5}, {2, 2}, {4, 8}, {8, 8}, {9, 3}}},                                              // in both branches
+		{`abc`, effort{{1, 1}, {2, 2}, {4, 4}, {endless, 4}}},                                                           // it begins again and again
+		{`^[ab]{1,4}[ab]{1,4}$`, effort{{1, 2}, {2, 3}, {4, 9}, {8, 9}, {9, 2}}},                                        // in ever more places
+		{`(a?b?){100}c`, effort{{1, 601}, {endless, 602}}},                                                              // in all at once
+		{`x{1000}`, effort{{1, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}, {32, 32}, {64, 64}, {127, 127}, {endless, 1_002}}}, // not followed to its end
 	} {
-		if got := effortOf(c.text); got != (effort{c.width, c.length}) {
-			t.Errorf("%s: %+v, want %+v", c.text, got, effort{c.width, c.length})
+		if got := effortOf(c.text); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.text, got, c.want)
 		}
 	}
-	e := effort{width: 10, length: 100}
-	if a, b, c := e.work(99), e.work(100), e.work(101); a >= b || b != c {
-		t.Errorf("%d, %d, %d", a, b, c)
+	e := effort{{1, 10}, {100, 20}}
+	for n, want := range map[int]int{0: 6, 1: 6 + 11, 98: 6 + 98*11, 99: 6 + 99*11, 100: 6 + 99*11, 1_000: 6 + 99*11} {
+		if got := e.work(n); got != 10+want {
+			t.Errorf("%d bytes: %d, want %d", n, got, 10+want)
+		}
 	}
 }
 
@@ -258,6 +268,7 @@ func TestWorkIsTime(t *testing.T) {
 	per := map[string]float64{}
 	for name, c := range map[string]struct{ schema, value string }{
 		"a pattern":     {of(`{"pattern":"` + wide + `"}`), with(quoted(700, "a"))},
+		"ever more":     {of(`{"items":{"pattern":"` + widens + `"}}`), with(items(500, quoted(60, "a")))},
 		"a few parts":   {of(`{"pattern":"[ab]*c"}`), with(quoted(300_000, "a"))},
 		"enums":         {of(`{"items":{"enum":[` + numbers(1_000, 100) + `]}}`), with(items(90, "7777777"))},
 		"bounds":        {of(`{"items":{"minimum":1}}`), with(items(9_000, "12345"))},
