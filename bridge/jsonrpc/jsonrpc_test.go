@@ -11,6 +11,49 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+// Key is the value of an id: the same for all its texts, and for no other. It costs nothing where an id is written as usual.
+func TestKey(t *testing.T) {
+	keys := map[string]string{}
+	for _, texts := range [][]string{
+		{`"a"`, `"\u0061"`},
+		{`""`},
+		{`"\""`, `"\u0022"`},
+		{`"\\"`, `"\u005C"`, `"\u005c"`},
+		{`"\n"`, `"\u000a"`},
+		{`"\u0000"`},
+		{`"/"`, `"\/"`},
+		{`"\\n"`},
+		{`"é"`, `"\u00e9"`},
+		{`"😀"`, `"\ud83d\ude00"`, `"\uD83D\uDE00"`},
+		{"\"\u2028\"", `"\u2028"`},
+		{"\"\x7f\"", `"\u007f"`},
+		{"0", "-0"},
+		{`"0"`},
+		{`"-0"`},
+		{"1"},
+		{"-1"},
+		{"123456789012345678901234567890"},
+		{"[\"\\n\"]"},
+	} {
+		key := string(Key([]byte(texts[0])))
+		if other, ok := keys[key]; ok {
+			t.Errorf("%s has the key of %s: %s", texts[0], other, key)
+		}
+		keys[key] = texts[0]
+		for _, text := range texts {
+			if got := string(Key([]byte(text))); got != key {
+				t.Errorf("%s has the key %s, and %s has %s", text, got, texts[0], key)
+			}
+		}
+	}
+	running := map[string]bool{`"an id"`: true, "7": true}
+	for _, id := range [][]byte{[]byte(`"an id"`), []byte("7")} {
+		if n := testing.AllocsPerRun(100, func() { _ = running[string(Key(id))] }); n > 0 {
+			t.Errorf("the key of %s takes %v allocations", id, n)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	for _, tt := range []struct {
 		in   string

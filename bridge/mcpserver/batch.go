@@ -83,10 +83,10 @@ func sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
 			b.responses = append(b.responses, msg)
 		case msg.IsNotification():
 			b.notifications = append(b.notifications, msg)
-		case ids[string(msg.ID)]:
+		case ids[string(jsonrpc.Key(msg.ID))]:
 			return nil, &jsonrpc.Error{RPC: invalidRequest("the batch has two requests with id " + string(msg.ID))}
 		default:
-			ids[string(msg.ID)] = true
+			ids[string(jsonrpc.Key(msg.ID))] = true
 			b.requests = append(b.requests, msg)
 		}
 	}

@@ -39,7 +39,7 @@ type conn struct {
 	mu      sync.Mutex
 	errors  rate                               // of those that answer no request
 	session *session                           // of the legacy era, since initialize
-	running map[string]context.CancelCauseFunc // modern requests being answered, by id
+	running map[string]context.CancelCauseFunc // modern requests being answered, by the key of their id
 	over    func()                             // what is done once no call runs, when calls have outlived the client
 }
 
@@ -209,7 +209,7 @@ func (c *conn) take(msg *jsonrpc.Message, from origin, out sink) {
 
 // startModern begins to answer a modern request.
 func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
-	id := string(msg.ID)
+	id := string(jsonrpc.Key(msg.ID))
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	c.mu.Lock()
 	_, twice := c.running[id]
@@ -219,7 +219,7 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 	c.mu.Unlock()
 	if twice {
 		cancel(nil)
-		c.refuse(msg, out, "id "+id+" is that of a request still being answered: every request needs an id of its own")
+		c.refuse(msg, out, "id "+string(msg.ID)+" is that of a request still being answered: every request needs an id of its own")
 		return
 	}
 	to := &lastSink{out, func() {
@@ -309,7 +309,7 @@ func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 	if msg.Method != notifyCancelled {
 		return false
 	}
-	id := rawjson.Get(msg.Params, "requestId")
+	id := jsonrpc.Key(rawjson.Get(msg.Params, "requestId"))
 	c.mu.Lock()
 	cancel := c.running[string(id)]
 	c.mu.Unlock()

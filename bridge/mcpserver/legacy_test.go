@@ -285,6 +285,50 @@ func TestLegacyIDsInUseAreRefused(t *testing.T) {
 	<-done
 }
 
+// sameIDs are ids that are the same in another text.
+var sameIDs = [][2]string{{`"a"`, `"\u0061"`}, {`"\u00e9\/"`, `"é/"`}, {`"\u000A"`, `"\n"`}, {"0", "-0"}}
+
+// An id is its value, however it is written: nobody is answered twice by it, and whoever cancels it means it. The answer has it as it was.
+func TestIDsAreTheirValues(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c := f.initialize("2025-03-26", clientCaps)
+	compact := func(id string) string { return get(t, `{"id":`+id+`}`, "id") }
+	for _, ids := range sameIDs {
+		for _, ids := range [][2]string{ids, {ids[1], ids[0]}} {
+			cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + ids[1] + `}}`
+			batch := `[` + call(ids[0], "echo", "{}", "") + `,` + call(ids[1], "echo", "{}", "") + `]`
+			done := make(chan []string)
+			go func() { done <- read(t, c.send(call(ids[0], "wait", "{}", ""))).rest() }()
+			<-f.h.Started
+			again := read(t, c.send(call(ids[1], "echo", "{}", ""))).next()
+			want(t, again, "error.code", "-32600")
+			if !strings.Contains(again, `"id":`+ids[1]+`,`) {
+				t.Errorf("%s is answered by %s", ids[1], again)
+			}
+			c.send(cancel)
+			<-f.h.Ended
+			if msgs := <-done; len(msgs) > 0 {
+				t.Errorf("cancelled, and answered: %s", msgs)
+			}
+			want(t, read(t, c.send(batch)).next(), "error.code", "-32600")
+
+			p := newPipe(t, mcpserver.Options{})
+			p.initialize("2025-03-26")
+			modern := strings.Replace(modernLine(7, "tools/call", `"name":"wait"`, noCaps), `"id":7`, `"id":`+ids[0], 1)
+			for _, wait := range []string{call(ids[0], "wait", "{}", ""), modern} {
+				p.say(wait)
+				<-p.h.Started
+				p.say(strings.Replace(wait, `"id":`+ids[0], `"id":`+ids[1], 1))
+				want(t, p.next(), "id", compact(ids[1]), "error.code", "-32600")
+				p.say(cancel)
+				<-p.h.Ended
+			}
+			p.say(batch)
+			want(t, p.next(), "error.code", "-32600")
+		}
+	}
+}
+
 func TestRequestsBeforeTheClientIsReady(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	begin := func(id string) string {

@@ -56,7 +56,7 @@ type session struct {
 
 	mu      sync.Mutex // guards what is below
 	level   pb.LogLevel
-	running map[string]context.CancelCauseFunc // by the request's id
+	running map[string]context.CancelCauseFunc // by the key of the request's id
 	asked   map[string]chan<- jsonrpc.Message  // by our request's id
 	lastAsk int
 	// logs are the streams of the session that a client can come back to, by id, and order has the ids, oldest first.
@@ -211,14 +211,14 @@ func (ss *session) awaitReady(ctx context.Context, method string) error {
 // begin notes that a request is being answered. It is answered under the context and to the sink that begin returns, and done
 // is called afterwards.
 func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, to sink, done func(), err error) {
-	id := string(msg.ID)
+	id := string(jsonrpc.Key(msg.ID))
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ctx.Err() != nil {
 		return nil, nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED", "the session has ended: send initialize again")
 	}
 	if _, twice := ss.running[id]; twice {
-		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", id)
+		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", msg.ID)
 		e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
 		return nil, nil, nil, e
 	}
@@ -244,7 +244,7 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 func (ss *session) notified(msg *jsonrpc.Message) {
 	switch msg.Method {
 	case notifyCancelled:
-		id := rawjson.Get(msg.Params, "requestId")
+		id := jsonrpc.Key(rawjson.Get(msg.Params, "requestId"))
 		ss.mu.Lock()
 		cancel := ss.running[string(id)]
 		ss.mu.Unlock()
