@@ -85,7 +85,7 @@ func (c *conn) receive(data []byte, from origin) {
 			c.malformed(err)
 			return
 		}
-		c.take(&msg, from, connSink{c})
+		c.take(&msg, c.takesModern, from, connSink{c})
 		return
 	}
 	ss := c.legacy()
@@ -106,7 +106,7 @@ func (c *conn) receive(data []byte, from origin) {
 	out := &connBatch{c: c, answers: b.refused, open: len(b.requests)}
 	for _, msgs := range [][]jsonrpc.Message{b.responses, b.notifications, b.requests} {
 		for i := range msgs {
-			c.take(&msgs[i], from, out)
+			c.take(&msgs[i], false, from, out) // only the session's revision has batches
 		}
 	}
 	if len(b.requests) == 0 && len(b.refused) > 0 {
@@ -178,8 +178,8 @@ func (c *conn) said(err error) {
 	}
 }
 
-// take begins to do what a message says.
-func (c *conn) take(msg *jsonrpc.Message, from origin, out sink) {
+// take begins to do what a message says, which may be of the modern era or not.
+func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 	defer c.s.panics.Recover(msg.Method, func(e *bridge.Error) {
 		if msg.IsRequest() {
 			c.s.newExchange(bridge.LatestLegacy, msg, out).fail(nil, e)
@@ -189,11 +189,11 @@ func (c *conn) take(msg *jsonrpc.Message, from origin, out sink) {
 
 	ss := c.legacy()
 	switch {
-	case msg.IsRequest() && c.takesModern && rawjson.Get(msg.Meta, metaVersion) != nil:
+	case msg.IsRequest() && modern && rawjson.Get(msg.Meta, metaVersion) != nil:
 		c.startModern(msg, out)
 	case msg.IsRequest() && msg.Method == "initialize" && ss == nil:
 		c.initialize(msg, out)
-	case msg.IsNotification() && c.cancelled(msg):
+	case msg.IsNotification() && modern && c.cancelled(msg):
 	case ss == nil:
 		c.early(msg, out)
 	case msg.IsResponse():

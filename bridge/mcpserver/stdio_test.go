@@ -271,6 +271,26 @@ func TestStdioBatches(t *testing.T) {
 	want(t, p.next(), "0.error.code", "-32600")
 }
 
+// Only the session's revision has batches, so whatever is in one is of the session.
+func TestBatchesAreOfTheSession(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-03-26")
+	p.say(`[` + modernLine(1, "tools/call", `"name":"who"`, noCaps) + `]`)
+	want(t, p.next(), "0.id", "1", "0.result.resultType", "null",
+		"0.result.content.0.text", `"2025-03-26 old progress=false log=LOG_LEVEL_INFO forms=true"`)
+	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
+	<-p.h.Started
+	p.say(`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}},{"jsonrpc":"2.0","id":3,"method":"ping"}]`)
+	want(t, p.next(), "0.id", "3")
+	select {
+	case <-p.h.Ended:
+		t.Error("a batch of the session cancels a request of 2026-07-28")
+	default:
+	}
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	<-p.h.Ended
+}
+
 // The id of a request is free as soon as its client has the answer.
 func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
