@@ -28,6 +28,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		w = multiplexed{w}
 	}
+	if why := repeated(r.Header); why != "" && !isModern(r.Header) { // of a modern request, the answer says it
+		refuse(w, http.StatusBadRequest, why)
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		s.post(w, r)
@@ -63,6 +67,17 @@ func isModern(h http.Header) bool {
 		rev, ok := bridge.ParseRevision(v)
 		return ok && rev.Modern()
 	})
+}
+
+// repeated returns what is wrong with a header that says something of MCP more than once, of which others may read another than we do. It
+// returns nothing if there is no such.
+func repeated(h http.Header) string {
+	for name, v := range h {
+		if len(v) > 1 && (strings.HasPrefix(name, "Mcp-") || name == mcphttp.HeaderLastEvent) {
+			return "there are " + strconv.Itoa(len(v)) + " of " + rawjson.Shorten(name) + ": send one"
+		}
+	}
+	return ""
 }
 
 func isRevision(name string) bool {
@@ -389,8 +404,9 @@ func (s *Server) reply(w http.ResponseWriter) *reply {
 // postInitialize begins a session.
 func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
 	// The revision is only being agreed on, but if there is one it must be one (2025-06-18: basic/transports, protocol version header).
-	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 1 || len(v) == 1 && !isRevision(v[0]) {
-		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(strings.Join(v, ", ")))+", which is no revision: leave it out of initialize")
+	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+
+			", which is no revision: leave it out of initialize")
 		return
 	}
 	if err := s.opts.Memory.Full(limit.NewSessions); err != nil {
@@ -481,12 +497,6 @@ func (ss *session) serve(msg *jsonrpc.Message, from origin, out sink) {
 
 // sessionOf returns the session that a request names. If there is none, it has answered the request.
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
-	for _, name := range []string{mcphttp.HeaderSession, mcphttp.HeaderVersion, mcphttp.HeaderLastEvent} {
-		if n := len(r.Header[name]); n > 1 {
-			refuse(w, http.StatusBadRequest, "there are "+strconv.Itoa(n)+" of "+name+": send one")
-			return nil
-		}
-	}
 	id := r.Header.Get(mcphttp.HeaderSession)
 	if id == "" {
 		refuse(w, http.StatusBadRequest, "there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")

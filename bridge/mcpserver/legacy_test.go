@@ -367,6 +367,8 @@ func TestSessionRules(t *testing.T) {
 		{"a revision that is empty", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", " "}, 400},
 		{"two sessions", header{"Mcp-Session-Id", c.id, "Mcp-Session-Id", "x"}, 400},
 		{"two revisions", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18", "MCP-Protocol-Version", "2025-11-25"}, 400},
+		{"two names, which it does not need", header{"Mcp-Session-Id", c.id, "Mcp-Name", "a", "Mcp-Name", "a"}, 400},
+		{"two of what nobody knows", header{"Mcp-Session-Id", c.id, "Mcp-Param-X", "a", "Mcp-Param-X", "b"}, 400},
 		{"no session", header{"MCP-Protocol-Version", "2025-06-18"}, 400},
 		{"no such session", header{"Mcp-Session-Id", "x" + c.id}, 404},
 	} {

@@ -139,19 +139,16 @@ func mismatch(format string, args ...any) *bridge.Error {
 	return e
 }
 
-// single returns the only value of a header that must be there once.
+// single returns the value of a header that must be there, and is not there twice.
 func single(h http.Header, name string) (string, error) {
-	switch v := h[name]; len(v) {
-	case 0:
+	v := h[name]
+	switch {
+	case len(v) == 0:
 		return "", mismatch("there is no %s", name)
-	case 1:
-		if !mcphttp.IsText(v[0]) {
-			return "", mismatch("%s has a character in it that a header cannot have: encode it", name)
-		}
-		return v[0], nil
-	default:
-		return "", mismatch("there are %d of %s: send one", len(v), name)
+	case !mcphttp.IsText(v[0]):
+		return "", mismatch("%s has a character in it that a header cannot have: encode it", name)
 	}
+	return v[0], nil
 }
 
 func checkMethodHeader(header http.Header, method string) error {
@@ -190,6 +187,9 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
 	// gofail: var mcpserverModernCall struct{}
 
+	if why := repeated(from.header); why != "" {
+		return nil, mismatch("%s", why)
+	}
 	rev, err := modernRevision(msg.Meta, from.header)
 	if err != nil {
 		return nil, err

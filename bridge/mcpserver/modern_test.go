@@ -139,6 +139,8 @@ func TestModernHeadersMustSayWhatTheBodySays(t *testing.T) {
 		{"no name", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call"}, 400, "-32020"},
 		{"other name", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "count"}, 400, "-32020"},
 		{"two names", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo", "Mcp-Name", "echo"}, 400, "-32020"},
+		{"two of what the tool does not have", append(header{"Mcp-Param-X", "a", "Mcp-Param-X", "a"}, ok...), 400, "-32020"},
+		{"two sessions", append(header{"Mcp-Session-Id", "a", "Mcp-Session-Id", "a"}, ok...), 400, "-32020"},
 		{"a session", append(header{"Mcp-Session-Id", "of long ago"}, ok...), 200, "null"},
 	} {
 		res := f.post(body, c.h)
