@@ -147,8 +147,14 @@ func (s *Server) left(id string, c *conn) {
 
 // postSSE takes a message of an HTTP+SSE client. The answer goes to its event stream; once that is gone, nothing more is answered.
 func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if ids := query[sseParam]; err != nil || len(ids) != 1 {
+		refuse(w, http.StatusBadRequest, "the query must be well-formed, and have one "+sseParam+
+			": use the endpoint that the event stream began with")
+		return
+	}
 	s.mu.Lock()
-	c := s.conns[r.URL.Query().Get(sseParam)]
+	c := s.conns[query.Get(sseParam)]
 	s.mu.Unlock()
 	from := s.origin(r)
 	if c == nil || !samePrincipal(c.principal, from.principal) || c.ctx.Err() != nil && asks(body) {

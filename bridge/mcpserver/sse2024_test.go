@@ -67,6 +67,21 @@ func TestHTTPAndSSE(t *testing.T) {
 	}
 }
 
+// Of two sessions in the query, another server on the way may read the other, and it may leave out what is not in its form.
+func TestAMessageIsOfOneSession(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	_, url := f.openSSE(t.Context())
+	for more, status := range map[string]int{
+		"": 202, "&x=1": 202, "&sessionId=x": 400, "&sessionId=": 400, "&session%49d=x": 400, "&sessionId=%zz": 400, "&x;sessionId=x": 400,
+	} {
+		for _, body := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","method":"notifications/x"}`} {
+			if res := f.do(t.Context(), http.MethodPost, url+more, body, header{"Accept", ""}); res.StatusCode != status {
+				t.Errorf("%s: %s, want %d", more, res.Status, status)
+			}
+		}
+	}
+}
+
 func TestHTTPAndSSEClientsAreApart(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	var streams []*stream
