@@ -69,3 +69,42 @@ func TestSubscriptionsBeyondTheirLimitAreNotForLater(t *testing.T) {
 		want(t, read(t, res).next(), "error.data.reason", `"TOO_MANY"`)
 	}
 }
+
+// What initialize says of a client is kept, and may have 64 KiB, wherever in it they are, and however it comes.
+func TestWhatInitializeSaysAtItsLimit(t *testing.T) {
+	const most = 64 << 10
+	forms := []string{
+		`"capabilities":{},"clientInfo":{"name":"%s","version":"1"}`,
+		`"capabilities":{},"clientInfo":{"name":"c","version":"1","nobody knows":"%s"}`,
+		`"capabilities":{"experimental":{"x":"%s"}},"clientInfo":{"name":"c","version":"1"}`,
+		`"capabilities":{},%s"clientInfo":{"name":"c","version":"1"}`, // which is not kept
+	}
+	f := newFront(t, mcpserver.Options{})
+	for i, form := range forms {
+		for over := -1; over <= 1; over++ {
+			pad := strings.Repeat("x", most-len(form)+len(`"capabilities":`+`,"clientInfo":`+"%s")+over)
+			refused := over > 0
+			if i == len(forms)-1 {
+				pad, refused = `"pad":"`+strings.Repeat("x", 4*most)+`",`, false
+			}
+			body := `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25",` + fmt.Sprintf(form, pad) + `}}`
+			p := newPipe(t, mcpserver.Options{})
+			p.say(body)
+			s, url := f.openSSE(t.Context())
+			f.do(t.Context(), http.MethodPost, url, body, header{"Accept", ""})
+			res := f.post(body, nil)
+			if session := res.Header.Get("Mcp-Session-Id"); res.StatusCode != 200 || (session == "") != refused {
+				t.Errorf("%s, %+d: %s, session %q", form, over, res.Status, session)
+			}
+			for _, msg := range []string{p.next(), s.next(), read(t, res).next()} {
+				if !refused {
+					want(t, msg, "id", `"i"`, "error", "null")
+					continue
+				}
+				want(t, msg, "id", `"i"`, "error.code", "-32602", "error.message",
+					`"initialize: params.capabilities and params.clientInfo have 65537 bytes together, `+
+						`and at most 65536 are allowed: say less of the client"`)
+			}
+		}
+	}
+}

@@ -76,6 +76,9 @@ type session struct {
 // maxLogs bounds how many streams of a session a client can come back to, besides those of calls that run.
 const maxLogs = 64
 
+// maxIntroduction bounds how many bytes of JSON a client may say of itself in initialize. They are kept for as long as its session.
+const maxIntroduction = 64 << 10
+
 // initialize answers a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the session that
 // begins, which nobody else knows of yet, and the result to answer with.
 func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from origin) (*session, []byte, error) {
@@ -92,12 +95,17 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		ProtocolVersion: rev.String(), ClientInfo: &pb.Implementation{}, ClientCapabilities: &pb.ClientCapabilities{},
 		Principal: from.principal,
 	}
+	if size := len(rawjson.Get(msg.Params, "capabilities")) + len(rawjson.Get(msg.Params, "clientInfo")); size > maxIntroduction {
+		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.capabilities and params.clientInfo have %d bytes together, "+
+			"and at most %d are allowed: say less of the client", size, maxIntroduction)
+	}
 	for name, to := range map[string]proto.Message{"capabilities": caller.GetClientCapabilities(), "clientInfo": caller.GetClientInfo()} {
 		value := rawjson.Get(msg.Params, name)
 		if !rawjson.IsObject(value) {
 			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s must be an object", name)
 		}
-		if err := mcpjson.Unmarshal(value, to, rev); err != nil {
+		// What is read has slices of the text, and is not to keep the whole message.
+		if err := mcpjson.Unmarshal(bytes.Clone(value), to, rev); err != nil {
 			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s: %w", name, err)
 		}
 	}
