@@ -14,7 +14,19 @@ const (
 	// together go to the backend in one message.
 	MaxURI  = 8 << 10
 	MaxURIs = 64 << 10
+	// MaxListen bounds how many bytes a request to listen may have. It is being answered for as long as its client likes, and until then
+	// longer ones would have memory that calls need.
+	MaxListen = 128 << 10
 )
+
+// CheckListen returns an error if a request to listen may not have so many bytes.
+func CheckListen(size int) error {
+	if size <= MaxListen {
+		return nil
+	}
+	return Errorf(codes.InvalidArgument, "%s: the request has %d bytes, and at most %d are allowed: say what to listen to, and little else",
+		Listen.Name, size, MaxListen)
+}
 
 // CheckSubscriptions returns an error if a client cannot subscribe to the resources at a time.
 func CheckSubscriptions(uris []string) error {

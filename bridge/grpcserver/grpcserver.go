@@ -116,6 +116,11 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		e.Failure.RetryAfterMs = proto.Int64(1_000)
 		return nil, e
 	}
+	if m == bridge.Listen {
+		if err := bridge.CheckListen(proto.Size(req)); err != nil {
+			return nil, err
+		}
+	}
 	if s.o.Memory != nil {
 		give, err := s.takeMemory(req)
 		if err != nil {

@@ -207,6 +207,30 @@ func TestSubscriptionsHaveALimit(t *testing.T) {
 	}
 }
 
+// A request to listen may have as many bytes as are not counted as memory that it takes, so that open streams leave that to calls.
+func TestRequestsToListenHaveALimit(t *testing.T) {
+	const room = 512 << 10
+	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
+	c := client(t, serve(t, lasting(), nil, grpcserver.Options{Memory: m}))
+	for over := -1; over <= 1; over++ {
+		for range 2 * room / bridge.MaxListen {
+			s, err := c.Listen(t.Context(), filled(bridge.MaxListen+over, func(n int) *pb.ListenRequest {
+				return &pb.ListenRequest{Context: &pb.CallContext{ClientInfo: &pb.Implementation{Name: strings.Repeat("x", n)}}}
+			}))
+			if err == nil {
+				_, err = s.Recv()
+			}
+			const why = "the request has 131073 bytes, and at most 131072 are allowed"
+			if over <= 0 && err != nil || over > 0 && (status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), why)) {
+				t.Errorf("%+d: %v", over, err)
+			}
+		}
+	}
+	if err := errors.Join(m.TakeBody(1), m.TakeBody(room-1)); err != nil {
+		t.Errorf("while streams are open: %v", err)
+	}
+}
+
 // lasting returns a Handler whose Listens begin, and last.
 func lasting() bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {

@@ -68,6 +68,8 @@ type Message struct {
 	Result []byte
 	// Error is the answer to a request that did not go well. Its data is a slice of the text as well.
 	Error *pb.JsonRpcError
+	// Size is how many bytes the text of a request or a notification has.
+	Size int
 }
 
 // IsRequest reports whether the message wants an answer.
@@ -176,7 +178,7 @@ func Parse(data []byte) (Message, error) {
 		if params != nil && !rawjson.IsObject(params) {
 			return Message{}, newError(id, codeInvalidParams, `member "params" must be an object, not %s`, rawjson.Shorten(params))
 		}
-		return Message{ID: id, Method: name, Params: params, Meta: rawjson.Get(params, "_meta")}, nil
+		return Message{ID: id, Method: name, Params: params, Meta: rawjson.Get(params, "_meta"), Size: len(data)}, nil
 	}
 	switch {
 	case result != nil && rpcError != nil:

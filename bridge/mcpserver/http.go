@@ -269,7 +269,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 	case n < 0:
 		long := &longBody{ReadCloser: from, memory: s.opts.Memory}
 		from = long
-		defer func() { taken = long.taken }()
+		defer func() {
+			if taken = long.taken; taken <= bodyAtOnce { // now that it is there, it is as if it had said so
+				s.opts.Memory.GiveBody(taken)
+				taken = 0
+			}
+		}()
 	}
 	body, err = s.readAll(w, from, n)
 	if clearErr := rc.SetReadDeadline(time.Time{}); err == nil && !errors.Is(clearErr, http.ErrNotSupported) {
@@ -331,7 +336,7 @@ func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // bodyAtOnce is how much room the body of a request has to begin with. Longer ones are taken from Memory, and so are those that do not
-// say how long they are.
+// say how long they are, until they are there.
 const bodyAtOnce = 128 << 10
 
 // A longBody is a body that does not say how long it is. It takes the memory that what is read from it needs.

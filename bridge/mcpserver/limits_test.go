@@ -1,6 +1,7 @@
 package mcpserver_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -105,6 +106,41 @@ func TestWhatInitializeSaysAtItsLimit(t *testing.T) {
 					`"initialize: params.capabilities and params.clientInfo have 65537 bytes together, `+
 						`and at most 65536 are allowed: say less of the client"`)
 			}
+		}
+	}
+}
+
+// A request to listen may have 128 KiB, wherever in it they are.
+func TestRequestsToListenAtTheirLimit(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, form := range []string{`"pad":"%s","method"`, `"method"`} {
+		for over := -1; over <= 1; over++ {
+			body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps+`,"pad":"%s"`)
+			if form != `"method"` {
+				body, h = modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
+				body = strings.Replace(body, `"method"`, form, 1)
+			}
+			body = fmt.Sprintf(body, strings.Repeat("x", bridge.MaxListen-len(body)+len("%s")+over))
+			p := newPipe(t, mcpserver.Options{})
+			p.say(body)
+			ctx, cancel := context.WithCancel(t.Context())
+			res := f.do(ctx, http.MethodPost, f.url, body, h)
+			status := http.StatusOK
+			if over > 0 {
+				status = http.StatusBadRequest
+			}
+			if res.StatusCode != status {
+				t.Errorf("%+d: %s", over, res.Status)
+			}
+			for _, msg := range []string{p.next(), read(t, res).next()} {
+				if over <= 0 {
+					want(t, msg, "method", `"notifications/subscriptions/acknowledged"`)
+					continue
+				}
+				want(t, msg, "id", "1", "error.code", "-32602", "error.message",
+					`"subscriptions/listen: the request has 131073 bytes, and at most 131072 are allowed: say what to listen to, and little else"`)
+			}
+			cancel()
 		}
 	}
 }

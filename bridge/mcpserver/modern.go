@@ -49,7 +49,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	case bridge.Discover:
 		x.finish(m, discovered(d), nil, d.serverInfo())
 	case bridge.Listen:
-		s.listen(ctx, x, call, d)
+		s.listen(ctx, x, msg, call, d)
 	default:
 		s.modernHandle(ctx, x, call, d)
 	}

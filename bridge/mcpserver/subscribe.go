@@ -119,8 +119,12 @@ func (p *pending) forget() { p.changes, p.has, p.size = nil, nil, 0 }
 
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
 // basic/patterns/subscriptions).
-func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
-	if err := bridge.CheckSubscriptions(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions()); err != nil {
+func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, call *bridge.Call, d *known) {
+	err := bridge.CheckListen(msg.Size)
+	if err == nil {
+		err = bridge.CheckSubscriptions(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions())
+	}
+	if err != nil {
 		x.refuse(bridge.Listen, err)
 		return
 	}
@@ -137,7 +141,8 @@ func (s *Server) listen(ctx context.Context, x *exchange, call *bridge.Call, d *
 		s.hub.remove(sub)
 		done()
 	}
-	x.id = bytes.Clone(x.id) // and keep no more of the message
+	x.id, x.token = bytes.Clone(x.id), bytes.Clone(x.token)
+	*msg = jsonrpc.Message{ID: x.id} // whoever has it for as long as this lasts keeps no more of its text
 	acknowledged, err := notification(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: honoured},
 	}}, x.rev, x.subscription())
