@@ -110,6 +110,28 @@ func TestWhatInitializeSaysAtItsLimit(t *testing.T) {
 	}
 }
 
+// A client may have 100 icons, with the sizes they come in: each takes more than its text.
+func TestIconsOfAClientAtTheirLimit(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	for _, form := range []string{`{"src":""}%s`, `{"src":"","sizes":[""%s]}`} {
+		for over := -1; over <= 1; over++ {
+			one, more := `,{"src":""}`, 99+over
+			if strings.Contains(form, "sizes") {
+				one, more = `,""`, 98+over
+			}
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},`+
+				`"clientInfo":{"name":"c","version":"1","icons":[`+form+`]}}}`, strings.Repeat(one, more))
+			msg := read(t, f.post(body, nil)).next()
+			if over <= 0 {
+				want(t, msg, "error", "null")
+				continue
+			}
+			want(t, msg, "error.code", "-32602",
+				"error.message", `"initialize: params.clientInfo has 101 icons and sizes of icons, and at most 100 are allowed: say fewer"`)
+		}
+	}
+}
+
 // A request to listen may have 128 KiB, wherever in it they are.
 func TestRequestsToListenAtTheirLimit(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})

@@ -76,8 +76,13 @@ type session struct {
 // maxLogs bounds how many streams of a session a client can come back to, besides those of calls that run.
 const maxLogs = 64
 
-// maxIntroduction bounds how many bytes of JSON a client may say of itself in initialize. They are kept for as long as its session.
-const maxIntroduction = 64 << 10
+// What a client may say of itself in initialize. It is kept for as long as its session.
+const (
+	// maxIntroduction bounds how many bytes of JSON it is.
+	maxIntroduction = 64 << 10
+	// maxIcons bounds how many icons there are, with the sizes they come in: one of ten bytes takes 130.
+	maxIcons = 100
+)
 
 // initialize answers a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the session that
 // begins, which nobody else knows of yet, and the result to answer with.
@@ -108,6 +113,14 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		if err := mcpjson.Unmarshal(bytes.Clone(value), to, rev); err != nil {
 			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s: %w", name, err)
 		}
+	}
+	icons := 0
+	for _, icon := range caller.GetClientInfo().GetIcons() {
+		icons += 1 + len(icon.GetSizes())
+	}
+	if icons > maxIcons {
+		return nil, nil, bridge.Errorf(codes.InvalidArgument,
+			"initialize: params.clientInfo has %d icons and sizes of icons, and at most %d are allowed: say fewer", icons, maxIcons)
 	}
 	caller.ClientCapabilities = bridge.Effective(caller.GetClientCapabilities(), rev)
 	d, err := s.discover(ctx)
