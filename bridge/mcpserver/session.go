@@ -80,7 +80,8 @@ const maxLogs = 64
 const (
 	// maxIntroduction bounds how many bytes of JSON it is.
 	maxIntroduction = 64 << 10
-	// maxIcons bounds how many icons there are, with the sizes they come in: one of ten bytes takes 130.
+	// maxIcons bounds how many icons there are, with the sizes they come in: one of ten bytes takes 130. Icons that are too many or too long
+	// are left out: nobody is refused for a picture.
 	maxIcons = 100
 )
 
@@ -100,18 +101,25 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		ProtocolVersion: rev.String(), ClientInfo: &pb.Implementation{}, ClientCapabilities: &pb.ClientCapabilities{},
 		Principal: from.principal,
 	}
-	if size := len(rawjson.Get(msg.Params, "capabilities")) + len(rawjson.Get(msg.Params, "clientInfo")); size > maxIntroduction {
-		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.capabilities and params.clientInfo have %d bytes together, "+
-			"and at most %d are allowed: say less of the client", size, maxIntroduction)
+	capabilities, info := rawjson.Get(msg.Params, "capabilities"), rawjson.Get(msg.Params, "clientInfo")
+	if len(capabilities)+len(info) > maxIntroduction {
+		info = rawjson.Without(info, "icons") // which can be whole pictures
 	}
-	for name, to := range map[string]proto.Message{"capabilities": caller.GetClientCapabilities(), "clientInfo": caller.GetClientInfo()} {
-		value := rawjson.Get(msg.Params, name)
-		if !rawjson.IsObject(value) {
-			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s must be an object", name)
+	if size := len(capabilities) + len(info); size > maxIntroduction {
+		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.capabilities and params.clientInfo have %d bytes together, "+
+			"and at most %d are allowed, icons apart: say less of the client", size, maxIntroduction)
+	}
+	for _, member := range []struct {
+		name  string
+		value []byte
+		to    proto.Message
+	}{{"capabilities", capabilities, caller.GetClientCapabilities()}, {"clientInfo", info, caller.GetClientInfo()}} {
+		if !rawjson.IsObject(member.value) {
+			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s must be an object", member.name)
 		}
 		// What is read has slices of the text, and is not to keep the whole message.
-		if err := mcpjson.Unmarshal(bytes.Clone(value), to, rev); err != nil {
-			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s: %w", name, err)
+		if err := mcpjson.Unmarshal(bytes.Clone(member.value), member.to, rev); err != nil {
+			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s: %w", member.name, err)
 		}
 	}
 	icons := 0
@@ -119,8 +127,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		icons += 1 + len(icon.GetSizes())
 	}
 	if icons > maxIcons {
-		return nil, nil, bridge.Errorf(codes.InvalidArgument,
-			"initialize: params.clientInfo has %d icons and sizes of icons, and at most %d are allowed: say fewer", icons, maxIcons)
+		caller.ClientInfo.Icons = nil
 	}
 	caller.ClientCapabilities = bridge.Effective(caller.GetClientCapabilities(), rev)
 	d, err := s.discover(ctx)
