@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -70,10 +71,11 @@ type frames struct {
 	// over is closed when the connection has ended, and no calls are made any more.
 	over chan struct{}
 
-	mu     sync.Mutex // guards what follows
-	conn   net.Conn
-	calls  map[uint32]*framed
-	last   uint32
+	mu    sync.Mutex // guards what follows
+	conn  net.Conn
+	calls map[uint32]*framed
+	last  uint32
+	// queue is what write has yet to take. Who sends a call and who tells that it was not sent agree by it: one of them takes the CALL out.
 	queue  []queued
 	size   int // of the queue, in bytes
 	wake   chan struct{}
@@ -83,15 +85,14 @@ type frames struct {
 // A queued is a frame to be written.
 type queued struct {
 	frame *[]byte
-	call  *framed // of a CALL
+	id    uint32
+	kind  byte
 }
 
 // A framed is a call that is made by a frame.
 type framed struct {
 	// in are the frames of the call. There is always room, unless the backend sends more than it may.
 	in chan inbound
-	// sent says that the backend may have seen the call.
-	sent atomic.Bool
 }
 
 // An inbound is a frame of a call, or why there is none.
@@ -207,9 +208,6 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 
 		out = out[:0]
 		for _, q := range queue {
-			if q.call != nil {
-				q.call.sent.Store(true)
-			}
 			out = append(out, *q.frame)
 		}
 		left := out // WriteTo consumes it
@@ -245,7 +243,31 @@ func (f *frames) say(kind byte, id uint32) {
 	putHeader(*frame, 0, id, kind)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.put(queued{frame: frame}, 2*mostWaiting) // calls leave it room
+	f.put(queued{frame, id, kind}, 2*mostWaiting) // calls leave it room
+}
+
+// withdraw takes a CALL back. It reports false if it was taken to be written, and the backend may have it from then on.
+func (f *frames) withdraw(id uint32) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.queue, func(q queued) bool { return q.id == id && q.kind == frameCall })
+	if i < 0 {
+		return false
+	}
+	frame := f.queue[i].frame
+	f.queue = slices.Delete(f.queue, i, i+1)
+	f.size -= len(*frame)
+	wire.Buffers.Put(frame)
+	return true
+}
+
+// cancel says that nobody wants the answer of a call, which is withdrawn if it can be. It reports whether the backend may have seen it.
+func (f *frames) cancel(id uint32) (sent bool) {
+	if f.withdraw(id) {
+		return false
+	}
+	f.say(frameCancel, id)
+	return true
 }
 
 func putHeader(to []byte, length int, id uint32, kind byte) {
@@ -380,7 +402,6 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 	}
 	*frame = data
 	c, _ = framedCalls.Get().(*framed)
-	c.sent.Store(false)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
@@ -389,7 +410,7 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 	}
 	id = f.last
 	putHeader(*frame, len(data)-frameHeader, id, frameCall)
-	if !f.open.Load() || !f.put(queued{frame, c}, mostWaiting) {
+	if !f.open.Load() || !f.put(queued{frame, id, frameCall}, mostWaiting) {
 		framedCalls.Put(c)
 		return nil, 0
 	}
@@ -398,15 +419,12 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 }
 
 // end forgets a call.
-func (f *frames) end(c *framed, id uint32, sent bool) {
+func (f *frames) end(c *framed, id uint32) {
 	f.mu.Lock()
 	if f.calls[id] == c {
 		delete(f.calls, id)
 	}
 	f.mu.Unlock()
-	if !sent {
-		return // it may be in the queue
-	}
 	for { // nothing more comes
 		select {
 		case <-c.in:
@@ -429,9 +447,9 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 	}
 	defer func() {
 		if a.result == nil && a.err == nil { // there is a bug, and nobody waits for the answer
-			f.say(frameCancel, id)
+			f.cancel(id)
 		}
-		f.end(c, id, a.sent)
+		f.end(c, id)
 	}()
 	// gofail: var pluginFramesSent struct{}
 
@@ -446,12 +464,11 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 			}
 			f.say(frameTaken, id)
 			if a.err != nil {
-				f.say(frameCancel, id)
+				f.cancel(id)
 				return a, true
 			}
 		case <-ctx.Done():
-			f.say(frameCancel, id)
-			a.err, a.sent = ctx.Err(), c.sent.Load()
+			a.err, a.sent = ctx.Err(), f.cancel(id)
 			return a, true
 		case <-f.over:
 			select {
@@ -463,7 +480,7 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 				continue
 			default:
 			}
-			a.err, a.sent, a.lost = errFramesOver, c.sent.Load(), true
+			a.err, a.sent, a.lost = errFramesOver, !f.withdraw(id), true
 			return a, true
 		}
 	}

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -211,6 +213,105 @@ func TestFramedCallsAreCancelled(t *testing.T) {
 	b.answer(frameResult, next, text("mine"))
 	if a := <-done; textOf(a.result) != "mine" {
 		t.Errorf("%v", a.result)
+	}
+}
+
+// A call that waits until the backend reads, and whose caller is told that it was not executed, is not sent any more, and nothing of it is
+// kept. Those around it are.
+func TestFramedCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
+	const long = 2 << 20 // no socket has room for it
+	b := newFramer(t, 2*long)
+	large, cancelLarge := context.WithCancel(t.Context())
+	first := b.call(large, `"`+strings.Repeat("x", long)+`"`, ignore)
+	if _, err := b.in.Peek(frameHeader); err != nil { // now the bridge writes it, and waits
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var want []<-chan attempt
+	for i := range 3 {
+		want = append(want, b.call(t.Context(), strconv.Itoa(i), ignore))
+		a, made := b.p.attemptFramed(gone, b.f, tool("x", "gone"), ignore)
+		if !made || bridge.Interrupted(gone, a.sent).Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			t.Errorf("made %v, sent %v, %v", made, a.sent, a.err)
+		}
+	}
+	cancelLarge()
+	if a := <-first; !a.sent {
+		t.Error("the call that is being written is told not to be sent")
+	}
+	b.f.mu.Lock()
+	for _, q := range b.f.queue {
+		if bytes.Contains(*q.frame, []byte("gone")) {
+			t.Error("a call that is not sent any more is kept")
+		}
+	}
+	b.f.mu.Unlock()
+	id, _ := b.called()
+	for left := len(want) + 1; left > 0; left-- { // the calls, and that the first is cancelled
+		kind, of, payload := b.next()
+		r := &pb.CallToolRequest{}
+		switch err := proto.Unmarshal(payload, r); {
+		case kind == frameCancel && of == id:
+		case kind == frameCall && err == nil && string(r.GetArguments()) != "gone":
+			b.answer(frameResult, of, text(string(r.GetArguments())))
+		default:
+			t.Fatalf("kind %d of %d: %s", kind, of, payload)
+		}
+	}
+	for i, done := range want {
+		if a := <-done; textOf(a.result) != strconv.Itoa(i) {
+			t.Errorf("%d: %v %v", i, a.result, a.err)
+		}
+	}
+}
+
+// Who sends a call and who tells that it was not sent agree, also in the moment in which it leaves.
+func TestFramedCallsAreSentOrToldNotToBe(t *testing.T) {
+	b := newFramer(t, 1<<20)
+	const callers, each = 4, 500
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var told [callers * each]bool // not to be sent
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for n := i; n < len(told); n += callers {
+				a, made := b.p.attemptFramed(gone, b.f, tool("x", strconv.Itoa(n)), ignore)
+				if !made {
+					t.Error("not made by frames")
+				}
+				told[n] = !a.sent
+			}
+		})
+	}
+	read := make(chan map[string]uint32, 1) // the calls that came, until the last
+	go func() {
+		calls := map[string]uint32{}
+		defer func() { read <- calls }()
+		for {
+			kind, id, payload := b.next()
+			r := &pb.CallToolRequest{}
+			switch err := proto.Unmarshal(payload, r); {
+			case kind == 0 || err != nil:
+				return
+			case kind == frameCall && string(r.GetArguments()) == "last":
+				b.answer(frameResult, id, text("last"))
+				return
+			case kind == frameCall:
+				calls[string(r.GetArguments())] = id
+			}
+		}
+	}()
+	wg.Wait()
+	if a := <-b.call(t.Context(), "last", ignore); textOf(a.result) != "last" {
+		t.Fatal(a.err)
+	}
+	calls := <-read
+	for n, unsent := range told {
+		if _, came := calls[strconv.Itoa(n)]; came == unsent {
+			t.Fatalf("call %d came: %v, and was told not to be sent: %v", n, came, unsent)
+		}
 	}
 }
 
