@@ -859,7 +859,7 @@ func TestCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			hold, free := context.WithCancel(t.Context())
-			closed, close := context.WithCancel(t.Context())
+			closed, closes := context.WithCancel(t.Context())
 			var slow atomic.Bool
 			transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if !slow.CompareAndSwap(true, false) {
@@ -868,7 +868,7 @@ func TestCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
 				cancel()
 				<-hold.Done()
 				conn, err := net.Dial(network, addr)
-				return dialled{conn, close}, err
+				return dialled{conn, closes}, err
 			}}
 			c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
 			call(t, c, "t", "{}") // now there is a session

@@ -139,7 +139,7 @@ func TestListsAreKeptWithoutTheirText(t *testing.T) {
 
 // changing returns a client of a program that says something, by which things change, when its tool is called; and what somebody is told
 // who listens to a:// and the tools, and waits until each change is taken.
-func changing(t *testing.T, says func(say func(...string))) (c *mcpclient.Client, told <-chan *pb.ListenResponse) {
+func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, <-chan *pb.ListenResponse) {
 	t.Helper()
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
@@ -153,7 +153,7 @@ func changing(t *testing.T, says func(say func(...string))) (c *mcpclient.Client
 		}
 		return true
 	}}
-	c = run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
 	changes, done := make(chan *pb.ListenResponse), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
