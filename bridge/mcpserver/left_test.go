@@ -228,6 +228,10 @@ func TestTheEndDoesNotWaitForWhoWent(t *testing.T) {
 		o := openOld(t, s)
 		o.send(202, workBody)
 		o.drop()
+		for range 10_000 { // others, who take time to be told
+			_, cancel := context.WithCancel(s.ctx)
+			defer cancel()
+		}
 		synctest.Wait()
 		began := time.Now()
 		s.Drain()

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"net/http"
@@ -124,7 +125,7 @@ func (s *Server) left(id string, c *conn) {
 		delete(s.conns, id)
 		s.opts.Sessions.leave(c.principal)
 		s.mu.Unlock()
-		c.close(errGone)
+		c.close(cmp.Or(context.Cause(s.ctx), errGone)) // the end of the bridge may get here before it gets to the calls
 	}
 	grace, over := context.WithTimeout(s.ctx, sseGrace)
 	s.mu.Lock()
