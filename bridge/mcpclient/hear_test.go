@@ -161,7 +161,7 @@ func TestQuestionsAreTakenBack(t *testing.T) {
 		case m.Method == "tools/call":
 			open = string(m.ID)
 			say(strings.ReplaceAll(question, "ID?", "one"), strings.ReplaceAll(question, "ID?", "two"),
-				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"one"}}`)
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u006fne"}}`) // the same id
 		case m.IsResponse():
 			answered <- string(m.ID)
 			say(strings.Replace(said1, "ID", open, 1))

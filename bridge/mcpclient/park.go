@@ -179,8 +179,8 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 
 // withdrawn takes back what the server asked.
 func (x *exchange) withdrawn(m *jsonrpc.Message) {
-	id := rawjson.Get(m.Params, "requestId")
-	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return bytes.Equal(a.id, id) })
+	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
+	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
 }
 
 // A lot is where the calls are parked that a server asked something in the middle of.

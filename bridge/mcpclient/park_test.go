@@ -261,6 +261,24 @@ func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
 	}
 }
 
+// What a server takes back before anybody was asked, nobody is asked: by the same id, however that is written.
+func TestRootsThatAreTakenBackAtOnceAreNotAskedFor(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "notifications/initialized" && me > 1:
+				say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0072"}}`)
+			case m.Method == "tools/call":
+				say(said1)
+			}
+		}
+	})
+	if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // A server that is slow to read its roots, and takes some time to look at them, has done so when the call comes.
 func TestRootsAreTakenInBeforeTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

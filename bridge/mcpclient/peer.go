@@ -560,10 +560,10 @@ func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
 
 // withdrawn takes back what the server asked and nobody was asked yet.
 func (p *peer) withdrawn(m *jsonrpc.Message) {
-	id := rawjson.Get(m.Params, "requestId")
+	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = slices.DeleteFunc(p.held, func(h jsonrpc.Message) bool { return bytes.Equal(h.ID, id) })
+	p.held = slices.DeleteFunc(p.held, func(h jsonrpc.Message) bool { return bytes.Equal(jsonrpc.Key(h.ID), id) })
 }
 
 // changed tells those who listen, who do so to the session that is nobody's in particular. Of the others, programs may each
