@@ -517,11 +517,15 @@ func callProblem(err error, what, authFix string) *problem {
 	if e.RPC != nil {
 		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", e.RPC.GetMessage(), e.RPC.GetCode())
 	}
+	f := e.Told().Failure // what became of the call, also where its backend does not say
+	unknown := f != nil && f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN
 	switch e.Code {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		p.Exit, p.Code, p.Fix = exitAuth, "auth_required", authFix
 	case codes.Unavailable:
-		p.Exit, p.Code, p.Fix = exitUnreachable, "unreachable", "start the server, and try again"
+		if !unknown { // which is its own answer
+			p.Exit, p.Code, p.Fix = exitUnreachable, "unreachable", "start the server, and try again"
+		}
 	case codes.NotFound:
 		p.Code = "not_found"
 	case codes.Unimplemented:
@@ -531,9 +535,9 @@ func callProblem(err error, what, authFix string) *problem {
 			p.Exit, p.Code = exitUnexpected, "call_failed"
 		}
 	}
-	if f := e.Failure; f != nil && p.Exit != exitAuth {
+	if f != nil && p.Exit != exitAuth {
 		p.Code = strings.ToLower(f.GetReason())
-		if f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN {
+		if unknown {
 			p.Fix = "it may have been executed: look before calling it again"
 		}
 	}
@@ -564,8 +568,8 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 	for range maxPages {
 		res, err := c.do(ctx, &bridge.Call{Method: m, Request: request(cursor)})
 		if err != nil {
-			if p := asProblem(err); c.several && p.Exit == exitUnreachable {
-				c.log.Warn().Str("why", p.Why).Msg("nothing that answers has " + m.Name)
+			if c.several && bridge.AsError(err).Code == codes.Unavailable {
+				c.log.Warn().Str("why", asProblem(err).Why).Msg("nothing that answers has " + m.Name)
 				return list, nil
 			}
 			return nil, err

@@ -99,6 +99,7 @@ func (*shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToo
 		tool("fail", `{"type":"object"}`),
 		tool("nag", `{"type":"object"}`),
 		tool("deny", `{"type":"object"}`),
+		tool("sell", `{"type":"object"}`),
 		tool("buy", `{"type":"object","required":["what"],"properties":{"what":{"type":"string"},"n":{"type":"integer","default":1},`+
 			`"pay":{"$ref":"#/$defs/pay"},"tags":{"type":"array","items":{"type":"string"}},"fast":{"type":"boolean"},`+
 			`"price":{"anyOf":[{"type":"number"},{"type":"null"}]}},`+
@@ -137,6 +138,8 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return say(string(req.GetArguments()), false)
 	case "fail":
 		return say("out of \x1b[31mpaint", true)
+	case "sell": // it does, and then says this
+		return status.Error(codes.Unavailable, "the till is stuck")
 	case "deny":
 		return status.Error(codes.Unauthenticated, "who are you?")
 	case "nag", "where":
@@ -263,6 +266,7 @@ func TestListShowsFunctions(t *testing.T) {
   fail()
   nag()
   deny()
+  sell()
   buy(what: string, n?: integer = 1, pay?: {by?: "card" | "cash", tip?: number}, tags?: string[], fast?: boolean, price?: number | null)
 
 Resources
@@ -281,7 +285,7 @@ Prompts
 		Tools, Resources, ResourceTemplates, Prompts []struct{ Name string }
 	}
 	got = runCommand(t, "", "list", "--json", shop)
-	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 9 || document.Prompts[0].Name != "haggle" ||
+	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 10 || document.Prompts[0].Name != "haggle" ||
 		len(document.Resources) != 1 || len(document.ResourceTemplates) != 1 {
 		t.Errorf("%v: %s", err, got.stdout)
 	}
@@ -351,6 +355,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"call " + shop + " pain", "not_found", exitTool},
 		{"call " + shop + " fail", "tool_error", exitTool},
 		{"call " + shop + " deny", "auth_required", exitAuth},
+		{"call " + shop + " sell", "backend_failed", exitTool},
 		{"call --root . " + shop + " nag", "asks_too_often", exitTool},
 		{"call unix:///nowhere.sock x", "unreachable", exitUnreachable},
 		{"call tcp:127.0.0.1:1 x", "unreachable", exitUnreachable},
@@ -380,6 +385,15 @@ func TestClientExitCodes(t *testing.T) {
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
 			t.Errorf("%s: it ended with %d and %s, not with %d and %s: %+v", c.args, got.code, code, c.exit, c.code, got)
 		}
+	}
+}
+
+// Who calls is not told to call again where the call may have been executed, also if the backend does not say so.
+func TestNobodyIsToldToRepeatWhatMayHaveBeenDone(t *testing.T) {
+	_, shop := startShop(t)
+	got := runCommand(t, "", "call", shop, "sell")
+	if !strings.Contains(got.stderr, "the till is stuck") || !strings.Contains(got.stderr, "look before calling it again") || strings.Contains(got.stderr, "try again") {
+		t.Errorf("it said %+v", got)
 	}
 }
 
