@@ -464,7 +464,10 @@ func (c *Client) crashed(cause error) error {
 		return c.tooLarge(cause)
 	}
 	how := "was lost during the call"
-	if l, ok := errors.AsType[*lost](cause); ok && l.answered {
+	switch l, ok := errors.AsType[*lost](cause); {
+	case ok && l.unanswered:
+		how = l.Error()
+	case ok && l.answered:
 		how = "failed the call: " + l.Error()
 	}
 	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",

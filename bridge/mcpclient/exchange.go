@@ -185,6 +185,13 @@ func (x *exchange) isAlone() bool {
 	return x.alone
 }
 
+// failure returns why there will be no more messages, if that is so.
+func (x *exchange) failure() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.err
+}
+
 // news takes what has come and is no response.
 func (x *exchange) news() []jsonrpc.Message {
 	x.mu.Lock()

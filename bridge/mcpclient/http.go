@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -96,7 +97,7 @@ type streamable struct {
 func (c *Client) newStreamable(p *peer) {
 	w := &streamable{p: p, heard: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.out = newOutbox(w.send, nil)
+	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.deaf)
 	w.wg.Go(func() { p.keep(w.out.run) })
 	p.wire = w
 }
@@ -104,21 +105,31 @@ func (c *Client) newStreamable(p *peer) {
 // tellTimeout is how long a server may take to accept a message that has no answer.
 const tellTimeout = 10 * time.Second
 
-// send posts a message that has no answer. That it is not accepted ends nothing: the calls learn by their own responses.
-func (w *streamable) send(msg []byte) error {
-	ctx, cancel := context.WithTimeout(w.ctx, tellTimeout)
+// post posts a message that has no answer, by say, unless ctx ends. That it is not accepted ends nothing but the call that waits for it:
+// the others learn by their own responses.
+func (c *Client) post(ctx context.Context, m outgoing, say func(context.Context, []byte) error) {
+	var left atomic.Bool
+	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(i httptrace.WroteRequestInfo) { left.Store(i.Err == nil) },
+	}), tellTimeout)
 	defer cancel()
-	if err := w.say(ctx, msg); err != nil && w.ctx.Err() == nil {
-		w.p.c.log.Debug().Err(err).Msg("the server did not take a message")
+	err := say(limited, m.msg)
+	if err == nil || ctx.Err() != nil {
+		return
 	}
-	return nil
+	c.log.Debug().Err(err).Msg("the server did not take a message")
+	switch late := errors.Is(err, context.DeadlineExceeded); {
+	case late && left.Load(): // it has it, and may be at work with it
+	case late:
+		m.failed(fmt.Errorf("it could not be reached within %s", tellTimeout))
+	default:
+		m.failed(err)
+	}
 }
 
-func (w *streamable) tell(msg []byte) {
-	if msg != nil && !w.out.add(outgoing{msg: msg}) {
-		w.p.c.deaf()
-	}
-}
+func (w *streamable) tell(msg []byte) { w.out.tell(msg, nil) }
+
+func (w *streamable) reply(x *exchange, msg []byte) { w.out.tell(msg, x) }
 
 func (w *streamable) say(ctx context.Context, msg []byte) error {
 	req, err := w.request(ctx, http.MethodPost, msg)
@@ -127,12 +138,13 @@ func (w *streamable) say(ctx context.Context, msg []byte) error {
 	}
 	res, err := w.p.c.http.Do(req)
 	if err != nil {
-		return err
+		return withoutURL(err)
 	}
 	defer res.Body.Close()
+	text := textOf(res)
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
 	if res.StatusCode >= 300 {
-		return fmt.Errorf("%s: %s", w.p.c.url.Redacted(), res.Status)
+		return statusError(res, text)
 	}
 	return nil
 }

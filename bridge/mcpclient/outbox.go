@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -11,9 +12,11 @@ const maxTold = 256
 // An outbox sends messages one after the other, so that nobody waits for a server that does not read.
 type outbox struct {
 	// send sends a message. An error is the end.
-	send func(msg []byte) error
+	send func(m outgoing) error
 	// failed is told why nothing can be sent any more.
 	failed func(error)
+	// deaf is called when there is no room for a message.
+	deaf func()
 
 	mu     sync.Mutex // guards the rest
 	queue  []outgoing
@@ -28,10 +31,19 @@ type outbox struct {
 type outgoing struct {
 	msg []byte
 	x   *exchange
+	// asker is the exchange that the server has asked something in, if this answers it.
+	asker *exchange
 }
 
-func newOutbox(send func([]byte) error, failed func(error)) *outbox {
-	return &outbox{send: send, failed: failed, wake: make(chan struct{}, 1), done: make(chan struct{})}
+// failed says why a message is not sent. If the server waits for it, perhaps for ever, the call does not.
+func (m *outgoing) failed(why error) {
+	if m.asker != nil {
+		m.asker.fail(&lost{err: fmt.Errorf("was not told the answer to what it asked: %w", why), unanswered: true})
+	}
+}
+
+func newOutbox(send func(outgoing) error, failed func(error), deaf func()) *outbox {
+	return &outbox{send: send, failed: failed, deaf: deaf, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // add queues a message. It reports false if there is no room for it.
@@ -54,6 +66,20 @@ func (o *outbox) remove(x *exchange) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queue = slices.DeleteFunc(o.queue, func(m outgoing) bool { return m.x == x })
+}
+
+// errDeaf is why a message is not sent to a server that does not take what it is told.
+var errDeaf = fmt.Errorf("it takes nothing, and %d messages wait for it already", maxTold)
+
+// tell queues a message that has no answer, if it is one. If there is no room for it, it is dropped, and the exchange fails that the
+// server has asked it in, if there is one.
+func (o *outbox) tell(msg []byte, asker *exchange) {
+	m := outgoing{msg: msg, asker: asker}
+	if msg == nil || o.add(m) {
+		return
+	}
+	o.deaf()
+	m.failed(errDeaf)
 }
 
 // close makes run return once everything is sent.
@@ -96,7 +122,7 @@ func (o *outbox) run() {
 		case some:
 			// gofail: var mcpclientSend struct{}
 
-			if err := o.send(m.msg); err != nil {
+			if err := o.send(m); err != nil {
 				o.failed(err)
 				return
 			}

@@ -12,11 +12,11 @@ func TestWhatWaitsWhenTheServerIsLostIsNotSent(t *testing.T) {
 		t.Error("what nobody has sent was sent")
 	}
 	var sent []string
-	o := newOutbox(func(msg []byte) error { sent = append(sent, string(msg)); return nil }, func(error) {})
-	o.add(outgoing{[]byte("lost"), &exchange{p: gone}})
-	o.add(outgoing{[]byte("left"), left})
+	o := newOutbox(func(m outgoing) error { sent = append(sent, string(m.msg)); return nil }, func(error) {}, func() {})
+	o.add(outgoing{msg: []byte("lost"), x: &exchange{p: gone}})
+	o.add(outgoing{msg: []byte("left"), x: left})
 	o.add(outgoing{msg: []byte("told")})
-	o.add(outgoing{[]byte("asked"), &exchange{p: here}})
+	o.add(outgoing{msg: []byte("asked"), x: &exchange{p: here}})
 	o.close()
 	o.run()
 	if len(sent) != 2 || sent[0] != "told" || sent[1] != "asked" {

@@ -162,7 +162,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 	data := slices.Concat([]byte(`{"method":`), quoted(m.Method), []byte(`,"params":`), params, []byte{'}'})
 	req := &pb.InputRequest{}
 	if err := mcpjson.Unmarshal(data, req, x.p.rev()); err != nil {
-		x.p.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
+		x.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
 		return
 	}
 	if bridge.Missing(x.p.can, req) != nil {
@@ -170,11 +170,16 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 		if rawjson.Get(params, "mode") != nil {
 			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling
 		}
-		x.p.answerError(m.ID, code, m.Method+": this client cannot do that, as it said in initialize")
+		x.answerError(m.ID, code, m.Method+": this client cannot do that, as it said in initialize")
 		return
 	}
 	x.asked++
 	x.asks = append(x.asks, ask{id: m.ID, key: "ask" + strconv.Itoa(x.asked), req: req, size: len(params)})
+}
+
+// answerError answers what the server asked in the middle of the call with an error.
+func (x *exchange) answerError(id []byte, code int64, message string) {
+	x.p.wire.reply(x, jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false))
 }
 
 // withdrawn takes back what the server asked.
@@ -315,7 +320,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			open = append(open, a)
 			continue
 		}
-		x.p.wire.tell(msg)
+		x.p.wire.reply(x, msg)
 		x.p.told = true
 	}
 	x.asks = open
@@ -331,6 +336,10 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		if !sleep(ctx, c.pace.digest) {
 			c.leave(x, true)
 			return attempt{peer: x.p, err: ctx.Err()}
+		}
+		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
+			c.leave(x, false)
+			return attempt{peer: x.p, err: c.unavailable(l.Error(), 0, l.err)} // it cannot be made again: its state is used
 		}
 		x.p.start(x)
 	}

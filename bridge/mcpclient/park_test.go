@@ -1,12 +1,15 @@
 package mcpclient_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"slices"
 	"strconv"
@@ -442,6 +445,205 @@ func TestNoAnswerIsAnAnswer(t *testing.T) {
 		}
 		if got := said(t, c, why.Retry(reply, n.State)); got != "REASON_REFUSED -1 no" {
 			t.Errorf("%s", got)
+		}
+	})
+}
+
+// A call whose server does not get the answer to what it has asked ends, and says so: the server may wait for the answer for ever.
+func TestCallsEndWhoseAnswersAreLost(t *testing.T) {
+	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
+		for _, tt := range []struct {
+			name   string
+			status int // none: the connection breaks
+			want   string
+		}{
+			{"500", http.StatusInternalServerError, "500 Internal Server Error: no"},
+			{"404", http.StatusNotFound, "404 Not Found: no"},
+			{"reset", 0, "EOF"},
+		} {
+			t.Run(kind+" "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				answer := func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+					if kind == "HTTP+SSE" {
+						_, _ = io.WriteString(w, question)
+						return
+					}
+					stream(w, "data: "+question+"\n\n")
+					<-r.Context().Done()
+				}
+				f := &fake{answer: answer, cancelled: make(chan struct{}, 100)}
+				serve := http.Handler(f)
+				if kind == "HTTP+SSE" {
+					serve = sseServer(answer)
+				}
+				f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					if m, err := jsonrpc.Parse(body); err != nil || !m.IsResponse() {
+						serve.ServeHTTP(w, r)
+						return
+					}
+					if tt.status == 0 {
+						panic(http.ErrAbortHandler)
+					}
+					http.Error(w, "no", tt.status)
+				}))
+				t.Cleanup(f.Close)
+				c := run(t, mcpclient.Options{URL: f.URL + "/?key=secret", CallTimeout: 10 * time.Second, ProbeTimeout: 50 * time.Millisecond})
+				ask := asking("ask", `{}`, "a")
+				n := needs(t, c, ask)
+				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
+				e := bridge.AsError(err)
+				if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+					!strings.Contains(e.Message, "was not told the answer to what it asked: ") || !strings.Contains(e.Message, tt.want) || strings.Contains(e.Message, "secret") {
+					t.Errorf("%v %v", e.Failure, err)
+				}
+			})
+		}
+	}
+}
+
+// A serverless is a transport without a network: what it returns is what is answered, if it is not nil.
+type serverless func(r *http.Request, m *jsonrpc.Message) io.ReadCloser
+
+func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
+	res := &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: r}
+	if r.Method != http.MethodPost {
+		return res, nil
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, err := jsonrpc.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	res.StatusCode = http.StatusAccepted
+	rec := httptest.NewRecorder()
+	switch m.Method {
+	case "initialize":
+		result(rec, &m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}`)
+		return rec.Result(), nil
+	case "ping":
+		result(rec, &m, `{}`)
+		return rec.Result(), nil
+	}
+	if said := s(r, &m); said != nil {
+		res.StatusCode, res.Body = http.StatusOK, said
+		res.Header.Set("Content-Type", "text/event-stream")
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// A server that has got an answer may take its time to say so, as it does whose only thread is at work. One that cannot be reached has not.
+func TestAnswersMayBeTakenSlowly(t *testing.T) {
+	for _, got := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			answered := make(chan struct{})
+			transport := serverless(func(r *http.Request, m *jsonrpc.Message) io.ReadCloser {
+				switch {
+				case m.Method == "tools/call":
+					out, in := io.Pipe()
+					go func() {
+						_, _ = io.WriteString(in, "data: "+question+"\n\n")
+						select {
+						case <-answered:
+						case <-r.Context().Done():
+							return
+						}
+						select {
+						case <-time.After(time.Minute):
+						case <-r.Context().Done():
+						}
+						_, _ = io.WriteString(in, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
+					}()
+					context.AfterFunc(r.Context(), func() { in.Close() })
+					return out
+				case m.IsResponse():
+					if got {
+						close(answered)
+						if trace := httptrace.ContextClientTrace(r.Context()); trace != nil {
+							trace.WroteRequest(httptrace.WroteRequestInfo{})
+						}
+					}
+					<-r.Context().Done()
+				}
+				return nil
+			})
+			c, err := mcpclient.New(mcpclient.Options{URL: "http://server/", Transport: transport, Revision: bridge.Rev20251125})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- c.Run(ctx) }()
+			ask := asking("ask", `{}`, "a")
+			n := needs(t, c, ask)
+			want := "hello"
+			if !got {
+				want = `server "http://server/" was not told the answer to what it asked: it could not be reached within 10s; whether the call was executed is not known`
+			}
+			if is := said(t, c, ask.Retry(answers(n, `{}`), n.State)); is != want {
+				t.Errorf("the server got it: %t: %s, want %s", got, is, want)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A call that is not begun because an answer that was asked for before it is lost was not executed.
+func TestCallsAreNotBegunWhoseAnswersAreLost(t *testing.T) {
+	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) { t.Error("the call was made") })
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		stream(w)
+		if r.Header.Get("Mcp-Session-Id") != "s1" { // of those who cannot be asked
+			stream(w, `data: {"jsonrpc":"2.0","id":"r","method":"roots/list"}`+"\n\n")
+		}
+		<-r.Context().Done()
+	}
+	c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(_ context.Context, body []byte) error {
+		if bytes.Contains(body, []byte(`"id":"r"`)) {
+			return errors.New("the network is down")
+		}
+		return nil
+	})})
+	call := asking("t", `{}`, "ada")
+	n := needs(t, c, call)
+	_, err := c.Handle(t.Context(), call.Retry(roots(n, "file:///ada"), n.State), ignore)
+	e := bridge.AsError(err)
+	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "was not told the answer to what it asked: the network is down; the call was not executed") {
+		t.Errorf("%v %v", e.Failure, err)
+	}
+}
+
+// A call ends whose program does not read, if there is no room for the answer.
+func TestCallsEndWhoseAnswersHaveNoRoom(t *testing.T) {
+	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			case "tools/call":
+				say(question)
+				for range 300 {
+					say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+				}
+				<-ctx.Done()
+			}
+			return true
+		}}).serve(ctx, in, out)
+	}
+	bubble(t, mcpclient.Options{}, serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		ask := asking("ask", `{}`, "a")
+		n := needs(t, c, ask)
+		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
+		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Message, "256 messages wait") {
+			t.Errorf("%v %v", e.Failure, err)
 		}
 	})
 }

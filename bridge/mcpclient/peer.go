@@ -64,6 +64,9 @@ type wire interface {
 	stop(x *exchange)
 	// tell sends a message that has no answer, or drops it if too many are waiting already. It does not wait.
 	tell(msg []byte)
+	// reply is tell for the answer to what the server has asked in the middle of x. If the server cannot get it, x fails: nothing more
+	// may come of it.
+	reply(x *exchange, msg []byte)
 	// say sends a message that has no answer before any request that is started later.
 	say(ctx context.Context, msg []byte) error
 	// open begins to listen to what the server says besides its answers, once the session has begun. It returns when the server
@@ -203,6 +206,8 @@ type lost struct {
 	forgot bool
 	// renew says that the server is to be found again: what is known of it does not fit any more.
 	renew bool
+	// unanswered says that the server has not got an answer that it waits for, of which err says why.
+	unanswered bool
 }
 
 func (l *lost) Error() string { return l.err.Error() }

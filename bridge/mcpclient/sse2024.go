@@ -34,7 +34,7 @@ type sse2024 struct {
 func (c *Client) dialSSE(ctx context.Context, p *peer) error {
 	w := &sse2024{p: p}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.out = newOutbox(w.send, nil)
+	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.deaf)
 	stop := context.AfterFunc(ctx, w.cancel)
 	events, body, err := w.connect()
 	if !stop() && err == nil {
@@ -120,20 +120,9 @@ func (w *sse2024) read(events *eventReader) error {
 	}
 }
 
-func (w *sse2024) send(msg []byte) error {
-	ctx, cancel := context.WithTimeout(w.ctx, tellTimeout)
-	defer cancel()
-	if err := w.say(ctx, msg); err != nil && w.ctx.Err() == nil {
-		w.p.c.log.Debug().Err(err).Msg("the server did not take a message")
-	}
-	return nil
-}
+func (w *sse2024) tell(msg []byte) { w.out.tell(msg, nil) }
 
-func (w *sse2024) tell(msg []byte) {
-	if msg != nil && !w.out.add(outgoing{msg: msg}) {
-		w.p.c.deaf()
-	}
-}
+func (w *sse2024) reply(x *exchange, msg []byte) { w.out.tell(msg, x) }
 
 func (w *sse2024) say(ctx context.Context, msg []byte) error {
 	_, err := w.post(ctx, msg, nil)

@@ -61,10 +61,10 @@ type stdio struct {
 // newStdio returns the wire of a program, which is yet to be started: in gets its standard input.
 func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
 	s := &stdio{p: p, trash: trash{log: &c.log}, stopped: func() bool { return false }, kill: func() {}}
-	s.out = newOutbox(func(msg []byte) error {
-		_, err := in().Write(append(msg, '\n')) // a message is ours, and so is what is behind it
+	s.out = newOutbox(func(m outgoing) error {
+		_, err := in().Write(append(m.msg, '\n')) // a message is ours, and so is what is behind it
 		return err
-	}, func(err error) { p.lose(fmt.Errorf("the program does not read its standard input: %w", err)) })
+	}, func(err error) { p.lose(fmt.Errorf("the program does not read its standard input: %w", err)) }, c.deaf)
 	p.wire = s
 	return s
 }
@@ -224,7 +224,7 @@ func (t *trash) add(line []byte, err error) (full bool) {
 	return full
 }
 
-func (s *stdio) start(x *exchange) { s.out.add(outgoing{x.body, x}) }
+func (s *stdio) start(x *exchange) { s.out.add(outgoing{msg: x.body, x: x}) }
 
 func (s *stdio) stop(x *exchange) {
 	if !x.sent.Load() {
@@ -243,11 +243,9 @@ func cancelled(x *exchange) []byte {
 	return jsonrpc.AppendNotification(nil, notifyCancelled, []byte(`{"requestId":`+x.id+`,"reason":"the caller does not want the answer any more"}`))
 }
 
-func (s *stdio) tell(msg []byte) {
-	if msg != nil && !s.out.add(outgoing{msg: msg}) {
-		s.p.c.deaf()
-	}
-}
+func (s *stdio) tell(msg []byte) { s.out.tell(msg, nil) }
+
+func (s *stdio) reply(x *exchange, msg []byte) { s.out.tell(msg, x) }
 
 func (s *stdio) say(_ context.Context, msg []byte) error {
 	s.tell(msg)
