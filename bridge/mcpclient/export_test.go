@@ -58,3 +58,11 @@ func (c *Client) Starve(none func() bool) {
 		return launch(p)
 	}
 }
+
+// Topics returns how many resources a client remembers that somebody listens to.
+func (c *Client) Topics() int {
+	h := &c.live.Load().peer.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.topics)
+}

@@ -266,7 +266,15 @@ func honoured(f *pb.SubscriptionFilter, can *pb.ServerCapabilities, rev bridge.R
 type hub struct {
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
-	uris      map[string]int // how many listeners there are to each resource
+	topics    map[string]*topic // by their URIs
+}
+
+// A topic is a resource that somebody listens to, or did until just now.
+type topic struct {
+	wanted int // how many listen to it, or are about to; the hub's lock guards it
+	// turn has an element while one of them, or who was the last, has the server tell of it or not.
+	turn chan struct{}
+	told bool // the server tells of it; for whose turn it is
 }
 
 // A listener is a subscription to a legacy session. What it has not been told yet is there once, however often it happened.
@@ -288,7 +296,7 @@ func (h *hub) add(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
-		h.listeners, h.uris = map[*listener]struct{}{}, map[string]int{}
+		h.listeners, h.topics = map[*listener]struct{}{}, map[string]*topic{}
 	}
 	h.listeners[l] = struct{}{}
 }
@@ -314,43 +322,50 @@ func (h *hub) take(l *listener) []*pb.ListenResponse {
 	return out
 }
 
-// subscribe has the server tell when a resource changes, unless it does so already.
+// subscribe has the server tell when a resource changes, unless it does so already. Who has subscribed is to unsubscribe.
 func (h *hub) subscribe(ctx context.Context, p *peer, uri string) error {
 	h.mu.Lock()
-	h.uris[uri]++
-	first := h.uris[uri] == 1
+	t := h.topics[uri]
+	if t == nil {
+		t = &topic{turn: make(chan struct{}, 1)}
+		h.topics[uri] = t
+	}
+	t.wanted++
 	h.mu.Unlock()
-	if !first {
+	err := t.tell(ctx, p, uri)
+	if err != nil {
+		h.unsubscribe(p, []string{uri})
+	}
+	return err
+}
+
+// tell has the server tell of a topic. Who finds somebody else at it waits, and tries again if that was in vain.
+func (t *topic) tell(ctx context.Context, p *peer, uri string) error {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-t.turn }()
+	if t.told {
 		return nil
 	}
 	msg, err := p.do(ctx, methodSubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
 	if err == nil && msg.Error != nil {
 		err = asError(methodSubscribe, msg)
 	}
-	if err != nil {
-		h.mu.Lock()
-		h.forget(uri)
-		h.mu.Unlock()
-	}
+	t.told = err == nil
 	return err
-}
-
-// forget counts a listener to a resource less. It reports whether that was the last.
-func (h *hub) forget(uri string) bool {
-	if h.uris[uri]--; h.uris[uri] > 0 {
-		return false
-	}
-	delete(h.uris, uri)
-	return true
 }
 
 // unsubscribe has the server tell no more of the resources that nobody else listens to.
 func (h *hub) unsubscribe(p *peer, uris []string) {
-	var last []string
+	last := map[string]*topic{}
 	h.mu.Lock()
 	for _, uri := range uris {
-		if h.forget(uri) {
-			last = append(last, uri)
+		t := h.topics[uri]
+		if t.wanted--; t.wanted == 0 {
+			last[uri] = t
 		}
 	}
 	h.mu.Unlock()
@@ -360,12 +375,43 @@ func (h *hub) unsubscribe(p *peer, uris []string) {
 	p.c.background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
-		for _, uri := range last {
-			if _, err := p.do(ctx, methodUnsubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}')); err != nil {
-				return
-			}
+		for uri, t := range last {
+			h.silence(ctx, p, uri, t)
 		}
 	})
+}
+
+// silence has the server tell no more of a topic, and forgets it, unless somebody wants it again. When ctx has ended, the server is told
+// nothing; what it tells then, nobody listens to.
+func (h *hub) silence(ctx context.Context, p *peer, uri string, t *topic) {
+	select {
+	case t.turn <- struct{}{}:
+	default:
+		select {
+		case t.turn <- struct{}{}:
+		case <-ctx.Done():
+			return // who is at it wants it, or is about to silence it
+		}
+	}
+	defer func() { <-t.turn }()
+	if t.told && !h.wants(t) {
+		if ctx.Err() == nil {
+			_, _ = p.do(ctx, methodUnsubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
+		}
+		t.told = false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.wanted == 0 && !t.told && h.topics[uri] == t {
+		delete(h.topics, uri)
+	}
+}
+
+// wants reports whether anybody listens to a topic, or is about to.
+func (h *hub) wants(t *topic) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return t.wanted > 0
 }
 
 // noticed passes what the server told on to those who want to know.
