@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -32,10 +33,10 @@ func (c *counting) AfterFunc(f func()) func() bool {
 
 // A call that has ended leaves nothing at the client, however its answer came.
 func TestCallsLeaveNothing(t *testing.T) {
-	for _, media := range []string{"application/json", "text/event-stream"} {
+	for _, format := range []string{"%s", "data: %s\n\n", "data: [%s,{}]\n\n"} {
 		for _, mine := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := New(Options{URL: "http://server.test/mcp", Transport: answering(media)})
+				c, err := New(Options{URL: "http://server.test/mcp", Transport: answering(format)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -58,7 +59,7 @@ func TestCallsLeaveNothing(t *testing.T) {
 				}
 				synctest.Wait() // for the ends of streams
 				if n := parent.dependents.Load(); n != 0 {
-					t.Errorf("%s, mine %t: 100 calls have left %d contexts", media, mine, n)
+					t.Errorf("%q, mine %t: 100 calls have left %d contexts", format, mine, n)
 				}
 				p.close()
 				c.cancel()
@@ -67,17 +68,16 @@ func TestCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// answering returns a transport that answers request after request, from the first id on.
-func answering(media string) http.RoundTripper {
+// answering returns a transport that answers request after request, from the first id on, with what format makes of the response.
+func answering(format string) http.RoundTripper {
 	var n atomic.Int64
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
-		w.Header().Set("Content-Type", media)
-		msg := `{"jsonrpc":"2.0","id":` + strconv.FormatInt(n.Add(1), 10) + `,"result":{}}`
-		if media == "text/event-stream" {
-			msg = "data: " + msg + "\n\n"
+		w.Header().Set("Content-Type", "application/json")
+		if format != "%s" {
+			w.Header().Set("Content-Type", "text/event-stream")
 		}
-		_, _ = w.WriteString(msg)
+		fmt.Fprintf(w, format, `{"jsonrpc":"2.0","id":`+strconv.FormatInt(n.Add(1), 10)+`,"result":{}}`)
 		res := w.Result()
 		res.Request = r
 		return res, nil

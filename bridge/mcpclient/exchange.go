@@ -51,8 +51,10 @@ type exchange struct {
 	mu sync.Mutex // guards the rest
 	// alone says that the goroutine of the call reads the response.
 	alone bool
-	// lingers says that the response is a stream, the end of which is read when the call has ended, and cancels ctx.
-	lingers  bool
+	// streams says that the response is a stream, the end of which is read when the call has ended, and cancels ctx; but not if it is apart:
+	// then what answers the request came in another way, and the stream may never end.
+	streams, apart bool
+	// msgs is what has come and nobody has taken.
 	msgs     []jsonrpc.Message
 	size     int // of those of msgs that are no response, in bytes
 	answered bool
@@ -161,10 +163,17 @@ func (x *exchange) share() {
 	x.mu.Unlock()
 }
 
-// linger says whether the end of the response is still to be read when the call has ended.
-func (x *exchange) linger(does bool) {
+// streamed says that the response is a stream.
+func (x *exchange) streamed() {
 	x.mu.Lock()
-	x.lingers = does
+	x.streams = true
+	x.mu.Unlock()
+}
+
+// comesApart says that what answers the request comes in another way than in the response to it.
+func (x *exchange) comesApart() {
+	x.mu.Lock()
+	x.apart = x.apart || !x.answered
 	x.mu.Unlock()
 }
 
@@ -226,7 +235,7 @@ func (x *exchange) finish() (answered, lingers bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.over, x.msgs = true, nil
-	return x.answered, x.answered && x.lingers && x.ctx.Err() == nil
+	return x.answered, x.answered && x.streams && !x.apart && x.ctx.Err() == nil
 }
 
 func signal(c chan struct{}) {

@@ -46,8 +46,8 @@ type fake struct {
 	mu   sync.Mutex
 	seen []string // the methods of all messages
 	n    atomic.Int64
-	// cancelled gets a message for every notification that a request is cancelled.
-	cancelled chan struct{}
+	// cancelled gets a message for every notification that a request is cancelled, and told one for every response.
+	cancelled, told chan struct{}
 }
 
 // A server that does not take some calls, however many, is there for others.
@@ -76,7 +76,7 @@ func TestRefusedCallsDoNotKeepOthersWaiting(t *testing.T) {
 
 func newFake(t *testing.T, modern bool, answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)) *fake {
 	t.Helper()
-	f := &fake{modern: modern, answer: answer, cancelled: make(chan struct{}, 100)}
+	f := &fake{modern: modern, answer: answer, cancelled: make(chan struct{}, 100), told: make(chan struct{}, 100)}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
@@ -123,6 +123,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !m.IsRequest():
 		if m.Method == "notifications/cancelled" {
 			f.cancelled <- struct{}{}
+		}
+		if m.IsResponse() {
+			f.told <- struct{}{}
 		}
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -794,7 +797,7 @@ func TestCallsMayBeExecutedBeforeTheyAreKnownToBeSent(t *testing.T) {
 					}
 					<-r.Context().Done()
 				}
-				f := &fake{modern: kind == "HTTP/2", answer: answer, cancelled: make(chan struct{}, 100)}
+				f := &fake{modern: kind == "HTTP/2", answer: answer, cancelled: make(chan struct{}, 100), told: make(chan struct{}, 100)}
 				var serve http.Handler = f
 				if kind == "HTTP+SSE" {
 					serve = sseServer(answer)

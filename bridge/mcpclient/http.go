@@ -303,7 +303,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
 		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.MaxMessage)}
-		x.linger(true)
+		x.streamed()
 		if x.isAlone() {
 			x.stream = s
 		} else {
@@ -416,6 +416,7 @@ func (s *stream) drain() {
 // mend goes on with a stream that was cut, where that is possible.
 func (s *stream) mend(err error) {
 	x := s.x
+	defer x.cancel()
 	for tries, all := 0, 0; err != nil && !x.isAnswered() && x.ctx.Err() == nil; {
 		if s.how.fatal || s.last == "" || s.w.p.rev().Modern() || tries >= maxResumes {
 			x.fail(s.w.cut(err))

@@ -339,6 +339,9 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	switch {
 	case m.IsResponse():
 		if x := p.whose(m.ID, via); x != nil {
+			if via == nil {
+				x.comesApart()
+			}
 			x.put(m)
 			if via == nil && x.isAlone() {
 				x.cancel() // its goroutine waits for the response where it should have been
