@@ -537,6 +537,10 @@ func (w *streamable) unrelated() {
 	for times := 0; w.ctx.Err() == nil; times++ {
 		began := time.Now()
 		r, err := w.listen(last, opened, answered)
+		if errors.Is(err, errEventForgotten) {
+			last = ""
+			continue
+		}
 		if err != nil {
 			if w.ctx.Err() == nil {
 				w.p.c.log.Debug().Err(err).Msg("the server has no stream for what is no answer")
@@ -571,7 +575,8 @@ type heard struct {
 	retry time.Duration
 }
 
-// listen reads one response to a GET. The error says that there is no such stream; nil and nil that it could not be reached.
+// listen reads one response to a GET. The error says that there is no such stream, or none after last; nil and nil that it could not be
+// reached.
 // Again says that there was one before; answered is called when the server has answered, or cannot.
 func (w *streamable) listen(last string, again bool, answered func()) (*heard, error) {
 	req, err := w.request(w.ctx, http.MethodGet, nil)
@@ -590,12 +595,14 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 	defer res.Body.Close()
 	media := mediaOf(res)
 	switch {
-	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
-		// Without again, it is more likely that there is nothing to GET: many servers say so by 404, and the session has just begun.
-		w.p.lose(errSessionEnded)
-		return nil, errSessionEnded
 	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
 		return nil, nil //nolint:nilnil // the caller tries again
+	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
+		return nil, errEventForgotten // the session may be known all the same
+	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
+		// Without again, it is more likely that there is nothing to GET: many servers say so by 404, and the session has just begun.
+		w.p.expire()
+		return nil, errSessionEnded
 	case res.StatusCode != http.StatusOK || media != mcphttp.EventStream:
 		return nil, fmt.Errorf("GET: %s", res.Status)
 	}
@@ -621,6 +628,9 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 	}
 }
 
+// errEventForgotten is that the server does not go on after an event.
+var errEventForgotten = errors.New("the server does not go on after the last event")
+
 var errSessionEnded = errors.New("the server does not know the session any more")
 
 // farewell returns a context for what is still to be said when a connection is closed: that a call is cancelled, for instance.
@@ -633,10 +643,10 @@ func (w *streamable) close() {
 	ctx, cancel := w.p.c.farewell()
 	defer context.AfterFunc(ctx, w.cancel)()
 	w.out.finish()
-	if w.session != "" && !errors.Is(w.p.why(), errSessionEnded) {
+	if w.session != "" {
 		if req, err := w.request(ctx, http.MethodDelete, nil); err == nil {
 			if res, err := w.p.c.http.Do(req); err == nil {
-				_ = res.Body.Close() // it may not allow that, which is fine
+				_ = res.Body.Close() // it may not allow that, or have forgotten it, which is fine
 			}
 		}
 	}

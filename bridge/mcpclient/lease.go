@@ -96,12 +96,12 @@ func notBegun(err error) error {
 	return &lost{err: err, refused: true}
 }
 
-// pick takes the session out that was used last. Those that have been lost go.
+// pick takes the session out that was used last. Those that are over go.
 func (p *pool) pick(key string) *peer {
 	for list := p.idle[key]; len(list) > 0; list = p.idle[key] {
 		last := list[len(list)-1]
 		p.take(last)
-		if !last.isGone() {
+		if !last.isOver() {
 			return last
 		}
 		p.drop(last)
@@ -156,7 +156,7 @@ func (p *pool) release(s *peer, clean bool) {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed: // who closed the pool closes all that is in it
-	case !clean || s.isGone():
+	case !clean || s.isOver():
 		p.drop(s)
 	default:
 		s.idle = time.Now()
@@ -175,7 +175,7 @@ func (p *pool) sweep(now time.Time) {
 	var old []*peer
 	for _, list := range p.idle {
 		for _, s := range list {
-			if now.Sub(s.idle) > p.c.o.SessionIdle || s.isGone() {
+			if now.Sub(s.idle) > p.c.o.SessionIdle || s.isOver() {
 				old = append(old, s)
 			}
 		}

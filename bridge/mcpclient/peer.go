@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,6 +106,7 @@ type peer struct {
 	idle time.Time // since when nobody uses it; for the pool
 
 	drained chan struct{} // closed when it is to be left and nobody uses it any more
+	drain   func()        // closes drained
 
 	mu       sync.Mutex // guards the rest
 	running  map[string]*exchange
@@ -118,7 +120,11 @@ type peer struct {
 }
 
 func (c *Client) newPeer() *peer {
-	return &peer{c: c, gone: make(chan struct{}), drained: make(chan struct{}), running: map[string]*exchange{}, can: &pb.ClientCapabilities{}}
+	drained := make(chan struct{})
+	return &peer{
+		c: c, gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
+		running: map[string]*exchange{}, can: &pb.ClientCapabilities{},
+	}
 }
 
 func (p *peer) rev() bridge.Revision     { return bridge.Revision(p.revision.Load()) }
@@ -165,13 +171,28 @@ func (p *peer) why() error {
 	return p.reason
 }
 
+// expire has the peer left, whose session the server does not know any more: it may still answer what it was asked there.
+func (p *peer) expire() {
+	if l := p.c.live.Load(); l != nil && l.peer == p {
+		l.end() // whoever keeps it leaves it
+		return
+	}
+	p.c.background(p.leave)
+}
+
+// isOver reports whether the peer has been lost, or is to be left: nothing more is begun.
+func (p *peer) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leaving || p.reason != nil
+}
+
 // leave closes the peer once nobody uses it any more: what is wrong with it for one call need not be for another.
 func (p *peer) leave(ctx context.Context) {
 	p.mu.Lock()
+	p.leaving = true
 	if len(p.running) == 0 {
-		close(p.drained)
-	} else {
-		p.leaving = true
+		p.drain()
 	}
 	p.mu.Unlock()
 	select {
@@ -232,9 +253,9 @@ func (p *peer) begin(method string, u use) (*exchange, error) {
 	x.ctx, x.cancel = context.WithCancel(p.c.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reason != nil {
+	if p.leaving || p.reason != nil {
 		x.cancel()
-		return nil, &lost{err: p.reason}
+		return nil, &lost{err: cmp.Or(p.reason, errClosed)}
 	}
 	p.running[x.id] = x
 	return x, nil
@@ -262,8 +283,7 @@ func (p *peer) end(x *exchange) {
 	p.mu.Lock()
 	delete(p.running, x.id)
 	if p.leaving && len(p.running) == 0 {
-		p.leaving = false
-		close(p.drained)
+		p.drain()
 	}
 	p.mu.Unlock()
 	answered, lingers := x.finish()
