@@ -358,11 +358,21 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 		x.fail(w.status(res, msg.Error.GetMessage()))
 	case w.session != "" && res.StatusCode == http.StatusNotFound && msg.Error.GetCode() != codeMethodNotFound:
 		x.fail(w.status(res, msg.Error.GetMessage()))
-	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden || res.StatusCode >= 500 && string(msg.ID) != x.id:
+	case x.deniedBy(res, msg.ID) || res.StatusCode >= 500 && string(msg.ID) != x.id:
 		x.fail(w.status(res, msg.Error.GetMessage()))
 	default:
 		x.put(&msg)
 	}
+}
+
+// deniedBy reports whether a response with an error of the id says that we may not ask that, which is decided before anything is done.
+// What answers a call, and asks for no credentials, the server may have said when it had begun.
+func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
+	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
+		return false
+	}
+	call := x.each != nil
+	return !call || string(id) != x.id || res.Header.Get("Www-Authenticate") != ""
 }
 
 // A stream is the response to a request, or what is left of it, as events.

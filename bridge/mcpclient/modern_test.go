@@ -276,6 +276,78 @@ func TestModernErrors(t *testing.T) {
 	}
 }
 
+// An error that answers the call is the server's answer by 401 and 403, too: nobody knows what it did before. If the response asks for
+// credentials or answers nothing, it did nothing.
+func TestWhoIsDenied(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		for status, reason := range map[int]string{401: "UPSTREAM_UNAUTHENTICATED", 403: "UPSTREAM_FORBIDDEN"} {
+			var challenge, id string
+			f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				if challenge != "" {
+					w.Header().Set("WWW-Authenticate", challenge)
+				}
+				if id != "" {
+					m.ID = []byte(id)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(status)
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"not this file"}}`, m.ID)
+			})
+			c := run(t, mcpclient.Options{URL: f.URL}, quick)
+			for _, tt := range []struct{ challenge, id, reason string }{
+				{"", "", ""},
+				{`Bearer error="insufficient_scope"`, "", reason},
+				{"", "null", reason},
+				{"", "777", reason},
+			} {
+				challenge, id = tt.challenge, tt.id
+				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+				e := bridge.AsError(err)
+				told := e.RPC.GetCode() == -32000 && e.Message == "not this file"
+				if e.Failure.GetReason() != tt.reason || told != (tt.reason == "") {
+					t.Errorf("modern %t: %d with %q and the id %q: %v %v", modern, status, tt.challenge, tt.id, e.Failure, e)
+				}
+			}
+		}
+	}
+}
+
+// A server that wants credentials before it says what it is says that, whatever its answer looks like.
+func TestAServerThatWantsCredentials(t *testing.T) {
+	f, asked := newFake(t, true, nil), make(chan struct{}, 100)
+	f.discover = func(w http.ResponseWriter, m *jsonrpc.Message) {
+		asked <- struct{}{}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"who are you?"}}`, m.ID)
+	}
+	c, err := mcpclient.New(mcpclient.Options{URL: f.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	for range 2 { // by the second time it is known why the first failed
+		select {
+		case <-asked:
+		case <-time.After(10 * time.Second):
+			t.Error("it is not asked again")
+		}
+	}
+	cancel()
+	err = c.Ready(ctx)
+	if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_UNAUTHENTICATED" {
+		t.Errorf("%v %v", e.Failure, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := f.count("initialize"); n != 0 {
+		t.Errorf("it is sent initialize %d times", n)
+	}
+}
+
 // A server that was replaced by one of the other era is found again, by the first call that it does not take. That is made again if it
 // may be.
 func TestEraIsFoundAgain(t *testing.T) {
