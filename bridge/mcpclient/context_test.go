@@ -68,6 +68,39 @@ func TestCallsLeaveNothing(t *testing.T) {
 	}
 }
 
+// Of a connection of HTTP+SSE nothing is left once it is closed, also if a call that has begun is sent only then.
+func TestNothingIsPostedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var posts atomic.Int64
+		c, err := New(Options{URL: "http://server.test/sse", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			posts.Add(1)
+			return nil, context.Canceled
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := c.newPeer()
+		w := &sse2024{p: p, endpoint: c.url}
+		w.ctx, w.cancel = context.WithCancel(t.Context())
+		w.out = newOutbox(w.send, nil)
+		w.wg.Go(w.out.run)
+		p.wire = w
+		x, err := p.begin("tools/list", use{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.body = []byte(`{}`)
+		p.close()
+		p.start(x)
+		synctest.Wait()
+		if _, err := x.await(t.Context()); err == nil || posts.Load() != 0 {
+			t.Errorf("%d requests: %v", posts.Load(), err)
+		}
+		p.end(x)
+		c.cancel()
+	})
+}
+
 // answering returns a transport that answers request after request, from the first id on, with what format makes of the response.
 func answering(format string) http.RoundTripper {
 	var n atomic.Int64

@@ -22,6 +22,9 @@ type sse2024 struct {
 	p   *peer
 	out *outbox
 	wg  sync.WaitGroup
+
+	mu     sync.Mutex // guards closed, and what is added to posts before
+	closed bool
 	// posts are the requests that the server has not taken yet.
 	posts sync.WaitGroup
 	// ctx ends when the connection is closed.
@@ -152,7 +155,13 @@ func (w *sse2024) post(ctx context.Context, msg []byte, x *exchange) (status int
 	return res.StatusCode, nil
 }
 
+// start sends nothing when the connection is closed, of which x has been told.
 func (w *sse2024) start(x *exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
 	w.posts.Go(func() {
 		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
 		// The answer may come before the response does. To cancel the request then would close a connection that net/http has given to
@@ -194,6 +203,9 @@ func (w *sse2024) close() {
 	}
 	ctx, cancel := w.p.c.farewell()
 	defer context.AfterFunc(ctx, w.cancel)()
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
 	w.posts.Wait() // who is told that a request is cancelled must have got that first
 	w.out.finish()
 	cancel()
