@@ -82,7 +82,7 @@ func TestNothingIsPostedAfterTheEnd(t *testing.T) {
 		p := c.newPeer()
 		w := &sse2024{p: p, endpoint: c.url}
 		w.ctx, w.cancel = context.WithCancel(t.Context())
-		w.out = newOutbox(w.send, nil)
+		w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.deaf)
 		w.wg.Go(w.out.run)
 		p.wire = w
 		x, err := p.begin("tools/list", use{})

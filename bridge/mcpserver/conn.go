@@ -41,6 +41,7 @@ type conn struct {
 	session *session                           // of the legacy era, since initialize
 	running map[string]context.CancelCauseFunc // modern requests being answered, by the key of their id
 	over    func()                             // what is done once no call runs, when calls have outlived the client
+	closed  bool                               // no call begins any more
 }
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
@@ -58,6 +59,9 @@ func (c *conn) close(cause error) {
 	if ss := c.legacy(); ss != nil {
 		ss.end(cause)
 	}
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	c.calls.Wait()
 	c.teller.Wait()
 }
@@ -254,8 +258,13 @@ func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out s
 }
 
 // start runs f beside others. It reports false if there are too many: to wait for one of them here could be to wait for
-// ever, as they may themselves wait for what the client sends next.
+// ever, as they may themselves wait for what the client sends next. Once the connection is closed, none is let in.
 func (c *conn) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
 	select {
 	case c.slots <- struct{}{}:
 	default:
@@ -288,6 +297,15 @@ func (c *conn) outlive(over func()) bool {
 	}
 	c.over = over
 	return true
+}
+
+// rest returns when no call runs, or the client has gone.
+func (c *conn) rest() {
+	ctx, over := context.WithCancel(c.ctx)
+	defer over()
+	if c.outlive(over) {
+		<-ctx.Done()
+	}
 }
 
 // overloaded answers a request for which there is no slot.

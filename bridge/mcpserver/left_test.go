@@ -296,3 +296,28 @@ func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.R
 	s.ServeHTTP(w, r)
 	return w.Result()
 }
+
+// Who closes a connection waits for its calls, beside which none begins any more.
+func TestNoCallBeginsWhenTheConnectionIsClosed(t *testing.T) {
+	s := New(bridge.HandlerFunc(nil), Options{})
+	defer s.Close()
+	c := s.newConn(func([]byte) error { return nil }, true)
+	began, end := make(chan struct{}), make(chan struct{})
+	if !c.start(func() { close(began); <-end }) {
+		t.Fatal("the first call does not begin")
+	}
+	<-began
+	closed := make(chan struct{})
+	go func() { c.close(errGone); close(closed) }()
+	<-c.ctx.Done()
+	select {
+	case <-closed:
+		t.Error("nobody waits for the call")
+	default:
+	}
+	close(end)
+	<-closed
+	if c.start(func() {}) {
+		t.Error("a call begins when nobody waits for it any more")
+	}
+}

@@ -175,7 +175,9 @@ func initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
 
 // end ends the session and every call it made, and waits for them.
 func (ss *session) end(cause error) {
-	ss.cancel(cause)
+	ss.mu.Lock()
+	ss.cancel(cause) // no call begins any more
+	ss.mu.Unlock()
 	ss.s.hub.remove(&ss.sub)
 	ss.calls.Wait()
 	ss.mu.Lock()

@@ -103,7 +103,7 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 		case <-ctx.Done():
 			return
 		case <-s.draining.Done():
-			c.calls.Wait() // what has been asked is still answered
+			c.rest() // what has been asked is still answered
 			return
 		case <-c.ctx.Done():
 			return
