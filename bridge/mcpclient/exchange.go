@@ -302,7 +302,7 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 // another one passes the message on.
 func (x *exchange) elsewhere(m *jsonrpc.Message) {
 	if w, ok := x.p.wire.(*streamable); ok && x.put(m) && x.isAlone() {
-		x.stray.Do(func() { w.spawn(x.relay) })
+		x.stray.Do(func() { w.spawn(x, x.relay) })
 	} else if !ok {
 		x.put(m) // who shares a connection must not be kept waiting by one slow caller
 	}

@@ -1031,3 +1031,39 @@ func TestOverloadedServersSayWhenToComeBack(t *testing.T) {
 		}
 	}
 }
+
+// A broken transport answers calls with bodies that panic when they are read.
+type broken struct{}
+
+func (broken) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && bytes.Contains(body, []byte(`"tools/call"`)) {
+		res.Body = bomb{res.Body}
+	}
+	return res, err
+}
+
+type bomb struct{ io.ReadCloser }
+
+func (bomb) Read([]byte) (int, error) { panic("a bug") }
+
+// A bug where a stream is read beside the call ends the call, and not the bridge.
+func TestPanicsOfStreamsEndTheirCalls(t *testing.T) {
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		if m.Method != "tools/call" {
+			result(w, m, `{}`)
+			return
+		}
+		stream(w, "event: message\ndata: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
+	})
+	c := run(t, mcpclient.Options{URL: f.URL, Transport: broken{}}, quick)
+	_, err := c.Handle(t.Context(), asking("t", `{}`, "ada"), ignore) // who can be asked does not read it himself
+	if e := bridge.AsError(err); e.Failure.GetReason() != "INTERNAL" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+		t.Errorf("%v %v", e.Failure, err)
+	}
+}

@@ -184,15 +184,19 @@ func (c *Client) request(ctx context.Context, method string, to *url.URL, body [
 	return req, nil
 }
 
-func (w *streamable) start(x *exchange) { w.spawn(func() { w.post(x) }) }
+func (w *streamable) start(x *exchange) { w.spawn(x, func() { w.post(x) }) }
 
-// spawn runs f, which close waits for. When the connection is closed, f has nothing to wait for any more.
-func (w *streamable) spawn(f func()) {
+// spawn runs f for x, which close waits for. When the connection is closed, f has nothing to wait for any more.
+func (w *streamable) spawn(x *exchange, f func()) {
+	run := func() {
+		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
+		f()
+	}
 	w.mu.Lock()
 	if w.closed {
-		defer f()
+		defer run()
 	} else {
-		w.wg.Go(f)
+		w.wg.Go(run)
 	}
 	w.mu.Unlock()
 }
@@ -307,7 +311,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 		if x.isAlone() {
 			x.stream = s
 		} else {
-			w.spawn(s.read)
+			w.spawn(x, s.read)
 		}
 		return
 	}
@@ -407,9 +411,9 @@ func (s *stream) step() bool {
 	case err != nil:
 		s.body.Close()
 		s.x.share()
-		s.w.spawn(func() { s.mend(err) })
+		s.w.spawn(s.x, func() { s.mend(err) })
 	default:
-		s.w.spawn(s.drain)
+		s.w.spawn(s.x, s.drain)
 	}
 	return false
 }
