@@ -178,7 +178,7 @@ func still() int {
 // idleStreams is L5: streams that only wait for changes.
 func idleStreams(ctx context.Context, r *Rig) error {
 	const most = 15_000
-	hold := time.Duration(r.cycles(20, 300)) * time.Second // a stream says that it is there every 15 s
+	hold := time.Duration(r.cycles(20, 3600)) * time.Second // a stream says that it is there every 15 s
 	b, err := r.start(ctx, setup{})
 	if err != nil {
 		return err
