@@ -28,9 +28,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		w = multiplexed{w}
 	}
-	if why := repeated(r.Header); why != "" && !isModern(r.Header) { // of a modern request, the answer says it
-		refuse(w, http.StatusBadRequest, why)
-		return
+	if !isModern(r.Header) { // else the answer to the request says it
+		if why := repeated(r.Header); why != "" {
+			refuse(w, http.StatusBadRequest, why)
+			return
+		}
 	}
 	switch r.Method {
 	case http.MethodPost:
