@@ -37,6 +37,8 @@ type fake struct {
 	get http.HandlerFunc
 	// discover answers server/discover. Nil: as the era has it.
 	discover func(w http.ResponseWriter, m *jsonrpc.Message)
+	// ping answers ping. Nil: at once.
+	ping func(w http.ResponseWriter, m *jsonrpc.Message)
 	// noSession says that there are no sessions.
 	noSession bool
 	// noInitialize says that there is no initialize, and capabilities what the server can do: tools, if it is empty.
@@ -118,6 +120,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", f.n.Add(1)))
 		}
 		result(w, &m, `{"protocolVersion":"2025-11-25","capabilities":`+can+`,"serverInfo":{"name":"f","version":"1"}}`)
+	case m.Method == "ping" && f.ping != nil:
+		f.ping(w, &m)
 	case m.Method == "ping":
 		result(w, &m, `{}`)
 	case !m.IsRequest():

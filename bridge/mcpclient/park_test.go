@@ -598,12 +598,12 @@ func TestAnswersMayBeTakenSlowly(t *testing.T) {
 // A call that is not begun because an answer that was asked for before it is lost was not executed.
 func TestCallsAreNotBegunWhoseAnswersAreLost(t *testing.T) {
 	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) { t.Error("the call was made") })
-	f.get = func(w http.ResponseWriter, r *http.Request) {
-		stream(w)
-		if r.Header.Get("Mcp-Session-Id") != "s1" { // of those who cannot be asked
+	var asked atomic.Bool
+	f.ping = func(w http.ResponseWriter, m *jsonrpc.Message) {
+		if !asked.Swap(true) {
 			stream(w, `data: {"jsonrpc":"2.0","id":"r","method":"roots/list"}`+"\n\n")
 		}
-		<-r.Context().Done()
+		stream(w, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(`{}`)))+"\n\n")
 	}
 	c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(_ context.Context, body []byte) error {
 		if bytes.Contains(body, []byte(`"id":"r"`)) {
