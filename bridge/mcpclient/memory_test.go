@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -94,7 +95,7 @@ func TestWhatIsSaidOfAParkedCall(t *testing.T) {
 
 // What is asked when a session begins waits for a call, and then for its caller.
 func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute}, func(me int64) func(*jsonrpc.Message, func(...string)) {
 		return func(m *jsonrpc.Message, say func(...string)) {
 			switch {
 			case m.Method == "notifications/initialized" && me > 1:
