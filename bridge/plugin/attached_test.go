@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -403,9 +404,65 @@ func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
 	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); a.lost {
 		t.Errorf("what the backend answered is taken for a loss: %v", a.err)
 	}
-	l.losses.Add(1)
+	var at peer.Peer
+	if err := l.check(t.Context(), "", grpc.Peer(&at)); err != nil || broken(&at) {
+		t.Fatalf("before it breaks: %v", err)
+	}
+	at.AuthInfo.(told).on.(*watched).over.Store(true)
 	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
 		t.Errorf("lost %v, sent %v, %v: a loss is taken for the backend's answer", a.lost, a.sent, a.err)
+	}
+}
+
+// A backend that restarts gracefully ends its calls on the old connection while new ones go to another. That the old one ends is nothing to
+// the new ones: what the backend answers to them is its answer.
+func TestTheEndOfAnOldConnectionIsNoLossOfANewOne(t *testing.T) {
+	sock := filepath.Join(t.TempDir(), "s")
+	begun, hold := make(chan struct{}), make(chan struct{})
+	exactly, err := status.New(codes.Unknown, "mine").WithDetails(&pb.JsonRpcError{Code: -31999})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{call: func(r *pb.CallToolRequest, s stream) error {
+		if r.GetName() != "slow" {
+			return exactly.Err()
+		}
+		close(begun)
+		<-hold
+		return s.Send(saying("ok"))
+	}}
+	start := func() *grpc.Server {
+		ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := grpc.NewServer()
+		pb.RegisterMcpServiceServer(s, f)
+		go func() { _ = s.Serve(ln) }()
+		t.Cleanup(s.Stop)
+		return s
+	}
+	old := start()
+	r := run(t, Options{Address: "unix:" + sock}).ready(t)
+	slow := make(chan error, 1)
+	go func() { _, err := r.Handle(t.Context(), tool("slow", ""), ignore); slow <- err }()
+	<-begun
+	before := r.live.Load()
+	stopped := make(chan struct{})
+	go func() { old.GracefulStop(); close(stopped) }()
+	<-before.gone
+	start()
+	r.ready(t)
+	close(hold)
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+	<-stopped
+	for range 200 { // in which the bridge sees the end
+		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+		if e := bridge.AsError(err); e.RPC.GetCode() != -31999 || e.Failure != nil {
+			t.Fatalf("%v %v, want what the backend said", e.Failure, e)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
@@ -104,13 +105,11 @@ func (t *TLS) load(e endpoint) (*tls.Config, error) {
 
 // A link is a gRPC connection to an endpoint. gRPC makes it anew when it breaks.
 type link struct {
-	conn   *grpc.ClientConn
-	losses atomic.Int64 // how often it broke
+	conn *grpc.ClientConn
 }
 
 // dial returns a link to e. It does not wait until it is connected. A nil config means no TLS.
 func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
-	k := &link{}
 	creds, authority := insecure.NewCredentials(), "localhost"
 	if e.network == "tcp" {
 		authority = e.address
@@ -127,16 +126,19 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		if !e.resolve {
 			address = e.address
 		}
-		return k.watch(reach(ctx, func(ctx context.Context) (net.Conn, error) {
+		c, err := reach(ctx, func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, e.network, address)
-		}))
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &watched{Conn: c}, nil
 	}
-	var err error
-	k.conn, err = grpc.NewClient(
+	conn, err := grpc.NewClient(
 		target,
 		grpc.WithContextDialer(connect),
 		grpc.WithNoProxy(),
-		grpc.WithTransportCredentials(creds),
+		grpc.WithTransportCredentials(telling{creds}),
 		// Not gRPC's default, which is the path for a unix socket: strict HTTP/2 servers refuse that.
 		grpc.WithAuthority(authority),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(wire.Codec{})),
@@ -162,7 +164,7 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k, nil
+	return &link{conn}, nil
 }
 
 // reach dials. While nobody answers it dials again beside that, every half second or so: what the network lost the system repeats after
@@ -201,38 +203,50 @@ func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (n
 	}
 }
 
-// watch makes the link notice when c breaks, before gRPC tells those who use it.
-func (k *link) watch(c net.Conn, err error) (net.Conn, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &watched{Conn: c, link: k}, nil
-}
-
-// A watched connection counts its own end.
+// A watched connection knows of its own end before gRPC tells those who use it.
 type watched struct {
 	net.Conn
-	link *link
 	over atomic.Bool
 }
 
 func (c *watched) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil {
-		c.end()
+		c.over.Store(true)
 	}
 	return n, err
 }
 
 func (c *watched) Close() error {
-	c.end()
+	c.over.Store(true)
 	return c.Conn.Close()
 }
 
-func (c *watched) end() {
-	if !c.over.Swap(true) {
-		c.link.losses.Add(1)
-	}
+// telling are credentials by which the peer of a call tells which connection it is on: gRPC makes new ones while calls end on old ones.
+type telling struct {
+	credentials.TransportCredentials
+}
+
+func (t telling) ClientHandshake(ctx context.Context, authority string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, c)
+	return secure, told{info, c}, err
+}
+
+func (t telling) Clone() credentials.TransportCredentials {
+	return telling{t.TransportCredentials.Clone()}
+}
+
+// told is what telling tells.
+type told struct {
+	credentials.AuthInfo
+	on net.Conn
+}
+
+// broken reports whether the connection that a call was handed to has ended.
+func broken(at *peer.Peer) bool {
+	t, _ := at.AuthInfo.(told)
+	c, ok := t.on.(*watched)
+	return !ok || c.over.Load()
 }
 
 // settled waits until gRPC says of a connection that has been used that it is there, for calls may be quicker than that. It

@@ -124,7 +124,7 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		// A backend may answer with any of these. It did if the connection held, and had held when the call was made: gRPC may
 		// take a broken one for whole for a moment, and then says that it cannot make another.
 		if a.sent {
-			a.lost = l.losses.Load() != l.since || call.Method == bridge.Listen && l.here.Err() != nil
+			a.lost = broken(&at) || call.Method == bridge.Listen && l.here.Err() != nil
 		} else {
 			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled // the latter: we closed the connection
 		}

@@ -139,7 +139,6 @@ var _ bridge.Handler = (*Plugin)(nil)
 type life struct {
 	*link
 	frames   *frames         // nil if there are none
-	since    int64           // how often the link had broken at its beginning
 	here     context.Context // ends at its loss
 	end      context.CancelFunc
 	gone     <-chan struct{} // closed when here ends
@@ -258,7 +257,7 @@ func (p *Plugin) change(f func(*state)) {
 
 // begin makes l the backend that calls go to.
 func (p *Plugin) begin(k *link, f *frames, oom func() bool) *life {
-	l := &life{link: k, frames: f, oom: oom, since: k.losses.Load()}
+	l := &life{link: k, frames: f, oom: oom}
 	l.here, l.end = context.WithCancel(context.Background())
 	l.gone = l.here.Done()
 	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping, s.silent = l, true, time.Time{}, false, false })
