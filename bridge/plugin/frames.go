@@ -50,8 +50,11 @@ const (
 	framesVersion = 1
 	// eventsAhead is how many events of a call a backend may send that the caller has not taken.
 	eventsAhead = 64
-	// mostWaiting is how many bytes wait to be written at most. When there are more, calls go by gRPC.
+	// mostWaiting is how many bytes of calls wait to be written at most. When there are more, calls go by gRPC.
 	mostWaiting = 8 << 20
+	// mostSaid is how many frames without a payload wait to be written at most. Of a backend that reads there are at most eventsAhead+1 for each
+	// of its calls; one that does not loses the connection.
+	mostSaid = 1 << 20
 	// mostSkipped is how long an answer may be that is too long and only costs its own call, in bytes.
 	mostSkipped = 64 << 20
 )
@@ -77,14 +80,15 @@ type frames struct {
 	last  uint32
 	// queue is what write has yet to take. Who sends a call and who tells that it was not sent agree by it: one of them takes the CALL out.
 	queue  []queued
-	size   int // of the queue, in bytes
+	size   int // of the calls in it, in bytes
+	said   int // how many frames without a payload are in it
 	wake   chan struct{}
 	closed bool
 }
 
 // A queued is a frame to be written.
 type queued struct {
-	frame *[]byte
+	frame *[]byte // nil: it has no payload
 	id    uint32
 	kind  byte
 }
@@ -194,6 +198,7 @@ func (f *frames) close() {
 func (f *frames) write(conn net.Conn, done chan struct{}) {
 	var queue []queued
 	var out net.Buffers
+	var heads []byte // the frames without a payload
 	for {
 		select {
 		case <-f.wake:
@@ -202,18 +207,28 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 		}
 		f.mu.Lock()
 		queue, f.queue = f.queue, queue[:0]
-		f.size = 0
+		heads = slices.Grow(heads[:0], f.said*frameHeader)
+		f.size, f.said = 0, 0
 		f.mu.Unlock()
 		// gofail: var pluginWriteFrames struct{}
 
 		out = out[:0]
 		for _, q := range queue {
-			out = append(out, *q.frame)
+			if q.frame != nil {
+				out = append(out, *q.frame)
+				continue
+			}
+			n := len(heads)
+			heads = heads[:n+frameHeader]
+			putHeader(heads[n:], 0, q.id, q.kind)
+			out = append(out, heads[n:])
 		}
 		left := out // WriteTo consumes it
 		_, err := left.WriteTo(conn)
 		for i, q := range queue {
-			wire.Buffers.Put(q.frame)
+			if q.frame != nil {
+				wire.Buffers.Put(q.frame)
+			}
 			queue[i] = queued{}
 		}
 		if err != nil {
@@ -223,27 +238,25 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 	}
 }
 
-// put queues a frame. It reports false if there is no room, or no connection.
-func (f *frames) put(q queued, room int) bool {
-	if f.size > 0 && f.size+len(*q.frame) > room {
-		return false
-	}
+// put queues a frame. Its caller has locked f.
+func (f *frames) put(q queued) {
 	f.queue = append(f.queue, q)
-	f.size += len(*q.frame)
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
-	return true
 }
 
-// say queues a frame without a payload.
+// say queues a frame without a payload. None is left out: the backend would wait for it.
 func (f *frames) say(kind byte, id uint32) {
-	frame := wire.Buffers.Get(frameHeader)
-	putHeader(*frame, 0, id, kind)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.put(queued{frame, id, kind}, 2*mostWaiting) // calls leave it room
+	if f.said == mostSaid {
+		f.conn.Close()
+		return
+	}
+	f.said++
+	f.put(queued{id: id, kind: kind})
 }
 
 // withdraw takes a CALL back. It reports false if it was taken to be written, and the backend may have it from then on.
@@ -292,7 +305,7 @@ func (f *frames) read(conn net.Conn) error {
 			return err
 		}
 		if length > f.most {
-			if err := f.skip(in, length, id); err != nil {
+			if err := f.skip(in, length, id, kind); err != nil {
 				return err
 			}
 			continue
@@ -325,14 +338,14 @@ func (f *frames) payload(in *bufio.Reader, length int, use func([]byte) error) e
 }
 
 // skip reads over an answer that is too long, which is the end of its call.
-func (f *frames) skip(in *bufio.Reader, length int, id uint32) error {
+func (f *frames) skip(in *bufio.Reader, length int, id uint32, kind byte) error {
 	if length > mostSkipped {
 		return fmt.Errorf("%w: it has %d bytes", errBreach, length)
 	}
 	if _, err := in.Discard(length); err != nil {
 		return err
 	}
-	return f.deliver(id, inbound{kind: frameError, err: errTooLong})
+	return f.deliver(id, inbound{kind: kind, err: errTooLong})
 }
 
 var errTooLong = errors.New("the answer is too long")
@@ -410,10 +423,12 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 	}
 	id = f.last
 	putHeader(*frame, len(data)-frameHeader, id, frameCall)
-	if !f.open.Load() || !f.put(queued{frame, id, frameCall}, mostWaiting) {
+	if !f.open.Load() || f.size > 0 && f.size+len(data) > mostWaiting {
 		framedCalls.Put(c)
 		return nil, 0
 	}
+	f.size += len(data)
+	f.put(queued{frame, id, frameCall})
 	f.calls[id] = c
 	return c, id
 }
@@ -460,6 +475,9 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 
 			a.sent = true
 			if done := p.framedAnswer(ctx, &a, call, in, emit); done {
+				if in.kind == frameEvent { // the backend goes on
+					f.cancel(id)
+				}
 				return a, true
 			}
 			f.say(frameTaken, id)
@@ -492,7 +510,7 @@ var errFramesOver = errors.New("the connection to the backend ended")
 func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call, in inbound, emit bridge.Emit) (done bool) {
 	switch {
 	case errors.Is(in.err, errTooLong):
-		a.err = p.responseTooLarge()
+		a.err = p.responseTooLarge(in.kind == frameResult)
 		return true
 	case in.err != nil && in.kind == frameError:
 		s := status.Convert(in.err)

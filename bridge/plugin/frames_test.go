@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -242,7 +243,7 @@ func TestFramedCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
 	}
 	b.f.mu.Lock()
 	for _, q := range b.f.queue {
-		if bytes.Contains(*q.frame, []byte("gone")) {
+		if q.frame != nil && bytes.Contains(*q.frame, []byte("gone")) {
 			t.Error("a call that is not sent any more is kept")
 		}
 	}
@@ -326,13 +327,19 @@ func TestFramedErrors(t *testing.T) {
 		code   codes.Code
 		want   string
 	}{
-		"a status":          {func(id uint32) { b.answer(frameError, id, s.Proto()) }, codes.NotFound, "-32099"},
-		"a status OK":       {func(id uint32) { b.say(frameError, id, nil) }, codes.Internal, "status OK"},
-		"no message":        {func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal, "no message"},
-		"nothing":           {func(id uint32) { b.say(frameResult, id, nil) }, codes.Internal, "nothing in it"},
-		"a result too soon": {func(id uint32) { b.answer(frameEvent, id, text("x")) }, codes.Internal, "a result as an event"},
+		"a status":                    {func(id uint32) { b.answer(frameError, id, s.Proto()) }, codes.NotFound, "-32099"},
+		"a status OK":                 {func(id uint32) { b.say(frameError, id, nil) }, codes.Internal, "status OK"},
+		"no message":                  {func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal, "no message"},
+		"nothing":                     {func(id uint32) { b.say(frameResult, id, nil) }, codes.Internal, "nothing in it"},
+		"a result too soon":           {func(id uint32) { b.answer(frameEvent, id, text("x")) }, codes.Internal, "a result as an event"},
+		"an event that is no message": {func(id uint32) { b.say(frameEvent, id, []byte{0xff}) }, codes.Internal, "no message"},
+		"an event of nothing":         {func(id uint32) { b.say(frameEvent, id, nil) }, codes.Internal, "nothing in it"},
+		"an event that is too long": {
+			func(id uint32) { b.answer(frameEvent, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted,
+			"OUTCOME_UNKNOWN",
+		},
 		"an event at last":  {func(id uint32) { b.answer(frameResult, id, progress(1)) }, codes.Internal, "an event as a result"},
-		"too long":          {func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted, "RESPONSE_TOO_LARGE"},
+		"too long":          {func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted, "OUTCOME_EXECUTED"},
 		"just not too long": {func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 980))) }, codes.OK, ""},
 	} {
 		done := b.call(t.Context(), "{}", ignore)
@@ -349,10 +356,75 @@ func TestFramedErrors(t *testing.T) {
 		if all := fmt.Sprint(e.Message, e.RPC, e.Failure); e.Code != c.code || !strings.Contains(all, c.want) || a.lost {
 			t.Errorf("%s: %v %s", name, e.Code, all)
 		}
+		if strings.HasPrefix(name, "an event of") || strings.HasPrefix(name, "an event that") || name == "a result too soon" { // the backend goes on
+			if kind, of, _ := b.next(); kind != frameCancel || of != id {
+				t.Errorf("%s: then comes a frame of kind %d of call %d, want that it is cancelled", name, kind, of)
+			}
+		}
 	}
 	if a := <-b.call(t.Context(), `"`+strings.Repeat("x", 1000)+`"`, ignore); a.err == nil || a.err.Error() != "not made by frames" {
 		t.Errorf("a request that is too long: %v", a.err)
 	}
+}
+
+// However much waits to be written, that a call is cancelled is told.
+func TestCancelsWaitBehindLongCalls(t *testing.T) {
+	b := newFramer(t, 32<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := b.call(ctx, "{}", ignore)
+	id, _ := b.called()
+	long := `"` + strings.Repeat("x", 3*mostWaiting) + `"`
+	for range 2 { // the first is being written, and the second waits
+		before := b.f.lastID()
+		b.call(t.Context(), long, ignore)
+		for b.f.lastID() == before || b.f.waiting() > 1 {
+			runtime.Gosched()
+		}
+	}
+	cancel()
+	if a := <-done; !a.sent || !errors.Is(a.err, context.Canceled) {
+		t.Errorf("sent %v, %v", a.sent, a.err)
+	}
+	for range 2 {
+		b.called()
+	}
+	if kind, of, _ := b.next(); kind != frameCancel || of != id {
+		t.Errorf("a frame of kind %d of call %d, want that %d is cancelled", kind, of, id)
+	}
+}
+
+// A backend that does not read what it is told loses the connection.
+func TestABackendThatDoesNotRead(t *testing.T) {
+	b := newFramer(t, 32<<20)
+	done := b.call(t.Context(), `"`+strings.Repeat("x", 3*mostWaiting)+`"`, ignore)
+	for b.f.lastID() == 0 || b.f.waiting() > 0 { // until it is being written
+		runtime.Gosched()
+	}
+	for n := range mostSaid + 1 {
+		select {
+		case <-b.f.over:
+			t.Fatalf("the connection ended after %d", n)
+		default:
+		}
+		b.f.say(frameTaken, 77)
+	}
+	if a := <-done; !a.lost || !a.sent {
+		t.Errorf("lost %v, sent %v: %v", a.lost, a.sent, a.err)
+	}
+}
+
+// lastID returns the id of the last call.
+func (f *frames) lastID() uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// waiting returns how many frames are yet to be written.
+func (f *frames) waiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.queue)
 }
 
 // A backend that does not keep to what frames are loses the connection, and calls go by gRPC.

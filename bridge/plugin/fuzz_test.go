@@ -167,10 +167,8 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 		}
 		payload := data[:length]
 		data = data[length:]
-		if length > most {
-			kind = frameError
-		}
-		isOne := kind == frameEvent || kind == frameResult || kind == frameError
+		long := length > most
+		isOne := long || kind == frameEvent || kind == frameResult || kind == frameError
 		if !isOne || id > 3 || over[id] {
 			continue
 		}
@@ -178,7 +176,7 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 			return got // a breach
 		}
 		got[id] = append(got[id], kind)
-		over[id] = kind != frameEvent || proto.Unmarshal(payload, &pb.CallToolResponse{}) != nil
+		over[id] = long || kind != frameEvent || proto.Unmarshal(payload, &pb.CallToolResponse{}) != nil
 	}
 	return got
 }

@@ -248,16 +248,19 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	text := s.Message()
 	if strings.HasPrefix(text, "grpc: received message larger than max") && !strings.Contains(text, fmt.Sprintf("(%d vs.", size)) ||
 		strings.HasPrefix(text, "grpc: received message after decompression larger than max") { // no request is compressed
-		return p.responseTooLarge()
+		return p.responseTooLarge(!call.Method.Streams)
 	}
 	return bridge.FromStatus(s)
 }
 
-// responseTooLarge is the error of an answer that is too large for us.
-func (p *Plugin) responseTooLarge() error {
-	return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
-		"backend %q: its answer is larger than the limit of %d bytes (max message); the call was executed",
-		p.o.Name, p.o.MaxMessage)
+// responseTooLarge is the error of a message that is too large for us. If it was the result, the call was executed.
+func (p *Plugin) responseTooLarge(result bool) error {
+	outcome, sequel := pb.CallFailure_OUTCOME_UNKNOWN, "it may have been an event, and whether the call was executed is not known"
+	if result {
+		outcome, sequel = pb.CallFailure_OUTCOME_EXECUTED, "the call was executed"
+	}
+	return bridge.Failed(codes.ResourceExhausted, outcome, "RESPONSE_TOO_LARGE",
+		"backend %q: its answer is larger than the limit of %d bytes (max message); %s", p.o.Name, p.o.MaxMessage, sequel)
 }
 
 // reasonWithin is how long the error of a call whose backend was lost waits for the reason: its connection breaks before its
