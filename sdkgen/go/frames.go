@@ -158,11 +158,15 @@ func (c *framed) serve(payload []byte) {
 	c.of.mu.Lock()
 	delete(c.of.running, c.id)
 	c.of.mu.Unlock()
-	if err != nil {
-		c.of.message(frameError, c.id, status.Convert(err).Proto())
+	if err == nil {
+		err = c.of.message(frameResult, c.id, c.last)
+	}
+	if err == nil {
 		return
 	}
-	c.of.message(frameResult, c.id, c.last)
+	if err := c.of.message(frameError, c.id, status.Convert(err).Proto()); err != nil {
+		_ = c.of.message(frameError, c.id, status.Convert(err).Proto()) // which says why, in few words
+	}
 }
 
 // Context implements grpc.ServerStream.
@@ -184,21 +188,28 @@ func (c *framed) Send(m *pb.CallToolResponse) error {
 	case <-c.ctx.Done():
 		return c.ctx.Err()
 	}
-	c.of.message(frameEvent, c.id, m)
-	return nil
+	return c.of.message(frameEvent, c.id, m)
 }
 
-// message says a message.
-func (f *frames) message(kind byte, id uint32, m proto.Message) {
+// message says a message, or why it cannot be said: a longer one than the bridge may take would end the connection.
+func (f *frames) message(kind byte, id uint32, m proto.Message) error {
+	if size := proto.Size(m); size > maxMessage {
+		what := "what it was to say"
+		if kind == frameResult {
+			what = "it was executed, and its answer"
+		}
+		return status.Errorf(codes.ResourceExhausted, "%s has %d bytes, more than the %d of a message", what, size, maxMessage)
+	}
 	var failed error
 	f.put(kind, id, func(to []byte) []byte {
-		out, err := proto.MarshalOptions{}.MarshalAppend(to, m)
+		out, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(to, m)
 		failed = err
 		return out
 	})
 	if failed != nil {
-		f.message(frameError, id, status.Newf(codes.Internal, "the answer cannot be written: %v", failed).Proto())
+		return status.Errorf(codes.Internal, "the answer cannot be written: %v", failed)
 	}
+	return nil
 }
 
 // put writes a frame, unless payload fails. Whoever finds nobody writing writes for all.
