@@ -517,11 +517,10 @@ func TestStreamsHaveALimit(t *testing.T) {
 // Streams that are begun and reset at once (CVE-2023-44487) cost the others nothing, and leave nothing behind.
 func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 	ended := make(chan struct{}, 20_000)
-	var began, active, most int
+	var active, most int
 	var mu sync.Mutex
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		mu.Lock()
-		began++
 		active++
 		most = max(most, active)
 		mu.Unlock()
@@ -551,16 +550,18 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 	well(t, addr)
 	c.Close()
 	<-closed
-	mu.Lock()
-	n := began
-	mu.Unlock()
-	for range n {
+	left := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return active
+	}
+	for left() > 0 { // what had been sent may begin after that, and end at once
 		<-ended
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if most > 100 || active != 0 {
-		t.Errorf("%d calls at a time, and %d left", most, active)
+	if most > 100 {
+		t.Errorf("%d calls at a time", most)
 	}
 }
 
