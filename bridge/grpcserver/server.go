@@ -245,6 +245,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.health.Shutdown()
 	stopped := make(chan struct{})
 	go func() {
+		s.conns.close(true) // gRPC would wait for what they say
 		s.grpc.GracefulStop()
 		close(stopped)
 	}()
@@ -280,7 +281,7 @@ func (s *Server) Close() {
 	s.startHush()
 	s.cutCalls()
 	hard := time.AfterFunc(lastAnswer, func() {
-		s.conns.close() // gRPC would wait for those that have not greeted yet
+		s.conns.close(false) // gRPC would wait for those that have not greeted yet
 		s.grpc.Stop()
 	})
 	defer hard.Stop()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -132,8 +133,8 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.s.conns.add(c, l.s.o.MaxConns) {
-			return &counted{Conn: c, s: l.s}, nil
+		if counted := (&counted{Conn: c, s: l.s}); l.s.conns.add(counted, l.s.o.MaxConns) {
+			return counted, nil
 		}
 		c.Close() // nothing was read
 	}
@@ -142,45 +143,56 @@ func (l *limited) Accept() (net.Conn, error) {
 // A counted connection is one of those that there may be.
 type counted struct {
 	net.Conn
-	s *Server
+	s     *Server
+	heard atomic.Bool // the client has said something
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	return n, err
 }
 
 func (c *counted) Close() error {
-	c.s.conns.remove(c.Conn)
+	c.s.conns.remove(c)
 	return c.Conn.Close()
 }
 
 // A connections is those that there are.
 type connections struct {
 	mu  sync.Mutex
-	all map[net.Conn]struct{}
+	all map[*counted]struct{}
 }
 
 // add adds one, unless there are as many as may be.
-func (s *connections) add(c net.Conn, most int) bool {
+func (s *connections) add(c *counted, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) >= most {
 		return false
 	}
 	if s.all == nil {
-		s.all = map[net.Conn]struct{}{}
+		s.all = map[*counted]struct{}{}
 	}
 	s.all[c] = struct{}{}
 	return true
 }
 
-func (s *connections) remove(c net.Conn) {
+func (s *connections) remove(c *counted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, c)
 }
 
-// close closes all of them. Who serves them sees that, and removes them.
-func (s *connections) close() {
+// close closes all of them, or only those whose clients have said nothing. Who serves them sees that, and removes them.
+func (s *connections) close(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all {
-		c.Close() // whoever has one may be faster
+		if !silent || !c.heard.Load() {
+			c.Conn.Close() // whoever has one may be faster
+		}
 	}
 }

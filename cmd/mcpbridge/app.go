@@ -542,6 +542,9 @@ func (a *App) drain(now context.Context, fronts []front) {
 		if left := a.calls.wait(ctx); left > 0 {
 			a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
 		}
+		for _, f := range fronts {
+			f.answered(ctx)
+		}
 	})
 }
 

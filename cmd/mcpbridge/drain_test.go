@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -42,6 +43,49 @@ func (r *run) initialize(t *testing.T) *http.Response {
 	}
 	res.Body.Close()
 	return res
+}
+
+// A gRPC client that is slow to read an answer gets it, for as long as the drain may take.
+func TestAnswersAreReadBeforeTheEnd(t *testing.T) {
+	r := start(t, nil, nil, "run", "--grpc", "127.0.0.1:0", "--", echoGo(t))
+	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.app.GRPC(), "tcp:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() // which nobody waits for
+	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	text := strings.Repeat("x", 3<<20)
+	s, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{"text":"` + text + `"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Header(); err != nil { // it is answered
+		t.Fatal(err)
+	}
+	r.drain()
+	select {
+	case <-r.exited:
+		t.Error("it ended before the answer was read")
+	case <-time.After(1500 * time.Millisecond):
+	}
+	got, err := s.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := got.GetResult().GetContent()[0].GetText().GetText(); !strings.Contains(answer, text) {
+		t.Errorf("the answer has %d bytes, want those that were sent", len(answer))
+	}
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if code := r.wait(t); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
 }
 
 // Who sends clients here needs time to hear that this is the end.

@@ -30,6 +30,8 @@ type front interface {
 	part()
 	// refuse takes no new clients and ends streams that only wait for changes. Calls that run go on.
 	refuse()
+	// answered waits until clients have taken what calls were answered that have ended, or ctx ends.
+	answered(ctx context.Context)
 	// end ends what is left, and returns when it has ended.
 	end()
 }
@@ -112,6 +114,8 @@ func (f *stdioFront) part() {}
 
 func (f *stdioFront) refuse() { f.mcp.Drain() }
 
+func (f *stdioFront) answered(context.Context) {}
+
 func (f *stdioFront) end() {
 	f.cancel()
 	f.mcp.Close()
@@ -189,6 +193,9 @@ func (f *httpFront) refuse() {
 		s.Drain()
 	}
 }
+
+// answered has nothing to wait for: a call lasts until its answer is written.
+func (f *httpFront) answered(context.Context) {}
 
 // end ends sessions and streams, lets answers that are complete be written, and closes what is left.
 func (f *httpFront) end() {

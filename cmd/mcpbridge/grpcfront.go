@@ -19,6 +19,7 @@ type grpcFront struct {
 	srv      *grpcserver.Server
 	ln       net.Listener
 	backends []*backend
+	served   chan struct{} // closed when serve has returned
 }
 
 func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
@@ -44,12 +45,13 @@ func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
 			Fix: "correct its settings", Cause: err,
 		}
 	}
-	f := &grpcFront{srv: srv, ln: a.grpc, backends: a.backends}
+	f := &grpcFront{srv: srv, ln: a.grpc, backends: a.backends, served: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancel(now)
 	return f, nil
 }
 
 func (f *grpcFront) serve() error {
+	defer close(f.served)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	watching, stop := context.WithCancel(f.ctx)
@@ -77,6 +79,14 @@ func (f *grpcFront) watch(ctx context.Context) {
 func (f *grpcFront) part() { f.srv.NotServing() }
 
 func (f *grpcFront) refuse() { f.cancel() }
+
+// answered waits for serve, which has been told to end: gRPC ends a connection when its answers have been read.
+func (f *grpcFront) answered(ctx context.Context) {
+	select {
+	case <-f.served:
+	case <-ctx.Done():
+	}
+}
 
 func (f *grpcFront) end() {
 	f.cancel()
