@@ -163,10 +163,16 @@ func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error)
 }
 
 // hopMembers are the members that belong to a hop and not to what is passed on: a token, or a side of `initialize`. Whoever
-// speaks to the peer reads and writes them.
+// speaks to the peer reads and writes them. Nobody does so with the wish for a task, to which there would be no result: there are
+// none here, and who does not declare tasks does what is asked as if it were not there (2025-11-25: basic/utilities/tasks, task
+// support and handling).
 var hopMembers = map[protoreflect.FullName][]string{
-	"mcpbridge.v1.Progress":         {"progressToken"},
-	"mcpbridge.v1.DiscoverResponse": {"protocolVersion", "serverInfo"},
+	"mcpbridge.v1.Progress":             {"progressToken"},
+	"mcpbridge.v1.DiscoverResponse":     {"protocolVersion", "serverInfo"},
+	"mcpbridge.v1.CallToolRequest":      {"task"},
+	"mcpbridge.v1.ElicitForm":           {"task"},
+	"mcpbridge.v1.ElicitUrl":            {"task"},
+	"mcpbridge.v1.CreateMessageRequest": {"task"},
 }
 
 // downElicitForm rewrites the form's schema for a revision with fewer kinds of fields.

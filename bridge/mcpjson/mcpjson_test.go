@@ -190,6 +190,7 @@ func TestWhatIsWritten(t *testing.T) {
 		{"execution", &pb.Tool{Name: "t", Execution: &pb.ToolExecution{}}, bridge.Rev20251125, `{"name":"t","inputSchema":{"type":"object"},"execution":{}}`},
 		{"no execution", &pb.Tool{Name: "t", Execution: &pb.ToolExecution{}}, latest, `{"name":"t","inputSchema":{"type":"object"}}`},
 		{"token of another hop", &pb.Progress{Extra: []byte(`{"progressToken":1}`)}, latest, `{"progress":0}`},
+		{"task of another hop", &pb.CallToolRequest{Name: "t", Extra: []byte(`{"task":{"ttl":1},"a":1}`)}, bridge.Rev20251125, `{"name":"t","a":1}`},
 		{"completions are cut off", &pb.Completion{Values: make([]string, 101)}, latest, `{"values":[` + strings.Repeat(`"",`, 99) + `""],"total":101,"hasMore":true}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -273,6 +274,11 @@ func TestWhatIsRead(t *testing.T) {
 		{"a later member that looks right", `{"name":"t","title":"T","inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", Title: proto.String("T"), InputSchema: []byte(`{}`)}},
 		{"a later member that looks wrong", `{"name":"t","title":7,"inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", InputSchema: []byte(`{}`), Extra: []byte(`{"title":7}`)}},
 		{"the other side of initialize", `{"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"},"capabilities":{}}`, bridge.Rev20251125, &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{}}},
+		{"a tool as a task", `{"name":"t","task":{"ttl":1},"a":1}`, bridge.Rev20251125, &pb.CallToolRequest{Name: "t", Extra: []byte(`{"a":1}`)}},
+		{"a tool as a task, later", `{"name":"t","task":{"ttl":1}}`, latest, &pb.CallToolRequest{Name: "t"}},
+		{"a form as a task", `{"message":"m","requestedSchema":{},"task":{}}`, bridge.Rev20251125, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: []byte(`{}`)}}}},
+		{"a web page as a task", `{"mode":"url","message":"m","url":"u","task":{}}`, bridge.Rev20251125, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "m", Url: "u"}}}},
+		{"sampling as a task", `{"messages":[],"maxTokens":1,"task":{}}`, bridge.Rev20251125, &pb.CreateMessageRequest{MaxTokens: 1}},
 		{"state is text", `{"name":"t","requestState":"\u00e9"}`, latest, &pb.CallToolRequest{Name: "t", State: []byte("é")}},
 		{"empty state is a state", `{"name":"t","requestState":""}`, latest, &pb.CallToolRequest{Name: "t", State: []byte{}}},
 	} {
