@@ -594,14 +594,16 @@ func (c *Client) unavailable(word string, after time.Duration, cause error) erro
 }
 
 // effective returns what of a caller's capabilities a server is told: not what the bridge cannot carry. Tasks need a store,
-// and roots are asked for when they are needed, so that their changes need not be told.
+// and roots are asked for when they are needed, so that their changes need not be told. In a revision that elicits forms only, a
+// caller that shows none has no elicitation.
 func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabilities {
 	if can == nil {
 		return &pb.ClientCapabilities{}
 	}
+	formless := can.GetElicitation() != nil && !bridge.ElicitsForms(can) && !rev.HasURLElicitation()
 	can = bridge.Effective(can, rev)
 	tasks := rawjson.Get(can.GetExtensions(), bridge.TasksExtension) != nil
-	if can.GetTasks() == nil && !can.GetRoots().GetListChanged() && !tasks {
+	if can.GetTasks() == nil && !can.GetRoots().GetListChanged() && !tasks && !formless {
 		return can
 	}
 	can = proto.CloneOf(can)
@@ -611,6 +613,9 @@ func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabi
 	}
 	if tasks {
 		can.Extensions = rawjson.Without(can.GetExtensions(), bridge.TasksExtension)
+	}
+	if formless {
+		can.Elicitation = nil
 	}
 	return can
 }

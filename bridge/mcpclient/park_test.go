@@ -174,8 +174,8 @@ func TestStateIsUsedOnce(t *testing.T) {
 	})
 }
 
-// programs makes a client of programs that begin sessions, answer pings, and do besides what do says, which is called for each program
-// that is started, with its number.
+// programs makes a client of programs that begin sessions of its revision, answer pings, and do besides what do says, which is called
+// for each program that is started, with its number.
 func programs(t *testing.T, o mcpclient.Options, do func(me int64) func(m *jsonrpc.Message, say func(lines ...string))) *mcpclient.Client {
 	t.Helper()
 	o.Command = []string{"pipe"}
@@ -187,7 +187,7 @@ func programs(t *testing.T, o mcpclient.Options, do func(me int64) func(m *jsonr
 				does(m, say)
 				switch m.Method {
 				case "initialize":
-					say(initialized)
+					say(strings.Replace(initialized, "2024-11-05", o.Revision.String(), 1))
 				case "ping":
 					say(pong)
 				}
@@ -336,31 +336,42 @@ func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
 
 // A server is told what its caller can do, and nothing else, also if that is nothing that a server can ask.
 func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20251125}, func(int64) func(*jsonrpc.Message, func(...string)) {
-		told := ""
-		return func(m *jsonrpc.Message, say func(...string)) {
-			switch m.Method {
-			case "initialize":
-				told = string(rawjson.Get(m.Params, "capabilities"))
-			case "tools/call":
-				say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+	clients := map[bridge.Revision]*mcpclient.Client{}
+	for _, rev := range []bridge.Revision{bridge.Rev20250618, bridge.Rev20251125} {
+		clients[rev] = programs(t, mcpclient.Options{Revision: rev}, func(int64) func(*jsonrpc.Message, func(...string)) {
+			told := ""
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch m.Method {
+				case "initialize":
+					told = string(rawjson.Get(m.Params, "capabilities"))
+				case "tools/call":
+					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+				}
 			}
-		}
-	})
+		})
+	}
+	elicits := func(form, url *pb.Capability) *pb.ClientCapabilities {
+		return &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Form: form, Url: url}}
+	}
 	for _, tt := range []struct {
+		rev  bridge.Revision
 		can  *pb.ClientCapabilities
 		want string
 	}{
-		{nil, "{}"},
-		{&pb.ClientCapabilities{Extensions: []byte(`{"io.modelcontextprotocol/ui":{}}`)}, `{"extensions":{"io.modelcontextprotocol/ui":{}}}`},
-		{&pb.ClientCapabilities{Experimental: []byte(`{"x":{}}`)}, `{"experimental":{"x":{}}}`},
-		{&pb.ClientCapabilities{Roots: &pb.RootsCapability{}}, `{"roots":{}}`},
-		{nil, "{}"},
+		{bridge.Rev20251125, nil, "{}"},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Extensions: []byte(`{"io.modelcontextprotocol/ui":{}}`)}, `{"extensions":{"io.modelcontextprotocol/ui":{}}}`},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Experimental: []byte(`{"x":{}}`)}, `{"experimental":{"x":{}}}`},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}, `{"roots":{}}`},
+		{bridge.Rev20251125, nil, "{}"},
+		{bridge.Rev20251125, elicits(nil, &pb.Capability{}), `{"elicitation":{"url":{}}}`},
+		{bridge.Rev20250618, elicits(nil, &pb.Capability{}), "{}"}, // where any elicitation is of forms
+		{bridge.Rev20250618, elicits(&pb.Capability{}, &pb.Capability{}), `{"elicitation":{}}`},
+		{bridge.Rev20250618, elicits(nil, nil), `{"elicitation":{}}`},
 	} {
 		call := toolCall("t", `{}`)
 		call.Context().ClientCapabilities = tt.can
-		if got := said(t, c, call); got != tt.want {
-			t.Errorf("who can %v: the server was told %s, want %s", tt.can, got, tt.want)
+		if got := said(t, clients[tt.rev], call); got != tt.want {
+			t.Errorf("who can %v: the server of %v was told %s, want %s", tt.can, tt.rev, got, tt.want)
 		}
 	}
 }
