@@ -71,6 +71,17 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	return &bridge.Result{Complete: out}, nil
 }
 
+// narrower returns who may share what is made of two answers.
+func narrower(a, b *pb.CacheScope) *pb.CacheScope {
+	switch {
+	case a == nil && b == nil:
+		return nil
+	case a != nil && b != nil && *a == pb.CacheScope_CACHE_SCOPE_PUBLIC && *b == pb.CacheScope_CACHE_SCOPE_PUBLIC:
+		return a
+	}
+	return pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+}
+
 // anything is what a server may have of which nothing is known.
 var anything = &pb.ServerCapabilities{
 	Tools:     &pb.ToolsCapability{ListChanged: proto.Bool(true)},

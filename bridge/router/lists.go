@@ -181,16 +181,21 @@ func (b *binder) add(a answer) {
 		if !down(a.err) || refused(a.err) { // of the others the log says more already
 			b.r.warn(a.route, "list is missing", b.list.Name, a.err.Error())
 		}
-		b.ttl, b.scope = proto.Int64(0), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+		b.ttl = proto.Int64(0)
 		return
 	}
 	p := openPage(a.result)
 	first := b.answered == 0 && b.missing == nil
 	b.answered++
 	if first {
-		b.ttl, b.scope = p.ttl, p.scope
+		b.ttl = p.ttl
 	} else {
-		b.ttl, b.scope = shorterTTL(b.ttl, p.ttl), narrower(b.scope, p.scope)
+		b.ttl = shorterTTL(b.ttl, p.ttl)
+	}
+	// All pages of a list must have the same scope (2026-07-28: server/utilities/caching, pagination), and nobody knows that of a page
+	// that was not asked for. Private is what a page of any route can be.
+	if b.scope = p.scope; len(b.r.routes) > 1 {
+		b.scope = pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
 	}
 	b.meta, b.extra = union(b.meta, p.meta), union(b.extra, p.extra)
 	rt := a.route
@@ -251,17 +256,6 @@ func shorterTTL(a, b *int64) *int64 {
 		return proto.Int64(0)
 	}
 	return proto.Int64(min(*a, *b))
-}
-
-// narrower returns who may share what is made of two answers.
-func narrower(a, b *pb.CacheScope) *pb.CacheScope {
-	switch {
-	case a == nil && b == nil:
-		return nil
-	case a != nil && b != nil && *a == pb.CacheScope_CACHE_SCOPE_PUBLIC && *b == pb.CacheScope_CACHE_SCOPE_PUBLIC:
-		return a
-	}
-	return pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
 }
 
 // union returns a JSON object with the members of two. Where both have one, it is that of the first. What is not an object has

@@ -111,13 +111,13 @@ func TestTheFirstOfTwoWithTheSameURIIsListed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "resources", l, &pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "x://1", Name: "a"}, {Uri: "x://2", Name: "a"}, {Uri: "x://3", Name: "b"}}})
+		equal(t, "resources", l.GetResources(), []*pb.Resource{{Uri: "x://1", Name: "a"}, {Uri: "x://2", Name: "a"}, {Uri: "x://3", Name: "b"}})
 	}
 	l, err := ask[*pb.ListResourceTemplatesResponse](t, r, bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "templates", l, &pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{UriTemplate: "t://{x}"}, {UriTemplate: "t://{y}"}}})
+	equal(t, "templates", l.GetResourceTemplates(), []*pb.ResourceTemplate{{UriTemplate: "t://{x}"}, {UriTemplate: "t://{y}"}})
 	if n := strings.Count(log.String(), "resource dropped"); n != 2 {
 		t.Errorf("said so %d times:\n%s", n, &log)
 	}

@@ -250,7 +250,7 @@ func TestNamesSayWhoseTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "prompts", prompts, &pb.ListPromptsResponse{Prompts: []*pb.Prompt{{Name: "a_p"}, {Name: "b_p"}, {Name: "b_größe 1"}}})
+	equal(t, "prompts", prompts.GetPrompts(), []*pb.Prompt{{Name: "a_p"}, {Name: "b_p"}, {Name: "b_größe 1"}})
 	for public, own := range map[string]*server{"a_x": a, "a_b_x": a, "b_x": b} {
 		if _, err := ask[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: public}); err != nil {
 			t.Fatal(err)
@@ -444,19 +444,43 @@ func TestCursorsOfServersHaveALimit(t *testing.T) {
 
 func TestListsAreTrueForAsLongAsAllOfThemAre(t *testing.T) {
 	ms := func(n int64) *int64 { return &n }
-	public, private := pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
-	for _, c := range []struct {
-		ttl   [3]*int64 // of a, of b, and of both
-		scope [3]*pb.CacheScope
-	}{
+	for _, ttl := range [][3]*int64{ // of a, of b, and of both
 		{},
-		{ttl: [3]*int64{ms(5), ms(3), ms(3)}, scope: [3]*pb.CacheScope{public, public, public}},
-		{ttl: [3]*int64{ms(5), nil, ms(0)}, scope: [3]*pb.CacheScope{public, private, private}},
-		{ttl: [3]*int64{nil, ms(5), ms(0)}, scope: [3]*pb.CacheScope{nil, public, private}},
-		{ttl: [3]*int64{ms(0), ms(5), ms(0)}, scope: [3]*pb.CacheScope{public, nil, private}},
+		{ms(5), ms(3), ms(3)},
+		{ms(5), nil, ms(0)},
+		{nil, ms(5), ms(0)},
+		{ms(0), ms(5), ms(0)},
 	} {
-		_, l := tools(t, route(t, nil, &server{ttl: c.ttl[0], scope: c.scope[0]}, &server{ttl: c.ttl[1], scope: c.scope[1]}), nil)
-		equal(t, fmt.Sprint(c), l, &pb.ListToolsResponse{TtlMs: c.ttl[2], CacheScope: c.scope[2]})
+		_, l := tools(t, route(t, nil, &server{ttl: ttl[0]}, &server{ttl: ttl[1]}), nil)
+		equal(t, fmt.Sprint(ttl), l, &pb.ListToolsResponse{TtlMs: ttl[2], CacheScope: pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()})
+	}
+}
+
+// Whichever servers a page is of, all pages of a list may be shared by the same callers. The list of one server is shared as that says.
+func TestPagesOfAListAreSharedAlike(t *testing.T) {
+	public, private := pb.CacheScope_CACHE_SCOPE_PUBLIC, pb.CacheScope_CACHE_SCOPE_PRIVATE
+	open := func() *server { return &server{pages: [][]string{{"1"}, {"2"}}, scope: &public} }
+	for what, c := range map[string]struct {
+		routes []bridge.Handler
+		want   pb.CacheScope
+	}{
+		"one":                   {[]bridge.Handler{open()}, public},
+		"one that does not say": {[]bridge.Handler{&server{pages: [][]string{{"1"}, {"2"}}}}, pb.CacheScope_CACHE_SCOPE_UNSPECIFIED},
+		"both public":           {[]bridge.Handler{open(), open()}, private},
+		"a private one":         {[]bridge.Handler{open(), &server{pages: [][]string{{"3"}}, scope: &private}}, private},
+		"one that fails":        {[]bridge.Handler{open(), &server{err: down}}, private},
+		"one without tools":     {[]bridge.Handler{open(), &server{err: bridge.Errorf(codes.Unimplemented, "no tools")}}, private},
+	} {
+		r := route(t, nil, c.routes...)
+		for cursor, n := (*string)(nil), 1; ; n++ {
+			_, l := tools(t, r, cursor)
+			if l.GetCacheScope() != c.want {
+				t.Errorf("%s: page %d is %v", what, n, l.GetCacheScope())
+			}
+			if cursor = l.NextCursor; cursor == nil {
+				break
+			}
+		}
 	}
 }
 
