@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -30,8 +32,7 @@ func Missing(have *pb.ClientCapabilities, req *pb.InputRequest) *pb.ClientCapabi
 			return &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}}}
 		}
 	case *pb.InputRequest_CreateMessage:
-		tools := r.CreateMessage.GetTools() != nil || r.CreateMessage.GetToolChoice() != nil
-		if tools && have.GetSampling().GetTools() == nil {
+		if samplesTools(r.CreateMessage) && have.GetSampling().GetTools() == nil {
 			return &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{Tools: &pb.Capability{}}}
 		}
 		if have.GetSampling() == nil {
@@ -43,6 +44,13 @@ func Missing(have *pb.ClientCapabilities, req *pb.InputRequest) *pb.ClientCapabi
 		}
 	}
 	return nil
+}
+
+// samplesTools reports whether a model is asked that is to know tools: it is told of some, or of what was done with them before.
+func samplesTools(r *pb.CreateMessageRequest) bool {
+	return r.GetTools() != nil || r.GetToolChoice() != nil || slices.ContainsFunc(r.GetMessages(), func(m *pb.SamplingMessage) bool {
+		return slices.ContainsFunc(m.GetContent(), func(b *pb.ContentBlock) bool { return b.GetToolUse() != nil || b.GetToolResult() != nil })
+	})
 }
 
 // TasksExtension is the extension of tasks (2026-07-28). Serving them needs a store, which the bridge does not have.

@@ -206,6 +206,29 @@ func TestMissingCapabilities(t *testing.T) {
 			t.Errorf("%v of %v: missing is %v", c.req, c.have, got)
 		}
 	}
+	said := func(blocks ...*pb.ContentBlock) *pb.CreateMessageRequest {
+		return &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{}}}}, {Content: blocks}}}
+	}
+	plain, tools := &pb.SamplingCapability{}, &pb.SamplingCapability{Tools: &pb.Capability{}}
+	for _, c := range []struct {
+		req  *pb.CreateMessageRequest
+		have *pb.SamplingCapability
+		want *pb.SamplingCapability
+	}{
+		{said(), nil, plain},
+		{said(), plain, nil},
+		{&pb.CreateMessageRequest{Tools: []*pb.Tool{{}}}, plain, tools},
+		{&pb.CreateMessageRequest{ToolChoice: &pb.ToolChoice{}}, plain, tools},
+		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolUse{ToolUse: &pb.ToolUseContent{}}}), plain, tools},
+		{said(&pb.ContentBlock{}, &pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), plain, tools},
+		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), nil, tools},
+		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), tools, nil},
+	} {
+		req := &pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: c.req}}
+		if got := bridge.Missing(&pb.ClientCapabilities{Sampling: c.have}, req); !proto.Equal(got.GetSampling(), c.want) {
+			t.Errorf("%v of %v: missing is %v, want %v", c.req, c.have, got, c.want)
+		}
+	}
 	old := bridge.Effective(&pb.ClientCapabilities{Elicitation: both, Sampling: &pb.SamplingCapability{Tools: &pb.Capability{}}}, bridge.Rev20250618)
 	if bridge.ElicitsURLs(old) || !bridge.ElicitsForms(old) || old.GetSampling().GetTools() != nil || old.GetSampling() == nil {
 		t.Errorf("in 2025-06-18: %v", old)
