@@ -498,10 +498,10 @@ func (t *trial) definition(m proto.Message) string {
 	return id
 }
 
-// schema checks a schema of a tool.
-func (t *trial) schema(what string, text []byte, must bool) {
+// schema checks a schema of a tool: of its input, which there must be and which is of an object, or of its output.
+func (t *trial) schema(what string, text []byte, input bool) {
 	if len(text) == 0 {
-		if must {
+		if input {
 			t.wrong(`its %s is missing; a tool without arguments has {"type":"object"}`, what)
 		}
 		return
@@ -511,7 +511,11 @@ func (t *trial) schema(what string, text []byte, must bool) {
 		t.wrong("its %s is not JSON: %v", what, err)
 		return
 	}
-	if o, ok := v.(map[string]any); !ok || o["type"] != "object" {
+	switch o, ok := v.(map[string]any); {
+	case !ok:
+		t.wrong("its %s is not a JSON object: %s", what, clip(string(text)))
+		return
+	case input && o["type"] != "object":
 		t.wrong(`its %s does not have "type": "object": %s`, what, clip(string(text)))
 		return
 	}

@@ -38,7 +38,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// modeKey is the variable that makes the test binary a backend, which has the defect that it says. "sound" is none.
+// modeKey is the variable that makes the test binary a backend, which has the defect that it says. "sound" is none; "an array" and
+// "anything" are output schemas without one.
 const modeKey = "VERIFY_TEST_MODE"
 
 // A hostile is a backend with one defect. It is written without an SDK.
@@ -303,6 +304,12 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 			m.Tools[0].InputSchema = []byte(`{"type":"array"}`)
 		case "no JSON Schema":
 			m.Tools[0].InputSchema = []byte(`{"type":"object","properties":{"a":{"type":"nothing"}}}`)
+		case "an array":
+			m.Tools[0].OutputSchema = []byte(`{"type":"array"}`)
+		case "anything":
+			m.Tools[0].OutputSchema = []byte(`{}`)
+		case "a boolean schema":
+			m.Tools[0].OutputSchema = []byte(`true`)
 		case "half a schema":
 			m.Tools[0].OutputSchema = []byte(`{"type":`)
 		case "a schema elsewhere":

@@ -64,6 +64,19 @@ func hostileOptions(mode string, only ...string) verify.Options {
 // A backend without an SDK and without a defect passes: what the rows below say is what is wrong with them, and nothing else.
 func TestSoundBackendPasses(t *testing.T) { pass(t, hostileOptions("sound"), nil) }
 
+// A result can be any JSON (2026-07-28), and a tool may say so. Clients of older revisions are not told of it.
+func TestOutputNeedNotBeAnObject(t *testing.T) {
+	for _, mode := range []string{"an array", "anything"} {
+		checks, err := verify.Run(t.Context(), hostileOptions(mode, "definitions"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(checks) != 1 || checks[0].Outcome != verify.Passed {
+			t.Errorf("%s: %+v", mode, checks)
+		}
+	}
+}
+
 // Each defect is found by its check, with a text of its own.
 func TestDefectsAreFound(t *testing.T) {
 	defects := []struct{ mode, check, says string }{
@@ -102,6 +115,7 @@ func TestDefectsAreFound(t *testing.T) {
 		{"not an object", "definitions", `its input schema does not have "type": "object"`},
 		{"no JSON Schema", "definitions", "its input schema is not a JSON Schema"},
 		{"half a schema", "definitions", "its output schema is not JSON"},
+		{"a boolean schema", "definitions", "its output schema is not a JSON object"},
 		{"a schema elsewhere", "definitions", "a schema must hold all it needs"},
 		{"twice", "definitions", `ListTools has tool "add" twice`},
 		{"no meta", "definitions", "_meta is not a JSON object"},
