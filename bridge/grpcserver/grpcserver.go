@@ -155,7 +155,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	if err := check(call, who); err != nil {
 		return nil, err
 	}
-	round, err := s.seal.Open(call)
+	round, err := h.seal.Open(call)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	case err != nil:
 		return nil, err
 	case res.Needs != nil:
-		needs, err := s.seal.Needs(call, res.Needs, round+1)
+		needs, err := h.seal.Needs(call, res.Needs, round+1)
 		if err != nil {
 			return nil, err
 		}
@@ -197,21 +197,21 @@ func notBegun() error {
 	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", errClosed)
 }
 
-// handler returns the Handler that a call is for.
-func (s *Server) handler(ctx context.Context) (bridge.Handler, error) {
+// handler returns what a call is for.
+func (s *Server) handler(ctx context.Context) (served, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	names := md.Get(MetadataServer)
 	switch len(names) {
 	case 0:
 		return s.merged, nil
 	case 1:
-		if h := s.byName[names[0]]; h != nil {
+		if h, ok := s.byName[names[0]]; ok {
 			return h, nil
 		}
-		return nil, bridge.Failed(codes.NotFound, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNKNOWN_SERVER",
+		return served{}, bridge.Failed(codes.NotFound, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNKNOWN_SERVER",
 			"there is no server %q (metadata %s); there are: %s", rawjson.Shorten(names[0]), MetadataServer, s.names)
 	}
-	return nil, bridge.Errorf(codes.InvalidArgument, "the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer, len(names))
+	return served{}, bridge.Errorf(codes.InvalidArgument, "the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer, len(names))
 }
 
 // failed returns the error that a client is told. What it must not see of it is logged here, and only here.

@@ -107,10 +107,9 @@ type Server struct {
 	o      Options
 	log    zerolog.Logger
 	panics contain.Panics
-	merged bridge.Handler
-	byName map[string]bridge.Handler
+	merged served
+	byName map[string]served
 	names  string // all of them, for errors
-	seal   *seal.Sealer
 	grpc   *grpc.Server
 	health *health.Server
 	calls  atomic.Int64
@@ -119,6 +118,12 @@ type Server struct {
 	// draining ends when no new calls are taken, quiet a moment after, when what only waits has to end, and open when calls are cut.
 	draining, quiet, open           context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
 	startDrain, startHush, cutCalls context.CancelFunc
+}
+
+// A served is what answers calls, and what seals the states of its backend: one backend's are no good at another.
+type served struct {
+	bridge.Handler
+	seal *seal.Sealer
 }
 
 // errClosed is the cause for which the context of a call ends that the server cuts.
@@ -142,7 +147,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
-		o: o, log: o.Log, merged: merged, byName: map[string]bridge.Handler{}, seal: seal.New(o.StateKeys, o.StateTTL, o.MaxState),
+		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.StateTTL, o.MaxState)}, byName: map[string]served{},
 		health: health.NewServer(),
 	}
 	s.panics.Log = o.Log
@@ -154,7 +159,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		if _, again := s.byName[b.Name]; again || b.Name == "" {
 			return nil, fmt.Errorf("gRPC server: backend name %q is empty or there twice", b.Name)
 		}
-		s.byName[b.Name] = b.Handler
+		s.byName[b.Name] = served{b.Handler, s.merged.seal.Of(b.Name)}
 		names = append(names, b.Name)
 		s.health.SetServingStatus(b.Name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}

@@ -314,6 +314,33 @@ func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Res
 	return said(string(r.GetState())), nil
 }
 
+// What one backend keeps with a client, no other backend is given, though it asks under the same name.
+func TestStatesAreOfTheirBackend(t *testing.T) {
+	both := []grpcserver.Backend{{Name: "a", Handler: tool(asker)}, {Name: "b", Handler: tool(asker)}}
+	c := client(t, serve(t, tool(asker), both, grpcserver.Options{}))
+	servers := []string{"a", "b", ""}
+	at := func(server string) context.Context {
+		if server == "" {
+			return t.Context()
+		}
+		return metadata.AppendToOutgoingContext(t.Context(), grpcserver.MetadataServer, server)
+	}
+	req := &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}}}
+	for _, from := range servers {
+		all, err := call(at(from), c, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := clone(req, func(r *pb.CallToolRequest) { r.State = all[0].GetInputRequired().GetState() })
+		for _, to := range servers {
+			_, err := call(at(to), c, again)
+			if (err == nil) != (from == to) || from != to && status.Code(err) != codes.InvalidArgument {
+				t.Errorf("a state of %q at %q: %v", from, to, err)
+			}
+		}
+	}
+}
+
 func TestStateIsSealed(t *testing.T) {
 	key := [32]byte{1}
 	first := client(t, serve(t, tool(asker), nil, grpcserver.Options{StateKeys: [][32]byte{key}}))

@@ -41,6 +41,8 @@ type Sealer struct {
 	ids   [][keyIDLen]byte
 	ttl   time.Duration
 	most  int
+	// whose is the backend whose state it is, where there are several.
+	whose string
 }
 
 const (
@@ -74,6 +76,13 @@ func New(keys [][32]byte, ttl time.Duration, most int) *Sealer {
 		s.ids = append(s.ids, [keyIDLen]byte(sum[:]))
 	}
 	return s
+}
+
+// Of returns a Sealer with the keys of s for one of several backends: what is sealed for one cannot be opened for another.
+func (s *Sealer) Of(backend string) *Sealer {
+	of := *s
+	of.whose = backend
+	return &of
 }
 
 // Open puts the state of a call that is made again in place of what was sealed, and returns how many rounds the call has been
@@ -144,6 +153,9 @@ func TooManyRounds(call *bridge.Call) error {
 	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asked more than %d times", call.Method.Name, MaxRounds)
 }
 
+// binding returns what a state can only be opened with.
+func (s *Sealer) binding(call *bridge.Call) []byte { return append(call.Binding(), s.whose...) }
+
 // seal returns the requestState that stands for state after the given round of call.
 func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) string {
 	aead := s.aeads[0]
@@ -153,7 +165,7 @@ func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) string {
 	rand.Read(out[keyIDLen:])
 	plain := binary.BigEndian.AppendUint64(make([]byte, 0, headerLen+len(state)), uint64(time.Now().Add(s.ttl).Unix()))
 	plain = append(append(plain, round), state...)
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, call.Binding()))
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, s.binding(call)))
 }
 
 // open returns what a requestState stands for.
@@ -172,7 +184,7 @@ func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byt
 		if [keyIDLen]byte(raw) != s.ids[i] || len(raw) < prefix {
 			continue
 		}
-		plain, err := aead.Open(nil, raw[keyIDLen:prefix], raw[prefix:], call.Binding())
+		plain, err := aead.Open(nil, raw[keyIDLen:prefix], raw[prefix:], s.binding(call))
 		if err != nil || len(plain) < headerLen {
 			return nil, 0, bad
 		}
