@@ -199,6 +199,11 @@ func (a *Auth) checkScopes(p *pb.Principal, why string) error {
 	return nil
 }
 
+// checkCertificate is checkScopes for who has shown a certificate, and no token.
+func (a *Auth) checkCertificate(p *pb.Principal) error {
+	return a.checkScopes(p, "a certificate has no scopes: send a token that has")
+}
+
 func (a *Auth) verify(ctx context.Context, token string, at part) (*pb.Principal, error) {
 	if token == "" || len(token) > maxToken {
 		return nil, invalidToken("the token has %d bytes, and at most %d are allowed", len(token), maxToken)
@@ -236,8 +241,9 @@ func lacks(p *pb.Principal, need []string) []string {
 }
 
 // Handler returns a bridge.Handler that lets callers call only those tools of next that they have the scopes for, which are by
-// the tool's name. A caller whom nobody was asked to verify, on stdio or a socket of the user's own, may call all of them.
-func (a *Auth) Handler(next bridge.Handler, scopes map[string][]string) bridge.Handler {
+// the tool's name. Whoever lacks some is told of always, too, which are what every caller must have. A caller whom nobody was asked to
+// verify, on stdio or a socket of the user's own, may call all of them.
+func Handler(next bridge.Handler, always []string, scopes map[string][]string) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if p := call.Context().GetPrincipal(); p != nil && call.Method == bridge.CallTool {
 			need := scopes[call.Method.Target(call.Request)]
@@ -245,7 +251,7 @@ func (a *Auth) Handler(next bridge.Handler, scopes map[string][]string) bridge.H
 				e := bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "INSUFFICIENT_SCOPE",
 					"%s: tool %q needs the scopes %s, and the token lacks %s", call.Method.Name, call.Method.Target(call.Request),
 					strings.Join(need, " "), strings.Join(missing, " "))
-				e.Scopes = slices.Concat(a.o.Scopes, need)
+				e.Scopes = slices.Concat(always, need)
 				return nil, e
 			}
 		}

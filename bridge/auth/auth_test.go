@@ -707,10 +707,10 @@ func TestEndpointsAreResources(t *testing.T) {
 func TestScopesOfTools(t *testing.T) {
 	au := newAuth(t, newAS(), nil)
 	called := 0
-	h := au.Handler(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+	h := auth.Handler(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		called++
 		return &bridge.Result{}, nil
-	}), map[string][]string{"rm": {"admin", "write"}})
+	}), []string{"mcp"}, map[string][]string{"rm": {"admin", "write"}})
 	call := func(tool string, scopes ...string) error {
 		_, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 			Name: tool, Context: &pb.CallContext{Principal: &pb.Principal{Subject: "ada", Scopes: scopes}},

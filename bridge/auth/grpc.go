@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	grpcmd "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
@@ -13,11 +14,12 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Caller returns who makes a gRPC call with the given metadata: whose token its `authorization` is, as Wrap reads that of
-// HTTP. It fails with a *bridge.Error if that is nobody: UNAUTHENTICATED, PERMISSION_DENIED where the token lacks scopes, and
-// UNAVAILABLE where it cannot be checked at the moment. It may be called concurrently.
+// Caller returns who makes a gRPC call with the given metadata: whose token its `authorization` is, as Wrap reads that of HTTP, or,
+// without one, whom the client's certificate names, which the gRPC server has verified. It fails with a *bridge.Error if that is nobody:
+// UNAUTHENTICATED, PERMISSION_DENIED where scopes are lacking, and UNAVAILABLE where a token cannot be checked at the moment. It may be
+// called concurrently.
 func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) {
-	p, err := a.bearer(ctx, md.Get("authorization"), a.whole)
+	p, err := a.identify(ctx, md)
 	if err == nil {
 		return p, nil
 	}
@@ -36,4 +38,17 @@ func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) 
 		code, reason, why = codes.Unavailable, "AUTH_UNAVAILABLE", cannotCheck
 	}
 	return nil, bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, "%s; the call was not executed", why)
+}
+
+// identify returns who makes a gRPC call.
+func (a *Auth) identify(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) {
+	values := md.Get("authorization")
+	if from, ok := peer.FromContext(ctx); ok && len(values) == 0 {
+		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
+			if p := bridge.PeerPrincipal(&info.State); p != nil {
+				return p, a.checkCertificate(p)
+			}
+		}
+	}
+	return a.bearer(ctx, values, a.whole)
 }

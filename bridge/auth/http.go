@@ -68,7 +68,7 @@ func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 		return nil, &refusal{http.StatusBadRequest, "invalid_request", "the query of the URL cannot be read: leave out ; and write % as %25"}
 	case len(values) == 0 && a.o.Certificates:
 		if p := bridge.PeerPrincipal(r.TLS); p != nil {
-			return p, a.checkScopes(p, "a certificate has no scopes: send a token that has")
+			return p, a.checkCertificate(p)
 		}
 	}
 	return a.bearer(r.Context(), values, a.part(r.URL.Path))

@@ -24,6 +24,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -272,6 +273,107 @@ func TestGRPCCallersProveWhoTheyAre(t *testing.T) {
 	r.awaitLog(t, "refused a gRPC caller")
 	if log := r.stderr.String(); strings.Contains(log, "canary") {
 		t.Errorf("the log is %s", log)
+	}
+}
+
+// Whoever gRPC lets in by a certificate has no scopes, as over HTTP: where callers must have some, or a tool needs some, it takes a token.
+func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, ca := writeCertificates(t, dir)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	heard := listen(t, dir+"/s")
+	const (
+		ada     = "spiffe://example.org/ada"
+		tokens  = "tokens: [{token: t-of-bob, subject: bob}, {token: t-of-root, subject: root, scopes: [tools, admin]}]"
+		refused = "tools/call: tool \"echo\" needs the scopes admin, and the token lacks admin"
+	)
+	for _, c := range []struct {
+		name, auth, tool, token string
+		want                    codes.Code
+		says, subject           string
+	}{
+		{"a certificate is all that is asked for", "", "slow", "", codes.OK, "", ada},
+		{"the tool needs a scope, and nobody can have one", "", "echo", "", codes.PermissionDenied, refused, ""},
+		{"tokens are good as well", tokens, "slow", "", codes.OK, "", ada},
+		{"the tool needs a scope", tokens, "echo", "", codes.PermissionDenied, refused, ""},
+		{"the tool needs a scope, and a token has it", tokens, "echo", "t-of-root", codes.OK, "", "root"},
+		{"a token that is not good", tokens, "slow", "t-of-eve", codes.Unauthenticated, "not executed", ""},
+		{"all need a scope", "scopes: [tools], " + tokens, "slow", "", codes.PermissionDenied, "a certificate has no scopes", ""},
+		{"all need a scope, and a token lacks it", "scopes: [tools], " + tokens, "slow", "t-of-bob", codes.PermissionDenied, "the token lacks", ""},
+		{"all need a scope, and a token has it", "scopes: [tools], " + tokens, "slow", "t-of-root", codes.OK, "", "root"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			heard.subject = ""
+			r := start(t, nil, nil, "run", "-c", writeConfig(t, "serve: {http: {auth: {"+c.auth+"}}, grpc: {addr: '127.0.0.1:0', tls: {cert: "+cert+
+				", key: "+key+", clientCA: "+ca+"}}}\nbackends: [{name: echo, dial: 'unix:"+dir+"/s', toolScopes: {echo: [admin]}}]\n"))
+			conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+				RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+			})))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ctx := t.Context()
+			if c.token != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
+			}
+			stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Name: c.tool})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if status.Code(err) != c.want || !strings.Contains(status.Convert(err).Message(), c.says) || heard.subject != c.subject {
+				t.Errorf("%v; the backend was called by %q", err, heard.subject)
+			}
+		})
+	}
+}
+
+// Scopes of tools are of no use where nobody is asked who calls: every address has to check callers, that of the default, too.
+func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
+	const (
+		token = "auth: {tokens: [{token: t, subject: s}]}"
+		certs = "tls: {cert: a, key: b, clientCA: c}"
+	)
+	for serve, ok := range map[string]bool{
+		"stdio: false":                                                            false,
+		"stdio: true":                                                             true,
+		"stdio: false, http: {" + token + "}":                                     true,
+		"http: {addr: '127.0.0.1:1'}":                                             false,
+		"http: {addr: '127.0.0.1:1', " + certs + "}":                              true,
+		"grpc: {addr: 'unix:///x'}":                                               true,
+		"grpc: {addr: '127.0.0.1:1'}":                                             false,
+		"grpc: {addr: '0.0.0.0:1', insecure: true}":                               false,
+		"grpc: {addr: '0.0.0.0:1', " + certs + "}":                                true,
+		"grpc: {addr: '127.0.0.1:1'}, http: {" + token + "}":                      true,
+		"grpc: {addr: '0.0.0.0:1', " + certs + "}, http: {addr: '127.0.0.1:1'}":   false,
+		"grpc: {addr: '127.0.0.1:1'}, http: {addr: '127.0.0.1:2', " + certs + "}": false,
+		"grpc: {addr: '127.0.0.1:1'}, http: {addr: '127.0.0.1:2', " + certs + ", " + token + "}": true,
+	} {
+		l, err := load(writeConfig(t, "serve: {"+serve+"}\nbackends: [{name: a, dial: 'unix:///y', toolScopes: {rm: [admin]}}]\n"), nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.settle(nil)
+		if err := l.validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "nothing says whose scopes those are") {
+			t.Errorf("%s: %v", serve, err)
+		}
+	}
+	config := writeConfig(t, "backends: [{name: a, dial: 'unix:///y', toolScopes: {rm: [admin]}}]\n")
+	var stderr lockedBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := &Program{Args: []string{"run", "-c", config}, Stderr: &stderr, Started: func(*App) { cancel() }}
+	if code := p.Run(ctx); code != exitConfig || !strings.Contains(stderr.String(), "nothing says whose scopes those are") {
+		t.Errorf("served at the default address: %d %s", code, &stderr)
 	}
 }
 

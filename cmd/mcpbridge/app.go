@@ -136,8 +136,8 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 		}
 		a.backends = append(a.backends, b)
 		cats[b.Name] = catalogOf(b, a.memory, log)
-		if a.auth != nil {
-			cats[b.Name] = a.auth.Handler(cats[b.Name], b.ToolScopes)
+		if len(b.ToolScopes) > 0 {
+			cats[b.Name] = auth.Handler(cats[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
 		}
 	}
 	h, err := merge(cfg, a.backends, cats, log)
@@ -203,16 +203,11 @@ func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 // until Run accepts them.
 func (a *App) Listen(ctx context.Context) error {
 	s := &a.cfg.Serve
-	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
-	a.stdio = s.Stdio == "true" || s.Stdio == "auto" && none && isClientInput(a.stdin)
-	where := a.cfg.where("serve.http.addr")
-	if none && !a.stdio {
-		s.HTTP.Addr, where = defaultAddr, "the default of --http"
-	}
+	a.stdio = s.Stdio == "true"
 	var err error
 	if s.HTTP.Addr != "" {
 		if a.ln, err = new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr); err != nil {
-			return listenProblem(s.HTTP.Addr, where, "--http", err)
+			return listenProblem(s.HTTP.Addr, a.cfg.where("serve.http.addr"), "--http", err)
 		}
 	}
 	if s.GRPC.Addr != "" {

@@ -354,6 +354,7 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, e
 	if f.stdio {
 		l.Serve.HTTP.Addr = ""
 	}
+	l.settle(p.Stdin)
 	err = l.validate()
 	return l, err
 }

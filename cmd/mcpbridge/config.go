@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/url"
@@ -185,8 +186,8 @@ type HTTPConfig struct {
 	Insecure bool `koanf:"insecure"`
 }
 
-// An AccessConfig is who may call over HTTP: whoever has a token of one of the Issuers, one of the Tokens, or a certificate of
-// serve.http.tls.clientCA.
+// An AccessConfig is who may call over HTTP, and over gRPC where that has a port: whoever has a token of one of the Issuers, one of the
+// Tokens, or a certificate of the clientCA of its tls.
 type AccessConfig struct {
 	// Resource is the URL by which clients know this server: tokens are made for it.
 	Resource string `koanf:"resource"`
@@ -399,6 +400,8 @@ type loaded struct {
 	secrets secrets
 	// auto says that what is launched may be an MCP server: see auto.
 	auto bool
+	// defaulted says that serve.http.addr is defaultAddr because nothing else is served.
+	defaulted bool
 	// login shows a page to the user. Nil: there is nobody.
 	login func(ctx context.Context, address string) error
 }
@@ -522,6 +525,18 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 	return nil
 }
 
+// settle decides what the settings of serve leave open: whether stdio is served, and where HTTP is if nothing else is.
+func (l *loaded) settle(stdin io.Reader) {
+	s := &l.Serve
+	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
+	if s.Stdio == "auto" {
+		s.Stdio = strconv.FormatBool(none && isClientInput(stdin))
+	}
+	if none && s.Stdio == "false" {
+		s.HTTP.Addr, l.defaulted = defaultAddr, true
+	}
+}
+
 // validate refuses what cannot work, and says which setting it is.
 func (l *loaded) validate() error {
 	if l.Version != 1 {
@@ -629,9 +644,9 @@ func (l *loaded) validateAccess() error {
 		return err
 	}
 	for i, b := range l.Backends {
-		if len(b.ToolScopes) > 0 && h.Addr != "" && !h.checksCallers() {
+		if addr := l.Serve.unchecked(); len(b.ToolScopes) > 0 && addr != "" {
 			return misconfigured(l.where(fmt.Sprintf("backends.%d.toolScopes", i)), "say who may call in serve.http.auth, or leave the scopes out",
-				"tools need scopes, and nothing says whose scopes those are")
+				"tools need scopes, and nothing says whose scopes those are: nobody is asked who calls at %s", addr)
 		}
 	}
 	if !h.checksCallers() {
@@ -646,6 +661,17 @@ func (l *loaded) validateAccess() error {
 
 // checksCallers reports whether something checks who calls over HTTP.
 func (h *HTTPConfig) checksCallers() bool { return h.Auth.on() || h.TLS.ClientCA != "" }
+
+// unchecked returns an address with a port at which nothing checks who calls, or "".
+func (s *ServeConfig) unchecked() string {
+	if s.HTTP.Addr != "" && !s.HTTP.checksCallers() {
+		return s.HTTP.Addr
+	}
+	if network, addr := grpcNetwork(s.GRPC.Addr); network == "tcp" && s.GRPC.TLS.ClientCA == "" && !s.HTTP.Auth.on() {
+		return addr
+	}
+	return ""
+}
 
 func (l *loaded) validateTLS(path string, t TLSConfig) error {
 	if (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
@@ -929,6 +955,9 @@ func isHostPort(s string) bool {
 func (l *loaded) where(path string) string {
 	if f, ok := l.flags[path]; ok {
 		return f
+	}
+	if path == "serve.http.addr" && l.defaulted {
+		return "the default of --http"
 	}
 	for variable, k := range environKeys() {
 		isSet := func(entry string) bool { return strings.HasPrefix(entry, variable+"=") }

@@ -31,7 +31,7 @@ func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}
 	}
-	if network, _ := grpcNetwork(g.Addr); network == "tcp" && g.TLS.ClientCA == "" && a.cfg.Serve.HTTP.Auth.on() {
+	if network, _ := grpcNetwork(g.Addr); (network == "tcp" || g.TLS.ClientCA != "") && a.cfg.Serve.HTTP.Auth.on() {
 		o.Principal = a.auth.Caller // whoever reaches one address could else do at the other what it may not
 	}
 	var named []grpcserver.Backend
