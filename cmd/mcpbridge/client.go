@@ -190,7 +190,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 	cfg, err := c.p.loadTarget(t, &c.target, cmd.Flags(), values, names)
 	l.loaded(cfg)
 	if err == nil {
-		err = cfg.validate()
+		err = cfg.validateCalling()
 	}
 	if err != nil {
 		return err

@@ -242,6 +242,31 @@ func runCommand(t *testing.T, stdin string, args ...string) said {
 	return said{stdout.String(), stderr.String(), code}
 }
 
+// Client commands serve nobody: whatever serve says, they need not be told --insecure, which they do not have.
+func TestClientsDoNotLookAtWhatIsServed(t *testing.T) {
+	backend := fmt.Sprintf("backends: [{name: e, launch: {command: [%q]}, toolScopes: {echo: [admin]}}]\n", echoGo(t))
+	for name, c := range map[string]struct{ serve, environ string }{
+		"an address that --insecure allows": {serve: "serve: {http: {addr: '0.0.0.0:8080'}}\n"},
+		"the address of a pod":              {environ: "MCPBRIDGE_SERVE__HTTP__ADDR=0.0.0.0:8080"},
+		"a port of gRPC":                    {serve: "serve: {grpc: {addr: '0.0.0.0:50051'}}\n"},
+		"no address at all":                 {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr lockedBuffer
+			p := &Program{
+				Args: []string{"call", writeConfig(t, c.serve+backend), "echo", "text=hi"}, Stdin: strings.NewReader(""),
+				Stdout: &stdout, Stderr: &stderr, Environ: append(os.Environ(), c.environ),
+			}
+			if code := p.Run(t.Context()); code != exitOK || stdout.String() != `{"text":"hi"}`+"\n" {
+				t.Errorf("%d %s%s", code, &stdout, &stderr)
+			}
+		})
+	}
+	if got := runCommand(t, "", "list", writeConfig(t, "limits: {calls: -1}\n"+backend)); got.code != exitConfig {
+		t.Errorf("limits are for clients, too: %d %s", got.code, got.stderr)
+	}
+}
+
 // errorCode returns the code of the error that the last line of stderr is.
 func (s said) errorCode(t *testing.T) string {
 	t.Helper()

@@ -539,6 +539,14 @@ func (l *loaded) settle(stdin io.Reader) {
 
 // validate refuses what cannot work, and says which setting it is.
 func (l *loaded) validate() error {
+	if err := l.validateCalling(); err != nil {
+		return err
+	}
+	return l.validateServe()
+}
+
+// validateCalling is validate for who only calls the backends, and serves nobody.
+func (l *loaded) validateCalling() error {
 	if l.Version != 1 {
 		return misconfigured(l.where("version"), "write `version: 1`, or install a newer mcpbridge",
 			"version %d of the configuration is not known", l.Version)
@@ -549,9 +557,6 @@ func (l *loaded) validate() error {
 	}
 	if !slices.Contains(logFormats, l.Log.Format) {
 		return misconfigured(l.where("log.format"), didYouMean(l.Log.Format, logFormats), "there is no log format %q", l.Log.Format)
-	}
-	if err := l.validateServe(); err != nil {
-		return err
 	}
 	if err := l.validateLimits("limits", reflect.ValueOf(l.Limits)); err != nil {
 		return err
