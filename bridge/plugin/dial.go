@@ -76,8 +76,12 @@ func (e endpoint) host() string {
 	return host
 }
 
-// load reads the files.
-func (t *TLS) load(e endpoint) (*tls.Config, error) {
+// Config reads the files, and returns how they have a client speak TLS at an Address of Options.
+func (t *TLS) Config(address string) (*tls.Config, error) {
+	e, err := parseAddress(address)
+	if err != nil {
+		return nil, err
+	}
 	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
 	if c.ServerName == "" {
 		c.ServerName = e.host()

@@ -208,7 +208,7 @@ func New(o Options) (*Plugin, error) {
 		return nil, fmt.Errorf("backend %q: %w", p.o.Name, err)
 	}
 	if o.TLS != nil {
-		if p.tls, err = o.TLS.load(p.end); err != nil {
+		if p.tls, err = o.TLS.Config(o.Address); err != nil {
 			return nil, fmt.Errorf("backend %q: %w", p.o.Name, err)
 		}
 	}

@@ -439,8 +439,13 @@ func listen(t *testing.T, path string) *listener {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveListener(t, ln)
+}
+
+func serveListener(t *testing.T, ln net.Listener, o ...grpc.ServerOption) *listener {
+	t.Helper()
 	heard := &listener{}
-	backend := grpc.NewServer()
+	backend := grpc.NewServer(o...)
 	pb.RegisterMcpServiceServer(backend, heard)
 	done := make(chan error, 1)
 	go func() { done <- backend.Serve(ln) }()

@@ -61,11 +61,11 @@ var kinds = [...]kind{
 	{
 		key:     "dial",
 		given:   func(b *BackendConfig) bool { return b.Dial != "" },
-		check:   func(l *loaded, b *BackendConfig, at string) error { return validateDial(b.Dial, l.where(at+".dial")) },
+		check:   (*loaded).validateDialled,
 		command: func(*BackendConfig) *LaunchConfig { return nil },
 		text:    func(b *BackendConfig) string { return b.Dial },
 		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
-			return plugin.New(plugin.Options{Name: b.Name, Address: b.Dial, Log: log, MaxMessage: l.Limits.Message})
+			return plugin.New(plugin.Options{Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), Log: log, MaxMessage: l.Limits.Message})
 		},
 	},
 	{

@@ -359,16 +359,17 @@ func (b *backend) reach(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	unreachable := func(why string, err error) error {
+	unreachable := func(why, fix string, err error) error {
 		return &problem{
 			Exit: exitUnreachable, Code: "unreachable", What: fmt.Sprintf("nothing that can be talked to answers at %s", b.text()),
-			Where: b.cfg.where(b.at + "." + b.place()), Why: why, Fix: "start the server, or correct its address", Cause: err,
+			Where: b.cfg.where(b.at + "." + b.place()), Why: why, Fix: fix, Cause: err,
 		}
 	}
+	const start = "start the server, or correct its address"
 	if b.Dial != "" {
-		if err := dialOnce(ctx, b.Dial); err != nil {
-			why, _ := absence(ctx, b.Dial)
-			return unreachable(why, err)
+		if err := b.dialOnce(ctx); err != nil {
+			why, fix := b.whyAbsent(err)
+			return unreachable(why, cmp.Or(fix, start), err)
 		}
 	}
 	tick := time.NewTicker(reachTick)
@@ -383,12 +384,12 @@ func (b *backend) reach(ctx context.Context) error {
 			if p := callProblem(err, "connecting to "+b.text(), b.authFix()); p.Exit == exitAuth {
 				return p
 			}
-			return unreachable(errText(err), err)
+			return unreachable(errText(err), start, err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return unreachable("it has not answered within "+reachTime.String(), ctx.Err())
+			return unreachable("it has not answered within "+reachTime.String(), start, ctx.Err())
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/plugin"
 )
 
 // defaultFile is the configuration file that is read when nothing says what to serve.
@@ -264,6 +265,10 @@ type BackendConfig struct {
 	Launch *LaunchConfig `koanf:"launch"`
 	// Dial is where it runs already: unix:///path, tcp:host:port or dns:host:port.
 	Dial string `koanf:"dial"`
+	// TLS is how the connection to Dial is protected. Nil: it is not, which is for addresses of this machine.
+	TLS *DialTLSConfig `koanf:"tls"`
+	// Insecure says that Dial may be on another machine although there is no TLS.
+	Insecure bool `koanf:"insecure"`
 	// MCP is an MCP server.
 	MCP *MCPConfig `koanf:"mcp"`
 	// SkipArguments says that arguments of tools reach the backend without being checked against the tools' schemas.
@@ -272,6 +277,25 @@ type BackendConfig struct {
 	SkipOutput bool `koanf:"skipOutput"`
 	// ToolScopes are what a verified caller of a tool must have besides serve.http.auth.scopes, by the tool's name.
 	ToolScopes map[string][]string `koanf:"toolScopes"`
+}
+
+// A DialTLSConfig names the files of a client that speaks TLS, all of them PEM. Relative ones are beside the configuration file.
+type DialTLSConfig struct {
+	// CA is who vouches for the backend. Empty: whom the system trusts.
+	CA string `koanf:"ca"`
+	// Cert and Key are mcpbridge's own certificate and its private key. Empty: it has none.
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+	// ServerName is the name in the backend's certificate. Empty: the host of Dial.
+	ServerName string `koanf:"serverName"`
+}
+
+// files returns it as what dials wants it.
+func (t *DialTLSConfig) files() *plugin.TLS {
+	if t == nil {
+		return nil
+	}
+	return &plugin.TLS{CA: t.CA, Cert: t.Cert, Key: t.Key, ServerName: t.ServerName}
 }
 
 // A LaunchConfig is how to start a backend.
@@ -450,6 +474,9 @@ func (l *loaded) resolve(dir string) {
 		files = append(files, &t.Cert, &t.Key, &t.ClientCA)
 	}
 	for _, b := range l.Backends {
+		if b.TLS != nil {
+			files = append(files, &b.TLS.CA, &b.TLS.Cert, &b.TLS.Key)
+		}
 		if b.Launch != nil {
 			names = append(names, &b.Launch.Dir)
 		}
@@ -819,9 +846,43 @@ func (l *loaded) validateBackend(b *BackendConfig, at string) error {
 		return misconfigured(l.where(at), "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, `mcp: {command: [npx, server]}`\n"+
 			"or `mcp: {url: https://example.com/mcp}`", "backend %q does not say what it is", b.Name)
 	case 1:
+		if b.Dial == "" && (b.TLS != nil || b.Insecure) {
+			return misconfigured(l.where(at), "leave them out", "backend %q is not dialled; tls and insecure are for dial", b.Name)
+		}
 		return b.kind().check(l, b, at)
 	}
 	return misconfigured(l.where(at), "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
+}
+
+// validateDialled refuses addresses that no backend can have, TLS that cannot be spoken, and addresses of other machines without it,
+// unless the user has said that this is meant.
+func (l *loaded) validateDialled(b *BackendConfig, at string) error {
+	place := l.where(at + ".dial")
+	if err := validateDial(b.Dial, place); err != nil {
+		return err
+	}
+	switch {
+	case b.TLS != nil && b.Insecure:
+		return misconfigured(l.where(at+".insecure"), "keep one of the two", "backend %q says both tls and insecure", b.Name)
+	case b.TLS != nil && (b.TLS.Cert == "") != (b.TLS.Key == ""):
+		return misconfigured(l.where(at+".tls"), "write `tls: {ca: ca.pem, cert: client.pem, key: client.key}`, or neither cert nor key",
+			"TLS needs both a certificate and its key")
+	case b.TLS != nil || b.Insecure || isHere(b.Dial):
+		return nil
+	}
+	if _, argument := l.flags[at+".dial"]; argument {
+		return overNetwork(b.Dial, place, "name it in a configuration file, with `tls: {ca: ca.pem}`", "say --plaintext")
+	}
+	return overNetwork(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
+}
+
+// overNetwork says that an address would be dialled on another machine without TLS, how to have it protected, and how to say that it need not be.
+func overNetwork(addr, where, protect, trust string) *problem {
+	return &problem{
+		Exit: exitConfig, Code: "not_loopback", What: addr + " is on another machine, and nothing protects the connection", Where: where,
+		Why: "whoever is between the two can read all calls, and answer them instead of the backend",
+		Fix: protect + ";\nor " + trust + " if the network is trusted (behind a mesh)",
+	}
 }
 
 // validateLaunch refuses a command that cannot be one.
@@ -947,6 +1008,14 @@ func validateDial(addr, where string) error {
 		return misconfigured(where, "write "+scheme+":host:port", "%q has no host and port", addr)
 	}
 	return nil
+}
+
+// isHere reports whether who dials an address reaches this machine, as he also does at 0.0.0.0.
+func isHere(addr string) bool {
+	scheme, rest, _ := strings.Cut(addr, ":")
+	host, _, err := net.SplitHostPort(rest[strings.LastIndexByte(rest, '/')+1:])
+	ip := net.ParseIP(host)
+	return scheme == "unix" || err == nil && (isLoopback(host) || ip != nil && ip.IsUnspecified())
 }
 
 // isHostPort reports whether s is a host and a port that can be dialled.

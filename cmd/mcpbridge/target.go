@@ -35,6 +35,7 @@ type targetFlags struct {
 	passEnv, env []string
 	headers      []string
 	startTimeout time.Duration
+	plaintext    bool
 	// names says that what is meant is named after the target, so that only the first argument can be one.
 	names bool
 }
@@ -51,6 +52,7 @@ func (f *targetFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
 	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
 	flags.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.BoolVar(&f.plaintext, "plaintext", false, "dial another machine without TLS, at tcp:host:port or dns:host:port")
 	flags.StringArrayVar(&f.headers, "header", nil, "send `'NAME: VALUE'` to the URL; ${env:NAME} in it is replaced (repeatable)")
 }
 
@@ -221,7 +223,7 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 	if f.mcp && f.plugin {
 		return usage("--mcp and --plugin", "keep one of the two", "a command cannot be both")
 	}
-	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout", "mcp", "plugin", "header"} {
+	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout", "mcp", "plugin", "plaintext", "header"} {
 		if !flags.Changed(flag) {
 			continue
 		}
@@ -230,11 +232,17 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 		}
 		b := &l.Backends[0]
 		isCommand := b.Launch != nil || b.MCP != nil && len(b.MCP.Command) > 0
-		if flag == "header" {
+		switch {
+		case flag == "header":
 			if b.MCP == nil || isCommand {
 				return usage("--header", "leave it out", "--header is for the URL of an MCP server, and this is none")
 			}
-		} else if !isCommand {
+		case flag == "plaintext":
+			if b.Dial == "" {
+				return usage("--plaintext", "leave it out", "--plaintext is for tcp:host:port or dns:host:port, and this is neither")
+			}
+			b.Insecure, l.flags["backends.0.insecure"] = f.plaintext, "--plaintext"
+		case !isCommand:
 			return usage("--"+flag, "leave it out", "--%s is for a backend that mcpbridge launches, and this one runs already", flag)
 		}
 	}

@@ -30,7 +30,7 @@ It exits with 0 if every check passed, 2 if one failed, 7 if the backend did not
 func (p *Program) verifyCommand() *cobra.Command {
 	var o verify.Options
 	var env, pass []string
-	var asJSON bool
+	var asJSON, plaintext bool
 	c := &cobra.Command{
 		Use:   "verify {-- COMMAND [ARGS] | ADDRESS}",
 		Short: "Say what of the contract a backend does not do",
@@ -42,7 +42,9 @@ func (p *Program) verifyCommand() *cobra.Command {
 			case dash == 0 && len(args) > 0:
 				o.Command = args
 			case dash < 0 && len(args) == 1 && validateDial(args[0], "") == nil && !strings.HasPrefix(args[0], "dns:"):
-				o.Address = args[0]
+				if o.Address = args[0]; !plaintext && !isHere(o.Address) {
+					return overNetwork(o.Address, "the argument "+o.Address, "verify it on its own machine", "say --plaintext")
+				}
 			case dash < 0 && len(args) > 0:
 				return usage("the arguments", p.withDashes(args), "%q is neither unix:PATH nor tcp:HOST:PORT", args[0])
 			default:
@@ -72,6 +74,7 @@ func (p *Program) verifyCommand() *cobra.Command {
 	flags.StringArrayVar(&env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
 	flags.StringArrayVar(&pass, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
 	flags.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.BoolVar(&plaintext, "plaintext", false, "dial another machine, which is done without TLS, at tcp:HOST:PORT")
 	flags.StringSliceVar(&o.Only, "only", nil, "make only these checks: `NAMES` with commas between them")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object, for programs")
 	return c

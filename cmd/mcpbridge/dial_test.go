@@ -1,0 +1,134 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// What is dialled on another machine has TLS, or somebody has said that it need not.
+func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
+	for _, c := range []struct{ backend, says, fix string }{
+		{"dial: 'unix:///run/s'", "", ""},
+		{"dial: 'unix:///run/s', tls: {}", "", ""},
+		{"dial: 'tcp:127.0.0.1:1'", "", ""},
+		{"dial: 'tcp://[::1]:1'", "", ""},
+		{"dial: 'tcp:0.0.0.0:1'", "", ""}, // which is this machine for who dials it
+		{"dial: 'dns:///localhost:1'", "", ""},
+		{"dial: 'tcp:localhost:1', insecure: true", "", ""},
+		{"dial: 'dns:tools:1'", "dns:tools:1 is on another machine, and nothing protects", "write `tls: {ca: ca.pem}` beside dial"},
+		{"dial: 'dns:tools:1'", "dns:tools:1 is on another machine, and nothing protects", "or write `insecure: true`"},
+		{"dial: 'tcp://10.0.0.1:1'", "nothing protects", "insecure: true"},
+		{"dial: 'tcp:[2001:db8::1]:1'", "nothing protects", "insecure: true"},
+		{"dial: 'tcp:localhost.example.com:1'", "nothing protects", "insecure: true"},
+		{"dial: 'tcp:127.0.0.1.example.com:1'", "nothing protects", "insecure: true"},
+		{"dial: 'dns:tools:1', insecure: true", "", ""},
+		{"dial: 'dns:tools:1', tls: {}", "", ""},
+		{"dial: 'dns:tools:1', tls: {ca: ca.pem, cert: c.pem, key: k.pem, serverName: t}", "", ""},
+		{"dial: 'dns:tools:1', tls: {cert: c.pem}", "both a certificate and its key", "cert: client.pem, key: client.key"},
+		{"dial: 'dns:tools:1', tls: {key: k.pem}", "both a certificate and its key", "cert: client.pem, key: client.key"},
+		{"dial: 'dns:tools:1', tls: {}, insecure: true", "both tls and insecure", "keep one"},
+		{"launch: {command: [x]}, tls: {}", "tls and insecure are for dial", "leave them out"},
+		{"launch: {command: [x]}, insecure: true", "tls and insecure are for dial", "leave them out"},
+		{"mcp: {url: 'https://example.com/mcp'}, insecure: true", "tls and insecure are for dial", "leave them out"},
+	} {
+		l, err := load(writeConfig(t, "backends: [{name: a, "+c.backend+"}]\n"), nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.validate()
+		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !strings.Contains(asProblem(err).Fix, c.fix)) {
+			t.Errorf("%s: %v", c.backend, err)
+		}
+	}
+}
+
+// On the command line it is --plaintext that says so, for every command that dials.
+func TestPlaintextIsSaidOnTheCommandLine(t *testing.T) {
+	const other = "tcp:tools.invalid:1"
+	for _, args := range [][]string{{"list"}, {"run", "--stdio"}, {"verify"}} {
+		got := runCommand(t, "", append(args, other)...)
+		if got.code != exitConfig || !strings.Contains(got.stderr, "nothing protects") || !strings.Contains(got.stderr, "say --plaintext") {
+			t.Errorf("%v: %d %s", args, got.code, got.stderr)
+		}
+		got = runCommand(t, "", append(args, "--plaintext", other)...)
+		if strings.Contains(got.stderr, "nothing protects") {
+			t.Errorf("%v --plaintext: %d %s", args, got.code, got.stderr)
+		}
+	}
+	config := writeConfig(t, "backends: [{name: far, dial: '"+other+"'}]\n")
+	if got := runCommand(t, "", "list", "--plaintext", config); got.code != exitUnreachable {
+		t.Errorf("of a file: %d %s", got.code, got.stderr)
+	}
+	if got := runCommand(t, "", "list", "--plaintext", "https://example.com/mcp"); !strings.Contains(got.stderr, "--plaintext is for") {
+		t.Errorf("of a URL: %d %s", got.code, got.stderr)
+	}
+}
+
+// A backend with TLS is called over it, with a certificate of the bridge's own, and by nobody that it does not know; the bridge
+// believes no other backend. Files are beside the configuration.
+func TestBackendsAreDialledWithTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, _ := writeCertificates(t, dir)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveListener(t, ln, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,
+	})))
+	plain, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveListener(t, plain)
+	other := filepath.Join(dir, "other")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeCertificates(t, other)
+	for _, c := range []struct {
+		at   net.Listener
+		tls  string
+		code int
+		says string
+	}{
+		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem}", exitOK, ""},
+		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: 127.0.0.1}", exitOK, ""},
+		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: other.example.com}", exitUnreachable, "other.example.com"},
+		{ln, "{ca: cert.pem}", exitUnreachable, "certificate required"},
+		{ln, "{ca: other/cert.pem, cert: cert.pem, key: key.pem}", exitUnreachable, "unknown authority"},
+		{ln, "{cert: cert.pem, key: key.pem}", exitUnreachable, "unknown authority"},
+		{plain, "{ca: cert.pem}", exitUnreachable, "does not speak TLS"},
+		{ln, "{ca: nowhere.pem}", exitConfig, filepath.Join(dir, "nowhere.pem")},
+	} {
+		t.Run(c.tls, func(t *testing.T) {
+			config := filepath.Join(dir, "mcpbridge.yaml")
+			text := "version: 1\nbackends: [{name: far, dial: 'tcp:" + c.at.Addr().String() + "', tls: " + c.tls + "}]\n"
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := runCommand(t, "", "call", config, "echo")
+			if got.code != c.code || !strings.Contains(got.stderr, c.says) {
+				t.Errorf("%d %s%s", got.code, got.stdout, got.stderr)
+			}
+		})
+	}
+}
