@@ -141,15 +141,27 @@ func (p *Process) startHeld(path string, files []*os.File) (*exec.Cmd, error) {
 	p.ooms = p.bounds.oomKills()
 	runtime.LockOSThread() // one thread starts it, and holds it
 	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
+	beginning.RLock()
+	err := cmd.Start()
+	if err == nil {
+		started.Store(cmd.Process.Pid, cmd)
+	}
+	beginning.RUnlock()
+	if err != nil {
 		return nil, fmt.Errorf("cannot be run: %w", withoutPath(err))
 	}
 	if err := p.bounds.hold(cmd.Process.Pid); err != nil {
 		signalGroup(cmd.Process, Kill)
-		_ = cmd.Wait() // it was killed
+		wait(cmd)
 		return nil, err
 	}
 	return cmd, nil
+}
+
+// wait waits for a process that has been started. What is wrong with its end, its state says.
+func wait(cmd *exec.Cmd) {
+	_ = cmd.Wait()
+	started.CompareAndDelete(cmd.Process.Pid, cmd) // the number may be another's by now
 }
 
 // pipes returns our ends of the pipes for standard files, input first, and those of the process.
@@ -239,7 +251,7 @@ func (p *Process) reap() {
 	}
 	p.mu.Lock()
 	signalGroup(p.cmd.Process, Kill)
-	_ = p.cmd.Wait()
+	wait(p.cmd)
 	p.state = p.cmd.ProcessState
 	p.mu.Unlock()
 	p.bounds.end(p.Log)
