@@ -452,6 +452,9 @@ public final class App {
 
   /** One round of a call: its result, what it asks, or how it failed. */
   private MessageLite round(Context ctx, Work work, OnFailure failure) {
+    if (ctx.isCancelled()) { // While it waited for a thread: it is not to begin.
+      throw new CancellationException("the caller has given up");
+    }
     MessageLite answer = null;
     ctx.enter();
     try {

@@ -295,6 +295,7 @@ class FramesTest {
     assertEquals("held", peer.next().text());
     assertEquals(Status.Code.CANCELLED, peer.next().code());
     assertEquals("x", peer.next().text());
+    assertEquals(0, ran.get()); // It did not begin, and needs no interruption to end.
   }
 
   @Test
