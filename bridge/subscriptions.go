@@ -10,8 +10,7 @@ import (
 const (
 	// MaxSubscriptions bounds how many resources a client can subscribe to at a time.
 	MaxSubscriptions = 1000
-	// MaxURI bounds how long a URI to subscribe to may be, in bytes, and MaxURIs how long all of a client's may be. All clients'
-	// together go to the backend in one message.
+	// MaxURI bounds how long a URI to subscribe to may be, in bytes, and MaxURIs how long all of a client's may be.
 	MaxURI  = 8 << 10
 	MaxURIs = 64 << 10
 	// MaxListen bounds how many bytes a request to listen may have. It is being answered for as long as its client likes, and until then
@@ -42,4 +41,16 @@ func CheckSubscriptions(uris []string) error {
 			"and this would be %d of %d: end a subscription first", MaxSubscriptions, MaxURIs, len(uris), size)
 	}
 	return nil
+}
+
+// CheckTogether returns an error if all clients of a server together cannot subscribe to so many resources, whose URIs have so many bytes
+// in JSON. They are listened to in one request, which is refused if it is too much. To a backend, which may be another mcpbridge, they are
+// one client, and can subscribe to no more than one.
+func CheckTogether(uris, size int) error {
+	if uris <= MaxSubscriptions && size <= MaxURIs {
+		return nil
+	}
+	return Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, ReasonTooMany, "all clients of this server together can "+
+		"subscribe to %d resources of together %d bytes at a time, and this would be %d of %d: subscribe when others have ended theirs, "+
+		"or read the resource again when it is needed", MaxSubscriptions, MaxURIs, uris, size)
 }

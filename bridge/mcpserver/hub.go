@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -36,6 +37,7 @@ type hub struct {
 type demand struct {
 	tools, prompts, resources, elicitations int
 	uris                                    map[string]int
+	size                                    int // of uris, as JSON has them
 }
 
 // add counts a filter n times more.
@@ -49,8 +51,12 @@ func (d *demand) add(f *pb.SubscriptionFilter, n int) {
 		}
 	}
 	for _, uri := range f.GetResourceSubscriptions() {
-		if d.uris[uri] += n; d.uris[uri] == 0 {
+		before := d.uris[uri]
+		if d.uris[uri] = before + n; d.uris[uri] == 0 {
 			delete(d.uris, uri)
+		}
+		if before == 0 || before+n == 0 {
+			d.size += n * (len(rawjson.AppendString(nil, uri)) - len(`""`))
 		}
 	}
 }
@@ -98,9 +104,10 @@ type subscriber struct {
 type listening struct {
 	filter *pb.SubscriptionFilter
 	cancel context.CancelFunc
-	// ready is closed when the handler has acknowledged, or has failed for the first time.
-	ready chan struct{}
-	once  sync.Once
+	// settled is closed when the handler has acknowledged, has failed for the first time, or has had its time for either. No other
+	// listening begins until then, so that at most one waits to be acknowledged, and its turn comes however often demands change.
+	settled chan struct{}
+	once    sync.Once
 
 	// The hub's lock guards what follows. Older is the listening that this one replaces, until it has ended.
 	older *listening
@@ -124,32 +131,67 @@ const (
 	relistenMax = 10 * time.Second
 	// readyWithin bounds how long a subscriber waits for the handler to acknowledge.
 	readyWithin = 5 * time.Second
+	// settledWithin is how long the handler has to acknowledge when clients want something else meanwhile. One with several backends
+	// waits for each of them.
+	settledWithin = 2 * readyWithin
 )
 
 func newHub(s *Server) *hub {
 	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}}
 }
 
-// add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows.
-func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) {
+// add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows. It returns an error, and
+// nothing has changed, if all subscribers together may not want so much.
+func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) error {
 	h.mu.Lock()
-	if _, again := h.subs[sub]; again {
-		h.wanted.add(sub.want, -1)
-	}
-	sub.want = want
-	h.subs[sub] = struct{}{}
-	h.wanted.add(want, 1)
-	l := h.update()
+	l, err := h.note(sub, want)
+	made := l == nil || h.wanted.covers(l.filter)
 	h.mu.Unlock()
-	if l == nil {
-		return
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	select {
-	case <-l.ready:
-	case <-ctx.Done():
+	if !made && l.wait(ctx) { // then the next one is made with what is wanted
+		h.mu.Lock()
+		l = h.latest
+		h.mu.Unlock()
 	}
+	if l != nil && !l.wait(ctx) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		h.mu.Lock()
+		h.owed = true // sub goes on as if it were told
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+// wait reports whether l is settled before ctx ends.
+func (l *listening) wait(ctx context.Context) bool {
+	select {
+	case <-l.settled:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// note makes sub a subscriber, or takes note that its want has become want. It returns what update does. The caller holds mu.
+func (h *hub) note(sub *subscriber, want *pb.SubscriptionFilter) (*listening, error) {
+	_, again := h.subs[sub]
+	if again {
+		h.wanted.add(sub.want, -1)
+	}
+	h.wanted.add(want, 1)
+	if err := bridge.CheckTogether(len(h.wanted.uris), h.wanted.size); err != nil {
+		h.wanted.add(want, -1)
+		if again {
+			h.wanted.add(sub.want, 1)
+		}
+		return nil, err
+	}
+	sub.want = want
+	h.subs[sub] = struct{}{}
+	return h.update(), nil
 }
 
 // remove ends subscriptions.
@@ -175,8 +217,8 @@ func (h *hub) close() {
 	h.wg.Wait()
 }
 
-// update begins to listen to what the subscribers want, if that is not what is listened to, and returns how it is listened
-// to. The caller holds mu.
+// update begins to listen to what the subscribers want, if that is not what is listened to, and returns how it is listened to. While
+// that is not settled, it is what the next one waits for. The caller holds mu.
 func (h *hub) update() *listening {
 	if h.wanted.empty() || h.closed {
 		if h.latest != nil {
@@ -185,15 +227,37 @@ func (h *hub) update() *listening {
 		}
 		return nil
 	}
-	if h.latest != nil && h.wanted.covers(h.latest.filter) {
-		return h.latest
+	if l := h.latest; l != nil {
+		if !l.isSettled() || h.wanted.covers(l.filter) {
+			return l
+		}
+		if !l.acked { // what it was to replace is heard until the next one is acknowledged
+			l.cancel()
+		}
 	}
 	filter := h.wanted.filter()
 	ctx, cancel := context.WithCancel(h.s.ctx)
-	l := &listening{filter: filter, cancel: cancel, ready: make(chan struct{}), older: h.latest, ahead: map[changed]lead{}}
+	l := &listening{filter: filter, cancel: cancel, settled: make(chan struct{}), older: h.latest, ahead: map[changed]lead{}}
 	h.latest = l
 	h.wg.Go(func() { h.run(ctx, l) })
 	return l
+}
+
+func (l *listening) isSettled() bool {
+	select {
+	case <-l.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// settle lets the next listening begin, if it is time for one. The caller holds mu.
+func (h *hub) settle(l *listening) {
+	l.once.Do(func() { close(l.settled) })
+	if l == h.latest {
+		h.update()
+	}
 }
 
 // stop ends a listening and those it was to replace.
@@ -207,6 +271,11 @@ func (l *listening) stop() {
 // is not known, so afterwards everything is told to have changed.
 func (h *hub) run(ctx context.Context, l *listening) {
 	defer h.ended(l)
+	defer time.AfterFunc(settledWithin, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.settle(l)
+	}).Stop()
 	call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 		Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()}, Notifications: l.filter,
 	}}
@@ -218,15 +287,14 @@ func (h *hub) run(ctx context.Context, l *listening) {
 				return nil
 			}
 			pause = relistenMin
-			if h.acknowledged(l) {
+			if h.acknowledged(ctx, l) {
 				for _, c := range bridge.ChangesOf(l.filter) {
 					h.hear(l, c)
 				}
 			}
 			return nil
 		})
-		l.once.Do(func() { close(l.ready) }) // whoever waits has waited long enough
-		if ctx.Err() != nil || !h.silent(l) {
+		if !h.silent(ctx, l) {
 			return
 		}
 		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
@@ -245,10 +313,12 @@ func (h *hub) run(ctx context.Context, l *listening) {
 
 // acknowledged notes that the handler knows what l listens to, so that the listenings it replaces can end: the youngest of
 // them soon, the others now. It reports whether something may have changed that nobody was told.
-func (h *hub) acknowledged(l *listening) (owed bool) {
+func (h *hub) acknowledged(ctx context.Context, l *listening) (owed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.once.Do(func() { close(l.ready) })
+	if ctx.Err() != nil { // too late: another has taken its place
+		return false
+	}
 	heard := false
 	for o := l.older; o != nil && !l.acked; o = o.older {
 		o.replaced = true
@@ -261,19 +331,24 @@ func (h *hub) acknowledged(l *listening) (owed bool) {
 		}
 	}
 	l.acked = true
+	h.settle(l)
 	owed, h.owed = h.owed, false
 	return owed
 }
 
-// silent takes note that the handler has ended l by itself. It reports whether to listen again: what changes until then, nobody
-// knows.
-func (h *hub) silent(l *listening) bool {
+// silent takes note that a call of l has ended. It reports whether to listen again, which is if that was not our wish: what changes until
+// then, nobody knows.
+func (h *hub) silent(ctx context.Context, l *listening) (again bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.acked = false
-	clear(l.ahead)
-	h.owed = h.owed || !l.replaced
-	return !l.replaced
+	if ctx.Err() == nil {
+		l.acked = false
+		clear(l.ahead)
+		again = !l.replaced
+		h.owed = h.owed || again
+	}
+	h.settle(l)
+	return again
 }
 
 // ended takes l, which hears no more, out of the chain of listenings, and tells what only l has heard.

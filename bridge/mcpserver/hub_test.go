@@ -3,8 +3,10 @@ package mcpserver
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +25,13 @@ type scripted struct{ begun chan *heard }
 type heard struct {
 	want   *pb.SubscriptionFilter
 	tell   func(*pb.ListenResponse)
+	emit   bridge.Emit
 	fail   chan struct{} // closed by a test to end the Listen as a backend does that ends
 	closed chan struct{} // closed when the Listen has ended
 }
 
 func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	l := &heard{want: call.Request.(*pb.ListenRequest).GetNotifications(), fail: make(chan struct{}), closed: make(chan struct{})}
+	l := &heard{want: call.Request.(*pb.ListenRequest).GetNotifications(), emit: emit, fail: make(chan struct{}), closed: make(chan struct{})}
 	defer close(l.closed)
 	l.tell = func(c *pb.ListenResponse) {
 		if ctx.Err() == nil { // what arrives on a stream that was ended, nobody reads
@@ -45,9 +48,11 @@ func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Em
 }
 
 func (l *heard) acknowledge() {
-	l.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
-		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: l.want},
-	}})
+	l.tell(l.acknowledgement())
+}
+
+func (l *heard) acknowledgement() *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: l.want}}}
 }
 
 // pass lets time pass by the bubble's clock, and what is to happen until then.
@@ -102,11 +107,22 @@ func (a *ears) join(uris ...string) (*subscriber, *diary, *heard) {
 
 // want has a client want to know of other resources.
 func (a *ears) want(sub *subscriber, uris ...string) *heard {
-	go a.add(context.Background(), sub, &pb.SubscriptionFilter{ResourceSubscriptions: uris})
+	a.ask(sub, uris...)
 	l := <-a.s.begun
 	l.acknowledge()
 	synctest.Wait()
 	return l
+}
+
+// ask has a client want to know of other resources, and returns what is closed when it need not wait any more.
+func (a *ears) ask(sub *subscriber, uris ...string) <-chan struct{} {
+	goesOn := make(chan struct{})
+	go func() {
+		defer close(goesOn)
+		_ = a.add(context.Background(), sub, &pb.SubscriptionFilter{ResourceSubscriptions: uris})
+	}()
+	synctest.Wait()
+	return goesOn
 }
 
 func (d *diary) says(t *testing.T, want ...string) {
@@ -231,5 +247,100 @@ func TestABackendThatComesBackWhileAListenIsReplaced(t *testing.T) {
 		if len(a.s.begun) > 0 {
 			t.Error("what was replaced is listened to again")
 		}
+	})
+}
+
+// While a Listen waits to be acknowledged no other is made, however often clients want something else. Who comes meanwhile is listened to
+// by the next, which is made when that one is acknowledged, has failed, or has had its time.
+func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers func(*heard)
+		after   time.Duration // the next one is made
+		told    []string      // to who came meanwhile: all, where something may have changed since it was let go on, or since a Listen failed
+	}{
+		"which is acknowledged": {(*heard).acknowledge, 0, nil},
+		"which fails":           {func(l *heard) { close(l.fail) }, 0, []string{"a"}},
+		"which hangs":           {func(*heard) {}, settledWithin, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listen(t, func(a *ears) {
+				began := time.Now()
+				sub, told := &subscriber{tell: func(*pb.ListenResponse) {}}, &diary{}
+				for i := range 50 {
+					a.ask(sub, strconv.Itoa(i))
+				}
+				goesOn := a.ask(&subscriber{tell: told.tell}, "a")
+				first := <-a.s.begun
+				if len(a.s.begun) > 0 {
+					t.Fatalf("%d further Listens", len(a.s.begun))
+				}
+				c.answers(first)
+				next := <-a.s.begun
+				if got := time.Since(began); got != c.after {
+					t.Errorf("the next Listen is made after %v", got)
+				}
+				if uris := next.want.GetResourceSubscriptions(); !slices.Equal(uris, []string{"49", "a"}) {
+					t.Errorf("the next Listen is for %q", uris)
+				}
+				select {
+				case <-goesOn:
+					if c.after < readyWithin {
+						t.Error("who came meanwhile does not wait until it is listened to")
+					}
+				default:
+				}
+				next.acknowledge()
+				pass(handover)
+				<-goesOn
+				if !first.over() || next.over() || len(a.s.begun) > 0 {
+					t.Errorf("the first has ended: %v, the next: %v; %d further ones", first.over(), next.over(), len(a.s.begun))
+				}
+				told.says(t, c.told...)
+			})
+		})
+	}
+}
+
+// A Listen that fails is made again, at most every 10 s, for as long as it is wanted: once, however many it has replaced.
+func TestAListenThatFailsIsMadeAgainAlone(t *testing.T) {
+	listen(t, func(a *ears) {
+		var failed atomic.Int64
+		go func() {
+			for l := range a.s.begun {
+				failed.Add(1)
+				close(l.fail)
+			}
+		}()
+		sub := &subscriber{tell: func(*pb.ListenResponse) {}}
+		for i := range 50 {
+			<-a.ask(sub, strconv.Itoa(i))
+		}
+		pass(time.Minute)
+		failed.Store(0)
+		pass(10 * relistenMax)
+		if n := failed.Load(); n != 10 {
+			t.Errorf("%d Listens in %v", n, 10*relistenMax)
+		}
+		a.remove(sub)
+		close(a.s.begun)
+	})
+}
+
+// A Listen that is acknowledged when another has taken its place does not end the one that is heard.
+func TestAnAcknowledgementThatComesTooLate(t *testing.T) {
+	listen(t, func(a *ears) {
+		_, told, one := a.join("a")
+		a.ask(&subscriber{tell: told.tell}, "b")
+		two := <-a.s.begun
+		pass(settledWithin - 1)
+		a.ask(&subscriber{tell: told.tell}, "c")
+		three := <-a.s.begun
+		_ = two.emit(bridge.Event{Change: two.acknowledgement()}) // which was under way
+		pass(handover)
+		if one.over() || !two.over() || three.over() {
+			t.Errorf("ended: %v, %v, %v", one.over(), two.over(), three.over())
+		}
+		one.tell(updated("a"))
+		told.says(t, "a")
 	})
 }

@@ -118,42 +118,53 @@ func (ss *session) setLevel(msg *jsonrpc.Message) error {
 }
 
 func (ss *session) subscribe(msg *jsonrpc.Message) error {
-	return ss.subscription(msg, func(uri string) error {
-		if slices.Contains(ss.uris, uri) {
-			return nil
-		}
+	uri, err := ss.resource(msg)
+	if err != nil {
+		return err
+	}
+	ss.mu.Lock()
+	if !slices.Contains(ss.uris, uri) {
 		uris := append(slices.Clip(ss.uris), uri)
-		if err := bridge.CheckSubscriptions(uris); err != nil {
-			return err
+		if err = bridge.CheckSubscriptions(uris); err == nil {
+			ss.uris = uris
 		}
-		ss.uris = uris
-		return nil
-	})
+	}
+	ss.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err = ss.listen(); err != nil {
+		ss.unlisten(uri)
+	}
+	return err
 }
 
 func (ss *session) unsubscribe(msg *jsonrpc.Message) error {
-	return ss.subscription(msg, func(uri string) error {
-		ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
-		return nil
-	})
+	uri, err := ss.resource(msg)
+	if err == nil {
+		ss.unlisten(uri)
+	}
+	return err
 }
 
-// subscription changes which resources the session is told of.
-func (ss *session) subscription(msg *jsonrpc.Message, change func(uri string) error) error {
+// resource returns the URI that a message says which resource is meant by, if the server tells of any.
+func (ss *session) resource(msg *jsonrpc.Message) (uri string, err error) {
 	if !ss.is.GetCapabilities().GetResources().GetSubscribe() {
-		return bridge.Errorf(codes.Unimplemented, "%s: this server does not tell when resources change", msg.Method)
+		return "", bridge.Errorf(codes.Unimplemented, "%s: this server does not tell when resources change", msg.Method)
 	}
 	uri, ok := rawjson.String(rawjson.Get(msg.Params, "uri"))
 	if !ok {
-		return bridge.Errorf(codes.InvalidArgument, "%s: params.uri must be a string", msg.Method)
+		return "", bridge.Errorf(codes.InvalidArgument, "%s: params.uri must be a string", msg.Method)
 	}
+	return uri, nil
+}
+
+// unlisten makes the session be told of a resource no more.
+func (ss *session) unlisten(uri string) {
 	ss.mu.Lock()
-	err := change(uri)
+	ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
 	ss.mu.Unlock()
-	if err == nil {
-		ss.listen()
-	}
-	return err
+	_ = ss.listen()
 }
 
 // toolError returns the result of a tool that failed, with the reason for the model to read.

@@ -2,6 +2,7 @@ package mcpserver_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -184,6 +185,65 @@ func TestRequestsToListenAtTheirLimit(t *testing.T) {
 					`"subscriptions/listen: the request has 131073 bytes, and at most 131072 are allowed: say what to listen to, and little else"`)
 			}
 			cancel()
+		}
+	}
+}
+
+// All clients together subscribe to as many resources as one may, of URIs that are no longer in JSON, and not to one more, or to a longer
+// one. What somebody has subscribed to already costs nothing.
+func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
+	uris := func(what string, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("test:%s%d", what, i))
+		}
+		return all
+	}
+	long := func(s string) string { return strings.Repeat(s, bridge.MaxURI) }
+	for _, c := range map[string]struct {
+		has  []string // the first client
+		more func(over int) []string
+	}{
+		"resources": {uris("a", bridge.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) }},
+		"bytes": {
+			// the second is twice as long in JSON
+			[]string{long("a"), long(`"`), long("b"), long("c")},
+			func(over int) []string {
+				return []string{long("d"), long("e"), strings.Repeat("f", bridge.MaxURI+over-1), "g"}
+			},
+		},
+	} {
+		for over := -1; over <= 1; over++ {
+			f := newFront(t, mcpserver.Options{})
+			listen := func(uris []string) string {
+				quoted, err := json.Marshal(uris)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, h := modern(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":`+string(quoted)+`}`, noCaps)
+				return read(t, f.post(body, h)).next()
+			}
+			session := f.initialize("2025-11-25", clientCaps)
+			said := func(method, uri string) string {
+				return read(t, session.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).next()
+			}
+			want(t, listen(c.has), "method", `"notifications/subscriptions/acknowledged"`)
+			more := c.more(over)
+			for i, uri := range more {
+				msg, reason := said("subscribe", uri), "null"
+				if over > 0 && i == len(more)-1 {
+					reason = `"TOO_MANY"`
+				}
+				want(t, msg, "error.data.reason", reason)
+			}
+			want(t, said("subscribe", c.has[0]), "error", "null")
+			for _, uri := range more {
+				want(t, said("unsubscribe", uri), "error", "null")
+			}
+			if msg := listen(more); over > 0 {
+				want(t, msg, "error.code", "-32603", "error.data.reason", `"TOO_MANY"`, "error.data.outcome", `"not_executed"`)
+			} else {
+				want(t, msg, "method", `"notifications/subscriptions/acknowledged"`)
+			}
 		}
 	}
 }

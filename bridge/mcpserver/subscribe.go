@@ -136,7 +136,11 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
 	changes := s.newPending(func() *pb.SubscriptionFilter { return honoured })
 	sub := &subscriber{tell: changes.add}
-	s.hub.add(ctx, sub, honoured)
+	if err := s.hub.add(ctx, sub, honoured); err != nil {
+		done()
+		x.refuse(bridge.Listen, err)
+		return
+	}
 	leave := func() {
 		s.hub.remove(sub)
 		done()
