@@ -436,7 +436,7 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 		refuseFull(w, err)
 		return
 	}
-	_ = ss.listen() // what changes from now on is kept until the client opens a stream
+	_, _ = ss.listen() // what changes from now on is kept until the client opens a stream
 	w.Header().Set(mcphttp.HeaderSession, ss.id)
 	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
 }

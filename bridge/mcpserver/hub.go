@@ -78,15 +78,9 @@ func (d *demand) covers(f *pb.SubscriptionFilter) bool {
 
 // filter returns what is wanted.
 func (d *demand) filter() *pb.SubscriptionFilter {
-	yes := func(n int) *bool {
-		if n == 0 {
-			return nil
-		}
-		return proto.Bool(true)
-	}
 	return &pb.SubscriptionFilter{
-		ToolsListChanged: yes(d.tools), PromptsListChanged: yes(d.prompts), ResourcesListChanged: yes(d.resources),
-		ElicitationsCompleted: yes(d.elicitations), ResourceSubscriptions: slices.Sorted(maps.Keys(d.uris)),
+		ToolsListChanged: ifTrue(d.tools > 0), PromptsListChanged: ifTrue(d.prompts > 0), ResourcesListChanged: ifTrue(d.resources > 0),
+		ElicitationsCompleted: ifTrue(d.elicitations > 0), ResourceSubscriptions: slices.Sorted(maps.Keys(d.uris)),
 	}
 }
 
@@ -111,6 +105,8 @@ type listening struct {
 
 	// The hub's lock guards what follows. Older is the listening that this one replaces, until it has ended.
 	older *listening
+	// honoured is what of filter the handler last acknowledged, or nil as long as it has not said.
+	honoured *pb.SubscriptionFilter
 	// acked says that the handler knows what this one listens to, and replaced that it has known what a newer one listens to.
 	acked, replaced bool
 	// ahead has what the older one has heard more often than this one, or less often, as long as both are heard.
@@ -140,29 +136,51 @@ func newHub(s *Server) *hub {
 	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}}
 }
 
-// add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows. It returns an error, and
-// nothing has changed, if all subscribers together may not want so much.
-func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) error {
+// add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows. It returns what of want
+// the handler tells, which is all as long as it does not say. It returns an error, and nothing has changed, if all subscribers together
+// may not want so much.
+func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) (told *pb.SubscriptionFilter, err error) {
 	h.mu.Lock()
 	l, err := h.note(sub, want)
 	made := l == nil || h.wanted.covers(l.filter)
 	h.mu.Unlock()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	if !made && l.wait(ctx) { // then the next one is made with what is wanted
 		h.mu.Lock()
-		l = h.latest
+		l, made = h.latest, true
 		h.mu.Unlock()
 	}
-	if l != nil && !l.wait(ctx) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		h.mu.Lock()
+	if l == nil {
+		return want, nil
+	}
+	settled := made && l.wait(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !settled && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		h.owed = true // sub goes on as if it were told
-		h.mu.Unlock()
 	}
-	return nil
+	if !settled || l.honoured == nil {
+		return want, nil
+	}
+	return both(want, l.honoured), nil
+}
+
+// narrow takes note that the want of sub, which is a subscriber, has become a part of what it was.
+func (h *hub) narrow(sub *subscriber, want *pb.SubscriptionFilter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, _ = h.note(sub, want) // less is never too much
+}
+
+// wants returns what sub wants.
+func (h *hub) wants(sub *subscriber) *pb.SubscriptionFilter {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return sub.want
 }
 
 // wait reports whether l is settled before ctx ends.
@@ -282,23 +300,25 @@ func (h *hub) run(ctx context.Context, l *listening) {
 	pause := relistenMin
 	for {
 		_, err := h.s.handle(ctx, call, func(e bridge.Event) error {
-			if e.Change.GetAcknowledged() == nil {
+			ack := e.Change.GetAcknowledged()
+			if ack == nil {
 				h.hear(l, e.Change)
 				return nil
 			}
 			pause = relistenMin
-			if h.acknowledged(ctx, l) {
+			if h.acknowledged(ctx, l, ack.GetNotifications()) {
 				for _, c := range bridge.ChangesOf(l.filter) {
 					h.hear(l, c)
 				}
 			}
 			return nil
 		})
-		if !h.silent(ctx, l) {
+		never := err != nil && bridge.AsError(err).Code == codes.Unimplemented
+		if !h.silent(ctx, l, never) {
 			return
 		}
 		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
-		if e := (*bridge.Error)(nil); errors.As(err, &e) && e.Code == codes.Unimplemented {
+		if never {
 			h.s.log.Warn().Msg("the backend says that it tells changes, and has no Listen: clients will not learn of changes")
 			return
 		}
@@ -311,9 +331,9 @@ func (h *hub) run(ctx context.Context, l *listening) {
 	}
 }
 
-// acknowledged notes that the handler knows what l listens to, so that the listenings it replaces can end: the youngest of
-// them soon, the others now. It reports whether something may have changed that nobody was told.
-func (h *hub) acknowledged(ctx context.Context, l *listening) (owed bool) {
+// acknowledged notes that the handler knows what l listens to, and what of that it tells, so that the listenings it replaces can end: the
+// youngest of them soon, the others now. It reports whether something may have changed that nobody was told.
+func (h *hub) acknowledged(ctx context.Context, l *listening, honoured *pb.SubscriptionFilter) (owed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() != nil { // too late: another has taken its place
@@ -330,15 +350,15 @@ func (h *hub) acknowledged(ctx context.Context, l *listening) (owed bool) {
 			o.cancel()
 		}
 	}
-	l.acked = true
+	l.acked, l.honoured = true, both(l.filter, honoured)
 	h.settle(l)
 	owed, h.owed = h.owed, false
 	return owed
 }
 
-// silent takes note that a call of l has ended. It reports whether to listen again, which is if that was not our wish: what changes until
-// then, nobody knows.
-func (h *hub) silent(ctx context.Context, l *listening) (again bool) {
+// silent takes note that a call of l has ended, and whether the handler says that it never tells anything. It reports whether to listen
+// again, which is if that was not our wish: what changes until then, nobody knows.
+func (h *hub) silent(ctx context.Context, l *listening, never bool) (again bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() == nil {
@@ -346,6 +366,9 @@ func (h *hub) silent(ctx context.Context, l *listening) (again bool) {
 		clear(l.ahead)
 		again = !l.replaced
 		h.owed = h.owed || again
+	}
+	if never {
+		l.honoured = &pb.SubscriptionFilter{}
 	}
 	h.settle(l)
 	return again

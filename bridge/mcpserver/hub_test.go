@@ -26,12 +26,16 @@ type heard struct {
 	want   *pb.SubscriptionFilter
 	tell   func(*pb.ListenResponse)
 	emit   bridge.Emit
-	fail   chan struct{} // closed by a test to end the Listen as a backend does that ends
+	fail   chan struct{} // closed by a test to end the Listen with err, by default as a backend does that ends
+	err    error
 	closed chan struct{} // closed when the Listen has ended
 }
 
 func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	l := &heard{want: call.Request.(*pb.ListenRequest).GetNotifications(), emit: emit, fail: make(chan struct{}), closed: make(chan struct{})}
+	l := &heard{
+		want: call.Request.(*pb.ListenRequest).GetNotifications(), emit: emit,
+		fail: make(chan struct{}), err: bridge.Errorf(codes.Unavailable, "the backend has ended"), closed: make(chan struct{}),
+	}
 	defer close(l.closed)
 	l.tell = func(c *pb.ListenResponse) {
 		if ctx.Err() == nil { // what arrives on a stream that was ended, nobody reads
@@ -41,7 +45,7 @@ func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Em
 	s.begun <- l
 	select {
 	case <-l.fail:
-		return nil, bridge.Errorf(codes.Unavailable, "the backend has ended")
+		return nil, l.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -114,12 +118,12 @@ func (a *ears) want(sub *subscriber, uris ...string) *heard {
 	return l
 }
 
-// ask has a client want to know of other resources, and returns what is closed when it need not wait any more.
-func (a *ears) ask(sub *subscriber, uris ...string) <-chan struct{} {
-	goesOn := make(chan struct{})
+// ask has a client want to know of other resources. Once the client need not wait any more, it is said of which it is told.
+func (a *ears) ask(sub *subscriber, uris ...string) <-chan []string {
+	goesOn := make(chan []string, 1)
 	go func() {
-		defer close(goesOn)
-		_ = a.add(context.Background(), sub, &pb.SubscriptionFilter{ResourceSubscriptions: uris})
+		told, _ := a.add(context.Background(), sub, &pb.SubscriptionFilter{ResourceSubscriptions: uris})
+		goesOn <- told.GetResourceSubscriptions()
 	}()
 	synctest.Wait()
 	return goesOn
@@ -282,12 +286,8 @@ func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
 				if uris := next.want.GetResourceSubscriptions(); !slices.Equal(uris, []string{"49", "a"}) {
 					t.Errorf("the next Listen is for %q", uris)
 				}
-				select {
-				case <-goesOn:
-					if c.after < readyWithin {
-						t.Error("who came meanwhile does not wait until it is listened to")
-					}
-				default:
+				if n := len(goesOn); n > 0 && c.after < readyWithin {
+					t.Error("who came meanwhile does not wait until it is listened to")
 				}
 				next.acknowledge()
 				pass(handover)
@@ -343,4 +343,42 @@ func TestAnAcknowledgementThatComesTooLate(t *testing.T) {
 		one.tell(updated("a"))
 		told.says(t, "a")
 	})
+}
+
+// Who subscribes is told what of it the handler acknowledges; and as long as that does not say, all.
+func TestWhatTheHandlerHonours(t *testing.T) {
+	acknowledge := func(l *heard, f *pb.SubscriptionFilter) {
+		l.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}}})
+	}
+	for name, c := range map[string]struct {
+		answers func(*heard)
+		after   time.Duration
+		told    []string
+	}{
+		"a part": {func(l *heard) {
+			acknowledge(l, &pb.SubscriptionFilter{ResourceSubscriptions: []string{"c", "a", "x"}})
+		}, 0, []string{"a", "c"}},
+		"nothing":       {func(l *heard) { acknowledge(l, nil) }, 0, nil},
+		"never":         {func(l *heard) { l.err = bridge.Errorf(codes.Unimplemented, "no Listen"); close(l.fail) }, 0, nil},
+		"it has failed": {func(l *heard) { close(l.fail) }, 0, []string{"a", "b", "c"}},
+		"it hangs":      {func(*heard) {}, readyWithin, []string{"a", "b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listen(t, func(a *ears) {
+				began := time.Now()
+				goesOn := a.ask(&subscriber{}, "a", "b", "c")
+				c.answers(<-a.s.begun)
+				got := <-goesOn
+				if took := time.Since(began); !slices.Equal(got, c.told) || took != c.after {
+					t.Errorf("%q after %v, want %q after %v", got, took, c.told, c.after)
+				}
+				if c.after > 0 {
+					return
+				}
+				if got := <-a.ask(&subscriber{}, "b", "c"); !slices.Equal(got, c.told[min(1, len(c.told)):]) {
+					t.Errorf("who wants what is listened to already is told %q", got)
+				}
+			})
+		})
+	}
 }

@@ -133,7 +133,12 @@ func (ss *session) subscribe(msg *jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	if err = ss.listen(); err != nil {
+	told, err := ss.listen()
+	if err == nil && !slices.Contains(told.GetResourceSubscriptions(), uri) {
+		err = bridge.Errorf(codes.InvalidArgument, "%s: the backend does not tell when %q changes, if it has it: take a URI that "+
+			"resources/list has, or read the resource again when it is needed", msg.Method, rawjson.Shorten(uri))
+	}
+	if err != nil {
 		ss.unlisten(uri)
 	}
 	return err
@@ -164,7 +169,7 @@ func (ss *session) unlisten(uri string) {
 	ss.mu.Lock()
 	ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
 	ss.mu.Unlock()
-	_ = ss.listen()
+	_, _ = ss.listen()
 }
 
 // toolError returns the result of a tool that failed, with the reason for the model to read.

@@ -133,14 +133,16 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	honoured := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
-	changes := s.newPending(func() *pb.SubscriptionFilter { return honoured })
-	sub := &subscriber{tell: changes.add}
-	if err := s.hub.add(ctx, sub, honoured); err != nil {
+	sub := &subscriber{}
+	changes := s.newPending(func() *pb.SubscriptionFilter { return s.hub.wants(sub) })
+	sub.tell = changes.add
+	honoured, err := s.hub.add(ctx, sub, honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities()))
+	if err != nil {
 		done()
 		x.refuse(bridge.Listen, err)
 		return
 	}
+	s.hub.narrow(sub, honoured) // what the client is told that it is not told, it is not
 	leave := func() {
 		s.hub.remove(sub)
 		done()
@@ -211,18 +213,40 @@ func (x *exchange) unsubscribed(err error) {
 
 // honour returns what of want a server with such capabilities tells. The rest is left out of the acknowledgement.
 func honour(want *pb.SubscriptionFilter, c *pb.ServerCapabilities) *pb.SubscriptionFilter {
-	out := &pb.SubscriptionFilter{}
-	if want.GetToolsListChanged() && c.GetTools().GetListChanged() {
-		out.ToolsListChanged = want.ToolsListChanged
-	}
-	if want.GetPromptsListChanged() && c.GetPrompts().GetListChanged() {
-		out.PromptsListChanged = want.PromptsListChanged
-	}
-	if want.GetResourcesListChanged() && c.GetResources().GetListChanged() {
-		out.ResourcesListChanged = want.ResourcesListChanged
+	can := &pb.SubscriptionFilter{
+		ToolsListChanged: proto.Bool(c.GetTools().GetListChanged()), PromptsListChanged: proto.Bool(c.GetPrompts().GetListChanged()),
+		ResourcesListChanged: proto.Bool(c.GetResources().GetListChanged()),
 	}
 	if c.GetResources().GetSubscribe() {
-		out.ResourceSubscriptions = want.GetResourceSubscriptions()
+		can.ResourceSubscriptions = want.GetResourceSubscriptions()
+	}
+	return both(want, can)
+}
+
+// both returns what is in a as well as in b.
+func both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
+	out := &pb.SubscriptionFilter{
+		ToolsListChanged:      ifTrue(a.GetToolsListChanged() && b.GetToolsListChanged()),
+		PromptsListChanged:    ifTrue(a.GetPromptsListChanged() && b.GetPromptsListChanged()),
+		ResourcesListChanged:  ifTrue(a.GetResourcesListChanged() && b.GetResourcesListChanged()),
+		ElicitationsCompleted: ifTrue(a.GetElicitationsCompleted() && b.GetElicitationsCompleted()),
+	}
+	in := map[string]bool{}
+	for _, uri := range b.GetResourceSubscriptions() {
+		in[uri] = true
+	}
+	for _, uri := range a.GetResourceSubscriptions() {
+		if in[uri] {
+			out.ResourceSubscriptions = append(out.ResourceSubscriptions, uri)
+		}
 	}
 	return out
+}
+
+// ifTrue returns what a filter has for something that is wanted or not.
+func ifTrue(b bool) *bool {
+	if !b {
+		return nil
+	}
+	return &b
 }

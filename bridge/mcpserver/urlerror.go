@@ -56,7 +56,7 @@ func (ss *session) await(err error) {
 	ss.awaited = append(ss.awaited, ids...)
 	ss.awaited = ss.awaited[max(0, len(ss.awaited)-maxAwaited):]
 	ss.mu.Unlock()
-	_ = ss.listen()
+	_, _ = ss.listen()
 }
 
 // awaits reports whether the session waits for the visit that a change tells the completion of, and notes that it no longer does.
