@@ -16,6 +16,8 @@ const (
 	// MaxListen bounds how many bytes a request to listen may have. It is being answered for as long as its client likes, and until then
 	// longer ones would have memory that calls need.
 	MaxListen = 128 << 10
+	// MaxTogether is how many times what one client can subscribe to all clients of a server together can.
+	MaxTogether = 10
 )
 
 // CheckListen returns an error if a request to listen may not have so many bytes.
@@ -44,13 +46,13 @@ func CheckSubscriptions(uris []string) error {
 }
 
 // CheckTogether returns an error if all clients of a server together cannot subscribe to so many resources, whose URIs have so many bytes
-// in JSON. They are listened to in one request, which is refused if it is too much. To a backend, which may be another mcpbridge, they are
-// one client, and can subscribe to no more than one.
+// in JSON. They are listened to in one request, for which any backend of the contract has room. A server that takes less of one client, as
+// another mcpbridge does, refuses it: then what was listened to before goes on.
 func CheckTogether(uris, size int) error {
-	if uris <= MaxSubscriptions && size <= MaxURIs {
+	if uris <= MaxTogether*MaxSubscriptions && size <= MaxTogether*MaxURIs {
 		return nil
 	}
 	return Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, ReasonTooMany, "all clients of this server together can "+
 		"subscribe to %d resources of together %d bytes at a time, and this would be %d of %d: subscribe when others have ended theirs, "+
-		"or read the resource again when it is needed", MaxSubscriptions, MaxURIs, uris, size)
+		"or read the resource again when it is needed", MaxTogether*MaxSubscriptions, MaxTogether*MaxURIs, uris, size)
 }

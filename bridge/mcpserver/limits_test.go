@@ -200,11 +200,18 @@ func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
 	}
 	long := func(s string) string { return strings.Repeat(s, bridge.MaxURI) }
 	for _, c := range map[string]struct {
-		has  []string // the first client
+		rest func(client int) []string // of the clients that have as much as they may
+		has  []string                  // another client
 		more func(over int) []string
 	}{
-		"resources": {uris("a", bridge.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) }},
+		"resources": {func(client int) []string { return uris(fmt.Sprint(client, "-"), bridge.MaxSubscriptions) }, uris("a", bridge.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) }},
 		"bytes": {
+			func(client int) (all []string) {
+				for i := range bridge.MaxURIs / bridge.MaxURI {
+					all = append(all, fmt.Sprint(client, i, strings.Repeat("x", bridge.MaxURI))[:bridge.MaxURI])
+				}
+				return all
+			},
 			// the second is twice as long in JSON
 			[]string{long("a"), long(`"`), long("b"), long("c")},
 			func(over int) []string {
@@ -225,6 +232,9 @@ func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
 			session := f.initialize("2025-11-25", clientCaps)
 			said := func(method, uri string) string {
 				return read(t, session.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).next()
+			}
+			for client := range bridge.MaxTogether - 1 {
+				want(t, listen(c.rest(client)), "method", `"notifications/subscriptions/acknowledged"`)
 			}
 			want(t, listen(c.has), "method", `"notifications/subscriptions/acknowledged"`)
 			more := c.more(over)
