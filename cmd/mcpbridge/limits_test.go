@@ -210,10 +210,12 @@ func TestMessagesOfGRPCClientsAreBounded(t *testing.T) {
 		limits string
 		most   int
 		server string
+		// outcome is what becomes of a call whose answer is too long: of a message of a stream that is not read, nobody knows what it is.
+		outcome string
 	}{
-		{"{}", 4 << 20, "web"}, // a server's messages are bounded by 16 MiB
-		{"{}", 4 << 20, "plugin"},
-		{"{message: 5242880}", 5 << 20, "plugin"},
+		{"{}", 4 << 20, "web", "executed"}, // a server's messages are bounded by 16 MiB
+		{"{}", 4 << 20, "plugin", "unknown"},
+		{"{message: 5242880}", 5 << 20, "plugin", "unknown"},
 	} {
 		plugin, address := startSized(t)
 		socket := "unix://" + filepath.Join(t.TempDir(), "s")
@@ -250,7 +252,7 @@ backends:
 			switch {
 			case n <= full && (err != nil || size != c.most+n-full):
 				t.Errorf("%+v: an answer of %d bytes: it has %d, %v", c, c.most+n-full, size, err)
-			case n > full && (status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE executed"):
+			case n > full && (status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE "+c.outcome):
 				t.Errorf("%+v: an answer of %d bytes: %v, %s", c, c.most+n-full, err, failure(err))
 			}
 		}
