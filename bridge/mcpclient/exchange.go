@@ -3,6 +3,7 @@ package mcpclient
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,13 @@ func (x *exchange) failure() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.err
+}
+
+// refused reports whether the server has ended the exchange by something else than a response: a status, or what is no message.
+func (x *exchange) refused() bool {
+	err := x.failure()
+	l, isLost := errors.AsType[*lost](err)
+	return err != nil && (!isLost || l.answered || l.refused)
 }
 
 // news takes what has come and is no response.

@@ -110,6 +110,7 @@ type peer struct {
 
 	mu       sync.Mutex // guards the rest
 	running  map[string]*exchange
+	strays   map[string]time.Time // when calls were given up at which the server may still work, by their ids
 	leaving  bool
 	level    pb.LogLevel       // what the server was told
 	wanted   pb.LogLevel       // what it is to be told, if that is less severe
@@ -123,7 +124,7 @@ func (c *Client) newPeer() *peer {
 	drained := make(chan struct{})
 	return &peer{
 		c: c, gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
-		running: map[string]*exchange{}, can: &pb.ClientCapabilities{},
+		running: map[string]*exchange{}, strays: map[string]time.Time{}, can: &pb.ClientCapabilities{},
 	}
 }
 
@@ -285,21 +286,51 @@ func (p *peer) end(x *exchange) {
 	if p.leaving && len(p.running) == 0 {
 		p.drain()
 	}
-	p.mu.Unlock()
 	answered, lingers := x.finish()
+	if x.sent.settle() && !answered && !x.refused() {
+		p.stray(x)
+	}
+	p.mu.Unlock()
 	if x.untie != nil {
 		x.untie()
 	}
 	if x.stream != nil {
 		x.stream.body.Close()
 	}
-	x.sent.settle()
 	if x.started && !answered && !p.isGone() {
 		p.wire.stop(x)
 	}
 	if !lingers {
 		x.cancel()
 	}
+}
+
+// maxStrays is how many calls that were given up are told apart.
+const maxStrays = 1024
+
+// stray keeps in mind that the server may still work at a call that was given up, and say something about it. A peer that is lent is not
+// used again after that. The caller holds mu.
+func (p *peer) stray(x *exchange) {
+	if call := x.each != nil && !x.listens; !call || p.lent {
+		return
+	}
+	id := x.id
+	if len(p.strays) >= maxStrays {
+		id = "" // which no answer has: it stands for all that there is no room for
+	}
+	p.strays[id] = time.Now()
+}
+
+// works reports whether the server may still work at a call that was given up: it has not answered it, and no call takes as long. The
+// caller holds mu.
+func (p *peer) works() bool {
+	for id, since := range p.strays {
+		if time.Since(since) < p.c.o.CallTimeout {
+			return true
+		}
+		delete(p.strays, id)
+	}
+	return false
 }
 
 // do makes a request of our own and returns the response, which may be an error.
@@ -358,7 +389,8 @@ func (p *peer) malformed(text []byte, err error) bool {
 func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	switch {
 	case m.IsResponse():
-		if x := p.whose(m.ID, via); x != nil {
+		x := p.whose(m.ID, via)
+		if x != nil {
 			if via == nil {
 				x.comesApart()
 			}
@@ -366,6 +398,11 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 			if via == nil && x.isAlone() {
 				x.cancel() // its goroutine waits for the response where it should have been
 			}
+		}
+		if via == nil {
+			p.mu.Lock()
+			delete(p.strays, string(m.ID)) // it may have been given up since
+			p.mu.Unlock()
 		}
 	case m.IsRequest():
 		p.requested(m, via)
@@ -403,10 +440,14 @@ func (p *peer) sole() *exchange {
 	return nil
 }
 
-// listenerOfLogs returns the call that a log message without any sign of whose it is may be shown to: the only one.
+// listenerOfLogs returns the call that a log message without any sign of whose it is may be shown to: the only one that the server can
+// be at work at.
 func (p *peer) listenerOfLogs() *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.works() {
+		return nil
+	}
 	var only *exchange
 	for _, x := range p.running {
 		if x.listens {

@@ -1,0 +1,96 @@
+package mcpclient_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// What a program logs is shown to the only call that runs, but not while the program may still work at one that was given up: until it
+// answers that, or no call takes as long.
+func TestLogsOfCallsThatWereGivenUp(t *testing.T) {
+	for name, many := range map[string]int{"one": 1, "more than are told apart": 1100} {
+		t.Run(name, func(t *testing.T) {
+			var begun chan struct{}
+			var slow []string // the ids of the calls that are given up
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch params := string(m.Params); {
+				case m.Method == "initialize":
+					say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+				case m.Method == "logging/setLevel":
+					say(pong)
+				case m.Method != "tools/call":
+				case strings.Contains(params, "slow"):
+					slow = append(slow, string(m.ID))
+					begun <- struct{}{}
+				case strings.Contains(params, "late"):
+					for _, id := range slow {
+						say(strings.ReplaceAll(said1, "ID", id))
+					}
+					slow = nil
+					say(said1)
+				default:
+					say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`, said1)
+				}
+				return true
+			}}
+			bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+				t.Helper()
+				begun = make(chan struct{}, 1)
+				do := func(ctx context.Context, name, who string) (shown int) {
+					call := toolCall(name, "{}")
+					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+					call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+					_, err := c.Handle(ctx, call, func(e bridge.Event) error {
+						if e.Log != nil {
+							shown++
+						}
+						return nil
+					})
+					if (err != nil) != (name == "slow") {
+						t.Errorf("%s: %v", name, err)
+					}
+					return shown
+				}
+				give := func() {
+					for range many {
+						ctx, cancel := context.WithCancel(t.Context())
+						go func() { <-begun; cancel() }()
+						do(ctx, "slow", "ada")
+					}
+				}
+				var shown []int
+				look := func() {
+					synctest.Wait()
+					shown = append(shown, do(t.Context(), "t", "ben"))
+				}
+				look()
+				give()
+				look()
+				do(t.Context(), "late", "ben")
+				look()
+				time.Sleep(15 * time.Minute) //nolint:forbidigo // by the bubble's clock
+				look()
+				give()
+				look()
+				time.Sleep(15 * time.Minute) //nolint:forbidigo // by the bubble's clock
+				look()
+				want := []int{1, 0, 1, 1, 0, 1}
+				if many > 1024 {
+					want[2] = 0 // which of them were answered is not known
+				}
+				if fmt.Sprint(shown) != fmt.Sprint(want) {
+					t.Errorf("ben is shown %v lines, want %v: before, while ada's call may run, when it is answered, and later; and so again", shown, want)
+				}
+			})
+		})
+	}
+}
