@@ -345,44 +345,43 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 	return x.await(ctx)
 }
 
-// receive takes a text that the server sent: a message, or in 2025-03-26 several. Via is the exchange whose stream it came
-// on, or nil where everything comes on one. It reports false for a text that is no message.
+// receive takes a text that the server sent: a message, or in 2025-03-26 several, each of which is for itself (JSON-RPC 2.0, 6). Via is
+// the exchange whose stream it came on, or nil where everything comes on one. The error is about what is no message, if nobody who waits
+// was told.
 func (p *peer) receive(data []byte, via *exchange) error {
 	// gofail: var mcpclientReceived struct{}
 
-	if jsonrpc.IsBatch(data) {
-		texts, err := jsonrpc.ParseBatch(data)
-		if err != nil {
-			return err
-		}
-		for _, text := range texts {
-			msg, err := jsonrpc.Parse(text)
-			if err != nil {
-				return err
-			}
-			p.incoming(&msg, via)
-		}
-		return nil
+	if !jsonrpc.IsBatch(data) {
+		return p.receiveOne(data, via)
 	}
-	msg, err := jsonrpc.Parse(data)
-	if err != nil {
-		return err
+	var first error
+	none := true
+	for text := range rawjson.Elements(data) {
+		err := p.receiveOne(text, via)
+		first, none = cmp.Or(first, err), false
 	}
-	p.incoming(&msg, via)
-	return nil
+	if none {
+		return errors.New("a batch has at least one message")
+	}
+	return first
 }
 
-// malformed takes a text that is no message. If it was to be a response, nobody shall wait for another one. It reports whether
-// it was.
-func (p *peer) malformed(text []byte, err error) bool {
+// receiveOne takes a message. If what is none was to be a response, nobody shall wait for another one.
+func (p *peer) receiveOne(text []byte, via *exchange) error {
+	msg, err := jsonrpc.Parse(text)
+	if err == nil {
+		p.incoming(&msg, via)
+		return nil
+	}
 	if rawjson.Get(text, "method") != nil {
-		return false
+		return err
 	}
-	x := p.whose(rawjson.Get(text, "id"), nil)
-	if x != nil {
-		x.fail(p.c.misbehaved("answered with what is not MCP: %v", err))
+	x := p.whose(rawjson.Get(text, "id"), via)
+	if x == nil {
+		return err
 	}
-	return x != nil
+	x.fail(p.c.misbehaved("answered with what is not MCP: %v", err))
+	return nil
 }
 
 // incoming passes a message on to those it is for.

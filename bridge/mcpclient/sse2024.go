@@ -117,7 +117,7 @@ func (w *sse2024) read(events *eventReader) error {
 		if len(e.data) == 0 || e.name != "" && e.name != "message" {
 			continue
 		}
-		if err := w.p.receive(e.data, nil); err != nil && !w.p.malformed(e.data, err) {
+		if err := w.p.receive(e.data, nil); err != nil {
 			w.p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
 		}
 	}

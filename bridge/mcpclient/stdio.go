@@ -157,7 +157,7 @@ func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 // line takes a line that the program printed.
 func (s *stdio) line(line []byte) {
 	s.heard.Add(1)
-	if err := s.p.receive(line, nil); err != nil && !s.p.malformed(line, err) {
+	if err := s.p.receive(line, nil); err != nil {
 		s.garbage(line, err)
 	}
 }
