@@ -687,6 +687,50 @@ func TestOneRefusalDisturbsNobody(t *testing.T) {
 	}
 }
 
+// A server of HTTP+SSE that refuses a message by 404 answers others on its stream all the same, and whoever calls next begins another
+// session.
+func TestOneRefusalEndsNoStream(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusGone} {
+		waiting, refused := make(chan struct{}), make(chan struct{})
+		var session, next string
+		f := newFake(t, false, nil)
+		f.Config.Handler = sseServer(func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			switch params := string(m.Params); {
+			case strings.Contains(params, "bad"):
+				w.WriteHeader(status)
+				return
+			case strings.Contains(params, "good"):
+				session = r.URL.Query().Get("session")
+				close(waiting)
+				<-refused
+			default:
+				next = r.URL.Query().Get("session")
+			}
+			result(w, m, hello)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore); err != nil {
+				t.Errorf("%d: the other call: %v", status, err)
+			}
+		})
+		<-waiting
+		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REFUSED" {
+			t.Errorf("%d: %v", status, err)
+		}
+		if got := call(t, c, "t", "{}"); got != "hello" {
+			t.Errorf("%d: the next call says %q", status, got)
+		}
+		close(refused)
+		wg.Wait()
+		if next == session {
+			t.Errorf("%d: the next call is made in the same session", status)
+		}
+	}
+}
+
 // A stream that was cut is gone on with where it ended, after as long as the server says.
 func TestStreamIsResumed(t *testing.T) {
 	const wait = 60 * time.Millisecond

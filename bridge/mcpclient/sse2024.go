@@ -180,7 +180,7 @@ func (w *sse2024) start(x *exchange) {
 		case err == nil || x.ctx.Err() != nil:
 		case status == http.StatusNotFound || status == http.StatusGone:
 			x.fail(&lost{err: err, refused: true, forgot: status == http.StatusNotFound, renew: true})
-			w.p.lose(errSessionEnded)
+			w.p.expire() // its stream is there, and others may be answered on it
 		case status == 0:
 			x.fail(unsent(err))
 		default:
