@@ -73,8 +73,11 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case !isLost:
 			return nil, a.err
 		case gone.renew || gone.refused && a.sent:
-			if gone.renew && l.peer == a.peer {
+			switch {
+			case gone.renew && l.peer == a.peer:
 				l.end()
+			case gone.renew && a.peer != nil:
+				c.pool.forget(a.peer.key, a.at)
 			}
 			// A server may do the work and then answer with any status. Only that it does not know the session is to be believed: 404
 			// says so. That it does not know the next one either, which has just begun, is not.
@@ -102,6 +105,7 @@ func (c *Client) repeatable(call *bridge.Call, a *attempt) bool {
 // An attempt is what became of a call when it was made once.
 type attempt struct {
 	peer   *peer
+	at     time.Time // when it had the peer, if that is lent
 	result *bridge.Result
 	err    error
 	sent   bool // the server may have executed the call

@@ -652,6 +652,56 @@ func TestSessionBeginsAgain(t *testing.T) {
 	}
 }
 
+// A server that was started anew knows none of the sessions that a caller had. That costs a call one attempt, however many they were, and
+// whatever of it meets the old one.
+func TestAllSessionsBeginAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		capabilities string
+		level        pb.LogLevel
+	}{
+		"the call":                 {"", pb.LogLevel_LOG_LEVEL_UNSPECIFIED},
+		"what comes before a call": {`{"tools":{},"logging":{}}`, pb.LogLevel_LOG_LEVEL_INFO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var anew atomic.Int64 // the first session that is known
+			both, on := make(chan struct{}, 3), make(chan struct{})
+			f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+				var n int64
+				_, _ = fmt.Sscanf(r.Header.Get("Mcp-Session-Id"), "s%d", &n)
+				switch {
+				case n < anew.Load():
+					w.WriteHeader(http.StatusNotFound)
+					return
+				case strings.Contains(string(m.Params), "together"):
+					both <- struct{}{}
+					<-on
+				}
+				result(w, m, hello)
+			})
+			f.capabilities = tt.capabilities
+			c := run(t, mcpclient.Options{URL: f.URL}, quick)
+			var wg sync.WaitGroup
+			for range cap(both) {
+				wg.Go(func() { said(t, c, asking("together", "{}", "ada")) })
+			}
+			for range cap(both) {
+				<-both
+			}
+			close(on)
+			wg.Wait()
+			anew.Store(f.n.Load() + 1)
+			call := asking("t", "{}", "ada")
+			call.Context().LogLevel = tt.level
+			if got := said(t, c, call); got != "hello" {
+				t.Errorf("got %q", got)
+			}
+			if n := f.n.Load() + 1 - anew.Load(); n != 1 {
+				t.Errorf("%d sessions were begun", n)
+			}
+		})
+	}
+}
+
 // What the server refuses one call for does not disturb the others.
 func TestOneRefusalDisturbsNobody(t *testing.T) {
 	for _, modern := range []bool{true, false} {

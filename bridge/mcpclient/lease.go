@@ -67,6 +67,7 @@ func (p *pool) open(ctx context.Context, can *pb.ClientCapabilities, key string)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.c.ctx, cancel)()
+	began := time.Now()
 	got, err := p.c.openSession(ctx, can, key)
 	p.mu.Lock()
 	if err != nil {
@@ -75,6 +76,7 @@ func (p *pool) open(ctx context.Context, can *pb.ClientCapabilities, key string)
 		p.mu.Unlock()
 		return nil, notBegun(err)
 	}
+	got.began = began
 	p.all = append(p.all, got)
 	closed := p.closed
 	p.mu.Unlock()
@@ -162,6 +164,22 @@ func (p *pool) release(s *peer, clean bool) {
 		s.idle = time.Now()
 		p.idle[s.key] = append(p.idle[s.key], s)
 		p.tell()
+	}
+}
+
+// forget closes the idle sessions of the key that began before the given time: a server that has forgotten one of them has forgotten all,
+// as it was started anew.
+func (p *pool) forget(key string, before time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	for _, s := range slices.Clone(p.idle[key]) {
+		if s.began.Before(before) {
+			p.take(s)
+			p.drop(s)
+		}
 	}
 }
 

@@ -40,12 +40,13 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		p.owner = owner
 		p.nobodys = bridge.SessionOf(ctx) == "" && call.Context().GetPrincipal().GetSubject() == ""
 	}
+	at := time.Now()
 	x, err := c.startLegacy(ctx, p, call, emit)
 	if err != nil {
 		if p.lent {
 			c.pool.release(p, true)
 		}
-		return attempt{peer: p, err: err}
+		return attempt{peer: p, at: at, err: err}
 	}
 	if len(x.asks) > 0 { // since the session began
 		a := attempt{peer: p}
@@ -55,7 +56,9 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return a
 	}
 	p.startCall(ctx, x, !x.mine)
-	return c.converse(ctx, x, call)
+	a := c.converse(ctx, x, call)
+	a.at = at
+	return a
 }
 
 // sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember what it

@@ -102,8 +102,9 @@ type peer struct {
 	reason error
 	closed sync.Once
 
-	ids  atomic.Int64
-	idle time.Time // since when nobody uses it; for the pool
+	ids atomic.Int64
+	// began is when its session was begun, and idle since when nobody uses it; for the pool.
+	began, idle time.Time
 
 	drained chan struct{} // closed when it is to be left and nobody uses it any more
 	drain   func()        // closes drained
