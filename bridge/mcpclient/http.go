@@ -306,7 +306,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 		if x.method == methodInitialize {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
-		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.MaxMessage)}
+		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.MaxMessage), retry: -1}
 		x.streamed()
 		if x.isAlone() {
 			x.stream = s
@@ -386,12 +386,13 @@ type stream struct {
 	body io.ReadCloser
 	r    *eventReader
 	last string // the id of the last event
-	how  resumption
+	// retry is how long the server wants us to wait before we come back, as it said last; negative if it never did.
+	retry time.Duration
+	how   resumption
 }
 
 // resumption says how a stream ended.
 type resumption struct {
-	retry    time.Duration
 	progress bool // something came
 	fatal    bool // there is no use in resuming
 }
@@ -441,9 +442,9 @@ func (s *stream) mend(err error) {
 		}
 		tries++
 		all++
-		wait := s.how.retry
-		if wait < 0 {
-			wait = min(time.Duration(tries)*100*time.Millisecond, time.Second)
+		wait := s.retry
+		if wait < 0 || tries > 1 { // one that is not there, or said nothing, may need longer
+			wait = max(wait, min(time.Duration(tries)*100*time.Millisecond, time.Second))
 		}
 		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second)) // one that wants us back at once, again and again
 		if !sleep(x.ctx, wait) {
@@ -459,7 +460,9 @@ const maxResumes = 5
 // next takes the next event. It reports false if the response has come, or with an error that says why there is none.
 func (s *stream) next() (bool, error) {
 	e, err := s.r.next()
-	s.how.retry = s.r.retry
+	if s.r.retry >= 0 {
+		s.retry = s.r.retry
+	}
 	if err != nil {
 		s.how.fatal = errors.Is(err, errTooLarge)
 		return false, err
@@ -482,7 +485,7 @@ func (s *stream) next() (bool, error) {
 // response.
 func (s *stream) resume() error {
 	w, x := s.w, s.x
-	s.how = resumption{retry: -1}
+	s.how = resumption{}
 	req, err := w.request(x.ctx, http.MethodGet, nil)
 	if err != nil {
 		s.how.fatal = true
@@ -496,10 +499,11 @@ func (s *stream) resume() error {
 	}
 	if res.StatusCode != http.StatusOK || mediaOf(res) != mcphttp.EventStream {
 		res.Body.Close()
-		s.how.fatal = res.StatusCode < 500
+		// One that has not noticed yet that the stream has ended may say 409.
+		s.how.fatal = res.StatusCode < 500 && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests
 		return fmt.Errorf("the stream cannot be resumed: %s", res.Status)
 	}
-	s.body, s.r, s.how = res.Body, newEventReader(res.Body, w.p.c.o.MaxMessage), resumption{}
+	s.body, s.r = res.Body, newEventReader(res.Body, w.p.c.o.MaxMessage)
 	for {
 		more, err := s.next()
 		if err != nil {
