@@ -546,10 +546,10 @@ func (w *streamable) open(ctx context.Context) {
 	}
 }
 
-// unrelated reads the stream of what is no answer to anything, for as long as the server has one (2025-03-26 to 2025-11-25:
-// basic/transports, listening for messages).
+// unrelated reads the stream of what is no answer to anything, if the server has one (2025-03-26 to 2025-11-25: basic/transports, listening
+// for messages). Once there was one, it is asked for again and again, ever more slowly: whoever listens was told that changes are.
 func (w *streamable) unrelated() {
-	last, delay, opened := "", 100*time.Millisecond, false
+	last, delay, retry, opened := "", 100*time.Millisecond, time.Duration(-1), false
 	answered := sync.OnceFunc(func() { close(w.heard) })
 	defer answered()
 	for times := 0; w.ctx.Err() == nil; times++ {
@@ -574,16 +574,18 @@ func (w *streamable) unrelated() {
 				times = 0
 			}
 			if r.retry >= 0 {
-				delay = max(r.retry, 10*time.Millisecond, min(time.Duration(times)*10*time.Millisecond, time.Second)) // as in mend
+				retry = r.retry
 			}
 		}
-		if r == nil || r.retry < 0 {
+		if r != nil && retry >= 0 {
+			delay = max(10*time.Millisecond, min(time.Duration(times)*10*time.Millisecond, time.Second)) // as in mend
+		} else {
 			if time.Since(began) > 10*time.Second {
 				delay = 100 * time.Millisecond
 			}
 			delay = min(2*delay, 30*time.Second)
 		}
-		sleep(w.ctx, delay)
+		sleep(w.ctx, max(delay, retry))
 	}
 }
 
@@ -593,8 +595,7 @@ type heard struct {
 	retry time.Duration
 }
 
-// listen reads one response to a GET. The error says that there is no such stream, or none after last; nil and nil that it could not be
-// reached.
+// listen reads one response to a GET. The error says that there is no such stream, or none after last; nil and nil that there is none now.
 // Again says that there was one before; answered is called when the server has answered, or cannot.
 func (w *streamable) listen(last string, again bool, answered func()) (*heard, error) {
 	req, err := w.request(w.ctx, http.MethodGet, nil)
@@ -621,6 +622,8 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 		// Without again, it is more likely that there is nothing to GET: many servers say so by 404, and the session has just begun.
 		w.p.expire()
 		return nil, errSessionEnded
+	case again && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
+		return nil, nil //nolint:nilnil // it may have one again: it has not noticed yet that the old one ended, or what is before it refuses us
 	case res.StatusCode != http.StatusOK || media != mcphttp.EventStream:
 		return nil, fmt.Errorf("GET: %s", res.Status)
 	}

@@ -531,7 +531,7 @@ func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
 	rec := httptest.NewRecorder()
 	switch m.Method {
 	case "initialize":
-		result(rec, &m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}`)
+		result(rec, &m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"f","version":"1"}}`)
 		return rec.Result(), nil
 	case "ping":
 		result(rec, &m, `{}`)

@@ -12,16 +12,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A restless server is one without a network whose streams end: get says what becomes of each GET.
 type restless struct {
 	serverless
 
-	get func(r *http.Request) (status int, body io.ReadCloser)
+	// session is its session, if it has one.
+	session string
+	get     func(r *http.Request) (status int, body io.ReadCloser)
 
 	mu   sync.Mutex
 	gets []time.Time
@@ -30,6 +35,9 @@ type restless struct {
 func (s *restless) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := s.serverless.RoundTrip(r)
 	if err != nil || r.Method != http.MethodGet {
+		if err == nil && s.session != "" {
+			res.Header.Set("Mcp-Session-Id", s.session)
+		}
 		return res, err
 	}
 	status, body := s.get(r)
@@ -87,6 +95,13 @@ func bubbled(t *testing.T, s *restless, f func(t *testing.T, c *mcpclient.Client
 	})
 }
 
+// until returns a stream that goes on until the request ends.
+func until(r *http.Request) io.ReadCloser {
+	out, in := io.Pipe()
+	context.AfterFunc(r.Context(), func() { in.Close() })
+	return out
+}
+
 // A server that wants us back after some time, and is not there then or does not take us yet, is asked again after that time: what it said
 // last holds (2025-11-25: basic/transports, sending messages).
 func TestStreamsAreResumedWhenTheServerWants(t *testing.T) {
@@ -129,6 +144,72 @@ func TestStreamsAreResumedWhenTheServerWants(t *testing.T) {
 					t.Error(err)
 				}
 				s.checkGaps(t, tt.gap)
+			})
+		})
+	}
+}
+
+// A server that had a stream of what is no answer, and then refuses it for an hour, is asked for it all the while, but not often; who
+// listens is told that everything may have changed.
+func TestAStreamThatWasThereMayComeBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		session string
+		status  int
+		first   string
+		gap     time.Duration
+	}{
+		"the old one is still there":        {"s1", 409, ": hello\n\n", 100 * time.Millisecond},
+		"the old one, with events":          {"s1", 409, "id: 1\ndata:\n\n", 0},
+		"it has none":                       {"s1", 405, ": hello\n\n", 100 * time.Millisecond},
+		"it wants credentials":              {"s1", 401, ": hello\n\n", 100 * time.Millisecond},
+		"a proxy knows nothing":             {"", 404, ": hello\n\n", 100 * time.Millisecond},
+		"a proxy understands nothing":       {"", 400, ": hello\n\n", 100 * time.Millisecond},
+		"it is down":                        {"", 503, ": hello\n\n", 100 * time.Millisecond},
+		"it is down, and wants us later":    {"", 503, "retry: 20000\n\n", 20 * time.Second},
+		"it has no events, which is no GET": {"", 202, ": hello\n\n", 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var since time.Time
+			s := &restless{session: tt.session, serverless: func(*http.Request, *jsonrpc.Message) io.ReadCloser { return nil }}
+			s.get = func(r *http.Request) (int, io.ReadCloser) {
+				switch n := s.asked(); {
+				case n == 1:
+					since = time.Now()
+					return http.StatusOK, io.NopCloser(strings.NewReader(tt.first))
+				case time.Since(since) < time.Hour:
+					return tt.status, nil
+				}
+				return http.StatusOK, until(r)
+			}
+			bubbled(t, s, func(t *testing.T, c *mcpclient.Client) {
+				t.Helper()
+				told := make(chan *pb.ListenResponse, 10)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+						Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
+					}}, func(e bridge.Event) error {
+						told <- e.Change
+						return nil
+					})
+				}()
+				<-told
+				select {
+				case change := <-told:
+					if took := time.Since(since); change.GetToolsListChanged() == nil || took < time.Hour || took > time.Hour+31*time.Second {
+						t.Errorf("told %v after %v", change, took)
+					}
+				case <-time.After(2 * time.Hour):
+					t.Errorf("nothing is told after %d GETs", s.asked())
+				}
+				cancel()
+				<-done
+				s.checkGaps(t, tt.gap)
+				if n := s.asked(); n > 200 {
+					t.Errorf("%d GETs in an hour", n)
+				}
 			})
 		})
 	}
