@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -311,10 +312,13 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 func (x *exchange) elsewhere(m *jsonrpc.Message) {
 	if w, ok := x.p.wire.(*streamable); ok && x.put(m) && x.isAlone() {
 		x.stray.Do(func() { w.spawn(x, x.relay) })
-	} else if !ok {
-		x.put(m) // who shares a connection must not be kept waiting by one slow caller
+	} else if !ok && !x.put(m) && x.listens { // who shares a connection must not be kept waiting by one slow caller
+		x.fail(&lost{err: errBehind})
 	}
 }
+
+// errBehind is why a subscription ends that has missed a change. Who listens again is told that everything may have changed.
+var errBehind = fmt.Errorf("who listens is %d changes behind, or %d bytes of them", maxWaiting, maxWaitingSize)
 
 // relay passes on what comes elsewhere, until the response has come.
 func (x *exchange) relay() {
