@@ -76,6 +76,8 @@ type subscription struct {
 	asked *pb.SubscriptionFilter
 	begun bool // it was acknowledged
 	acked bool // on this connection
+	// first is what was acknowledged first, as which who listens knows it.
+	first *pb.SubscriptionFilter
 	// failed is why nobody listens any more.
 	failed error
 }
@@ -86,22 +88,35 @@ func (s *subscription) tell(change *pb.ListenResponse) error {
 }
 
 // acknowledge tells what will be told. The second time it is that everything may have changed: what happened meanwhile is lost
-// (2026-07-28: basic/patterns/subscriptions, graceful closure).
+// (2026-07-28: basic/patterns/subscriptions, graceful closure). So may what the server told at first, and
+// does not tell any more: it is another one by now.
 func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
 	if s.acked {
 		return nil
 	}
 	s.acked = true
 	if !s.begun {
-		s.begun = true
+		s.begun, s.first = true, proto.CloneOf(ack.GetNotifications())
 		return s.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
 	}
-	for _, change := range bridge.ChangesOf(ack.GetNotifications()) {
+	for _, change := range bridge.ChangesOf(both(s.first, ack.GetNotifications())) {
 		if err := s.tell(change); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// both returns a filter of what either names.
+func both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
+	uris := slices.Concat(a.GetResourceSubscriptions(), b.GetResourceSubscriptions())
+	slices.Sort(uris)
+	return &pb.SubscriptionFilter{
+		ToolsListChanged:      proto.Bool(a.GetToolsListChanged() || b.GetToolsListChanged()),
+		PromptsListChanged:    proto.Bool(a.GetPromptsListChanged() || b.GetPromptsListChanged()),
+		ResourcesListChanged:  proto.Bool(a.GetResourcesListChanged() || b.GetResourcesListChanged()),
+		ResourceSubscriptions: slices.Compact(uris),
+	}
 }
 
 // modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
@@ -230,6 +232,72 @@ func TestWhoListensIsTold(t *testing.T) {
 				}
 				if err := end(); err != nil {
 					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A server that comes back and tells less, or other things, than it did may have changed in all of that.
+func TestWhatAServerDoesNotTellAnyMore(t *testing.T) {
+	const all, none = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`, `{"tools":{}}`
+	for name, tt := range map[string]struct{ before, after, want string }{
+		"nothing":  {all, none, "tools a:1 resources"},
+		"the same": {all, all, "tools a:1 resources"},
+		"others":   {`{"tools":{"listChanged":true}}`, `{"resources":{"listChanged":true}}`, "tools resources"},
+		"more":     {none, `{"tools":{"listChanged":true}}`, "tools"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{}
+			s.on = func(m *jsonrpc.Message, say func(...string)) bool {
+				switch m.Method {
+				case "initialize":
+					can := tt.before
+					if s.starts.Load() > 1 {
+						can = tt.after
+					}
+					say(strings.Replace(initialized, none, can, 1))
+				case "resources/subscribe":
+					say(pong)
+				case "tools/call":
+					say(said1)
+					return false
+				}
+				return true
+			}
+			bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+				t.Helper()
+				ctx, cancel := context.WithCancel(t.Context())
+				var told []string
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+						Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{
+							ToolsListChanged: proto.Bool(true), ResourcesListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a:1"},
+						},
+					}}, func(e bridge.Event) error {
+						switch {
+						case e.Change.GetToolsListChanged() != nil:
+							told = append(told, "tools")
+						case e.Change.GetResourcesListChanged() != nil:
+							told = append(told, "resources")
+						case e.Change.GetResourceUpdated() != nil:
+							told = append(told, e.Change.GetResourceUpdated().GetUri())
+						}
+						return nil
+					})
+				}()
+				synctest.Wait()
+				call(t, c, "t", "{}")   // it ends
+				time.Sleep(time.Minute) //nolint:forbidigo // by the bubble's clock
+				cancel()
+				<-done
+				want := strings.Fields(tt.want)
+				slices.Sort(want)
+				slices.Sort(told)
+				if n := s.starts.Load(); n != 2 || !slices.Equal(told, want) {
+					t.Errorf("after %d starts, told of %q, want %q", n, told, want)
 				}
 			})
 		})
