@@ -55,7 +55,8 @@ type Issuer struct {
 	Audiences []string
 	// JWKS is where its keys are. Empty: where its metadata says.
 	JWKS string
-	// Introspection is how it is asked about tokens that cannot be read here (RFC 7662). Nil: there are none.
+	// Introspection is how it is asked about tokens that cannot be read here (RFC 7662). Nil: there are none. Such a token does not
+	// say whose it is, so one issuer at most has it.
 	Introspection *Introspection
 }
 
@@ -91,6 +92,7 @@ const (
 type Auth struct {
 	o       Options
 	issuers []*issuer
+	asked   *issuer // the one that has an Introspection; nil: none
 	tokens  map[[sha256.Size]byte]*pb.Principal
 	// whole is all of this server, parts are its Endpoints by their paths, and metadata is whose metadata is where.
 	whole    part
@@ -147,6 +149,14 @@ func New(o Options) (*Auth, error) {
 			known.Audiences, known.parts = []string{o.Resource}, true
 		}
 		a.issuers = append(a.issuers, known)
+		if i.Introspection == nil {
+			continue
+		}
+		if a.asked != nil {
+			return nil, fmt.Errorf("both %s and %s are to be asked about tokens that are no JWT (introspection), and such a token does not say which of them it may be shown to: leave one of them without introspection, and let it issue JWTs",
+				a.asked.URL, i.URL)
+		}
+		a.asked = known
 	}
 	if len(a.tokens) == 0 && len(a.issuers) == 0 {
 		switch {
@@ -220,11 +230,8 @@ func (a *Auth) verify(ctx context.Context, token string, at part) (*pb.Principal
 				return i.read(ctx, token, at.resource)
 			}
 		}
-	}
-	for _, i := range a.issuers {
-		if i.Introspection != nil {
-			return i.introspect(ctx, token, at.resource)
-		}
+	} else if a.asked != nil {
+		return a.asked.introspect(ctx, token, at.resource)
 	}
 	return nil, invalidToken("the token is not of an issuer that is known here")
 }

@@ -756,6 +756,30 @@ func TestOptionsThatLetNobodyInAreAMistake(t *testing.T) {
 	}
 }
 
+// A token that is no JWT does not say whose it is: it is shown to the one issuer that is asked, and a token that says that it is of
+// another is not.
+func TestTokensAreShownToNoOtherIssuer(t *testing.T) {
+	asked := &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+	other := auth.Issuer{URL: "https://other.example.com"}
+	a := newAS()
+	a.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
+	au := newAuth(t, a, func(o *auth.Options) {
+		o.Issuers[0].Introspection = asked
+		o.Issuers = append([]auth.Issuer{other}, o.Issuers...)
+	})
+	if res, _, _ := try(au, bearer("opaque")); res.StatusCode != 200 || a.got.Load() != 1 {
+		t.Errorf("an opaque token: %s, after %d requests", res.Status, a.got.Load())
+	}
+	if res, _, _ := try(au, bearer(token(claim("iss", "https://evil.example.com")))); res.StatusCode != 401 || a.got.Load() != 1 {
+		t.Errorf("a stranger's token: %s, after %d requests", res.Status, a.got.Load())
+	}
+	other.Introspection = &auth.Introspection{URL: other.URL + "/introspect"}
+	_, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer, Introspection: asked}, other}})
+	if err == nil || !strings.Contains(err.Error(), "leave one of them without introspection") {
+		t.Errorf("two that are asked: %v", err)
+	}
+}
+
 // What callers present is nowhere in what is logged.
 func TestTokensAreNotLogged(t *testing.T) {
 	var log strings.Builder

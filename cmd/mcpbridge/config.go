@@ -208,7 +208,8 @@ type IssuerConfig struct {
 	Audiences []string `koanf:"audiences"`
 	// JWKS is where its keys are. Empty: where its metadata says.
 	JWKS string `koanf:"jwks"`
-	// Introspection is where it is asked about tokens that are no JWT (RFC 7662), and by whom. Empty: it has none.
+	// Introspection is where it is asked about tokens that are no JWT (RFC 7662), and by whom. Empty: it has none. One issuer at most
+	// has it.
 	Introspection IntrospectionConfig `koanf:"introspection"`
 }
 
