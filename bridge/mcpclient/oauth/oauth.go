@@ -558,23 +558,31 @@ func (t *Transport) keep(ctx context.Context, s *site, n need) (g *grant, before
 	return g, before, err
 }
 
-// again refreshes a grant. It returns nil if that is not possible for good.
+// again refreshes a grant. It returns nil if a grant is to be got from the beginning: the refresh token is not good any more, or it is
+// we who are refused, and there is somebody to ask.
 func (t *Transport) again(ctx context.Context, s *site, c *credentials, k *grant) (*grant, error) {
 	who := &client{ID: k.Client, Secret: t.o.ClientSecret}
 	if c.Client != nil && c.Client.ID == k.Client {
 		who = c.Client
 	}
 	g, err := t.refresh(ctx, s, who, k)
-	if no, ok := errors.AsType[*tokenError](err); ok {
+	no, refuses := errors.AsType[*tokenError](err)
+	switch {
+	case refuses && no.code == "invalid_grant": // nothing else says it of the refresh token (RFC 6749, 5.2)
 		t.log.Info().Str("issuer", s.as.Issuer).Str("why", no.Error()).Msg("the refresh token is not good any more")
-		// k itself may be in use.
-		c.Grants[t.o.Server] = &grant{Resource: k.Resource, Client: k.Client, Scopes: k.Scopes, Access: k.Access, Expiry: k.Expiry, Key: k.Key, proof: k.proof}
+		spent := k.copy()
+		spent.Refresh = ""
+		c.Grants[t.o.Server] = spent
 		return nil, nil //nolint:nilnil // then from the beginning
-	}
-	if err == nil {
+	case refuses && (t.o.Browser != nil || t.o.Grant != AuthorizationCode):
+		t.log.Info().Str("issuer", s.as.Issuer).Str("why", no.Error()).Msg("the token cannot be refreshed; it is got from the beginning")
+		return nil, nil //nolint:nilnil // then from the beginning
+	case err != nil:
+		return nil, fmt.Errorf("refreshing the token at %s: %w", s.as.Issuer, err)
+	default:
 		t.log.Debug().Str("issuer", s.as.Issuer).Time("expires", g.Expiry).Msg("the token is renewed")
+		return g, nil
 	}
-	return g, err
 }
 
 // isOurs reports whether a client ID is who we are.
@@ -594,7 +602,11 @@ func (t *Transport) forget(ctx context.Context, s *site, err error) error {
 	return t.store.update(ctx, s.as.Issuer, func(c *credentials) error {
 		switch no.code {
 		case "invalid_scope":
-			delete(c.Grants, t.o.Server)
+			if k := c.Grants[t.o.Server]; k != nil {
+				k = k.copy()
+				k.Scopes = nil
+				c.Grants[t.o.Server] = k
+			}
 		case "invalid_client", "unauthorized_client":
 			c.Client = nil
 		}

@@ -750,6 +750,58 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%d logins", len(w.asked))
 		}
 	})
+	t.Run("that another than the authorization server answers does not become a login", func(t *testing.T) {
+		w := newWorld(t)
+		tr := w.transport(nil)
+		w.works(tr)
+		status := 403
+		w.do(func() {
+			clear(w.tokens)
+			w.token = func(url.Values, string) (int, map[string]any) {
+				if status == 0 {
+					return 0, nil
+				}
+				return status, map[string]any{"message": "not here"}
+			}
+		})
+		w.fails(tr, "403")
+		w.do(func() { status = 404 })
+		w.fails(tr, "404")
+		w.do(func() { status = 0 })
+		w.works(tr)
+		if len(w.asked) != 1 {
+			t.Errorf("%d logins", len(w.asked))
+		}
+	})
+	for _, code := range []string{"invalid_client", "unauthorized_client", "invalid_scope", "invalid_request", ""} {
+		t.Run("that is refused for another reason than itself is kept: "+code, func(t *testing.T) {
+			w := newWorld(t)
+			dir := filepath.Join(t.TempDir(), "c")
+			in := func(o *Options) { o.Dir = dir; o.ClientID = "us"; o.Browser = nil }
+			w.works(w.transport(func(o *Options) { in(o); o.Browser = browse }))
+			refuses := true
+			w.do(func() {
+				clear(w.tokens)
+				w.token = func(url.Values, string) (int, map[string]any) {
+					if !refuses {
+						return 0, nil
+					}
+					return 400, map[string]any{"error": code, "error_description": "not now"}
+				}
+			})
+			w.fails(w.transport(in), "refreshing the token at "+w.as.URL+": ")
+			// Where there is a user, it is tried what a login does.
+			w.fails(w.transport(func(o *Options) { in(o); o.Browser = browse }), "not authorized: ")
+			if len(w.asked) != 2 {
+				t.Errorf("%d logins", len(w.asked))
+			}
+			w.do(func() { refuses = false })
+			w.works(w.transport(in))
+			if f := w.form(); f.Get("grant_type") != "refresh_token" || len(w.asked) != 2 {
+				t.Errorf("%d logins, then %v", len(w.asked), f)
+			}
+		})
+	}
 	t.Run("whose token is refused too becomes a login, and then an error", func(t *testing.T) {
 		w := newWorld(t)
 		tr := w.transport(nil)
@@ -1111,7 +1163,7 @@ func TestTokenEndpointDoesNotRedirect(t *testing.T) {
 			next.ServeHTTP(rw, r)
 		})
 	}(w.as.Config.Handler)
-	w.fails(w.transport(nil), "status 307")
+	w.fails(w.transport(nil), "it answers 307")
 	if moved {
 		t.Error("a code was sent to where a redirect led")
 	}

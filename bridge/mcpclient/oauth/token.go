@@ -30,6 +30,14 @@ type grant struct {
 	worked atomic.Bool // the server has accepted it
 }
 
+// copy returns what is kept of a grant, to be changed: the grant itself may be in use.
+func (g *grant) copy() *grant {
+	return &grant{
+		Resource: g.Resource, Client: g.Client, Scopes: g.Scopes, Access: g.Access, Refresh: g.Refresh, Expiry: g.Expiry,
+		Key: g.Key, proof: g.proof,
+	}
+}
+
 // A source is how a grant has been come by, the best last: what a server has refused needs a better one.
 type source int
 
@@ -95,11 +103,13 @@ func (t *Transport) request(ctx context.Context, s *site, c *client, params url.
 		tok, err = config.Token(ctx) // the prover has noted the nonce
 	}
 	if no, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		if no.Response.StatusCode >= http.StatusInternalServerError || isForNow[no.Response.StatusCode] {
+		status := no.Response.StatusCode
+		ours := status == http.StatusBadRequest || status == http.StatusUnauthorized // what an authorization server's no has (RFC 6749, 5.2)
+		if status >= http.StatusInternalServerError || isForNow[status] || no.ErrorCode == "" && !ours {
 			return nil, fmt.Errorf("token endpoint %s: it answers %s", s.as.Token, no.Response.Status)
 		}
 		if no.ErrorCode == "" {
-			no.ErrorCode = fmt.Sprintf("status %d", no.Response.StatusCode)
+			no.ErrorCode = fmt.Sprintf("status %d", status)
 		}
 		return nil, &tokenError{no.ErrorCode, redact(no.ErrorDescription, params, c.Secret)}
 	}
