@@ -244,13 +244,17 @@ func redactURL(s string) string {
 	return u.Redacted()
 }
 
-// Close ends what is being done and waits for it. Requests that need a token fail from then on.
+// Close ends what is being done and waits for it, and writes what could not be written before. Requests that need a token fail from
+// then on.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 	t.end()
 	t.wg.Wait()
+	ctx, stop := context.WithTimeout(context.Background(), settleTime)
+	defer stop()
+	t.store.settle(ctx)
 	t.egress.transport.CloseIdleConnections()
 	return nil
 }
@@ -503,10 +507,13 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 	}
 	g.from = issued
 	t.log.Info().Str("issuer", s.as.Issuer).Str("scopes", clean(strings.Join(g.Scopes, " "), maxError)).Time("expires", g.Expiry).Msg("authorized")
-	return s, g, t.store.update(ctx, s.as.Issuer, func(c *credentials) error {
+	if err := t.store.update(ctx, s.as.Issuer, func(c *credentials) error {
 		c.Grants[t.o.Server] = g
 		return nil
-	})
+	}); err != nil {
+		t.log.Warn().Err(err).Msg("the login cannot be written down: it is used, and ends with this process")
+	}
+	return s, g, nil
 }
 
 // find returns the site. Only what is renewed before anybody has refused it needs no look at whether it is still the same.

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,19 +41,24 @@ type store struct {
 	dir string
 	log zerolog.Logger
 
-	mu     sync.Mutex              // guards memory
-	memory map[string]*credentials // if there is no directory
+	mu     sync.Mutex                 // guards what follows
+	memory map[string]*credentials    // by issuer, if there is no directory
+	owed   map[string]map[string]debt // by issuer and MCP server, what could not be written
 }
 
+// A debt is a grant that could not be written, and the one in whose place it is to be. Nil: none.
+type debt struct{ was, is *grant }
+
 const (
-	maxFile   = 1 << 20
-	maxFiles  = 1024
-	lockEvery = 20 * time.Millisecond // how often another process's lock is looked at
+	maxFile    = 1 << 20
+	maxFiles   = 1024
+	lockEvery  = 20 * time.Millisecond // how often another process's lock is looked at
+	settleTime = 5 * time.Second       // how long the end waits for what is still to be written
 )
 
 // openStore returns the store in dir, which it makes if it is not there.
 func openStore(dir string, log zerolog.Logger) (*store, error) {
-	s := &store{dir: dir, log: log, memory: map[string]*credentials{}}
+	s := &store{dir: dir, log: log, memory: map[string]*credentials{}, owed: map[string]map[string]debt{}}
 	if dir == "" {
 		return s, nil
 	}
@@ -83,7 +90,8 @@ func (s *store) name(issuer string) string {
 }
 
 // update lets f look at and change what is kept of an authorization server. Nobody else changes it meanwhile, in this
-// process or another. What has changed is kept although f returns an error.
+// process or another. What has changed is kept although f returns an error. Grants that cannot be written are no error: what they
+// replace may be spent, so they are used, and written by the next update that can.
 func (s *store) update(ctx context.Context, issuer string, f func(*credentials) error) error {
 	if s.dir == "" {
 		s.mu.Lock()
@@ -112,12 +120,78 @@ func (s *store) update(ctx context.Context, issuer string, f func(*credentials) 
 	if err != nil {
 		return err
 	}
+	was := maps.Clone(c.Grants)
+	s.repay(c)
 	result := f(c)
 	after, err := encode(c)
 	if err == nil && !bytes.Equal(after, before) {
 		err = write(name, after)
 	}
+	if owed := changes(was, c.Grants); err != nil && len(owed) > 0 {
+		s.log.Warn().Err(err).Msg("tokens cannot be written down: they are used, and written when that can be done; other processes do not have them")
+		s.owe(issuer, owed)
+		err = nil
+	} else if err == nil {
+		s.owe(issuer, nil)
+	}
 	return errors.Join(result, err)
+}
+
+// changes returns how grants have changed.
+func changes(was, are map[string]*grant) map[string]debt {
+	changed := map[string]debt{}
+	for server, g := range are {
+		if was[server] != g {
+			changed[server] = debt{was[server], g}
+		}
+	}
+	for server, g := range was {
+		if are[server] == nil {
+			changed[server] = debt{g, nil}
+		}
+	}
+	return changed
+}
+
+// owe remembers what could not be written of an authorization server.
+func (s *store) owe(issuer string, owed map[string]debt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if owed == nil {
+		delete(s.owed, issuer)
+		return
+	}
+	s.owed[issuer] = owed
+}
+
+// repay puts what could not be written where it belongs, unless another process has got another grant since.
+func (s *store) repay(c *credentials) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for server, d := range s.owed[c.Issuer] {
+		switch g := c.Grants[server]; {
+		case (g == nil) != (d.was == nil) || g != nil && g.Access != d.was.Access:
+		case d.is == nil:
+			delete(c.Grants, server)
+		default:
+			c.Grants[server] = d.is
+		}
+	}
+}
+
+// settle writes what could not be written, for the last time.
+func (s *store) settle(ctx context.Context) {
+	s.mu.Lock()
+	issuers := slices.Collect(maps.Keys(s.owed))
+	s.mu.Unlock()
+	for _, issuer := range issuers {
+		err := s.update(ctx, issuer, func(*credentials) error { return nil })
+		s.mu.Lock()
+		if s.owed[issuer] != nil {
+			s.log.Warn().Err(err).Str("issuer", issuer).Msg("tokens could not be written down, and end with this process")
+		}
+		s.mu.Unlock()
+	}
 }
 
 func (c *credentials) ready() *credentials {

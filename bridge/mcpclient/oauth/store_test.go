@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/rs/zerolog"
 )
 
 // kept returns the one file of credentials in dir.
@@ -117,6 +118,108 @@ func TestTwoProcessesRefreshOnce(t *testing.T) {
 	wg.Wait()
 	if len(w.forms) != 2 {
 		t.Errorf("%d token requests, want the first and one refresh", len(w.forms))
+	}
+}
+
+// obstruct has nothing written to a file of credentials, for a directory is in its place. It returns what takes that away.
+func obstruct(t *testing.T, file string) (free func()) {
+	t.Helper()
+	if err := errors.Join(os.Rename(file, file+".aside"), os.MkdirAll(filepath.Join(file, "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(os.RemoveAll(file), os.Rename(file+".aside", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A token that cannot be written down is used all the same: the one that it replaces is spent. It is written when that can be done.
+func TestTokenThatCannotBeWritten(t *testing.T) {
+	for name, then := range map[string]func(*world, *Transport){
+		"written by the next refresh": func(w *world, tr *Transport) { w.revoke(); w.works(tr) },
+		"written at the end":          func(_ *world, tr *Transport) { tr.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			dir := filepath.Join(t.TempDir(), "c")
+			in := func(o *Options) { o.Dir = dir }
+			tr := w.transport(in)
+			w.works(tr)
+			var free func()
+			w.do(func() {
+				w.token = func(url.Values, string) (int, map[string]any) {
+					if free == nil {
+						free = obstruct(t, keptFile(t, dir))
+					}
+					return 0, nil
+				}
+			})
+			w.revoke()
+			w.works(tr)
+			if log := w.log.String(); !strings.Contains(log, "cannot be written down") {
+				t.Errorf("the log says nothing of it: %s", log)
+			}
+			free()
+			then(w, tr)
+			w.revoke()
+			w.works(w.transport(func(o *Options) { in(o); o.Browser = nil }))
+			if len(w.asked) != 1 {
+				t.Errorf("%d logins", len(w.asked))
+			}
+		})
+	}
+	t.Run("of a login", func(t *testing.T) {
+		w := newWorld(t)
+		dir := filepath.Join(t.TempDir(), "c")
+		tr := w.transport(func(o *Options) { o.Dir = dir })
+		w.token = func(url.Values, string) (int, map[string]any) {
+			obstruct(t, keptFile(t, dir))
+			return 0, nil
+		}
+		w.works(tr)
+		w.works(tr)
+		if log := w.log.String(); len(w.asked) != 1 || !strings.Contains(log, "cannot be written down") {
+			t.Errorf("%d logins, and the log says: %s", len(w.asked), log)
+		}
+	})
+}
+
+// What another process has been granted since holds, and what it has found to be spent does not.
+func TestGrantThatIsWrittenLater(t *testing.T) {
+	const issuer, server = "https://as.example", "https://mcp.example/mcp"
+	for name, row := range map[string]struct {
+		other *grant
+		want  string
+	}{
+		"the other has got another one":  {&grant{Access: "third", Refresh: "r3"}, "r3"},
+		"the other was refused":          {&grant{Access: "first"}, "r2"},
+		"the other has not looked at it": {&grant{Access: "first", Refresh: "r1"}, "r2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "c")
+			s, other := must(openStore(dir, zerolog.Nop())), must(openStore(dir, zerolog.Nop()))
+			put := func(s *store, g *grant, meanwhile func()) {
+				t.Helper()
+				if err := s.update(t.Context(), issuer, func(c *credentials) error {
+					c.Grants[server] = g
+					meanwhile()
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(s, &grant{Access: "first", Refresh: "r1"}, func() {})
+			file := s.name(issuer)
+			var free func()
+			put(s, &grant{Access: "second", Refresh: "r2"}, func() { free = obstruct(t, file) })
+			free()
+			put(other, row.other, func() {})
+			s.settle(t.Context())
+			if got := must(s.read(file)).Grants[server]; got.Refresh != row.want {
+				t.Errorf("%+v is kept", got)
+			}
+		})
 	}
 }
 
