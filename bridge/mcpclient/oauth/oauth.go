@@ -536,7 +536,7 @@ func (t *Transport) find(ctx context.Context, n need) (*site, error) {
 func (t *Transport) keep(ctx context.Context, s *site, n need) (g *grant, before []string, err error) {
 	err = t.store.update(ctx, s.as.Issuer, func(c *credentials) error {
 		k := c.Grants[t.o.Server]
-		if k == nil || k.Resource != s.resource || !t.isOurs(k.Client, c.Client) {
+		if k == nil || k.Resource != s.resource || t.grantee(k) == nil {
 			delete(c.Grants, t.o.Server)
 			return nil
 		}
@@ -568,11 +568,7 @@ func (t *Transport) keep(ctx context.Context, s *site, n need) (g *grant, before
 // again refreshes a grant. It returns nil if a grant is to be got from the beginning: the refresh token is not good any more, or it is
 // we who are refused, and there is somebody to ask.
 func (t *Transport) again(ctx context.Context, s *site, c *credentials, k *grant) (*grant, error) {
-	who := &client{ID: k.Client, Secret: t.o.ClientSecret}
-	if c.Client != nil && c.Client.ID == k.Client {
-		who = c.Client
-	}
-	g, err := t.refresh(ctx, s, who, k)
+	g, err := t.refresh(ctx, s, t.grantee(k), k)
 	no, refuses := errors.AsType[*tokenError](err)
 	switch {
 	case refuses && no.code == "invalid_grant": // nothing else says it of the refresh token (RFC 6749, 5.2)
@@ -592,12 +588,19 @@ func (t *Transport) again(ctx context.Context, s *site, c *credentials, k *grant
 	}
 }
 
-// isOurs reports whether a client ID is who we are.
-func (t *Transport) isOurs(id string, registered *client) bool {
-	if t.o.ClientID != "" {
-		return id == t.o.ClientID
+// grantee returns who a grant is for, or nil if that is not who we are.
+func (t *Transport) grantee(g *grant) *client {
+	switch {
+	case t.o.ClientID != "":
+		if g.Client == t.o.ClientID {
+			return &client{ID: g.Client, Secret: t.o.ClientSecret}
+		}
+	case g.Registered != nil:
+		return g.Registered
+	case g.Client != "" && g.Client == t.o.ClientMetadataURL:
+		return &client{ID: g.Client}
 	}
-	return id == t.o.ClientMetadataURL && id != "" || registered != nil && id == registered.ID
+	return nil
 }
 
 // forget forgets what an authorization server does not know any more, so that it is not said again: the scopes, or us.

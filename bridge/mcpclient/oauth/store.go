@@ -28,7 +28,7 @@ import (
 // authorization server binding).
 type credentials struct {
 	Issuer string `json:"issuer"`
-	// Client is how we have registered there, if we had to.
+	// Client is how we have registered there the last time, if we had to.
 	Client *client `json:"client,omitempty"`
 	// Told has, by MCP server, the client of the configuration that has been used here.
 	Told map[string]string `json:"configured,omitempty"`

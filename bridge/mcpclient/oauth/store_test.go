@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -329,6 +330,47 @@ func TestPortOfTheRegistration(t *testing.T) {
 	w.fails(w.transport(func(o *Options) { o.Redirect = first }), "free it, or configure and register another")
 	l.Close()
 	w.works(w.transport(func(o *Options) { o.Redirect = strings.Replace(first, "127.0.0.1", "localhost", 1) }))
+}
+
+// Two servers of one authorization server are logged in to at once: the port of the registration is taken, so there are two of us.
+// Each refreshes as who it was granted to, secret and all.
+func TestGrantsAreOfTheirRegistrations(t *testing.T) {
+	w := newWorld(t)
+	withSecret("client_secret_post")(w)
+	w.register = func(map[string]any) (int, map[string]any) {
+		n := strconv.Itoa(len(w.regs))
+		return 201, map[string]any{"client_id": "r" + n, "client_secret": "s" + n}
+	}
+	clients := map[string]string{} // by refresh token
+	w.token = func(f url.Values, _ string) (int, map[string]any) {
+		id, of := f.Get("client_id"), f.Get("refresh_token")
+		if f.Get("client_secret") != strings.Replace(id, "r", "s", 1) || of != "" && clients[of] != id {
+			return 400, map[string]any{"error": "invalid_client"}
+		}
+		access, refresh := w.secret("access"), w.secret("refresh")
+		w.tokens[access], clients[refresh] = nil, id
+		return 200, map[string]any{"access_token": access, "refresh_token": refresh, "token_type": "Bearer"}
+	}
+	dir := filepath.Join(t.TempDir(), "c")
+	in := func(query string, browser func(context.Context, string) error) *Transport {
+		return w.transport(func(o *Options) { o.Dir, o.Browser, o.Server = dir, browser, o.Server+query })
+	}
+	w.works(in("?one", func(ctx context.Context, address string) error {
+		w.works(in("?two", browse))
+		return browse(ctx, address)
+	}))
+	if len(w.regs) != 2 {
+		t.Fatalf("%d registrations", len(w.regs))
+	}
+	for range 2 {
+		for _, query := range []string{"?one", "?two"} {
+			w.revoke()
+			w.works(in(query, nil))
+		}
+	}
+	if len(w.asked) != 2 {
+		t.Errorf("%d logins", len(w.asked))
+	}
 }
 
 func TestLockIsWaitedForAsLongAsTheContext(t *testing.T) {

@@ -17,13 +17,15 @@ import (
 
 // A grant is what an authorization server has given us for one MCP server.
 type grant struct {
-	Resource string    `json:"resource"`
-	Client   string    `json:"client_id"` // who has been granted it
-	Scopes   []string  `json:"scopes,omitempty"`
-	Access   string    `json:"access_token"`
-	Refresh  string    `json:"refresh_token,omitempty"`
-	Expiry   time.Time `json:"expiry,omitzero"`
-	Key      []byte    `json:"key,omitempty"` // that the tokens are bound to
+	Resource string `json:"resource"`
+	Client   string `json:"client_id"` // who has been granted it
+	// Registered is that client, if we have registered it. We may have registered another one since.
+	Registered *client   `json:"registration,omitempty"`
+	Scopes     []string  `json:"scopes,omitempty"`
+	Access     string    `json:"access_token"`
+	Refresh    string    `json:"refresh_token,omitempty"`
+	Expiry     time.Time `json:"expiry,omitzero"`
+	Key        []byte    `json:"key,omitempty"` // that the tokens are bound to
 
 	proof  *proofKey   // Key
 	from   source      // how we have come by it
@@ -33,8 +35,8 @@ type grant struct {
 // copy returns what is kept of a grant, to be changed: the grant itself may be in use.
 func (g *grant) copy() *grant {
 	return &grant{
-		Resource: g.Resource, Client: g.Client, Scopes: g.Scopes, Access: g.Access, Refresh: g.Refresh, Expiry: g.Expiry,
-		Key: g.Key, proof: g.proof,
+		Resource: g.Resource, Client: g.Client, Registered: g.Registered, Scopes: g.Scopes, Access: g.Access, Refresh: g.Refresh,
+		Expiry: g.Expiry, Key: g.Key, proof: g.proof,
 	}
 }
 
@@ -119,10 +121,14 @@ func (t *Transport) request(ctx context.Context, s *site, c *client, params url.
 	if err := usable(tok, g.proof != nil); err != nil {
 		return nil, fmt.Errorf("token endpoint %s: %w", s.as.Token, err)
 	}
-	return &grant{
+	granted := &grant{
 		Resource: s.resource, Client: c.ID, Scopes: g.Scopes, Key: g.Key, proof: g.proof,
 		Access: tok.AccessToken, Refresh: tok.RefreshToken, Expiry: tok.Expiry,
-	}, nil
+	}
+	if c.Redirect != "" {
+		granted.Registered = c
+	}
+	return granted, nil
 }
 
 // cause returns what an error of the library says, without what it says of itself.
