@@ -130,10 +130,21 @@ type Transport struct {
 
 // A flight is one attempt to get a grant, for all who need it.
 type flight struct {
-	soon  bool          // it does only what a need that is soon wants
+	need  need          // of whoever began it
 	done  chan struct{} // closed when the others are set
 	grant *grant
 	err   error
+}
+
+// tries reports whether a flight tries all that a need wants.
+func (f *flight) tries(n need) bool {
+	switch {
+	case f.need.kept:
+		return n.more && n.step == f.need.step
+	case f.need.soon:
+		return n.soon
+	}
+	return true
 }
 
 // A failure is why there is no grant, until somebody may try again.
@@ -142,7 +153,7 @@ type failure struct {
 	until time.Time
 }
 
-// A step counts how often more scopes were asked for, to no avail.
+// A step counts how often more scopes were granted, to no avail.
 type step struct {
 	count int
 	last  time.Time
@@ -367,6 +378,7 @@ type need struct {
 	more bool   // it is good, but not for enough
 	step string // the scopes of a need for more
 	soon bool   // it still works: do no more than to renew it without the user
+	kept bool   // what was granted for this step was in vain: only what others have been granted since may do
 }
 
 // current returns what to send a request with. What is about to expire is renewed before, if that needs nobody.
@@ -385,7 +397,7 @@ func (t *Transport) current(ctx context.Context) *grant {
 	return renewed
 }
 
-// settle forgets that scopes were asked for in vain: now they were not.
+// settle forgets that scopes were granted in vain: now they were not.
 func (t *Transport) settle(step string) {
 	if step == "" {
 		return
@@ -404,8 +416,8 @@ func (t *Transport) get(ctx context.Context, n need) (*grant, error) {
 		}
 		select {
 		case <-f.done:
-			if f.err != nil && f.soon && !n.soon {
-				continue // it has not tried everything
+			if f.err != nil && !f.tries(n) {
+				continue
 			}
 			return f.grant, f.err
 		case <-ctx.Done():
@@ -434,16 +446,10 @@ func (t *Transport) join(n need) (*flight, *grant, error) {
 		return nil, nil, t.failed.err
 	}
 	if n.more {
-		s := t.steps[n.step]
-		if now.Sub(s.last) > stepsLast {
-			s.count = 0
-		}
-		if s.count >= maxSteps || len(t.steps) >= maxKinds && s.count == 0 {
-			return nil, nil, refused(codes.PermissionDenied, "the server wants the scopes %q, and wants them still after they were granted; ask who runs it", clean(n.step, maxError))
-		}
-		t.steps[n.step] = step{s.count + 1, now}
+		count := t.taken(n.step, now)
+		n.kept = count >= maxSteps || len(t.steps) >= maxKinds && count == 0
 	}
-	f := &flight{soon: n.soon, done: make(chan struct{})}
+	f := &flight{need: n, done: make(chan struct{})}
 	t.flight = f
 	t.wg.Go(func() {
 		var s *site
@@ -456,6 +462,15 @@ func (t *Transport) join(n need) (*flight, *grant, error) {
 	return f, nil, nil
 }
 
+// taken returns how often a step was taken lately. The caller holds t.mu.
+func (t *Transport) taken(name string, now time.Time) int {
+	s := t.steps[name]
+	if now.Sub(s.last) > stepsLast {
+		return 0
+	}
+	return s.count
+}
+
 // land tells everybody what has come of a flight.
 func (t *Transport) land(f *flight, s *site, g *grant, err error) {
 	t.mu.Lock()
@@ -464,13 +479,16 @@ func (t *Transport) land(f *flight, s *site, g *grant, err error) {
 	if err != nil {
 		f.err = asError(err)
 		// Nobody's browser, and no authorization server, is to be kept busy with what does not work. What was only to be
-		// renewed still works.
-		if !f.soon {
+		// renewed still works, and what is kept was only looked at.
+		if !f.need.soon && !f.need.kept {
 			t.failed = &failure{f.err, time.Now().Add(t.pause)}
 			t.log.Warn().Err(f.err).Msg("not authorized")
 		}
 	} else {
 		f.grant, t.grant, t.site, t.failed = g, g, s, nil
+		if now := time.Now(); f.need.more && g.from == issued {
+			t.steps[f.need.step] = step{t.taken(f.need.step, now) + 1, now}
+		}
 	}
 	close(f.done)
 }
@@ -486,6 +504,9 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 	kept, before, err := t.keep(quiet, s, n)
 	if err != nil || kept != nil {
 		return s, kept, err
+	}
+	if n.kept {
+		return nil, nil, refused(codes.PermissionDenied, "the server wants the scopes %q, and wants them still after they were granted; ask who runs it", clean(n.step, maxError))
 	}
 	if n.soon && t.o.Grant == AuthorizationCode {
 		return nil, nil, errors.New("there is no refresh token that works")
@@ -516,12 +537,13 @@ func (t *Transport) renew(ctx context.Context, n need) (*site, *grant, error) {
 	return s, g, nil
 }
 
-// find returns the site. Only what is renewed before anybody has refused it needs no look at whether it is still the same.
+// find returns the site. What is renewed before anybody has refused it, and what was granted lately in vain, needs no look at whether
+// it is still the same.
 func (t *Transport) find(ctx context.Context, n need) (*site, error) {
 	t.mu.Lock()
 	s := t.site
 	t.mu.Unlock()
-	if n.soon {
+	if s != nil && (n.soon || n.kept) {
 		return s, nil
 	}
 	if n.metadata == "" && s != nil {
@@ -553,7 +575,7 @@ func (t *Transport) keep(ctx context.Context, s *site, n need) (g *grant, before
 			g = k
 			return nil
 		}
-		if n.more || k.Refresh == "" || !other && n.had.failed(refreshed) {
+		if !enough || k.Refresh == "" || !other && (n.more || n.had.failed(refreshed)) {
 			return nil
 		}
 		g, err = t.again(ctx, s, c, k)

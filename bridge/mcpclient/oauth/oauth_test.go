@@ -625,6 +625,62 @@ func TestAskingForMoreEnds(t *testing.T) {
 	}
 }
 
+// Without a user, nothing is granted, however often it is asked for: the error says who can help, and what is granted elsewhere is used.
+func TestAskingForMoreWithoutAUser(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "c")
+	user := func(o *Options) { o.Dir = dir }
+	w.works(w.transport(user))
+	w.needs = func(r *http.Request) []string { return strings.Fields(r.Header.Get("Needs")) }
+	service := w.transport(func(o *Options) { o.Dir = dir; o.Browser = nil })
+	w.works(service)
+	for range maxSteps + 2 {
+		w.fails(service, "log in where it can", "Needs", "more")
+	}
+	w.do(func() { w.lifetime = 1 }) // it has to be refreshed
+	w.works(w.transport(user), "Needs", "more")
+	w.do(func() { w.lifetime = 3600 })
+	w.works(service, "Needs", "more")
+	if len(w.asked) != 2 {
+		t.Errorf("%d logins", len(w.asked))
+	}
+}
+
+// What did not help here may have helped another process.
+func TestWhatHasHelpedAnotherProcessIsUsed(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "c")
+	in := func(o *Options) { o.Dir = dir }
+	w.needs = func(r *http.Request) []string { return strings.Fields(r.Header.Get("Needs")) }
+	scopes := []string{"less"}
+	w.token = func(url.Values, string) (int, map[string]any) {
+		access := w.secret("access")
+		w.tokens[access] = scopes
+		return 200, map[string]any{"access_token": access, "token_type": "Bearer"}
+	}
+	tr := w.transport(in)
+	tr.pause = time.Hour // an error that needs no network is told again and again, and keeps nothing else waiting
+	w.fails(tr, "wants them still after they were granted", "Needs", "more")
+	requests := len(w.requests())
+	w.fails(tr, "wants them still after they were granted", "Needs", "more")
+	if got := w.requests()[requests:]; len(got) != 1 {
+		t.Errorf("it took %v to say so again", got)
+	}
+	w.do(func() { scopes = []string{"less", "more"} })
+	other := w.transport(in)
+	g, err := other.get(t.Context(), need{challenge: challenge{scopes: []string{"more"}}, had: tr.grant, more: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logins := len(w.asked)
+	w.works(tr, "Needs", "more")
+	if len(w.asked) != logins || w.bearers[len(w.bearers)-1] != g.Access {
+		t.Errorf("%d logins", len(w.asked)-logins)
+	}
+	w.revoke()
+	w.works(tr)
+}
+
 // Other reasons for 403 are for the caller.
 func TestForbiddenIsPassedOn(t *testing.T) {
 	w := newWorld(t)
