@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,10 +132,10 @@ func canonical(server *url.URL) string {
 // choose returns the authorization server to go to of those that the server names.
 func (t *Transport) choose(issuers []string) (string, error) {
 	if t.o.Issuer == "" {
-		return issuers[0], nil
+		return cmp.Or(t.store.used(issuers, t.o.Server, t.o.ClientID), issuers[0]), nil
 	}
 	if !slices.Contains(issuers, t.o.Issuer) {
-		return "", fmt.Errorf("the server names the authorization server %q, but the configuration says that it is %q; if it has moved, register there and change the issuer and the client", issuers[0], t.o.Issuer)
+		return "", fmt.Errorf("the server names the authorization server %q, but the configuration says that it is %q; if it has moved, change the issuer, and the client if it is another one there", issuers[0], t.o.Issuer)
 	}
 	return t.o.Issuer, nil
 }

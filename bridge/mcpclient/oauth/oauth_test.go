@@ -943,6 +943,91 @@ func TestConfiguredIssuer(t *testing.T) {
 	w.fails(w.transport(func(o *Options) { o.Issuer = "" }), "other.example")
 }
 
+// moving returns an MCP server that goes from one authorization server to another: old is the world of the first, w of the server
+// and the second. names says which of them the server names.
+func moving(t *testing.T) (old, w *world, names func(...*world)) {
+	t.Helper()
+	old, w = newWorld(t), newWorld(t)
+	old.token = func(f url.Values, _ string) (int, map[string]any) {
+		access := old.secret("access")
+		w.do(func() { w.tokens[access] = nil })
+		return 200, map[string]any{"access_token": access, "refresh_token": "old-refresh-canary", "token_type": "Bearer"}
+	}
+	names = func(all ...*world) {
+		var issuers []string
+		for _, one := range all {
+			issuers = append(issuers, one.as.URL)
+		}
+		w.do(func() { w.prm[metadataPath].(map[string]any)["authorization_servers"] = issuers })
+	}
+	names(old)
+	return old, w, names
+}
+
+// An authorization server that gets another name often keeps its clients: whoever configures the new name says so.
+func TestConfiguredIssuerIsFollowed(t *testing.T) {
+	old, w, names := moving(t)
+	dir := filepath.Join(t.TempDir(), "c")
+	as := func(issuer *world) func(*Options) {
+		return func(o *Options) {
+			if o.Dir, o.ClientID = dir, "us"; issuer != nil {
+				o.Issuer = issuer.as.URL
+			}
+		}
+	}
+	w.works(w.transport(as(nil)))
+	w.revoke()
+	names(w)
+	w.fails(w.transport(as(nil)), "configure the new issuer")
+	w.fails(w.transport(as(old)), "change the issuer")
+	w.works(w.transport(as(w)))
+	for _, f := range w.forms {
+		if strings.Contains(f.Encode(), "old-") {
+			t.Errorf("the new authorization server was told what is of the old: %v", f)
+		}
+	}
+	names(old, w)
+	w.revoke()
+	w.works(w.transport(as(nil))) // from then on it is that one
+	if len(old.asked) != 1 || len(w.asked) != 1 {
+		t.Errorf("%d and %d logins", len(old.asked), len(w.asked))
+	}
+}
+
+// Of several authorization servers, the one that was used before is gone on with.
+func TestAuthorizationServerIsKept(t *testing.T) {
+	for _, row := range []struct {
+		name, dir, id string
+	}{
+		{"registered", "c", ""}, {"configured", "c", "us"}, {"registered, in one process", "", ""}, {"configured, in one process", "", "us"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			old, w, names := moving(t)
+			parent := t.TempDir()
+			transport := func() *Transport {
+				return w.transport(func(o *Options) {
+					if o.ClientID = row.id; row.dir != "" {
+						o.Dir = filepath.Join(parent, row.dir)
+					}
+				})
+			}
+			tr := transport()
+			w.works(tr)
+			names(w, old)
+			for range 2 {
+				if row.dir != "" {
+					tr = transport()
+				}
+				w.revoke()
+				w.works(tr)
+			}
+			if f := old.form(); len(old.asked) != 1 || len(w.asked) != 0 || f.Get("grant_type") != "refresh_token" {
+				t.Errorf("%d logins and %d at the other, then %v", len(old.asked), len(w.asked), f)
+			}
+		})
+	}
+}
+
 // Concurrent requests that all need a token have it got once.
 func TestManyRequestsAreOneLogin(t *testing.T) {
 	w := newWorld(t)

@@ -49,7 +49,15 @@ func (t *Transport) client(ctx context.Context, s *site, redirect string) (*clie
 	if t.o.ClientID != "" {
 		old := t.store.told(t.o.Server, t.o.ClientID)
 		if old != "" && old != as.Issuer {
-			return nil, fmt.Errorf("the server's authorization server is now %s, and the client %q is one of %s; register at the new one, and configure its client ID and issuer", as.Issuer, t.o.ClientID, old)
+			if t.o.Issuer != as.Issuer {
+				return nil, fmt.Errorf("the server's authorization server is now %s, and the client %q is one of %s; if that is its new name, configure the new issuer, or else register at the new one, and configure its client ID and issuer", as.Issuer, t.o.ClientID, old)
+			}
+			if err := t.store.update(ctx, old, func(c *credentials) error {
+				delete(c.Told, t.o.Server)
+				return nil
+			}); err != nil {
+				return nil, err
+			}
 		}
 		if old == "" && t.o.Issuer == "" && t.o.ClientSecret != "" {
 			t.log.Warn().Str("issuer", as.Issuer).Msg("the client secret goes to the authorization server that the MCP server names; configure the issuer, so that it can name no other")

@@ -261,6 +261,29 @@ func write(name string, text []byte) error {
 	return nil
 }
 
+// used returns the first of the authorization servers that has been used for an MCP server, as the client of the configuration if there
+// is one, or "".
+func (s *store) used(issuers []string, server, id string) string {
+	for _, issuer := range issuers[:min(len(issuers), maxFiles)] {
+		if s.dir == "" {
+			s.mu.Lock()
+			used := s.memory[issuer].isFor(server, id)
+			s.mu.Unlock()
+			if used {
+				return issuer
+			}
+		} else if c, err := s.read(s.name(issuer)); err == nil && c.isFor(server, id) {
+			return issuer
+		}
+	}
+	return ""
+}
+
+// isFor reports whether an authorization server has been used for an MCP server.
+func (c *credentials) isFor(server, id string) bool {
+	return c != nil && (id != "" && c.Told[server] == id || id == "" && c.Grants[server] != nil)
+}
+
 // told returns the authorization server at which the configured client has been used for an MCP server, or "".
 func (s *store) told(server, id string) string {
 	if s.dir == "" {
