@@ -129,7 +129,8 @@ type backend struct {
 	cfg *loaded
 	log zerolog.Logger
 
-	back atomic.Pointer[back] // nil until open
+	back   atomic.Pointer[back] // nil until open
+	logins atomic.Int32         // of a user that go on
 	// settled is closed when the back answers, or does not start, for the first time.
 	settled chan struct{}
 }

@@ -296,6 +296,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, c.backLog)
+		b.cfg = b.counting()
 		backends = append(backends, b)
 		handlers[b.Name] = catalogOf(b, nil, c.log)
 		c.names = append(c.names, b.Name)
@@ -349,7 +350,8 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	return do(ctx)
 }
 
-// reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not.
+// reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not, unless its user is
+// logging in.
 func (b *backend) reach(ctx context.Context) error {
 	if b.command() != nil {
 		if err := (*b.back.Load()).Ready(ctx); err != nil {
@@ -357,8 +359,6 @@ func (b *backend) reach(ctx context.Context) error {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
-	defer cancel()
 	unreachable := func(why, fix string, err error) error {
 		return &problem{
 			Exit: exitUnreachable, Code: "unreachable", What: fmt.Sprintf("nothing that can be talked to answers at %s", b.text()),
@@ -366,20 +366,30 @@ func (b *backend) reach(ctx context.Context) error {
 		}
 	}
 	const start = "start the server, or correct its address"
+	until := time.Now().Add(reachTime)
 	if b.Dial != "" {
-		if err := b.dialOnce(ctx); err != nil {
+		limited, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		if err := b.dialOnce(limited); err != nil {
 			why, fix := b.whyAbsent(err)
 			return unreachable(why, cmp.Or(fix, start), err)
 		}
 	}
 	tick := time.NewTicker(reachTick)
 	defer tick.Stop()
-	for {
+	for asked := false; ; {
 		err := b.now()
+		if b.logins.Load() > 0 {
+			asked, until = true, time.Now().Add(reachTime)
+		}
+		late := time.Now().After(until)
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, context.Canceled) && late:
+			return unreachable("it has not answered within "+reachTime.String(), start, err)
 		case errors.Is(err, context.Canceled): // it has not failed yet
+		case errors.Is(err, context.DeadlineExceeded) && asked && !late: // the login goes on, and so do attempts
 		default:
 			if p := callProblem(err, "connecting to "+b.text(), b.authFix()); p.Exit == exitAuth {
 				return p
@@ -389,17 +399,29 @@ func (b *backend) reach(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return unreachable("it has not answered within "+reachTime.String(), start, ctx.Err())
+			return unreachable("it has not answered in time", start, ctx.Err())
 		}
 	}
 }
 
-// reachTime is how long a backend that runs already may take to answer, and reachTick how often it is looked whether it does: a
-// back keeps trying, and does not tell that it has failed once.
-const (
-	reachTime = 10 * time.Second
-	reachTick = 20 * time.Millisecond
-)
+// counting returns the configuration of the backend by which its logins are counted while they go on.
+func (b *backend) counting() *loaded {
+	l := *b.cfg
+	if login := l.login; login != nil {
+		l.login = func(ctx context.Context, address string) error {
+			b.logins.Add(1)
+			context.AfterFunc(ctx, func() { b.logins.Add(-1) })
+			return login(ctx, address)
+		}
+	}
+	return &l
+}
+
+// reachTime is how long a backend that runs already may take to answer. It is a variable for tests.
+var reachTime = 10 * time.Second
+
+// reachTick is how often it is looked whether a backend answers: a back keeps trying, and does not tell that it has failed once.
+const reachTick = 20 * time.Millisecond
 
 // maxRounds is how often a call is answered what it asks.
 const maxRounds = 10

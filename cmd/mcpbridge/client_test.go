@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -1001,12 +1002,15 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// A URL that another client's file says is logged in to as one of the command line is: whoever has an Authorization there needs none.
-func TestLoginToServersOfOtherClients(t *testing.T) {
+// wantsLogin starts a server whose users log in with a browser, which is the program in dir: begun is called when one has opened the page,
+// and the login goes on when it returns. refused is called with each request that has no good token.
+func wantsLogin(t *testing.T, dir string, begun func(context.Context), refused func()) *httptest.Server {
+	t.Helper()
 	to, mux, server := fronted(t)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, req *http.Request) {
 		if token := req.Header.Get("Authorization"); token != "Bearer the-token" && token != "Bearer hunter2-hunter2" {
+			refused()
 			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+server.URL+`/prm"`)
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
@@ -1030,21 +1034,27 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		io.WriteString(w, `{"client_id":"me"}`)
 	})
-	logins := 0
 	mux.HandleFunc("/authorize", func(w http.ResponseWriter, req *http.Request) {
-		logins++
+		begun(req.Context())
 		q := req.URL.Query()
 		http.Redirect(w, req, q.Get("redirect_uri")+"?code=c&state="+url.QueryEscape(q.Get("state")), http.StatusFound)
 	})
 	answer("POST /token", map[string]any{"access_token": "the-token", "token_type": "Bearer", "expires_in": 3600})
-	dir := t.TempDir()
-	browser, file := filepath.Join(dir, "browser"), filepath.Join(dir, "mcp.json")
+	browser := filepath.Join(dir, "browser")
 	if err := os.WriteFile(browser, []byte("#!/bin/sh\nexec curl -sSL -o /dev/null \"$1\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("BROWSER", browser)
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Setenv("HOME", dir)
+	return server
+}
+
+// A URL that another client's file says is logged in to as one of the command line is: whoever has an Authorization there needs none.
+func TestLoginToServersOfOtherClients(t *testing.T) {
+	dir, logins := t.TempDir(), 0
+	server := wantsLogin(t, dir, func(context.Context) { logins++ }, func() {})
+	file := filepath.Join(dir, "mcp.json")
 	t.Setenv("SECRET_TOKEN", "hunter2-hunter2")
 	for servers, want := range map[string]int{
 		`"a": {"url": "URL", "headers": {"Authorization": "Bearer ${SECRET_TOKEN}"}}`: 0,
@@ -1067,6 +1077,31 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 	ours := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp'}}]")
 	if got := runCommand(t, "", "list", "-c", ours); got.code != exitAuth || logins != 0 {
 		t.Errorf("it said %+v after %d logins", got, logins)
+	}
+}
+
+// A user has the time that a login has, which is longer than a server may take to answer, or than one attempt to reach it lasts.
+func TestLoginIsWaitedFor(t *testing.T) {
+	defer func(d time.Duration) { reachTime = d }(reachTime)
+	reachTime = 3 * time.Second
+	dir := t.TempDir()
+	var attempts, asked atomic.Int64
+	late := make(chan struct{})
+	begun := func(ctx context.Context) {
+		asked.Add(1)
+		select {
+		case <-late:
+		case <-ctx.Done(): // the browser has gone
+		}
+	}
+	server := wantsLogin(t, dir, begun, func() {
+		if asked.Load() > 0 && attempts.Add(1) == 2 { // the third attempt begins: two have lasted two seconds each
+			close(late)
+		}
+	})
+	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', startTimeout: 2s, auth: {oauth: {}}}}]")
+	if got := runCommand(t, "", "call", "-c", config, "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) || asked.Load() != 1 {
+		t.Errorf("it said %+v after %d logins", got, asked.Load())
 	}
 }
 

@@ -427,7 +427,7 @@ type loaded struct {
 	auto bool
 	// defaulted says that serve.http.addr is defaultAddr because nothing else is served.
 	defaulted bool
-	// login shows a page to the user. Nil: there is nobody.
+	// login shows a page to the user, who logs in until ctx ends. Nil: there is nobody.
 	login func(ctx context.Context, address string) error
 }
 

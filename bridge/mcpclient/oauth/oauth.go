@@ -80,7 +80,7 @@ type Options struct {
 	IDP *IDP
 
 	// Browser shows a page to the user, with no shell involved: the address comes from the server. It returns when the
-	// page is opened, or when ctx ends. Nil: there is nobody to log in.
+	// page is opened, or when ctx ends, which is when the login does. Nil: there is nobody to log in.
 	Browser func(ctx context.Context, address string) error
 	// Redirect is where the browser returns to, an address of this machine such as http://127.0.0.1:3000/callback; port 0 is
 	// any. Empty: any port, or the one that we have registered with.
