@@ -141,7 +141,7 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 		values[field.name] = raw
 	}
 	if a.in == nil {
-		if err := fillDefaults(open, values, f.GetMessage()); err != nil {
+		if err := fillDefaults(fields, open, values, f.GetMessage()); err != nil {
 			return nil, err
 		}
 		return accept(fields, values), nil
@@ -164,17 +164,30 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	}
 }
 
-// fillDefaults fills what nobody answers from the form's defaults.
-func fillDefaults(open []property, values map[string][]byte, message string) error {
+// fillDefaults fills what nobody answers from the form's defaults. They make no answer by themselves: to accept a form is to say that
+// the user approves.
+func fillDefaults(fields, open []property, values map[string][]byte, message string) error {
+	if len(fields) == 0 {
+		return &problem{
+			Exit: exitUsage, Code: "no_answer", What: "the server asks for a yes, and nobody answers", Why: message,
+			Fix: "call it from a terminal: it asks for no field that --answer could answer",
+		}
+	}
+	noAnswer := func(field property) error {
+		return &problem{
+			Exit: exitUsage, Code: "no_answer", What: "the server asks for " + field.name + ", and nobody answers", Why: message,
+			Fix: "answer with --answer " + field.name + "=VALUE, where VALUE is " + field.schema.answerText() + ", or call it from a terminal",
+		}
+	}
 	for _, field := range open {
 		if def := rawjson.Get(field.schema.raw, "default"); def != nil {
 			values[field.name] = def
 		} else if field.required {
-			return &problem{
-				Exit: exitUsage, Code: "no_answer", What: "the server asks for " + field.name + ", and nobody answers", Why: message,
-				Fix: "answer with --answer " + field.name + "=VALUE, where VALUE is " + field.schema.answerText() + ", or call it from a terminal",
-			}
+			return noAnswer(field)
 		}
+	}
+	if len(open) == len(fields) {
+		return noAnswer(fields[0])
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,7 @@ type shop struct {
 	cancelled chan struct{} // closed when the context of `wait` ends
 	waiting   chan struct{} // closed when `wait` is called
 	endless   bool          // its list of prompts has no end
+	form      string        // what `order` asks, if not orderForm
 	mu        sync.Mutex
 	caller    *pb.CallContext
 }
@@ -150,7 +152,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return say(answer.GetListRoots().GetRoots()[0].GetUri(), false)
 	case "order":
 		if answer == nil {
-			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: []byte(orderForm)}
+			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: []byte(cmp.Or(s.form, orderForm))}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}})
 		}
 		return say(strings.ToLower(strings.TrimPrefix(answer.GetElicit().GetAction().String(), "ELICIT_ACTION_"))+" "+
@@ -625,6 +627,34 @@ func TestWhatTheCallerLacks(t *testing.T) {
 	} {
 		if got := runCommand(t, "", c.args...); got.code != exitTool || strings.Contains(got.stderr, hidden) != c.shown {
 			t.Errorf("%v: it said %+v", c.args, got)
+		}
+	}
+}
+
+// A form is sent that somebody has answered: what --answer says of another one, or a default, is nobody's yes.
+func TestFormThatNobodyAnswersIsNotSent(t *testing.T) {
+	s, shop := startShop(t)
+	const sure = `{"type":"object","properties":{"sure":{"type":"boolean","default":true},"why":{"type":"string"}}}`
+	for _, c := range []struct{ form, args, fix string }{
+		{`{"type":"object","properties":{}}`, "--answer language=French", "call it from a terminal"},
+		{`{"type":"object","properties":{}}`, "", "call it from a terminal"},
+		{`{"type":"object","properties":{"why":{"type":"string"}}}`, "--answer language=French", "--answer why=VALUE, where VALUE is string"},
+		{sure, "--answer language=French", "--answer sure=VALUE, where VALUE is yes or no"},
+		{sure, "", "--answer sure=VALUE, where VALUE is yes or no"},
+		{orderForm, "--answer gift=no", "--answer size=VALUE"},
+	} {
+		s.form = c.form
+		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
+		if got.code != exitUsage || got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, c.fix) || got.stdout != "" {
+			t.Errorf("%s with %q: it said %+v", c.form, c.args, got)
+		}
+	}
+	for answer, want := range map[string]string{
+		"sure=yes": `accept {"sure":true}`, "sure=no": `accept {"sure":false}`, "why=because": `accept {"sure":true,"why":"because"}`,
+	} {
+		s.form = sure
+		if got := runCommand(t, "", "call", "--answer", answer, shop, "order"); got != (said{want + "\n", "", exitOK}) {
+			t.Errorf("%s: it said %+v", answer, got)
 		}
 	}
 }
