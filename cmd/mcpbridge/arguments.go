@@ -152,12 +152,16 @@ func (a *argument) add(s schema, key, text string) {
 	a.member(head).add(inner.object(), rest, text)
 }
 
-// object returns the alternative of a schema that is an object, if there is one.
+// object returns the alternative of a schema that is an object, if only one can be.
 func (s schema) object() schema {
+	var objects []schema
 	for _, alternative := range s.alternatives() {
-		if slices.Contains(alternative.types(), "object") {
-			return alternative
+		if types := alternative.types(); len(types) == 0 || slices.Contains(types, "object") {
+			objects = append(objects, alternative)
 		}
+	}
+	if len(objects) == 1 {
+		return objects[0]
 	}
 	return s
 }

@@ -41,6 +41,7 @@ type shop struct {
 	waiting   chan struct{} // closed when `wait` is called
 	endless   bool          // its list of prompts has no end
 	form      string        // what `order` asks, if not orderForm
+	schema    string        // the arguments of `buy`, if not buySchema
 	mu        sync.Mutex
 	caller    *pb.CallContext
 }
@@ -86,7 +87,12 @@ const orderForm = `{"type":"object","required":["size","count"],"properties":{
 	"mail":{"type":"string","format":"email"},
 	"tags":{"type":"array","items":{"anyOf":[{"const":"new","title":"New"},{"const":"old","title":"Old"}]}}}}`
 
-func (*shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+const buySchema = `{"type":"object","required":["what"],"properties":{"what":{"type":"string"},"n":{"type":"integer","default":1},` +
+	`"pay":{"$ref":"#/$defs/pay"},"tags":{"type":"array","items":{"type":"string"}},"fast":{"type":"boolean"},` +
+	`"price":{"anyOf":[{"type":"number"},{"type":"null"}]}},` +
+	`"$defs":{"pay":{"type":"object","properties":{"by":{"enum":["card","cash"]},"tip":{"type":"number"}}}}}`
+
+func (s *shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	if req.Cursor == nil { // lists have pages
 		return &pb.ListToolsResponse{
 			Tools:      []*pb.Tool{{Name: "paint", Description: text("Paint\x1b[31m red.\nMore."), InputSchema: []byte(`{"type":"object"}`)}},
@@ -103,10 +109,7 @@ func (*shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToo
 		tool("nag", `{"type":"object"}`),
 		tool("deny", `{"type":"object"}`),
 		tool("sell", `{"type":"object"}`),
-		tool("buy", `{"type":"object","required":["what"],"properties":{"what":{"type":"string"},"n":{"type":"integer","default":1},`+
-			`"pay":{"$ref":"#/$defs/pay"},"tags":{"type":"array","items":{"type":"string"}},"fast":{"type":"boolean"},`+
-			`"price":{"anyOf":[{"type":"number"},{"type":"null"}]}},`+
-			`"$defs":{"pay":{"type":"object","properties":{"by":{"enum":["card","cash"]},"tip":{"type":"number"}}}}}`),
+		tool("buy", cmp.Or(s.schema, buySchema)),
 	}}, nil
 }
 
@@ -370,6 +373,73 @@ func TestArguments(t *testing.T) {
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(words)...)...)
 		if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
 			t.Errorf("%s: it said %+v", words, got)
+		}
+	}
+}
+
+// A schema that is put together of others, or has something beside a reference, allows what any part of it names: what is right is for the
+// catalog to say.
+func TestArgumentsOfComposedSchemas(t *testing.T) {
+	const (
+		payment = `{"type":"object","required":["kind"],"properties":{"kind":{"enum":["card","cash"]}},"oneOf":[` +
+			`{"properties":{"kind":{"const":"card"},"number":{"type":"string"}},"required":["number"]},{"properties":{"kind":{"const":"cash"}}}]}`
+		beside = `{"type":"object","$ref":"#/$defs/b","properties":{"x":{"type":"string"}},` +
+			`"$defs":{"b":{"type":"object","properties":{"y":{"type":"string"}}}}}`
+		branches = `"oneOf":[{"type":"object","properties":{"iban":{"type":"string"}},"required":["iban"]},` +
+			`{"type":"object","properties":{"number":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["number"]}]`
+		inner = `{"type":"object","properties":{"pay":{` + branches + `}}}`
+		deep  = `{"type":"object","properties":{"a":{}},"allOf":[{"$ref":"#/$defs/b"},{"title":"x"}],"$defs":{"b":{` + branches + `}}}`
+	)
+	with := func(keyword string) string {
+		return `{"type":"object","properties":{"a":{"type":"integer"}},` + keyword + `}`
+	}
+	s, shop := startShop(t)
+	for _, c := range []struct{ schema, words, want string }{
+		{payment, "kind=card number=4111", `{"kind":"card","number":"4111"}`},
+		{payment, `{"kind":"card","number":"4111"}`, `{"kind":"card","number":"4111"}`},
+		{payment, "kind=cash", `{"kind":"cash"}`},
+		{beside, "x=1 y=2", `{"x":"1","y":"2"}`},
+		{inner, "pay.number=4111", `{"pay":{"number":"4111"}}`},
+		{inner, "pay.iban=7", `{"pay":{"iban":"7"}}`},
+		{inner, `pay={"number":null}`, `{"pay":{"number":null}}`},
+		{deep, "a=1 number=4111", `{"a":1,"number":"4111"}`},
+		{with(`"allOf":[{"properties":{"b":{"type":"string"}}}]`), "a=1 b=1", `{"a":1,"b":"1"}`},
+		{with(`"anyOf":[{"properties":{"b":{"type":"string"}}},{"properties":{"b":{"type":"integer"}}}]`), "b=1", `{"b":1}`},
+		{
+			with(`"if":{"required":["a"]},"then":{"properties":{"b":{"type":"string"}}},"else":{"properties":{"c":{"type":"string"}}}`),
+			"b=1 c=1", `{"b":"1","c":"1"}`,
+		},
+		{with(`"anyOf":[{"properties":{"b":{"const":"x"}}},{"required":["b"]}]`), "b=y", `{"b":"y"}`},
+		{with(`"dependentSchemas":{"a":{"properties":{"b":{"type":"string"}}}}`), "a=1 b=1", `{"a":1,"b":"1"}`},
+		{with(`"dependentRequired":{"a":["b"]}`), "a=1 b=1", `{"a":1,"b":1}`},
+		{with(`"patternProperties":{"^b":{}}`), "b=1", `{"b":1}`},
+		{with(`"unevaluatedProperties":{"type":"string"}`), "b=1", `{"b":"1"}`},
+		{
+			`{"type":"object","properties":{"p":{"allOf":[{"properties":{"c":{"type":"string"}}}],"properties":{"b":{"type":"string"}}}}}`,
+			"p.b=1 p.c=1", `{"p":{"b":"1","c":"1"}}`,
+		},
+	} {
+		s.schema = c.schema
+		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
+		if got != (said{c.want + "\n", "", exitOK}) {
+			t.Errorf("%s with %s: it said %+v", c.schema, c.words, got)
+		}
+	}
+	for _, c := range []struct{ schema, words, want string }{
+		{payment, "kind=card", "/number: expected a value"}, // the catalog says it
+		{payment, "number=4111", "kind is missing"},
+		{with(`"additionalProperties":false,"anyOf":[{"required":["a"]},{"title":"x"}]`), "ab=1", "there is no argument ab; known are: a"},
+		{with(`"unevaluatedProperties":false`), "ab=1", "there is no argument ab; known are: a"},
+		{
+			`{"type":"object","properties":{"p":{"$ref":"#/$defs/b","description":"d","default":{}}},"$defs":{"b":{"properties":{"by":{}}}}}`,
+			"p.bye=1", "did you mean by?",
+		},
+		{`{"type":"object","properties":{"p":{"anyOf":[{"properties":{"by":{}}},{"type":"null"}]}}}`, "p.bye=1", "did you mean by?"},
+	} {
+		s.schema = c.schema
+		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
+		if got.code != exitUsage || got.errorCode(t) != "arguments" || !strings.Contains(got.stderr, c.want) {
+			t.Errorf("%s with %s: it said %+v", c.schema, c.words, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"iter"
 	"math/big"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 // or refers to itself is cut.
 type schema struct {
 	raw, root []byte
+	beside    [][]byte // the schemas with the references that have been followed to raw, if they say something of members, too
 	depth     int
 }
 
@@ -39,21 +41,23 @@ func (s schema) at(raw []byte) schema {
 
 func (s schema) exists() bool { return len(s.raw) > 0 && s.depth <= maxSchemaDepth }
 
-// resolve follows a reference within the document. What is beside it in the schema is ignored.
+// resolve follows a reference within the document. Of what is beside it in the schema, only what members there may be is kept.
 func (s schema) resolve() schema {
 	for s.depth <= maxSchemaDepth {
 		ref, ok := rawjson.String(rawjson.Get(s.raw, "$ref"))
 		if !ok {
 			if all := slices.Collect(rawjson.Elements(rawjson.Get(s.raw, "allOf"))); len(all) == 1 && len(rawjson.Get(s.raw, "type")) == 0 {
-				s.raw, s.depth = all[0], s.depth+1
+				s.raw, s.beside, s.depth = all[0], s.leaving("allOf"), s.depth+1
 				continue
 			}
 			return s
 		}
+		s.beside = s.leaving("$ref")
 		s.depth++
 		pointer, ok := strings.CutPrefix(ref, "#")
 		if !ok {
-			return schema{raw: []byte("{}"), root: s.root, depth: s.depth} // of another document, which is not fetched
+			s.raw = []byte("{}") // of another document, which is not fetched
+			return s
 		}
 		at := s.root
 		for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
@@ -67,6 +71,55 @@ func (s schema) resolve() schema {
 		s.raw = at
 	}
 	return s
+}
+
+// composing are the keywords by which other schemas say what members there may be, and naming those by which a schema itself does.
+var (
+	composing = []string{"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependentRequired", "dependencies"}
+	naming    = []string{"properties", "required", "patternProperties", "additionalProperties", "unevaluatedProperties"}
+)
+
+// has reports whether a schema has any of some keywords.
+func has(raw []byte, keywords ...string) bool {
+	return slices.ContainsFunc(keywords, func(key string) bool { return rawjson.Get(raw, key) != nil })
+}
+
+// leaving returns what is beside the reference that is followed from here by a keyword, if it says something of members.
+func (s schema) leaving(by string) [][]byte {
+	if has(s.raw, slices.DeleteFunc(slices.Concat(naming, composing), func(key string) bool { return key == by })...) {
+		return append(s.beside, s.raw)
+	}
+	return s.beside
+}
+
+// parts returns the schemas that say something of the same value, too, always or on a condition.
+func (s schema) parts() iter.Seq[schema] {
+	return func(yield func(schema) bool) {
+		for _, raw := range s.beside {
+			if !yield(schema{raw: raw, root: s.root, depth: s.depth + 1}) {
+				return
+			}
+		}
+		for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+			for raw := range rawjson.Elements(rawjson.Get(s.raw, key)) {
+				if !yield(s.at(raw)) {
+					return
+				}
+			}
+		}
+		for _, key := range []string{"if", "then", "else"} {
+			if raw := rawjson.Get(s.raw, key); raw != nil && !yield(s.at(raw)) {
+				return
+			}
+		}
+		for _, key := range []string{"dependentSchemas", "dependencies"} {
+			for _, raw := range rawjson.Members(rawjson.Get(s.raw, key)) {
+				if !yield(s.at(raw)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (s schema) text(name string) string {
@@ -109,16 +162,50 @@ func (s schema) property(name string) (schema, bool) {
 			return p.schema, true
 		}
 	}
+	anything := s.at([]byte("{}"))
 	further := rawjson.Get(s.raw, "additionalProperties")
 	switch {
 	case rawjson.IsObject(further):
 		return s.at(further), true
 	case string(bytes.TrimSpace(further)) == "true", rawjson.Get(s.raw, "patternProperties") != nil:
-		return s.at([]byte("{}")), true
+		return anything, true
+	case len(further) > 0:
+		return anything, false
+	}
+	left := maxAlternatives
+	if parts := s.inParts(name, &left); len(parts) > 0 {
+		// The parts that do not name it may leave it open.
+		return s.at(slices.Concat([]byte(`{"anyOf":[`), bytes.Join(parts, []byte{','}), []byte(`,{}]}`))), true
+	}
+	further = rawjson.Get(s.raw, "unevaluatedProperties")
+	switch {
+	case rawjson.IsObject(further):
+		return s.at(further), true
+	case string(bytes.TrimSpace(further)) == "true", len(s.beside) > 0, has(s.raw, composing...):
+		return anything, true
 	}
 	// A schema without properties says nothing of them; one with some says all of them, although JSON Schema allows further ones:
 	// a name that is not among them is a mistake far more often.
-	return s.at([]byte("{}")), len(list) == 0 && len(further) == 0
+	return anything, len(list) == 0 && len(further) == 0
+}
+
+// inParts returns what the parts of a schema say of a member, of which so many are left to look at.
+func (s schema) inParts(name string, left *int) [][]byte {
+	var all [][]byte
+	for part := range s.parts() {
+		if *left--; *left < 0 {
+			break
+		}
+		if !part.exists() {
+			continue
+		}
+		for _, raw := range append(part.inParts(name, left), rawjson.Get(rawjson.Get(part.raw, "properties"), name)) {
+			if raw != nil && !slices.ContainsFunc(all, func(known []byte) bool { return bytes.Equal(known, raw) }) {
+				all = append(all, raw)
+			}
+		}
+	}
+	return all
 }
 
 // maxAlternatives is how many alternatives are looked at. A schema that refers to itself has any number of them.
