@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,8 +26,11 @@ const maxArgument = 64 << 20
 // A reader reads what arguments name: @FILE and @-, and - for all of them.
 type argumentReader struct{ stdin io.Reader }
 
+// errNoEnd is why an argument has not been read when there is no time left.
+var errNoEnd = errors.New("has not come to its end")
+
 // text returns what an argument stands for: itself, the content of @FILE, or stdin for @-. @@ stands for @.
-func (r argumentReader) text(arg string) (string, error) {
+func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
 	name, ok := strings.CutPrefix(arg, "@")
 	switch {
 	case !ok:
@@ -33,22 +38,24 @@ func (r argumentReader) text(arg string) (string, error) {
 	case strings.HasPrefix(name, "@"):
 		return name, nil
 	}
-	in := r.stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return "", usage(arg, "name a file that can be read; write @@ for a text that begins with @", "cannot read the argument %s: %v", arg, cause(err))
-		}
-		defer f.Close()
-		in = f
+	var text []byte
+	var err error
+	done := make(chan struct{})
+	// A read cannot be interrupted on every system, so this goroutine waits for what comes until the process ends.
+	go func() {
+		defer close(done)
+		text, err = r.read(name)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return "", fmt.Errorf("the argument %s %w", arg, errNoEnd)
 	}
-	if in == nil {
-		in = strings.NewReader("")
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxArgument+1))
 	switch {
+	case err != nil && name != "-":
+		return "", usage(arg, "name a file that can be read; write @@ for a text that begins with @", "cannot read the argument %s: %v", arg, cause(err))
 	case err != nil:
-		return "", usage(arg, "name a file that can be read", "cannot read the argument %s: %v", arg, cause(err))
+		return "", usage(arg, "pass a stdin that can be read", "cannot read the argument %s: %v", arg, cause(err))
 	case len(text) > maxArgument:
 		return "", usage(arg, "pass less", "the argument %s is longer than %d MiB", arg, maxArgument>>20)
 	case !utf8.Valid(text):
@@ -57,14 +64,31 @@ func (r argumentReader) text(arg string) (string, error) {
 	return string(text), nil
 }
 
+// read reads a file, or stdin for -, up to where it is too long.
+func (r argumentReader) read(name string) ([]byte, error) {
+	in := r.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	if in == nil {
+		return nil, nil
+	}
+	return io.ReadAll(io.LimitReader(in, maxArgument+1))
+}
+
 // parse returns the arguments of a call as JSON: of k=v words, as the schema wants them, or of one word that is a JSON object,
 // @FILE or -. What is called is for errors, and so is its signature.
-func (r argumentReader) parse(words []string, s schema, called, signature string) ([]byte, error) {
+func (r argumentReader) parse(ctx context.Context, words []string, s schema, called, signature string) ([]byte, error) {
 	if len(words) == 1 && (words[0] == "-" || words[0] == "@-") {
-		return r.object("@-", s, called, signature)
+		return r.object(ctx, "@-", s, called, signature)
 	}
 	if len(words) == 1 && (strings.HasPrefix(words[0], "{") || strings.HasPrefix(words[0], "@")) {
-		return r.object(words[0], s, called, signature)
+		return r.object(ctx, words[0], s, called, signature)
 	}
 	all := &argument{}
 	for _, word := range words {
@@ -72,7 +96,7 @@ func (r argumentReader) parse(words []string, s schema, called, signature string
 		if !ok || key == "" {
 			return nil, usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+signature, "%q is not an argument", word)
 		}
-		text, err := r.text(value)
+		text, err := r.text(ctx, value)
 		if err != nil {
 			return nil, err
 		}
@@ -87,8 +111,8 @@ func (r argumentReader) parse(words []string, s schema, called, signature string
 }
 
 // object returns arguments that are JSON as a whole.
-func (r argumentReader) object(word string, s schema, called, signature string) ([]byte, error) {
-	text, err := r.text(word)
+func (r argumentReader) object(ctx context.Context, word string, s schema, called, signature string) ([]byte, error) {
+	text, err := r.text(ctx, word)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type asker struct {
 	lines chan string
 }
 
-func (c *client) newAsker() (*asker, error) {
+func (c *client) newAsker(ctx context.Context) (*asker, error) {
 	a := &asker{out: c.p.Stderr, answers: map[string][]string{}, asked: map[string]bool{}}
 	if isTerminal(c.p.Stdin) && isTerminal(c.p.Stderr) {
 		a.in = c.p.Stdin
@@ -46,7 +46,7 @@ func (c *client) newAsker() (*asker, error) {
 		if !ok || name == "" {
 			return nil, usage("--answer "+answer, "write --answer FIELD=VALUE", "%q does not answer a field", answer)
 		}
-		text, err := argumentReader{c.p.Stdin}.text(value)
+		text, err := argumentReader{c.p.Stdin}.text(ctx, value)
 		if err != nil {
 			return nil, err
 		}

@@ -200,28 +200,22 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		c.backLog = zerolog.Nop() // what goes wrong is the error of the command
 	}
 	cfg.tellWarnings(c.log)
-	if c.asker, err = c.newAsker(); err != nil {
-		return err
-	}
-	if c.caller, err = c.context(cfg.Log.Level); err != nil {
-		return err
-	}
-
-	cfg.Limits = patient(cfg.Limits)
 	ctx := cmd.Context()
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("--timeout %s is over", c.timeout))
 		defer cancel()
 	}
+	cfg.Limits = patient(cfg.Limits)
 	cfg.auto = t.backend != nil && !c.target.plugin
-	err = c.with(ctx, cfg, func(ctx context.Context) error {
-		defer c.asker.tellUnused(c.log)
-		return row.run(ctx, c, rest)
-	})
+	err = c.perform(ctx, cfg, row, rest)
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
-		return &problem{Exit: exitInterrupted, Code: "cancelled", What: "cancelled", Why: "the server has been told", Cause: err}
+		why := "the server has been told"
+		if errors.Is(err, errNoEnd) {
+			why = "nothing was called: " + err.Error()
+		}
+		return &problem{Exit: exitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
 	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
 		return &problem{
 			Exit: exitUnexpected, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: errText(err),
@@ -229,6 +223,20 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		}
 	}
 	return err
+}
+
+// perform does what a command is for, while its backends run.
+func (c *client) perform(ctx context.Context, cfg *loaded, row *clientCommand, args []string) (err error) {
+	if c.asker, err = c.newAsker(ctx); err != nil {
+		return err
+	}
+	if c.caller, err = c.context(cfg.Log.Level); err != nil {
+		return err
+	}
+	return c.with(ctx, cfg, func(ctx context.Context) error {
+		defer c.asker.tellUnused(c.log)
+		return row.run(ctx, c, args)
+	})
 }
 
 // wrongNumber says that there are too few or too many arguments after the target. Too many may be a command without its --.

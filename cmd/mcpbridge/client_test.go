@@ -988,6 +988,49 @@ func TestCtrlCWhileAsking(t *testing.T) {
 	}
 }
 
+// A silent stdin never ends, and says when it is read.
+type silent struct{ read, end chan struct{} }
+
+func (s silent) Read([]byte) (int, error) {
+	close(s.read)
+	<-s.end
+	return 0, io.EOF
+}
+
+// Who passes stdin and does not end it is not waited for longer than --timeout, Ctrl-C or SIGTERM let.
+func TestWaitingForStdinEnds(t *testing.T) {
+	_, shop := startShop(t)
+	for _, args := range []string{
+		"call SHOP buy -", "call SHOP buy what=@-", "call --answer size=@- SHOP order", "prompt SHOP haggle price=@-", "complete SHOP haggle tone=k price=@-",
+	} {
+		for _, timeout := range []bool{true, false} {
+			words := strings.Fields(strings.ReplaceAll(args, "SHOP", shop))
+			code, exit := "cancelled", exitInterrupted
+			if timeout {
+				words = append(words, "--timeout", "100ms")
+				code, exit = "timeout", exitUnexpected
+			}
+			stdin := silent{make(chan struct{}), make(chan struct{})}
+			t.Cleanup(func() { close(stdin.end) })
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			var stdout, stderr lockedBuffer
+			done := make(chan int)
+			go func() {
+				done <- (&Program{Args: words, Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}).Run(ctx)
+			}()
+			if !timeout {
+				<-stdin.read
+				interrupt()
+			}
+			got := said{code: <-done, stdout: stdout.String(), stderr: stderr.String()}
+			if got.code != exit || got.errorCode(t) != code || !timeout && !strings.Contains(got.stderr, "nothing was called: the argument @- ") {
+				t.Errorf("%v: it said %+v", words, got)
+			}
+		}
+	}
+}
+
 func TestLimitsOfAClient(t *testing.T) {
 	s, shop := startShop(t)
 	s.endless = true
@@ -998,10 +1041,10 @@ func TestLimitsOfAClient(t *testing.T) {
 	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != exitUsage || len(got.stderr) > 2_000 {
 		t.Errorf("it said %+v", got)
 	}
-	if _, err := (argumentReader{io.LimitReader(zeros{}, maxArgument+1)}).text("@-"); err == nil {
+	if _, err := (argumentReader{io.LimitReader(zeros{}, maxArgument+1)}).text(t.Context(), "@-"); err == nil {
 		t.Error("an argument that is too long was read")
 	}
-	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text("@-"); err != nil || len(text) != 1000 {
+	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text(t.Context(), "@-"); err != nil || len(text) != 1000 {
 		t.Error(err)
 	}
 	long := writeConfig(t, strings.Repeat("#", maxFile))

@@ -457,7 +457,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	}
 	t := tools[i]
 	shape := oneLine(signature(name, t.GetInputSchema(), nil), maxSignature)
-	arguments, err := argumentReader{c.p.Stdin}.parse(args[1:], schemaOf(t.GetInputSchema()), name, shape)
+	arguments, err := argumentReader{c.p.Stdin}.parse(ctx, args[1:], schemaOf(t.GetInputSchema()), name, shape)
 	if err != nil {
 		return err
 	}
@@ -627,7 +627,7 @@ func runPrompt(ctx context.Context, c *client, args []string) error {
 		}
 		return c.notFound("prompt", name, known)
 	}
-	arguments, err := c.promptArguments(prompts[i], args[1:])
+	arguments, err := c.promptArguments(ctx, prompts[i], args[1:])
 	if err != nil {
 		return err
 	}
@@ -648,8 +648,8 @@ func runPrompt(ctx context.Context, c *client, args []string) error {
 }
 
 // promptArguments returns the arguments of a prompt, which are texts.
-func (c *client) promptArguments(p *pb.Prompt, words []string) (map[string]string, error) {
-	values, err := c.texts(words)
+func (c *client) promptArguments(ctx context.Context, p *pb.Prompt, words []string) (map[string]string, error) {
+	values, err := c.texts(ctx, words)
 	if err != nil {
 		return nil, err
 	}
@@ -682,14 +682,14 @@ func unknownArguments(words, known []string) []string {
 }
 
 // texts returns words of the form NAME=VALUE.
-func (c *client) texts(words []string) (map[string]string, error) {
+func (c *client) texts(ctx context.Context, words []string) (map[string]string, error) {
 	values := map[string]string{}
 	for _, word := range words {
 		name, value, ok := strings.Cut(word, "=")
 		if !ok || name == "" {
 			return nil, usage(word, "write NAME=VALUE", "%q is not an argument", word)
 		}
-		text, err := argumentReader{c.p.Stdin}.text(value)
+		text, err := argumentReader{c.p.Stdin}.text(ctx, value)
 		if err != nil {
 			return nil, err
 		}
@@ -704,7 +704,7 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	if !ok || name == "" {
 		return usage(args[1], "write NAME=PREFIX", "%q does not say which argument to complete", args[1])
 	}
-	known, err := c.texts(args[2:])
+	known, err := c.texts(ctx, args[2:])
 	if err != nil {
 		return err
 	}
