@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -594,14 +595,20 @@ func listenProblem(addr, where, flag string, err error) error {
 		Exit: exitConfig, Code: "listen", What: fmt.Sprintf("cannot listen on %s: %v", addr, cause(err)), Where: where, Cause: err,
 		Fix: "choose another address with " + flag,
 	}
+	network, at := grpcNetwork(addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, grpcserver.ErrInUse):
 		p.Code = "port_in_use"
-		p.Why = "another process listens there" + holderText(addr)
+		p.Why = "another process listens there" + holderText(at)
 		p.Fix = "end that process, or choose another address with " + flag
-		if host, _, err := net.SplitHostPort(addr); err == nil {
+		if network == "unix" {
+			p.Fix = "end that process, or choose another path: " + flag + " unix:///path/to.sock"
+		} else if host, _, err := net.SplitHostPort(at); err == nil {
 			p.Fix = "end that process, or choose another port: " + flag + " " + net.JoinHostPort(host, "0") + " takes any free one"
 		}
+	case errors.Is(err, syscall.EACCES) && network == "unix":
+		p.Why = "this user may not make files in " + filepath.Dir(at)
+		p.Fix = "choose a path in a directory in which this user may write"
 	case errors.Is(err, syscall.EACCES):
 		p.Why = "ports below 1024 are kept for the administrator"
 		p.Fix = "choose a port above 1023"

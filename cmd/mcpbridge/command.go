@@ -287,7 +287,7 @@ did not start, 130 interrupted twice.`
 const runExamples = `  mcpbridge run -- python3 tools.py
   mcpbridge run --http 127.0.0.1:9000 -- ./my-tools --verbose
   mcpbridge run --stdio unix:///run/tools.sock
-  mcpbridge run --mcp --grpc unix:///run/files.sock -- npx -y @modelcontextprotocol/server-filesystem .
+  mcpbridge run --mcp --grpc unix:///tmp/files.sock -- npx -y @modelcontextprotocol/server-filesystem .
   mcpbridge run -c mcpbridge.yaml`
 
 func (p *Program) runCommand(l *logging) *cobra.Command {
@@ -311,7 +311,7 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.http, "http", "", "serve HTTP on `ADDR`, such as 127.0.0.1:8080")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve stdin and stdout")
-	flags.StringVar(&f.grpc, "grpc", "", "serve gRPC on `ADDR`, such as unix:///run/mcp.sock or 127.0.0.1:50051")
+	flags.StringVar(&f.grpc, "grpc", "", "serve gRPC on `ADDR`, such as unix:///tmp/mcp.sock or 127.0.0.1:50051")
 	flags.StringVar(&f.path, "path", "/mcp", "serve HTTP at this `PATH`, and each backend at its name below")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "let pages of this web `ORIGIN` call (repeatable)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "let clients use this `HOST` name (repeatable)")

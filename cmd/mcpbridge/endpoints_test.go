@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -317,5 +321,35 @@ func (k *kept) end(t *testing.T) {
 	t.Helper()
 	if res := k.request(t, http.MethodDelete, "", "", "Mcp-Session-Id", k.session); res.StatusCode != http.StatusNoContent {
 		t.Errorf("the end of a session: %s", res.Status)
+	}
+}
+
+// Who cannot listen on a socket is told of files, and who cannot listen on a port of ports.
+func TestAddressThatCannotBeListenedOn(t *testing.T) {
+	socket := "unix://" + filepath.Join(t.TempDir(), "s")
+	start(t, nil, nil, "run", "--grpc", socket, "--", echoGo(t))
+	port := start(t, nil, nil, "run", "--grpc", "127.0.0.1:0", "--", echoGo(t)).app.GRPC()
+	port = strings.TrimPrefix(port, "tcp:")
+	for addr, want := range map[string]string{
+		socket: "choose another path: --grpc unix:///path/to.sock", port: "choose another port: --grpc 127.0.0.1:0 takes any free one",
+	} {
+		got := runCommand(t, "", "run", "--grpc", addr, "--", echoGo(t))
+		if got.code != exitConfig || got.errorCode(t) != "port_in_use" || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: it said %+v, want %q in it", addr, got, want)
+		}
+	}
+
+	// Of root, nothing is refused.
+	denied := os.NewSyscallError("bind", syscall.EACCES)
+	for addr, want := range map[string][2]string{
+		"unix:///run/m.sock": {"this user may not make files in /run", "a directory in which this user may write"},
+		"unix:m.sock":        {"this user may not make files in .", "a directory in which this user may write"},
+		"127.0.0.1:80":       {"ports below 1024", "a port above 1023"},
+		"tcp:127.0.0.1:80":   {"ports below 1024", "a port above 1023"},
+	} {
+		p := asProblem(listenProblem(addr, "", "--grpc", &net.OpError{Op: "listen", Err: denied}))
+		if !strings.Contains(p.Why, want[0]) || !strings.Contains(p.Fix, want[1]) {
+			t.Errorf("%s: it says %q and %q", addr, p.Why, p.Fix)
+		}
 	}
 }
