@@ -566,6 +566,14 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	if data, err := os.ReadFile(logo); err != nil || string(data) != "\x89PNG\x00\xff" {
 		t.Errorf("it wrote %q, %v", data, err)
 	}
+	document := filepath.Join(t.TempDir(), "sign.json")
+	if got := runCommand(t, "", "read", "--json", "-o", document, shop, "shop://sign"); got != (said{"", "", exitOK}) {
+		t.Errorf("it said %+v", got)
+	}
+	shown := runCommand(t, "", "read", "--json", shop, "shop://sign").stdout
+	if data, err := os.ReadFile(document); err != nil || string(data) != shown || !json.Valid(data) {
+		t.Errorf("it wrote %q, %v, and shows %q", data, err, shown)
+	}
 	for uri, want := range map[string]string{
 		"shop://sing":               "did you mean shop://sign?",
 		"sign":                      "write its URI: shop://sign",

@@ -548,7 +548,14 @@ func runRead(ctx context.Context, c *client, args []string) error {
 		return err
 	}
 	res := m.(*pb.ReadResourceResult)
-	if c.asJSON {
+	switch {
+	case c.asJSON && c.output != "":
+		raw, err := encode(res)
+		if err != nil {
+			return err
+		}
+		return c.save(append(raw, '\n'))
+	case c.asJSON:
 		return c.printMessage(res)
 	}
 	var data []byte
@@ -564,12 +571,7 @@ func runRead(ctx context.Context, c *client, args []string) error {
 	}
 	switch {
 	case c.output != "":
-		if err := os.WriteFile(c.output, data, 0o600); err != nil {
-			return &problem{
-				Exit: exitUsage, Code: "output", What: fmt.Sprintf("cannot write %s: %v", c.output, cause(err)), Where: "--output", Fix: "name another file", Cause: err,
-			}
-		}
-		return nil
+		return c.save(data)
 	case c.terminal && !isText:
 		return &problem{
 			Exit: exitUsage, Code: "binary", What: fmt.Sprintf("%s is %d bytes that are not text", args[0], len(data)), Where: "stdout is a terminal",
@@ -579,6 +581,17 @@ func runRead(ctx context.Context, c *client, args []string) error {
 		return c.writeText(string(data))
 	}
 	return c.write(string(data))
+}
+
+// save writes data to the file of --output.
+func (c *client) save(data []byte) error {
+	if err := os.WriteFile(c.output, data, 0o600); err != nil {
+		return &problem{
+			Exit: exitUsage, Code: "output", What: fmt.Sprintf("cannot write %s: %v", c.output, cause(err)), Where: "--output",
+			Fix: "name another file", Cause: err,
+		}
+	}
+	return nil
 }
 
 // readFix says what to read instead of what cannot be read, or "" if it should be there.
