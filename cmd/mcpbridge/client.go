@@ -88,8 +88,9 @@ const clientExits = `
 
 Without --log-level, only warnings and errors are logged.
 
-Exit codes: 0 all is well, 1 unexpected error, 3 the server wants to know who calls, 4 nothing answers there, 5 the
-tool failed or there is none, 6 wrong flags, arguments or configuration, 7 the backend did not start, 130 cancelled.`
+Exit codes: 0 all is well, 1 a wrong command line or arguments, too little time, or an unexpected error, 3 the server
+wants to know who calls, 4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the
+backend did not start, 130 cancelled.`
 
 // A client is one run of a client command.
 type client struct {

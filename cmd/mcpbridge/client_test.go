@@ -486,6 +486,19 @@ func TestClientExitCodes(t *testing.T) {
 	}
 }
 
+// What --help says of exit codes is so.
+func TestHelpOfExitCodes(t *testing.T) {
+	for _, command := range []string{"run", "list", "describe", "call", "read", "prompt", "complete"} {
+		help := strings.Join(strings.Fields(runCommand(t, "", command, "--help").stdout), " ")
+		if !strings.Contains(help, "1 a wrong command line") || !strings.Contains(help, " 6 a wrong configuration") {
+			t.Errorf("%s: it said %s", command, help)
+		}
+		if got := runCommand(t, "", command, "--nope"); got.code != exitUsage {
+			t.Errorf("%s --nope: it said %+v", command, got)
+		}
+	}
+}
+
 // Who calls is not told to call again where the call may have been executed, also if the backend does not say so.
 func TestNobodyIsToldToRepeatWhatMayHaveBeenDone(t *testing.T) {
 	_, shop := startShop(t)

@@ -281,8 +281,8 @@ Without any of these, all of ./mcpbridge.yaml is served, merged into one.
 Without --http, --grpc and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
 when an MCP client starts mcpbridge, and HTTP on 127.0.0.1:8080 otherwise.
 
-Exit codes: 0 all is well, 1 unexpected error, 6 wrong flags or configuration, 7 the backend
-did not start, 130 interrupted twice.`
+Exit codes: 0 all is well, 1 a wrong command line or an unexpected error, 6 a wrong configuration,
+7 the backend did not start, 130 interrupted twice.`
 
 const runExamples = `  mcpbridge run -- python3 tools.py
   mcpbridge run --http 127.0.0.1:9000 -- ./my-tools --verbose
