@@ -1,5 +1,5 @@
 # Everything that is done in this repository has a target here. `make` lists them. Needed on the machine: Go, Python 3.10 or
-# newer with venv, Node 20 or newer, Java 17 and Maven; the rest comes from the package registries.
+# newer with venv, Node 20 or newer, and Java 17 and Maven for what is Java; the rest comes from the package registries.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -35,7 +35,10 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
-setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPESCRIPT) $(JAVA) ## install what Python and Node need, and build what is not Go
+setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPESCRIPT) ## install what Python and Node need, and build what is TypeScript
+
+.PHONY: setup-java
+setup-java: $(JAVA) ## build the Java SDK and what uses it
 
 .venv/.done: $(wildcard sdkgen/python/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -92,7 +95,7 @@ test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modu
 	scripts/check-generated
 
 .PHONY: test-go
-test-go: setup build
+test-go: setup setup-java build
 	$(GO) vet ./...
 	$(GO) test -race ./...
 
@@ -173,7 +176,7 @@ bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done 
 	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
-conformance: setup build ## run the official conformance suite, as a server and as a client
+conformance: setup setup-java build ## run the official conformance suite, as a server and as a client
 	conformance/run
 
 .PHONY: survive

@@ -30,7 +30,7 @@ func Programs() []Program {
 		},
 		{
 			Language: "java", command: []string{"java", "-jar", "ROOT/examples/kit-java/target/kit-java.jar"},
-			needs: "examples/kit-java/target/kit-java.jar", made: "make setup",
+			needs: "examples/kit-java/target/kit-java.jar", made: "make setup-java",
 		},
 	}
 }
