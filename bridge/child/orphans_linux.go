@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -20,15 +19,13 @@ var (
 )
 
 // BuryOrphans waits, until ctx ends, for those processes that are children of this one only because their parents have ended, as happens to
-// the first process of a container: they would stay there as zombies. Whoever starts processes without this package must not call it.
-func BuryOrphans(ctx context.Context) {
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, unix.SIGCHLD)
-	defer signal.Stop(ended)
+// the first process of a container: they would stay there as zombies. It looks when somebody has died. Whoever starts processes without this
+// package must not call it.
+func BuryOrphans(ctx context.Context, died <-chan os.Signal) {
 	for {
 		buryOrphans()
 		select {
-		case <-ended:
+		case <-died:
 		case <-ctx.Done():
 			return
 		}

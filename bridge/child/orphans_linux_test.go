@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,7 +35,10 @@ func TestOrphansAreBuried(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { child.BuryOrphans(ctx); close(done) }()
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, unix.SIGCHLD)
+	defer signal.Stop(died)
+	go func() { child.BuryOrphans(ctx, died); close(done) }()
 	log := zerolog.Nop()
 	for range 20 {
 		p := child.New([]string{"sh", "-c", "setsid sleep 0.05 & sleep 1000 & exit 7"}, "", &log)

@@ -24,7 +24,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/auth"
 	"github.com/mcpbridge/mcpbridge/bridge/catalog"
-	"github.com/mcpbridge/mcpbridge/bridge/child"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
@@ -280,7 +279,7 @@ func (a *App) Run(ctx, now context.Context) error {
 	defer stopProbes()
 	probing.Go(func() { probes.run(probeCtx) })
 	if os.Getpid() == 1 { // in a container, where nobody else waits for what backends leave behind
-		probing.Go(func() { child.BuryOrphans(probeCtx) })
+		probing.Go(func() { buryOrphans(probeCtx) })
 	}
 	// Not even when now ends, before clients have been told that their calls were cut: that is not the backend's fault.
 	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))

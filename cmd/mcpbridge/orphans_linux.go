@@ -1,0 +1,18 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mcpbridge/mcpbridge/bridge/child"
+)
+
+// buryOrphans waits for children that this process has not started, until ctx ends.
+func buryOrphans(ctx context.Context) {
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGCHLD)
+	defer signal.Stop(died)
+	child.BuryOrphans(ctx, died)
+}
