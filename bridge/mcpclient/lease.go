@@ -20,45 +20,66 @@ type pool struct {
 	mu      sync.Mutex         // guards the rest
 	idle    map[string][]*peer // by their keys; none of the lists is empty
 	all     []*peer
-	total   int // of all, and those being opened
+	total   int // of all, those being opened, and programs that have yet to end
+	ending  int // programs that have yet to end
+	waiting int // those who wait for room
 	closed  bool
 	changed chan struct{} // closed when there may be room
 }
 
-// lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long.
+// lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long:
+// for a program that ends to make room for it as long as one may take to start.
 func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner string) (*peer, error) {
 	timer := time.NewTimer(p.c.pace.patience)
 	defer timer.Stop()
+	evicted := false
+	p.mu.Lock()
 	for {
-		p.mu.Lock()
-		switch got := p.pick(key); {
-		case p.closed:
+		if p.closed {
 			p.mu.Unlock()
 			return nil, &lost{err: errClosed}
-		case got != nil:
+		}
+		if got := p.pick(key); got != nil {
 			p.mu.Unlock()
 			return got, nil
-		case p.total >= p.c.o.MaxSessions && !p.evict():
-			changed := p.changed
-			p.mu.Unlock()
-			select {
-			case <-changed:
-			case <-timer.C:
-				if p.c.lot.makeRoom(owner) {
-					timer.Reset(p.c.pace.patience) // somebody else may be faster
-					continue
-				}
-				return nil, p.c.overloaded("%d calls have a session to themselves, which is the most", p.c.o.MaxSessions)
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			continue
 		}
-		p.total++
-		p.opening.Add(1)
+		if p.total < p.c.o.MaxSessions {
+			break
+		}
+		changed := p.changed
+		if p.ending <= p.waiting && p.evict() && p.ending > 0 && !evicted { // else one ends for each who waits
+			evicted = true
+			timer.Reset(p.c.o.StartTimeout)
+		}
+		p.waiting++
 		p.mu.Unlock()
-		return p.open(ctx, can, key)
+		err := p.await(ctx, changed, timer, owner)
+		p.mu.Lock()
+		p.waiting--
+		if err != nil {
+			p.mu.Unlock()
+			return nil, err
+		}
 	}
+	p.total++
+	p.opening.Add(1)
+	p.mu.Unlock()
+	return p.open(ctx, can, key)
+}
+
+// await waits until there may be room for a session of the owner's.
+func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.Timer, owner string) error {
+	select {
+	case <-changed:
+	case <-timer.C:
+		if !p.c.lot.makeRoom(owner) {
+			return p.c.overloaded("%d sessions are in use or have yet to end, which is the most", p.c.o.MaxSessions)
+		}
+		timer.Reset(p.c.pace.patience) // somebody else may be faster
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // open opens a session, for which there is room.
@@ -71,8 +92,11 @@ func (p *pool) open(ctx context.Context, can *pb.ClientCapabilities, key string)
 	got, err := p.c.openSession(ctx, can, key)
 	p.mu.Lock()
 	if err != nil {
-		p.total--
-		p.tell()
+		if got != nil {
+			p.end(got)
+		} else {
+			p.room()
+		}
 		p.mu.Unlock()
 		return nil, notBegun(err)
 	}
@@ -137,12 +161,34 @@ func (p *pool) take(s *peer) {
 	p.idle[s.key] = list
 }
 
-// drop closes a session that nobody uses, beside everything else.
+// drop closes a session that nobody uses.
 func (p *pool) drop(s *peer) {
-	p.total--
 	p.all = slices.DeleteFunc(p.all, func(o *peer) bool { return o == s })
+	p.end(s)
+}
+
+// end closes a session, beside everything else. A program takes its room until nothing is left of it: else there would be any number
+// of those that do not end when they are told to.
+func (p *pool) end(s *peer) {
+	if p.c.url != nil {
+		p.room()
+		p.opening.Go(s.close)
+		return
+	}
+	p.ending++
+	p.opening.Go(func() {
+		s.close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.ending--
+		p.room()
+	})
+}
+
+// room says that there is room for one session more.
+func (p *pool) room() {
+	p.total--
 	p.tell()
-	p.opening.Go(s.close)
 }
 
 // tell tells those who wait that there may be room.
@@ -208,6 +254,7 @@ func (p *pool) sweep(now time.Time) {
 func (p *pool) empty() {
 	p.mu.Lock()
 	p.closed = true
+	p.tell()
 	all := p.all
 	p.all = nil
 	p.mu.Unlock()

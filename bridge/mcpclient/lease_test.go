@@ -2,6 +2,7 @@ package mcpclient_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -24,17 +25,27 @@ import (
 // question is what a server asks in the middle of a call.
 const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
 
-// A curious server is a program of 2025-11-25 whose tool "ask" asks before it answers. It counts how many of it there are.
-type curious struct{ programs atomic.Int64 }
+// A curious server is a program of 2025-11-25 whose tool "ask" asks before it answers. It counts how many of it there are, how many there
+// were at most, and how often it was started.
+type curious struct {
+	lingers              time.Duration // how long it takes to end when it is told to
+	programs, most, ever atomic.Int64
+}
 
 func (s *curious) serve(ctx context.Context, in io.Reader, out io.Writer) {
-	s.programs.Add(1)
+	s.ever.Add(1)
+	for n := s.programs.Add(1); n > s.most.Load(); {
+		s.most.Store(n)
+	}
 	defer s.programs.Add(-1)
-	var open string // the call that has asked
+	defer time.Sleep(s.lingers) //nolint:forbidigo // by the bubble's clock
+	var open string             // the call that has asked
 	program := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
 			say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+		case m.Method == "ping":
+			say(pong)
 		case m.Method == "tools/call" && strings.Contains(string(m.Params), `"ask"`):
 			open = string(m.ID)
 			say(question)
@@ -111,6 +122,72 @@ func TestSessionsAtTheirMost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However slowly programs end, and whether callers come one after the other or at once, there are no more than there may be, besides the
+// one for those who can do nothing. Who does not get one is told that the call was not executed.
+func TestProgramsThatHaveYetToEndAreCounted(t *testing.T) {
+	for _, most := range []int{1, 2, 5} {
+		for _, lingers := range []time.Duration{0, time.Millisecond, 5 * time.Second, time.Minute} {
+			s := &curious{lingers: lingers}
+			bubble(t, mcpclient.Options{MaxSessions: most}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+				t.Helper()
+				try := func(n int, limit time.Duration) {
+					began := time.Now()
+					res, err := c.Handle(t.Context(), asking("t", `{}`, fmt.Sprint("caller", n)), ignore)
+					took := time.Since(began)
+					right := err == nil
+					if !right {
+						e := bridge.AsError(err)
+						right = took >= 10*time.Second && e.Code == codes.ResourceExhausted && e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+					}
+					if !right || took > limit {
+						t.Errorf("%d programs that take %v to end, after %v: %v %v", most, lingers, took, res, err)
+					}
+				}
+				for n := range 20 {
+					try(n, min(lingers, 30*time.Second)) // as long as one may take to start
+				}
+				var wg sync.WaitGroup
+				for n := range 60 {
+					wg.Go(func() { try(n, 30*time.Second) })
+				}
+				wg.Wait()
+				if got := s.most.Load(); got > int64(most)+1 {
+					t.Errorf("%d programs that take %v to end, and %d and one are the most", got, lingers, most)
+				}
+			})
+		}
+	}
+}
+
+// While a program ends to make room for a caller, those of others do not end for the same caller.
+func TestOneProgramEndsForEachWhoWaits(t *testing.T) {
+	s := &curious{lingers: 5 * time.Second}
+	bubble(t, mcpclient.Options{MaxSessions: 3}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		use := func(who string) {
+			if got := said(t, c, asking("t", `{}`, who)); got != "hello" {
+				t.Errorf("%s got %s", who, got)
+			}
+		}
+		for _, who := range []string{"a", "b", "c"} {
+			use(who)
+			bridgetest.Pass(time.Second)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { use("d") })
+		synctest.Wait()
+		for range 3 {
+			use("b") // and each time there may be room
+			synctest.Wait()
+		}
+		wg.Wait()
+		use("c")
+		if got := s.ever.Load(); got != 5 {
+			t.Errorf("started %d times, want 5: for those who can do nothing, a, b, c and d", got)
+		}
+	})
 }
 
 // Calls that wait for answers of one caller keep half of the sessions from others, and no more: the rest they keep for as long as nobody else

@@ -604,7 +604,8 @@ func (c *Client) noProgram(p *peer, err error) error {
 	return e
 }
 
-// openSession begins a session of a legacy server for callers who can do as much as can.
+// openSession begins a session of a legacy server for callers who can do as much as can. With an error it returns what is to be closed, or
+// nil.
 func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()
@@ -618,11 +619,10 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 		return nil, err
 	}
 	if _, err := c.initialize(ctx, p, known.rev); err != nil {
-		c.pool.opening.Go(p.close) // nobody waits for the end of what has not begun; who calls this is counted already
 		if c.url == nil && ctx.Err() == nil {
-			return nil, c.noProgram(p, err)
+			err = c.noProgram(p, err)
 		}
-		return nil, err
+		return p, err
 	}
 	if can.GetRoots() != nil {
 		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be asked before
