@@ -219,7 +219,7 @@ func (s *subscription) legacy(ctx context.Context, l *life) error {
 	honoured := honoured(s.asked, l.known.Load().GetCapabilities(), l.peer.rev())
 	uris := honoured.GetResourceSubscriptions()
 	honoured.ResourceSubscriptions = nil
-	in := &listener{filter: proto.CloneOf(honoured), wake: make(chan struct{}, 1)}
+	in := newListener(proto.CloneOf(honoured))
 	h.add(in)
 	defer h.remove(in)
 	for _, uri := range uris {
@@ -240,13 +240,13 @@ func (s *subscription) legacy(ctx context.Context, l *life) error {
 		return err
 	}
 	for {
-		for _, change := range h.take(in) {
-			if err := s.tell(change); err != nil {
-				return err
-			}
-		}
 		select {
-		case <-in.wake:
+		case <-in.pending.Ready():
+			for _, change := range in.pending.Take() {
+				if err := s.tell(change); err != nil {
+					return err
+				}
+			}
 		case <-l.gone:
 			return &lost{err: errClosed}
 		case <-l.peer.gone:
@@ -292,20 +292,15 @@ type topic struct {
 	told bool // the server tells of it; for whose turn it is
 }
 
-// A listener is a subscription to a legacy session. What it has not been told yet is there once, however often it happened.
+// A listener is a subscription to a legacy session.
 type listener struct {
 	filter  *pb.SubscriptionFilter // the hub's lock guards it: resources come one by one
-	pending []*pb.ListenResponse
-	size    int // of pending, in bytes
-	wake    chan struct{}
+	pending *bridge.Pending        // what is added to it is added with the hub's lock, too
 }
 
-// How many changes a listener can be behind, and how many bytes they have. When there are more, all that it listens to has changed: that is
-// more than it missed, and always little.
-const (
-	maxPending     = 1024
-	maxPendingSize = 1 << 20
-)
+func newListener(filter *pb.SubscriptionFilter) *listener {
+	return &listener{filter, bridge.NewPending(bridge.MaxPending, bridge.MaxPendingSize, func() *pb.SubscriptionFilter { return proto.CloneOf(filter) })}
+}
 
 func (h *hub) add(l *listener) {
 	h.mu.Lock()
@@ -327,14 +322,6 @@ func (h *hub) watch(l *listener, uri string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
-}
-
-func (h *hub) take(l *listener) []*pb.ListenResponse {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := l.pending
-	l.pending, l.size = nil, 0
-	return out
 }
 
 // subscribe has the server tell when a resource changes, unless it does so already. Who has subscribed is to unsubscribe.
@@ -438,7 +425,9 @@ func (h *hub) noticed(m *jsonrpc.Message, rev bridge.Revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		l.add(change)
+		if bridge.Wants(l.filter, change) {
+			l.pending.Add(change)
+		}
 	}
 }
 
@@ -448,34 +437,7 @@ func (h *hub) missed() {
 	defer h.mu.Unlock()
 	for l := range h.listeners {
 		for _, change := range bridge.ChangesOf(l.filter) {
-			l.add(change)
+			l.pending.Add(change)
 		}
 	}
-}
-
-func (l *listener) add(change *pb.ListenResponse) {
-	if !bridge.Wants(l.filter, change) || slices.ContainsFunc(l.pending, func(p *pb.ListenResponse) bool { return proto.Equal(p, change) }) {
-		return
-	}
-	if !l.keep(change) {
-		before := l.pending
-		l.pending, l.size = bridge.ChangesOf(l.filter), 0 // it is what was subscribed to, which is bounded as well
-		for _, c := range append(before, change) {
-			if c.GetElicitationCompleted() != nil {
-				l.keep(c) // nothing else says it
-			}
-		}
-	}
-	signal(l.wake)
-}
-
-// keep keeps a change, if there is room for it.
-func (l *listener) keep(change *pb.ListenResponse) bool {
-	size := proto.Size(change)
-	if len(l.pending) >= maxPending || l.size+size > maxPendingSize {
-		return false
-	}
-	l.pending = append(l.pending, change)
-	l.size += size
-	return true
 }

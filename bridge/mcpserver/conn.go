@@ -346,7 +346,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		return
 	}
 	changes := ss.s.newPending(ss.wants)
-	ss.sub.tell = changes.add
+	ss.sub.tell = changes.Add
 	c.mu.Lock()
 	first := c.session == nil
 	if first {
@@ -362,8 +362,8 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 	c.teller.Go(func() {
 		for {
 			select {
-			case <-changes.ready:
-				for _, change := range changes.take() {
+			case <-changes.Ready():
+				for _, change := range changes.Take() {
 					ss.tell(change)
 				}
 			case <-c.ctx.Done():

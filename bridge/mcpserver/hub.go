@@ -439,7 +439,7 @@ func (h *hub) compare(l *listening, change *pb.ListenResponse) bool {
 	}
 	k := changeOf(change)
 	ahead, known := newer.ahead[k]
-	if !known && (len(newer.ahead) >= maxPending || proto.Size(change) > bridge.MaxURIs) {
+	if !known && (len(newer.ahead) >= bridge.MaxPending || proto.Size(change) > bridge.MaxURIs) {
 		return true // rather twice than never
 	}
 	if ahead.by += by; ahead.by == 0 {

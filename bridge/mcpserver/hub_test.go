@@ -18,6 +18,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+func updated(uri string) *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}}
+}
+
 // A scripted is a handler whose Listens say what a test has them say, each for itself: that is how a backend's streams arrive.
 type scripted struct{ begun chan *heard }
 

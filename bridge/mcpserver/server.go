@@ -99,8 +99,8 @@ func (o Options) withDefaults() Options {
 	or(&o.MaxCalls, 256)
 	or(&o.MaxSessionStreams, 16)
 	or(&o.MaxReplay, maxReplay)
-	or(&o.MaxChanges, maxPending)
-	or(&o.MaxChangesSize, maxPendingSize)
+	or(&o.MaxChanges, bridge.MaxPending)
+	or(&o.MaxChangesSize, bridge.MaxPendingSize)
 	if o.Sessions == nil {
 		o.Sessions = NewSessions(SessionLimits{})
 	}

@@ -67,7 +67,7 @@ type session struct {
 	push    func(msg []byte)
 	plugs   int
 	vacant  chan struct{} // closed when push is taken away; nil without push
-	unheard *pending
+	unheard *bridge.Pending
 	uris    []string // the resources it subscribed to
 	awaited []string // the visits of web pages that it waits for, by id
 	used    time.Time
@@ -400,7 +400,7 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	ss.push = push
 	ss.mu.Unlock()
 	_, _ = ss.listen()
-	for _, c := range ss.unheard.take() {
+	for _, c := range ss.unheard.Take() {
 		ss.tell(c)
 	}
 	return func() {
@@ -446,7 +446,7 @@ func (ss *session) tell(change *pb.ListenResponse) {
 	push := ss.push
 	ss.mu.Unlock()
 	if push == nil {
-		ss.unheard.add(change)
+		ss.unheard.Add(change)
 		return
 	}
 	msg, err := notification(change, ss.rev)

@@ -3,8 +3,6 @@ package mcpserver
 import (
 	"bytes"
 	"context"
-	"slices"
-	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -40,82 +38,10 @@ func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjso
 	return jsonrpc.AppendNotification(nil, method, data), nil
 }
 
-// pending are changes that a client has not been told yet. The same change twice is the same as once. When they are too many for a client
-// that does not read, all that it wants to know has changed: that is more than it missed, and always little.
-type pending struct {
-	want           func() *pb.SubscriptionFilter // what the client wants to know
-	most, mostSize int                           // of changes: how many, and how many bytes
-
-	mu      sync.Mutex
-	changes []*pb.ListenResponse
-	has     map[changed]bool // the names of changes: two of a name may differ in what else they say
-	size    int              // of changes, in bytes
-	ready   chan struct{}    // holds a token while there are changes
+// newPending returns what keeps the changes that a client has not been told yet.
+func (s *Server) newPending(want func() *pb.SubscriptionFilter) *bridge.Pending {
+	return bridge.NewPending(s.opts.MaxChanges, s.opts.MaxChangesSize, want)
 }
-
-// How many different changes are kept, and how many bytes they have, if nothing else is said. What a client can subscribe to is less.
-const (
-	maxPending     = 1024
-	maxPendingSize = 1 << 20
-)
-
-func (s *Server) newPending(want func() *pb.SubscriptionFilter) *pending {
-	return &pending{want: want, most: s.opts.MaxChanges, mostSize: s.opts.MaxChangesSize, ready: make(chan struct{}, 1)}
-}
-
-func (p *pending) add(change *pb.ListenResponse) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.has[changeOf(change)] && slices.ContainsFunc(p.changes, func(c *pb.ListenResponse) bool { return proto.Equal(c, change) }) {
-		return
-	}
-	if !p.keep(change) {
-		before := p.changes
-		p.forget()
-		for _, c := range append(before, change) {
-			if c.GetElicitationCompleted() != nil {
-				p.keep(c) // nothing else says it
-			}
-		}
-		for _, c := range bridge.ChangesOf(p.want()) {
-			p.put(c) // it is what a client can subscribe to, which is bounded as well
-		}
-	}
-	select {
-	case p.ready <- struct{}{}:
-	default:
-	}
-}
-
-// keep keeps a change, if there is room for it. The caller holds mu.
-func (p *pending) keep(change *pb.ListenResponse) bool {
-	if len(p.changes) >= p.most || p.size+proto.Size(change) > p.mostSize {
-		return false
-	}
-	p.put(change)
-	return true
-}
-
-// put keeps a change, room or not. The caller holds mu.
-func (p *pending) put(change *pb.ListenResponse) {
-	if p.has == nil {
-		p.has = map[changed]bool{}
-	}
-	p.has[changeOf(change)] = true
-	p.changes = append(p.changes, change)
-	p.size += proto.Size(change)
-}
-
-func (p *pending) take() []*pb.ListenResponse {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changes := p.changes
-	p.forget()
-	return changes
-}
-
-// forget keeps nothing any more. The caller holds mu.
-func (p *pending) forget() { p.changes, p.has, p.size = nil, nil, 0 }
 
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
 // basic/patterns/subscriptions).
@@ -135,7 +61,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	}
 	sub := &subscriber{}
 	changes := s.newPending(func() *pb.SubscriptionFilter { return s.hub.wants(sub) })
-	sub.tell = changes.add
+	sub.tell = changes.Add
 	honoured, err := s.hub.add(ctx, sub, honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities()))
 	if err != nil {
 		done()
@@ -165,12 +91,12 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 }
 
 // tellChanges tells the client what changes until one of them goes.
-func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *pending, d *known) {
+func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *bridge.Pending, d *known) {
 	var err error
 	for err == nil {
 		select {
-		case <-changes.ready:
-			err = x.tell(changes.take())
+		case <-changes.Ready():
+			err = x.tell(changes.Take())
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-s.draining.Done():

@@ -1,0 +1,141 @@
+package bridge_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func updated(uri string) *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}}
+}
+
+func completed(id string) *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: id}}}
+}
+
+func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
+	t.Parallel()
+	for most, size := range map[int]int{bridge.MaxPending: bridge.MaxPendingSize, 6: 300, 3: 100} {
+		changesAreKeptOnceAndBounded(t, most, size)
+	}
+}
+
+func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
+	t.Helper()
+	want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a", "b"}, ToolsListChanged: proto.Bool(true)}
+	p := bridge.NewPending(most, mostSize, func() *pb.SubscriptionFilter { return want })
+	for range 3 {
+		p.Add(updated("a"))
+	}
+	<-p.Ready()
+	if got := p.Take(); len(got) != 1 {
+		t.Errorf("the same change is kept %d times", len(got))
+	}
+	done := completed("e")
+	all := append([]*pb.ListenResponse{done}, bridge.ChangesOf(want)...)
+	sized := func(n int) *pb.ListenResponse {
+		c := updated("a/" + strings.Repeat("x", n))
+		return updated("a/" + strings.Repeat("x", n-(proto.Size(c)-n)))
+	}
+	for over := -1; over <= 1; over++ {
+		for what, changes := range map[string][]*pb.ListenResponse{
+			"changes":                {done},
+			"bytes":                  {done, sized(mostSize/2 - proto.Size(done)), sized(mostSize/2 + over)},
+			"bytes of a single one":  {done, sized(mostSize - proto.Size(done) + over)},
+			"changes of no resource": {done, {Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}},
+		} {
+			for n := len(changes); strings.HasPrefix(what, "changes") && n < most+over; n++ {
+				changes = append(changes, updated("a/"+strconv.Itoa(n)))
+			}
+			kept := changes
+			if over > 0 {
+				kept = all
+			}
+			for _, c := range changes {
+				p.Add(c)
+			}
+			same := func(a, b *pb.ListenResponse) bool { return proto.Equal(a, b) }
+			if got := p.Take(); !slices.EqualFunc(got, kept, same) {
+				t.Errorf("%s, %+d: %d are kept, want %d: %.500v", what, over, len(got), len(kept), got)
+			}
+		}
+	}
+	// What a client listens to is told besides, however little is kept otherwise.
+	for n := range most + 2 {
+		p.Add(completed(strconv.Itoa(n)))
+	}
+	if got := p.Take(); len(got) != most+len(bridge.ChangesOf(want)) {
+		t.Errorf("of what cannot be told otherwise, %d are kept", len(got))
+	}
+}
+
+// Whatever changes, in whatever order, and however much: a client is told of all of it, by itself or as a part of what it listens to, never of
+// the same twice, and of nothing else; also when it listens to more meanwhile.
+func TestPendingChangesAreAllTold(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is to be the same each time
+		want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a:0"}, ElicitationsCompleted: proto.Bool(true)}
+		most := 1 + r.IntN(20)
+		p := bridge.NewPending(most, 10_000, func() *pb.SubscriptionFilter { return proto.CloneOf(want) })
+		var added []*pb.ListenResponse
+		for range 200 {
+			switch r.IntN(20) {
+			case 0:
+				want.ResourceSubscriptions = append(want.ResourceSubscriptions, fmt.Sprint("a:", len(want.GetResourceSubscriptions())))
+			case 1:
+				changesAreTold(t, p.Take(), added, want, most)
+				added = nil
+			case 2:
+				added = append(added, completed(strconv.Itoa(r.IntN(5))))
+				p.Add(added[len(added)-1])
+			default:
+				c := updated(fmt.Sprintf("a:%d/%d", r.IntN(len(want.GetResourceSubscriptions())), r.IntN(30)))
+				if r.IntN(3) == 0 {
+					c.GetResourceUpdated().Meta = []byte(`{"a":1}`)
+				}
+				added = append(added, c)
+				p.Add(c)
+			}
+		}
+		changesAreTold(t, p.Take(), added, want, most)
+	}
+}
+
+// changesAreTold says that got tells all that was added to what a client wants, in as few changes as is said.
+func changesAreTold(t *testing.T, got, added []*pb.ListenResponse, want *pb.SubscriptionFilter, most int) {
+	t.Helper()
+	all := bridge.ChangesOf(want)
+	if len(got) > most+len(all) {
+		t.Errorf("%d changes are told, and %d and what is listened to, %d, are the most", len(got), most, len(all))
+	}
+	in := func(list []*pb.ListenResponse, c *pb.ListenResponse) bool {
+		return slices.ContainsFunc(list, func(o *pb.ListenResponse) bool { return proto.Equal(o, c) })
+	}
+	for i, c := range got {
+		if in(got[:i], c) || !in(added, c) && !in(all, c) {
+			t.Errorf("%v is told twice, or without a reason", c)
+		}
+	}
+	for _, c := range added {
+		whole := func(o *pb.ListenResponse) bool {
+			root := &pb.SubscriptionFilter{ResourceSubscriptions: []string{o.GetResourceUpdated().GetUri()}}
+			return o.GetResourceUpdated() != nil && bridge.Wants(root, c)
+		}
+		switch {
+		case in(got, c) || slices.ContainsFunc(got, whole):
+		case c.GetElicitationCompleted() != nil && most < 5: // there are five
+		default:
+			t.Errorf("%v is not told: %v", c, got)
+		}
+	}
+}
