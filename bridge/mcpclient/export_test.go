@@ -2,7 +2,10 @@ package mcpclient
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"net/http"
 	"os"
 	"syscall"
 	"time"
@@ -35,6 +38,13 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 // Hasten makes everything that takes time between attempts take less of it.
 func (c *Client) Hasten() {
 	c.pace.backoff, c.pace.patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
+}
+
+// Dial makes c trust the servers of roots, and find out as quickly as that when nothing comes of a connection of HTTP/2.
+func (c *Client) Dial(roots *x509.CertPool, quickly time.Duration) {
+	t := c.http.Transport.(*http.Transport)
+	t.TLSClientConfig = &tls.Config{RootCAs: roots}
+	t.HTTP2.SendPingTimeout, t.HTTP2.PingTimeout = quickly, quickly
 }
 
 // SpendRetries has as many calls made again as may be at once.

@@ -4,7 +4,9 @@ package mcphttp
 
 import (
 	"encoding/base64"
+	"net/http"
 	"strings"
+	"time"
 )
 
 // The headers of Streamable HTTP, as net/http spells them.
@@ -91,3 +93,10 @@ func AppendEvent(dst []byte, id, name string, message []byte) []byte {
 
 // Comment is a server-sent event that says nothing: it keeps proxies from cutting an idle stream.
 const Comment = ": keepalive\n\n"
+
+// Pings returns how a client of HTTP/2 finds out that a connection is dead of which nobody has said so, because a host is off or something
+// in between has forgotten it: when nothing has come for a while, it asks. Otherwise calls are sent on it until the system gives it up,
+// after a quarter of an hour.
+func Pings() *http.HTTP2Config {
+	return &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}
+}

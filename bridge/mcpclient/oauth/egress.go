@@ -18,6 +18,8 @@ import (
 
 	"code.dny.dev/ssrf"
 	"github.com/go-json-experiment/json"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 )
 
 const (
@@ -53,7 +55,7 @@ func newEgress(o *Options, server *url.URL) *egress {
 		guard: ssrf.New(ssrf.WithAnyPort()), proxy: http.ProxyFromEnvironment,
 	}
 	e.transport = &http.Transport{
-		DialContext: e.dial, Proxy: e.viaProxy, TLSClientConfig: o.TLS.Clone(), ForceAttemptHTTP2: true,
+		DialContext: e.dial, Proxy: e.viaProxy, TLSClientConfig: o.TLS.Clone(), ForceAttemptHTTP2: true, HTTP2: mcphttp.Pings(),
 		TLSHandshakeTimeout: fetchTimeout, ResponseHeaderTimeout: fetchTimeout, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second,
 	}

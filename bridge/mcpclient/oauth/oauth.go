@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
+	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	"github.com/mcpbridge/mcpbridge/bridge/nonblock"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -233,6 +234,7 @@ func New(o Options) (*Transport, error) {
 		base.MaxResponseHeaderBytes = 256 << 10
 		base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, maxIdle // all of them are of one server
 		base.DisableCompression = true
+		base.HTTP2 = mcphttp.Pings()
 		base.DialContext = nonblock.Dial(base.DialContext)
 		t.base = base
 	}
