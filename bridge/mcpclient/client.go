@@ -313,7 +313,7 @@ func New(o Options) (*Client, error) {
 	}
 	c.log = o.Log.With().Str("backend", c.o.Name).Logger()
 	c.panics.Log = c.log
-	c.pool = pool{c: c, idle: map[string][]*peer{}, changed: make(chan struct{})}
+	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
 	c.lot = lot{c: c, cars: map[string]*parked{}}
 	return c, nil
 }

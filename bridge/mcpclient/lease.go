@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -17,14 +19,24 @@ type pool struct {
 
 	opening sync.WaitGroup // those who open or close a session
 
-	mu      sync.Mutex         // guards the rest
-	idle    map[string][]*peer // by their keys; none of the lists is empty
-	all     []*peer
-	total   int // of all, those being opened, and programs that have yet to end
-	ending  int // programs that have yet to end
-	waiting int // those who wait for room
-	closed  bool
-	changed chan struct{} // closed when there may be room
+	mu       sync.Mutex            // guards the rest
+	idle     map[string][]*peer    // by their keys; none of the lists is empty
+	deserted map[string][]*opening // that nobody waits for any more, by their keys
+	all      []*peer
+	total    int // of all, those being opened, and programs that have yet to end
+	ending   int // programs that have yet to end
+	waiting  int // those who wait for room
+	closed   bool
+	changed  chan struct{} // closed when there may be room
+}
+
+// An opening is a session that is being opened. That goes on when who waits for it leaves: a program that takes long to start would never
+// be there for callers who do not wait as long.
+type opening struct {
+	key  string
+	done chan struct{} // closed when it is known what became of it: one of these
+	got  *peer
+	err  error
 }
 
 // lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long:
@@ -42,6 +54,10 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 		if got := p.pick(key); got != nil {
 			p.mu.Unlock()
 			return got, nil
+		}
+		if o := p.adopt(key); o != nil {
+			p.mu.Unlock()
+			return p.join(ctx, o)
 		}
 		if p.total < p.c.o.MaxSessions {
 			break
@@ -62,9 +78,11 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 		}
 	}
 	p.total++
-	p.opening.Add(1)
+	o := &opening{key: key, done: make(chan struct{})}
+	can = proto.CloneOf(can) // it is the call's, which may end before
+	p.opening.Go(func() { p.open(o, can) })
 	p.mu.Unlock()
-	return p.open(ctx, can, key)
+	return p.join(ctx, o)
 }
 
 // await waits until there may be room for a session of the owner's.
@@ -83,32 +101,80 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 }
 
 // open opens a session, for which there is room.
-func (p *pool) open(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
-	defer p.opening.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.c.ctx, cancel)()
+func (p *pool) open(o *opening, can *pb.ClientCapabilities) {
 	began := time.Now()
-	got, err := p.c.openSession(ctx, can, key)
+	got, err := p.c.openSession(p.c.ctx, can, o.key)
 	p.mu.Lock()
-	if err != nil {
+	defer p.mu.Unlock()
+	defer close(o.done)
+	deserted := slices.Contains(p.deserted[o.key], o)
+	if deserted {
+		p.remove(o)
+	}
+	switch {
+	case err != nil:
 		if got != nil {
 			p.end(got)
 		} else {
 			p.room()
 		}
-		p.mu.Unlock()
-		return nil, notBegun(err)
+		if deserted {
+			p.c.log.Debug().Err(err).Msg("a session that nobody waits for any more did not begin")
+		}
+		o.err = notBegun(err)
+	case p.closed:
+		p.end(got)
+		o.err = &lost{err: errClosed}
+	default:
+		got.began = began
+		p.all = append(p.all, got)
+		if deserted {
+			p.giveBack(got, true)
+			return
+		}
+		o.got = got
 	}
-	got.began = began
-	p.all = append(p.all, got)
-	closed := p.closed
-	p.mu.Unlock()
-	if closed {
-		got.close()
-		return nil, &lost{err: errClosed}
+}
+
+// join waits for a session that is being opened. Who leaves leaves it to others.
+func (p *pool) join(ctx context.Context, o *opening) (*peer, error) {
+	select {
+	case <-o.done:
+		return o.got, o.err
+	case <-ctx.Done():
 	}
-	return got, nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-o.done: // just now
+		if o.got != nil {
+			p.giveBack(o.got, true)
+		}
+	default:
+		p.deserted[o.key] = append(p.deserted[o.key], o)
+		p.tell()
+	}
+	return nil, ctx.Err()
+}
+
+// adopt returns a session that is being opened and that nobody waits for, or nil. Whoever has it joins it.
+func (p *pool) adopt(key string) *opening {
+	if len(p.deserted[key]) == 0 {
+		return nil
+	}
+	o := p.deserted[key][0]
+	p.remove(o)
+	return o
+}
+
+// remove takes a session that is being opened out of the deserted ones.
+func (p *pool) remove(o *opening) {
+	list := slices.DeleteFunc(p.deserted[o.key], func(other *opening) bool { return other == o })
+	if len(list) == 0 {
+		delete(p.deserted, o.key)
+		return
+	}
+	p.deserted[o.key] = list
 }
 
 // notBegun returns why a session did not begin, as the error of a call that was not sent.
@@ -202,6 +268,11 @@ func (p *pool) tell() {
 func (p *pool) release(s *peer, clean bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.giveBack(s, clean)
+}
+
+// giveBack is release by somebody who holds mu.
+func (p *pool) giveBack(s *peer, clean bool) {
 	switch {
 	case p.closed: // who closed the pool closes all that is in it
 	case !clean || s.isOver():

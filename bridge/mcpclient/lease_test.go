@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	"github.com/mcpbridge/mcpbridge/bridge/router"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -416,6 +418,45 @@ func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
 				})
 			}
 			wg.Wait()
+		})
+	}
+}
+
+// A program that takes longer to start than its callers wait goes on starting, and is there for who comes next: once, however many leave.
+func TestAProgramThatIsSlowToStartIsThereInTheEnd(t *testing.T) {
+	for _, takes := range []time.Duration{6 * time.Second, 29 * time.Second} {
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				time.Sleep(takes) //nolint:forbidigo // by the bubble's clock
+				say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			case "ping":
+				say(pong)
+			case "tools/list":
+				say(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`)
+			}
+			return true
+		}}
+		bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			r, err := router.New([]router.Route{{Name: "slow", Handler: c}, {Name: "other", Handler: bridgetest.New()}}, router.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began, found := time.Now(), false
+			for !found && time.Since(began) < time.Minute {
+				res, err := r.Handle(t.Context(), &bridge.Call{
+					Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asking("", "", "a").Context()},
+				}, ignore)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = slices.ContainsFunc(res.Complete.(*pb.ListToolsResponse).GetTools(), func(tool *pb.Tool) bool { return tool.GetName() == "slow_t" })
+				bridgetest.Pass(time.Second)
+			}
+			if took := time.Since(began); !found || took > takes+5*time.Second || s.starts.Load() != 2 {
+				t.Errorf("a program that takes %v: found after %v: %t; started %d times, want 2", takes, took, found, s.starts.Load())
+			}
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
@@ -606,15 +605,16 @@ func (c *Client) noProgram(p *peer, err error) error {
 
 // openSession begins a session of a legacy server for callers who can do as much as can. With an error it returns what is to be closed, or
 // nil.
-func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (*peer, error) {
+func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (p *peer, err error) {
+	defer c.panics.Recover("beginning a session", func(e *bridge.Error) { err = e })
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()
 	known := c.remembered()
 	if !known.legacy {
 		return nil, &lost{err: errors.New("the server is being found again")}
 	}
-	p := c.newPeer()
-	p.can, p.key, p.lent = proto.CloneOf(can), key, true
+	p = c.newPeer()
+	p.can, p.key, p.lent = can, key, true
 	if err := c.connectTo(ctx, p, known); err != nil {
 		return nil, err
 	}
