@@ -370,6 +370,7 @@ func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
 			(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 				switch {
 				case m.Method == "initialize":
+					time.Sleep(rand.N(10 * time.Second)) //nolint:forbidigo // by the bubble's clock
 					say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 				case m.Method == "ping":
 					say(pong)
