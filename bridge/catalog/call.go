@@ -18,7 +18,7 @@ var noArguments = []byte("{}")
 func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 	arrived := c.clock.Load()
 	cc := r.GetContext()
-	who := callerOf(cc)
+	who := bridge.AudienceOf(cc)
 	t, seek := c.lookup(who, r.GetName())
 	if seek {
 		var err error
@@ -111,7 +111,7 @@ func (c *Catalog) check(ctx context.Context, r *pb.CallToolRequest, t **tool, of
 		c.tell(r.GetName(), s)
 		return wrong, s, nil
 	}
-	newer, err := c.find(ctx, callerOf(r.GetContext()), r.GetContext(), r.GetName(), after)
+	newer, err := c.find(ctx, bridge.AudienceOf(r.GetContext()), r.GetContext(), r.GetName(), after)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()

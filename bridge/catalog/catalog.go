@@ -10,8 +10,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +63,7 @@ type Catalog struct {
 	before  map[pageKey]*page // the page that names the one of the key as the next
 	flights map[pageKey]*flight
 	kinds   [kinds]kindState
-	known   map[caller]*tools
+	known   map[bridge.Audience]*tools
 	count   int // of tools in known
 	schemas map[string]*schema
 	text    int // bytes of schemas
@@ -77,7 +75,7 @@ var _ bridge.Handler = (*Catalog)(nil)
 func New(h bridge.Handler, o Options) *Catalog {
 	c := &Catalog{
 		h: h, o: o.withDefaults(),
-		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[caller]*tools{},
+		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[bridge.Audience]*tools{},
 		schemas: map[string]*schema{},
 	}
 	c.clock.Store(1) // 0 stands for before everything
@@ -131,31 +129,6 @@ func lasting(answer proto.Message) proto.Message {
 	m := out.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(0))
 	return out
-}
-
-// A caller is for whom lists are the same. Scopes are part of it: they say what a principal may see. So are capabilities: servers
-// before 2026-07-28, which are told once what their client can do, have other tools for those that can do more.
-type caller struct {
-	authenticated                         bool
-	issuer, subject, scopes, version, can string
-}
-
-func callerOf(cc *pb.CallContext) caller {
-	p := cc.GetPrincipal()
-	return caller{
-		authenticated: p != nil, issuer: p.GetIssuer(), subject: p.GetSubject(), scopes: strings.Join(p.GetScopes(), " "),
-		version: cc.GetProtocolVersion(), can: fingerprint(cc.GetClientCapabilities()),
-	}
-}
-
-// fingerprint returns what stands for capabilities: what they are in the contract, or if that is long, its hash.
-func fingerprint(can *pb.ClientCapabilities) string {
-	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(can) // there is nothing in it that cannot be written
-	if len(text) < sha256.Size {
-		return string(text)
-	}
-	sum := sha256.Sum256(text)
-	return string(sum[:])
 }
 
 // onceEach remembers what has been said.

@@ -47,7 +47,7 @@ type kindState struct {
 // A pageKey is what a page is remembered by.
 type pageKey struct {
 	kind   listKind
-	caller caller
+	caller bridge.Audience
 	// cursor is where the page starts, if it is not the first: an empty cursor is one like any other (PA-4).
 	cursor string
 	later  bool
@@ -97,10 +97,10 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 		if err != nil {
 			return nil, err
 		}
-		l, _ := c.clean(k, callerOf(call.Context()), result.Complete, nil)
+		l, _ := c.clean(k, bridge.AudienceOf(call.Context()), result.Complete, nil)
 		return &bridge.Result{Complete: l}, nil
 	}
-	key := pageKey{kind: k, caller: callerOf(call.Context()), later: cursor != nil}
+	key := pageKey{kind: k, caller: bridge.AudienceOf(call.Context()), later: cursor != nil}
 	if cursor != nil {
 		key.cursor = *cursor
 	}

@@ -53,9 +53,9 @@ var entries = [kinds]struct {
 
 // clean returns a list without the entries that would break its clients, and the names of all tools that are left. The pages before it
 // are prior. Some clients lose the whole list by one of them.
-func (c *Catalog) clean(k listKind, who caller, l proto.Message, prior []*page) (proto.Message, []string) {
+func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior []*page) (proto.Message, []string) {
 	l = lasting(l)
-	rev, _ := bridge.ParseRevision(who.version)
+	rev, _ := bridge.ParseRevision(who.Version)
 	seen := map[string]bool{}
 	for _, p := range prior {
 		for _, name := range p.names {
@@ -239,7 +239,7 @@ type tool struct {
 }
 
 // learn notes what a page says of a caller's tools.
-func (c *Catalog) learn(who caller, l *pb.ListToolsResponse, began uint64) {
+func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, began uint64) {
 	if c.o.SkipArguments && c.o.SkipOutput {
 		return
 	}
@@ -271,13 +271,13 @@ func (c *Catalog) learn(who caller, l *pb.ListToolsResponse, began uint64) {
 	if c.text > maxText {
 		// Schemas are shared between callers, so all go at once. What a call in progress holds stays with it.
 		c.schemas, c.text, c.count = map[string]*schema{}, 0, 0
-		c.known = map[caller]*tools{}
+		c.known = map[bridge.Audience]*tools{}
 	}
 }
 
 // forgetCaller forgets the tools of the caller who has called longest ago, other than one. The caller holds mu.
-func (c *Catalog) forgetCaller(but caller) {
-	var oldest caller
+func (c *Catalog) forgetCaller(but bridge.Audience) {
+	var oldest bridge.Audience
 	var least uint64
 	for who, k := range c.known {
 		if used := k.used.Load(); who != but && (least == 0 || used < least) {
@@ -322,7 +322,7 @@ func (c *Catalog) schema(text []byte) *schema {
 }
 
 // lookup returns what is known of a tool, however old, and whether it is worth asking for it if nothing is.
-func (c *Catalog) lookup(who caller, name string) (t *tool, seek bool) {
+func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	k := c.known[who]
@@ -336,7 +336,7 @@ func (c *Catalog) lookup(who caller, name string) (t *tool, seek bool) {
 
 // find looks for a tool in lists that were asked for after the given time, or if that is 0 in those that are true. It returns
 // nil if there is no such tool.
-func (c *Catalog) find(ctx context.Context, who caller, cc *pb.CallContext, name string, after uint64) (*tool, error) {
+func (c *Catalog) find(ctx context.Context, who bridge.Audience, cc *pb.CallContext, name string, after uint64) (*tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()
 	asker := &pb.CallContext{

@@ -464,6 +464,39 @@ func TestModernHeadersWhenTheToolsAreNotListed(t *testing.T) {
 	}
 }
 
+// What headers must say is in the list that the caller itself sees: one that may see more, or can do more, is another, whoever called
+// a moment ago.
+func TestModernHeadersAreThoseOfTheCallersOwnTools(t *testing.T) {
+	for name, more := range map[string]struct {
+		sees func(*pb.CallContext) bool
+		caps string
+		h    header
+	}{
+		"scopes":       {func(c *pb.CallContext) bool { return len(c.GetPrincipal().GetScopes()) > 0 }, noCaps, header{"X-Test-Scope", "wide"}},
+		"capabilities": {func(c *pb.CallContext) bool { return c.GetClientCapabilities().GetElicitation() != nil }, allCaps, nil},
+	} {
+		f := newFrontOf(t, mcpserver.Options{Principal: byHeader}, func(next bridge.Handler) bridge.Handler {
+			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if call.Method == bridge.ListTools && !more.sees(call.Context()) {
+					return &bridge.Result{Complete: &pb.ListToolsResponse{}}, nil
+				}
+				return next.Handle(ctx, call, emit)
+			})
+		})
+		body, h := modern(1, "tools/call", `"name":"who","arguments":{}`, noCaps, "Mcp-Name", "who", "X-Test-Who", "ada")
+		if res := f.post(body, h); res.StatusCode != http.StatusOK {
+			t.Fatal(res.Status)
+		}
+		calls := f.h.Calls.Of("tools/call")
+		body, h = modern(2, "tools/call", `"name":"echo","arguments":{"region":"eu"}`, more.caps,
+			"Mcp-Name", "echo", "Mcp-Param-Region", "us", "X-Test-Who", "ada")
+		want(t, read(t, f.post(body, append(h, more.h...))).next(), "error.code", "-32020")
+		if n := f.h.Calls.Of("tools/call"); n != calls {
+			t.Errorf("%s: a call is made whose header says another thing than its arguments", name)
+		}
+	}
+}
+
 func TestToolsAreNotListedForEveryCall(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	const calls = 100

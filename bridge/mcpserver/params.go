@@ -19,11 +19,8 @@ import (
 // headers), for each group of callers that see the same tools.
 type paramTable struct {
 	mu    sync.Mutex
-	lists map[audience]*toolParams
+	lists map[bridge.Audience]*toolParams
 }
-
-// An audience is callers for whom a list is the same.
-type audience struct{ issuer, subject, version string }
 
 // A toolParams is what a list of tools says. It is not changed.
 type toolParams struct {
@@ -102,7 +99,7 @@ func (p *toolParams) check(r *pb.CallToolRequest, header http.Header) error {
 // toolParams returns what the list of tools says that a caller sees, or saw at some time not before since. With an error it returns what it
 // said last, or nil.
 func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext, since time.Time) (*toolParams, error) {
-	who := audience{caller.GetPrincipal().GetIssuer(), caller.GetPrincipal().GetSubject(), caller.GetProtocolVersion()}
+	who := bridge.AudienceOf(caller)
 	s.params.mu.Lock()
 	known := s.params.lists[who]
 	s.params.mu.Unlock()
@@ -123,7 +120,7 @@ func (s *Server) toolParams(ctx context.Context, caller *pb.CallContext, since t
 	s.params.mu.Lock()
 	defer s.params.mu.Unlock()
 	if s.params.lists == nil || len(s.params.lists) >= maxAudiences && s.params.lists[who] == nil {
-		s.params.lists = map[audience]*toolParams{}
+		s.params.lists = map[bridge.Audience]*toolParams{}
 	}
 	s.params.lists[who] = fresh
 	return fresh, nil
@@ -159,7 +156,10 @@ func (s *Server) readParams(ctx context.Context, caller *pb.CallContext, page *p
 // listTools returns a page of the tools that a caller sees.
 func (s *Server) listTools(ctx context.Context, caller *pb.CallContext, cursor *string) (*pb.ListToolsResponse, error) {
 	res, err := s.handle(ctx, &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{
-		Context: &pb.CallContext{ProtocolVersion: caller.GetProtocolVersion(), Principal: caller.GetPrincipal()}, Cursor: cursor,
+		Context: &pb.CallContext{
+			ProtocolVersion: caller.GetProtocolVersion(), ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
+		},
+		Cursor: cursor,
 	}}, nil)
 	switch {
 	case err != nil && cursor == nil && bridge.AsError(err).Code == codes.Unimplemented:
