@@ -110,6 +110,13 @@ const (
 	codeResourceNotFound = -32002
 	// CodeMissingCapability says that the client cannot do what the call needs (2026-07-28).
 	CodeMissingCapability = -32021
+	// CodeURLElicitation says that there are web pages to visit before the request is made again, and names them. It exists in 2025-11-25
+	// only (client/elicitation, URL elicitation required error).
+	CodeURLElicitation = -32042
+	// codeHeaderMismatch and codeUnsupportedVersion are those of the transport (2026-07-28). No Handler says them.
+	codeHeaderMismatch, codeUnsupportedVersion = -32020, -32022
+	// Codes from firstReserved to lastReserved are MCP's to define (2026-07-28).
+	firstReserved, lastReserved = -32099, -32020
 )
 
 // jsonRPCCodes is the published table: the JSON-RPC code of each kind of error, whether its text is for clients, and whether it is an
@@ -181,7 +188,7 @@ func isReason(s string) bool {
 // JSONRPC returns the error as a client of revision r that called m sees it. The data is JSON text, or nil.
 func (e *Error) JSONRPC(r Revision, m *Method) *pb.JsonRpcError {
 	if e.RPC != nil {
-		out := &pb.JsonRpcError{Code: e.RPC.Code, Message: e.RPC.Message, Data: e.RPC.Data}
+		out := &pb.JsonRpcError{Code: r.ErrorCode(e.RPC.GetCode()), Message: e.RPC.Message, Data: e.RPC.Data}
 		if out.GetMessage() == "" {
 			out.Message = &e.Message
 		}

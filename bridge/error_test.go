@@ -105,7 +105,7 @@ func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 }
 
 // An error of an MCP server is told to a client of the bridge as the server told it, except that whether a resource exists has
-// a code of its own in each era.
+// a code of its own in each era, and that some codes there are not in some revisions.
 func TestErrorSurvivesJSONRPC(t *testing.T) {
 	for _, c := range []struct {
 		code     int64
@@ -121,6 +121,11 @@ func TestErrorSurvivesJSONRPC(t *testing.T) {
 		{-32602, bridge.Rev20251125, bridge.Rev20251125, bridge.ReadResource, codes.InvalidArgument, -32602},
 		{-32021, bridge.Rev20260728, bridge.Rev20260728, bridge.CallTool, codes.FailedPrecondition, -32021},
 		{-7, bridge.Rev20241105, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -7},
+		{-32002, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.NotFound, -32602},
+		{-32042, bridge.Rev20251125, bridge.Rev20251125, bridge.CallTool, codes.Unknown, -32042},
+		{-32042, bridge.Rev20251125, bridge.Rev20250618, bridge.CallTool, codes.Unknown, -32603},
+		{-32042, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -32603},
+		{-32050, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -32603},
 	} {
 		e := bridge.FromJSONRPC(&pb.JsonRpcError{Code: c.code, Message: proto.String("said so")}, c.from, c.m)
 		if e.Code != c.kind || !e.Public() {

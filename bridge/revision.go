@@ -93,6 +93,25 @@ func (r Revision) ResourceNotFound() int64 {
 	return codeResourceNotFound
 }
 
+// ErrorCode returns the JSON-RPC code by which an error is told that somebody wants to have a particular one. That is this one, unless
+// the revision says that it must not be sent: where it is reserved, and for something else or nothing (2025-11-25: client/elicitation;
+// 2026-07-28: basic/index, error codes).
+func (r Revision) ErrorCode(code int64) int64 {
+	switch {
+	case code == CodeURLElicitation && !r.HasURLElicitationError():
+		return codeInternal
+	case !r.Modern():
+		return code
+	case code == codeResourceNotFound:
+		return codeInvalidParams
+	case code == codeHeaderMismatch, code == CodeMissingCapability, code == codeUnsupportedVersion:
+		return code
+	case code >= firstReserved && code <= lastReserved:
+		return codeInternal
+	}
+	return code
+}
+
 // OmitsUnknownErrorID reports whether an error for a message whose id cannot be read has no `id`. In older revisions it is
 // null, as JSON-RPC 2.0 says.
 func (r Revision) OmitsUnknownErrorID() bool { return r >= Rev20251125 }

@@ -8,9 +8,6 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// codeURLElicitation is the code of an error that names web pages to visit (2025-11-25: client/elicitation).
-const codeURLElicitation = -32042
-
 // checkPages returns an error if a backend, by what it answers a call with, has its user visit what is no web page. Clients hand such
 // URLs to the system, and by javascript:, file: or those of programs it does what the user has not agreed to.
 func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
@@ -29,7 +26,7 @@ func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
 func pages(res *bridge.Result, err error) (urls []string) {
 	if err != nil {
 		e := bridge.AsError(err)
-		if data := e.RPC.GetData(); e.RPC.GetCode() == codeURLElicitation && rawjson.Check(data) == nil {
+		if data := e.RPC.GetData(); e.RPC.GetCode() == bridge.CodeURLElicitation && rawjson.Check(data) == nil {
 			for raw := range rawjson.Elements(rawjson.Get(data, "elicitations")) {
 				if page, ok := rawjson.String(rawjson.Get(raw, "url")); ok {
 					urls = append(urls, page)

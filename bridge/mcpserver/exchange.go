@@ -244,18 +244,24 @@ func (x *exchange) end(h head, msg []byte) {
 	// gofail: var mcpserverAfterAnswer struct{}
 }
 
-// notOfTransport returns the error that a handler made of a call without the codes that say something of the request itself. They are
-// ours to say: a client that a backend tells one begins again in another era, or with other headers (2026-07-28: basic/versioning and
-// basic/transports/streamable-http), or takes its connection for broken.
-func notOfTransport(err error) error {
+// ofHandler returns the error that a handler made of a call without the codes that no handler can say. Those that say something of the
+// request itself are ours to say: a client that a backend tells one begins again in another era, or with other headers (2026-07-28:
+// basic/versioning and basic/transports/streamable-http), or takes its connection for broken. And one that says that there are web pages
+// to visit must name them (2025-11-25: client/elicitation). What there is not in a revision is for Revision.ErrorCode.
+func ofHandler(err error) error {
 	e := bridge.AsError(err)
 	switch e.RPC.GetCode() {
+	default:
+		return err
+	case bridge.CodeURLElicitation:
+		if len(visits(err)) > 0 {
+			return err
+		}
 	case codeParse, codeInvalidRequest, codeHeaderMismatch, codeUnsupportedVersion:
-		other := *e
-		other.RPC, other.Cause = &pb.JsonRpcError{Code: codeInternal, Message: e.RPC.Message, Data: e.RPC.Data}, err
-		return &other
 	}
-	return err
+	other := *e
+	other.RPC, other.Cause = &pb.JsonRpcError{Code: codeInternal, Message: e.RPC.Message, Data: e.RPC.Data}, err
+	return &other
 }
 
 // JSON-RPC codes that decide about more than the error itself.
@@ -271,7 +277,7 @@ const (
 
 // httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28 some codes have a status of
 // their own and a malformed request is 400; before, an answered request is 200: several clients take another status for the
-// end of the whole connection. What is no valid request at all is 400 always; no handler says that (notOfTransport).
+// end of the whole connection. What is no valid request at all is 400 always; no handler says that (ofHandler).
 func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 	if !rev.Modern() {
 		if code == codeInvalidRequest {

@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -239,6 +240,7 @@ func TestBackendsDoNotSpeakAsTheTransport(t *testing.T) {
 		{exactly(-32600), theirs},
 		{exactly(-32020), theirs},
 		{exactly(-32022), theirs},
+		{exactly(-32042), theirs}, // it names no web page
 		{busy(bridge.ReasonOverloaded), overloaded},
 		{busy(bridge.ReasonTooMany), overloaded},
 	} {
@@ -272,6 +274,46 @@ func TestBackendsDoNotSpeakAsTheTransport(t *testing.T) {
 		res := fails(bridge.Discover).post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
 			`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
 		told("initialize", res.StatusCode, read(t, res).next())
+	}
+}
+
+// A code that a backend wants is told in the revisions that do not reserve it for something else, or for nothing yet (2026-07-28:
+// basic/index, error codes).
+func TestExactCodesAreThoseOfTheRevision(t *testing.T) {
+	for _, c := range []struct{ code, legacy, modern int64 }{
+		{-7, -7, -7},
+		{-32000, -32000, -32000},
+		{-32002, -32002, -32602},
+		{-32019, -32019, -32019},
+		{-32023, -32023, -32603},
+		{-32041, -32041, -32603},
+		{-32042, -32603, -32603},
+		{-32099, -32099, -32603},
+		{-32100, -32100, -32100},
+		{-32601, -32601, -32601},
+		{-32602, -32602, -32602},
+	} {
+		e := &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: c.code, Message: proto.String("mine"), Data: []byte(`[1]`)}}
+		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
+			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if call.Method == bridge.ReadResource {
+					return nil, e
+				}
+				return h.Handle(ctx, call, emit)
+			})
+		})
+		told := func(who, msg string, code int64) {
+			t.Helper()
+			if diff := cmp.Diff(fmt.Sprintf(`{"code":%d,"data":[1],"message":"mine"}`, code), get(t, msg, "error")); diff != "" {
+				t.Errorf("%d, %s: %s", c.code, who, diff)
+			}
+		}
+		body, h := modern(1, "resources/read", `"uri":"test://a"`, noCaps, "Mcp-Name", "test://a")
+		told("modern", read(t, f.post(body, h)).next(), c.modern)
+		for _, rev := range legacyRevisions {
+			res := f.initialize(rev, "{}").send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://a"}}`)
+			told(rev, read(t, res).next(), c.legacy)
+		}
 	}
 }
 

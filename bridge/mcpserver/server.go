@@ -214,14 +214,14 @@ func (s *Server) Close() {
 	s.lasting.Wait()
 }
 
-// handle has the handler answer a call. A bug in it must not end the bridge, nor must its errors speak as the transport.
+// handle has the handler answer a call. A bug in it must not end the bridge, nor must its errors say what no handler can.
 func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	defer s.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
 	// gofail: var mcpserverHandle struct{}
 
 	res, err = s.handler.Handle(ctx, call, emit)
 	if err != nil {
-		err = notOfTransport(err)
+		err = ofHandler(err)
 	}
 	return res, err
 }

@@ -11,14 +11,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// codeURLElicitation is the code of an error that names web pages to visit before the request is made again. It exists in
-// 2025-11-25 only (client/elicitation, URL elicitation required error); 2026-07-28 must not see it.
-const codeURLElicitation = -32042
-
 // visits returns the web pages that an error names, by the ids of the visits, or nothing if it is another error.
 func visits(err error) map[string]*pb.InputRequest {
 	e := bridge.AsError(err)
-	if e == nil || e.RPC.GetCode() != codeURLElicitation || rawjson.Check(e.RPC.GetData()) != nil {
+	if e == nil || e.RPC.GetCode() != bridge.CodeURLElicitation || rawjson.Check(e.RPC.GetData()) != nil {
 		return nil
 	}
 	pages := map[string]*pb.InputRequest{}
