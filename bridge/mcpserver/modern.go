@@ -51,6 +51,9 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	case bridge.Listen:
 		s.listen(ctx, x, msg, call, d)
 	default:
+		if d.GetCapabilities().GetLogging() == nil {
+			call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
+		}
 		s.modernHandle(ctx, x, call, d)
 	}
 }

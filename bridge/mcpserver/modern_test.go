@@ -54,6 +54,33 @@ func TestModernCallThatWantsNoEventsGetsNone(t *testing.T) {
 	}
 }
 
+// A server that does not declare logging sends no log messages, whatever its backend does (LG-1), and the backend is told that nobody
+// wants any.
+func TestUndeclaredLogsAreNotSent(t *testing.T) {
+	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
+		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if level := call.Context().GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
+				t.Errorf("%s wants logs: %s", call.Method.Name, level)
+			}
+			res, err := next.Handle(ctx, call, emit)
+			if call.Method != bridge.Discover || err != nil {
+				return res, err
+			}
+			d := proto.CloneOf(res.Complete.(*pb.DiscoverResponse))
+			d.Capabilities.Logging = nil
+			return &bridge.Result{Complete: d}, nil
+		})
+	})
+	if _, msgs := f.callModern("count", "", noCaps+`,"io.modelcontextprotocol/logLevel":"debug"`, ""); len(msgs) != 1 {
+		t.Errorf("modern: %q", msgs)
+	}
+	for _, rev := range legacyRevisions {
+		if first := read(t, f.initialize(rev, "{}").send(call("1", "count", "{}", ""))).next(); get(t, first, "id") != "1" {
+			t.Errorf("%s: %s", rev, first)
+		}
+	}
+}
+
 func TestModernClientComesBackWithAnswers(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	_, first := f.callModern("ask", `{"x": 1, "y": 2}`, allCaps, "")
