@@ -540,6 +540,43 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 
 // Anybody can make up tokens: an issuer is asked about 32 at a time, and who waits longer than 10 s for a turn is told so. Of many callers
 // with one token only the first ones ask.
+// Until is the moment after which a token is not taken any more, whoever read it.
+func TestUntilIsWhenATokenIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAS()
+		au := newAuth(t, a, func(o *auth.Options) {
+			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+			o.Tokens = []auth.Token{{Token: "written down", Subject: "ada", Scopes: []string{"mcp"}}}
+		})
+		said := map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp", "exp": time.Now().Add(150 * time.Second).Unix()}
+		a.set(func() { a.asked = said })
+		for _, tok := range []string{token(claim("exp", time.Now().Add(time.Minute).Unix())), "opaque"} {
+			p, err := au.Verify(t.Context(), tok)
+			if err != nil {
+				t.Fatal(err)
+			}
+			until := auth.Until(p)
+			<-time.After(time.Until(until) - 1)
+			if _, err = au.Verify(t.Context(), tok); err != nil {
+				t.Errorf("%.6s is refused before %v: %v", tok, until, err)
+			}
+			<-time.After(2)
+			if _, err = au.Verify(t.Context(), tok); err == nil {
+				t.Errorf("%.6s is taken after %v", tok, until)
+			}
+		}
+		delete(said, "exp")
+		for _, tok := range []string{"written down", "opaque without an end"} {
+			if p, err := au.Verify(t.Context(), tok); err != nil || !auth.Until(p).IsZero() {
+				t.Errorf("%s: %v, until %v", tok, err, auth.Until(p))
+			}
+		}
+		if until := auth.Until(nil); !until.IsZero() {
+			t.Errorf("nobody is let in until %v", until)
+		}
+	})
+}
+
 func TestAnIssuerIsAskedAboutFewTokensAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowAS{as: newAS(), takes: 3 * time.Second}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
@@ -34,6 +35,20 @@ type principalKey struct{}
 func Principal(r *http.Request) *pb.Principal {
 	p, _ := r.Context().Value(principalKey{}).(*pb.Principal)
 	return p
+}
+
+// Until returns until when somebody is let in: until the token has ended that says who it is. What lasts longer than the request that had
+// the token ends then. It is zero if the token does not end, or nobody has said when: one that is written down, one that an issuer was
+// asked about and that has no `exp`, a certificate.
+func Until(p *pb.Principal) time.Time {
+	if len(p.GetClaims()) == 0 {
+		return time.Time{}
+	}
+	c, err := readClaims(p.GetClaims())
+	if err != nil || c.Expiry == nil {
+		return time.Time{}
+	}
+	return c.Expiry.Time().Add(skew)
 }
 
 // Wrap returns a http.Handler that lets only those reach next who prove who they are, on every request (2025-06-18 to

@@ -42,6 +42,7 @@ type conn struct {
 	running map[string]context.CancelCauseFunc // modern requests being answered, by the key of their id
 	over    func()                             // what is done once no call runs, when calls have outlived the client
 	closed  bool                               // no call begins any more
+	until   time.Time                          // until when the client is let in, by the best token it has shown; zero: for ever
 }
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
@@ -299,13 +300,28 @@ func (c *conn) outlive(over func()) bool {
 	return true
 }
 
-// rest returns when no call runs, or the client has gone.
-func (c *conn) rest() {
+// rest returns a context that ends when no call runs, or the client has gone.
+func (c *conn) rest() (context.Context, context.CancelFunc) {
 	ctx, over := context.WithCancel(c.ctx)
-	defer over()
-	if c.outlive(over) {
-		<-ctx.Done()
+	if !c.outlive(over) {
+		over()
 	}
+	return ctx, over
+}
+
+// isLetIn notes that the client is let in until some time; zero: for ever. Of several tokens the one counts that is good for longest.
+func (c *conn) isLetIn(until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until.IsZero() || !c.until.IsZero() && until.After(c.until) {
+		c.until = until
+	}
+}
+
+func (c *conn) letInUntil() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.until
 }
 
 // overloaded answers a request for which there is no slot.

@@ -586,7 +586,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	end.add(ss.plug(l.push))
-	s.last(w, r, &end, func(ctx context.Context, w http.ResponseWriter) { ss.copyLog(ctx, w, l, n+1) })
+	ss.lastUnrelated(w, r, &end, l, n+1)
 }
 
 // resumable returns the stream that an event is of, and the event's number. There is none if what came after the event is
@@ -624,8 +624,20 @@ func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *en
 		return
 	}
 	end.add(unplug)
-	n := l.untold()
-	ss.s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) { ss.copyLog(ctx, w, l, n) })
+	ss.lastUnrelated(w, r, end, l, l.untold())
+}
+
+// lastUnrelated answers a request with the events of what belongs to no request, from number n on, for as long as the caller is let in.
+func (ss *session) lastUnrelated(w http.ResponseWriter, r *http.Request, end *ending, l *eventLog, n int) {
+	until := ss.s.until(ss.s.origin(r).principal)
+	ss.s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
+		over, stop := ss.s.letIn(until)
+		defer stop()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(over, cancel)()
+		ss.copyLog(ctx, w, l, n)
+	})
 }
 
 // copyLog writes the events of a log, from number n on, until there are no more, the client goes, or another response takes
@@ -634,12 +646,9 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ss.ctx, cancel)()
-	if l.id == unrelated {
-		defer context.AfterFunc(ss.s.draining, cancel)()
-	}
 	reader, leave := l.follow(n)
 	defer leave()
-	for {
+	for l.id != unrelated || ctx.Err() == nil { // what a call still says is copied to its end
 		waitCtx, stop := context.WithTimeout(ctx, keepaliveEvery)
 		events, more := l.wait(waitCtx, reader, n)
 		idle := !more && waitCtx.Err() != nil && ctx.Err() == nil

@@ -1,9 +1,11 @@
 package mcpserver
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
@@ -25,6 +27,23 @@ func (s *Server) origin(r *http.Request) origin {
 		o.principal = s.opts.Principal(r)
 	}
 	return o
+}
+
+// until returns until when somebody is let in; zero: for ever.
+func (s *Server) until(p *pb.Principal) time.Time {
+	if s.opts.Until == nil || p == nil {
+		return time.Time{}
+	}
+	return s.opts.Until(p)
+}
+
+// letIn returns a context that ends when streams that only wait for changes are to end, and at the given time if that is not zero. A stream
+// is opened by somebody whose token was good then, and after that nothing else looks at it.
+func (s *Server) letIn(until time.Time) (context.Context, context.CancelFunc) {
+	if until.IsZero() {
+		return s.draining, func() {}
+	}
+	return context.WithDeadline(s.draining, until)
 }
 
 // samePrincipal reports whether two callers are the same one. Their scopes and claims may differ from one request to the next.

@@ -36,6 +36,9 @@ type Options struct {
 	// Principal returns who makes a request, as checked by what the request has passed before it came here, or nil if nobody
 	// was asked to say. Nil: nobody ever is.
 	Principal func(*http.Request) *pb.Principal
+	// Until returns until when a principal is let in, by what it has shown; zero: for ever. Streams that only tell what changes end then, and
+	// calls do not. Nil: everybody is let in for ever.
+	Until func(*pb.Principal) time.Time
 	// Challenge returns the value of WWW-Authenticate for a caller who lacks scopes. Nil: callers are not told that way.
 	Challenge func(scopes []string) string
 	// PassHeaders names the HTTP headers that backends are told.

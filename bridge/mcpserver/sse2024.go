@@ -68,6 +68,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 		return nil // a call goes on although nobody can be told
 	}, false)
 	c.principal = s.origin(r).principal
+	c.until = s.until(c.principal)
 	id := rand.Text()
 	err := s.opts.Memory.Full(limit.NewSessions)
 	if err == nil {
@@ -87,28 +88,47 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	})
 }
 
-// keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it.
+// keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it, or the client is not let in
+// any more: that is the end of what changes, and what has been asked is still answered. The stream is the session, so that a client need
+// not open another one for a new token: it shows that with its next message.
 func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoint string) {
 	if out.event("endpoint", []byte(endpoint)) != nil {
 		return
 	}
 	alive := time.NewTicker(keepaliveEvery)
 	defer alive.Stop()
-	for {
-		select {
-		case <-alive.C:
-			if out.raw([]byte(mcphttp.Comment)) != nil {
-				return
+	keep := func(until context.Context) (open bool) {
+		for {
+			select {
+			case <-alive.C:
+				if out.raw([]byte(mcphttp.Comment)) != nil {
+					return false
+				}
+			case <-until.Done():
+				return c.ctx.Err() == nil
+			case <-ctx.Done():
+				return false
+			case <-c.ctx.Done():
+				return false
 			}
-		case <-ctx.Done():
-			return
-		case <-s.draining.Done():
-			c.rest() // what has been asked is still answered
-			return
-		case <-c.ctx.Done():
-			return
 		}
 	}
+	for again := true; again; {
+		until := c.letInUntil()
+		over, stop := s.letIn(until)
+		open := keep(over)
+		stop()
+		if !open {
+			return
+		}
+		again = s.draining.Err() == nil && !c.letInUntil().Equal(until)
+	}
+	if ss := c.legacy(); ss != nil {
+		s.hub.remove(&ss.sub)
+	}
+	rested, stop := c.rest()
+	defer stop()
+	keep(rested)
 }
 
 // left ends a connection of HTTP+SSE whose stream has ended. That cancels nothing, as in all of the legacy era, but there is nothing to
@@ -162,6 +182,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
+	c.isLetIn(s.until(from.principal))
 	w.WriteHeader(http.StatusAccepted)
 	c.receive(body, from)
 }

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -69,6 +70,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		return
 	}
 	s.hub.narrow(sub, honoured) // what the client is told that it is not told, it is not
+	until := s.until(call.Context().GetPrincipal())
 	leave := func() {
 		s.hub.remove(sub)
 		done()
@@ -81,7 +83,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	if err == nil {
 		err = hold(ctx, x.out, acknowledged, func(ctx context.Context) {
 			defer leave()
-			s.tellChanges(ctx, x, changes, d)
+			s.tellChanges(ctx, x, changes, d, until)
 		})
 	}
 	if err != nil {
@@ -90,8 +92,10 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	}
 }
 
-// tellChanges tells the client what changes until one of them goes.
-func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *bridge.Pending, d *known) {
+// tellChanges tells the client what changes until one of them goes, or the client is not let in any more.
+func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *bridge.Pending, d *known, until time.Time) {
+	over, stop := s.letIn(until)
+	defer stop()
 	var err error
 	for err == nil {
 		select {
@@ -99,7 +103,7 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *bridge.P
 			err = x.tell(changes.Take())
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-s.draining.Done():
+		case <-over.Done():
 			// The graceful end is a result (T-1 of the protocol digest has why it is not notifications/cancelled).
 			result, encodeErr := mcpjson.Append(nil, &pb.ListenResult{}, x.rev, x.subscription(), d.serverInfo())
 			if encodeErr == nil {

@@ -193,6 +193,7 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
 	o := a.cfg.Limits.server()
 	o.Log, o.PollAfter, o.PassHeaders, o.Principal = a.log, a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
+	o.Until = auth.Until
 	o.Sessions, o.Streams, o.Memory = a.sessions, a.streams, a.memory
 	if a.auth != nil {
 		at := path.Join(a.cfg.Serve.HTTP.Path, name)
