@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -66,6 +67,14 @@ func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
 		}
 	}
 	return nil, nil //nolint:nilnil // nobody was asked
+}
+
+// until returns until when a caller is let in; zero: for ever.
+func (s *Server) until(p *pb.Principal) time.Time {
+	if s.o.Until == nil || p == nil {
+		return time.Time{}
+	}
+	return s.o.Until(p)
 }
 
 // A leaf says what JSON a field of bytes holds.

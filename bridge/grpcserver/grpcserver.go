@@ -144,6 +144,11 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 			return nil, err
 		}
 		defer done()
+		if until := s.until(who); !until.IsZero() {
+			var stop context.CancelFunc
+			ctx, stop = context.WithDeadlineCause(ctx, until, errOver)
+			defer stop()
+		}
 	}
 	// gofail: var grpcserverAnswer struct{}
 
@@ -163,6 +168,8 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	// gofail: var grpcserverHandled struct{}
 
 	switch {
+	case err != nil && context.Cause(ctx) == errOver: //nolint:errorlint // as below
+		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
 	case err != nil && context.Cause(ctx) == errClosed: //nolint:errorlint // the cause is set above, never wrapped
 		if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
 			return nil, notBegun()

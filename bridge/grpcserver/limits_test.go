@@ -193,6 +193,40 @@ func TestListensHaveALimit(t *testing.T) {
 	}
 }
 
+// A Listen ends in good order when its caller is not let in any more, and a call that has begun is answered.
+func TestListensEndWhenTheirCallersAreNotLetIn(t *testing.T) {
+	over := make(chan struct{})
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		select {
+		case <-over:
+			return said("done"), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	c := client(t, serve(t, h, nil, grpcserver.Options{
+		Principal: func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil },
+		Until:     func(*pb.Principal) time.Time { return time.Now().Add(20 * time.Millisecond) },
+	}))
+	called := make(chan error, 1)
+	go func() {
+		_, err := call(t.Context(), c, &pb.CallToolRequest{})
+		called <- err
+	}()
+	s, err := c.Listen(t.Context(), &pb.ListenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *pb.ListenResponse
+	for r, err := s.Recv(); err == nil; r, err = s.Recv() {
+		last = r
+	}
+	close(over)
+	if err := <-called; last.GetResult() == nil || err != nil {
+		t.Errorf("who listens is told at last %v, and who calls %v", last, err)
+	}
+}
+
 // A Listen names as many resources as a client may subscribe to, and not one more.
 func TestSubscriptionsHaveALimit(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))

@@ -52,6 +52,9 @@ type Options struct {
 	// Principal returns who makes a call with the given metadata, or why nobody may who it is: an error that the client is told. It
 	// may be called concurrently. Nil: who the client's certificate names, if it has one.
 	Principal func(context.Context, metadata.MD) (*pb.Principal, error)
+	// Until returns until when a principal is let in, by what it has shown; zero: for ever. Listens end then, and other calls do not. Nil:
+	// everybody is let in for ever.
+	Until func(*pb.Principal) time.Time
 	// MaxMessage is the most bytes one gRPC message may have, either way. Zero: 4 MiB. At most HardMaxMessage.
 	MaxMessage int
 	// MaxStreams is how many calls one connection may make at a time; further ones wait at the client. Zero: 1,000.
@@ -125,6 +128,9 @@ type served struct {
 	bridge.Handler
 	seal *seal.Sealer
 }
+
+// errOver is the cause for which the context of a Listen ends whose caller is not let in any more.
+var errOver = errors.New("the caller is not let in any more")
 
 // errClosed is the cause for which the context of a call ends that the server cuts.
 var errClosed = errors.New("mcpbridge is shutting down")

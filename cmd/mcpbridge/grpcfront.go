@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge/auth"
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 )
 
@@ -33,6 +34,7 @@ func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
 	}
 	if network, _ := grpcNetwork(g.Addr); (network == "tcp" || g.TLS.ClientCA != "") && a.cfg.Serve.HTTP.Auth.on() {
 		o.Principal = a.auth.Caller // whoever reaches one address could else do at the other what it may not
+		o.Until = auth.Until
 	}
 	var named []grpcserver.Backend
 	for _, e := range a.named {
