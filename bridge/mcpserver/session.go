@@ -400,9 +400,7 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	ss.push = push
 	ss.mu.Unlock()
 	_, _ = ss.listen()
-	for _, c := range ss.unheard.Take() {
-		ss.tell(c)
-	}
+	ss.hear()
 	return func() {
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
@@ -434,6 +432,23 @@ func (ss *session) wants() *pb.SubscriptionFilter {
 	return want
 }
 
+// stream returns what says something on the stream that the client has open, or nil.
+func (ss *session) stream() func(msg []byte) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.push
+}
+
+// hear tells the client what it was not told yet, if it has a stream open.
+func (ss *session) hear() {
+	if ss.stream() == nil {
+		return
+	}
+	for _, c := range ss.unheard.Take() {
+		ss.tell(c)
+	}
+}
+
 // tell tells the client a change, on exactly one stream, now or when it opens one.
 func (ss *session) tell(change *pb.ListenResponse) {
 	defer ss.s.panics.Recover("a change", nil)
@@ -442,11 +457,10 @@ func (ss *session) tell(change *pb.ListenResponse) {
 	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
 		return
 	}
-	ss.mu.Lock()
-	push := ss.push
-	ss.mu.Unlock()
+	push := ss.stream()
 	if push == nil {
 		ss.unheard.Add(change)
+		ss.hear() // the client may have opened a stream meanwhile
 		return
 	}
 	msg, err := notification(change, ss.rev)

@@ -3,11 +3,14 @@ package mcpserver
 import (
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -132,4 +135,31 @@ func TestWhoIsRefusedDoesNotLookAtAllSessions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A change that comes while a client opens the stream for changes is told on it.
+func TestChangesWhileAStreamIsOpenedAreTold(t *testing.T) {
+	s := New(bridgetest.New(), Options{})
+	defer s.Close()
+	ss := s.sessions[sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)]
+	// A long one takes its time on the way to those that wait, when there was no stream yet.
+	change := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: strings.Repeat("x", 900<<10)}}}
+	for range 50 {
+		told, begun := make(chan struct{}, 2), make(chan struct{})
+		var telling sync.WaitGroup
+		telling.Go(func() { close(begun); ss.tell(change) })
+		<-begun
+		for range 100 {
+			runtime.Gosched()
+		}
+		ss.mu.Lock()
+		unplug := ss.plugLocked(func([]byte) { told <- struct{}{} })
+		telling.Wait()
+		select {
+		case <-told:
+		default:
+			t.Fatal("the change is not told on the stream")
+		}
+		unplug()
+	}
 }
