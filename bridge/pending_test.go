@@ -83,7 +83,7 @@ func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
 func TestPendingChangesAreAllTold(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is to be the same each time
+		r := rand.New(rand.NewPCG(seed, 0))
 		want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a:0"}, ElicitationsCompleted: proto.Bool(true)}
 		most := 1 + r.IntN(20)
 		p := bridge.NewPending(most, 10_000, func() *pb.SubscriptionFilter { return proto.CloneOf(want) })
