@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -322,6 +323,9 @@ func spawn(t *testing.T, cmd *exec.Cmd) *run {
 
 // Who closes the terminal does not cut calls.
 func TestHangupDrains(t *testing.T) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // else, under nohup, the bridge would be told to ignore it
+	defer signal.Stop(hangups)
 	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
 	r := spawn(t, cmd)
 	answered := make(chan error, 1)
