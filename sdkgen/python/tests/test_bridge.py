@@ -25,7 +25,7 @@ async def ask(ctx: Context) -> str:
 
 @app.tool
 def fails() -> str:
-    raise McpError(-32042, "exactly", {"a": 1})
+    raise McpError(-31042, "exactly", {"a": 1})
 
 @app.tool
 def more() -> None:
@@ -55,7 +55,7 @@ async def test_a_client_of_a_program(program: list[str]) -> None:
         assert asked == [("elicitation/create", "Who?")]
         with pytest.raises(McpError) as e:
             await client.call("fails")
-        assert (e.value.code, e.value.message, e.value.data) == (-32042, "exactly", {"a": 1})
+        assert (e.value.code, e.value.message, e.value.data) == (-31042, "exactly", {"a": 1})
         await client.call("more")
         assert await client.notification("notifications/tools/list_changed")
         assert "new" in [tool["name"] for tool in (await client.request("tools/list"))["tools"]]

@@ -40,7 +40,7 @@ test("the official client", async () => {
     // It forgets about progress that comes together with the result.
     await client.callTool({ name: "slow", arguments: { ms: 300 } }, undefined, { onprogress: (p) => progress.push(p.progress) });
     expect(progress).toEqual([0]);
-    await expect(client.callTool({ name: "exact" })).rejects.toMatchObject({ code: -32042, data: { n: [1] } });
+    await expect(client.callTool({ name: "exact" })).rejects.toMatchObject({ code: -31042, data: { n: [1] } });
     expect((await client.readResource({ uri: "note:7" })).contents).toMatchObject([{ uri: "note:7", text: "the note 7" }]);
     await expect(client.readResource({ uri: "note:none" })).rejects.toMatchObject({ code: -32002, message: expect.stringContaining("no such note") as string });
   } finally {

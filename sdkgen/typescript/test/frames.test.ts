@@ -364,7 +364,7 @@ describe("calls by frames", () => {
     }
     const [type, detail] = (await bridge.error(bridge.call("exact"))).detail ?? [];
     expect(type).toBe("type.googleapis.com/mcpbridge.v1.JsonRpcError");
-    expect([detail?.code, detail?.message, String(Buffer.from(detail?.data ?? NONE))]).toEqual([-32042, "exactly this", '{"n":[1]}']);
+    expect([detail?.code, detail?.message, String(Buffer.from(detail?.data ?? NONE))]).toEqual([-31042, "exactly this", '{"n":[1]}']);
     expect(await bridge.text("crash")).toBe("no such thing");
     expect(await bridge.text("echo", {})).toContain("text");
     bridge.say(CALL, 1 << 21, Buffer.from([0xff, 0xff, 0xff]));

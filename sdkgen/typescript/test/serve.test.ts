@@ -88,7 +88,7 @@ describe("a served app", () => {
     read.push(any.tag(), any.string(), any.tag());
     expect(read).toEqual([[1, 0], 2, [2, 2], "exactly this", [3, 2], [1, 2], "type.googleapis.com/mcpbridge.v1.JsonRpcError", [2, 2]]);
     const exact = JsonRpcError.decode(any.bytes());
-    expect([exact.code, exact.message, Buffer.from(exact.data).toString()]).toEqual([-32042, "exactly this", '{"n":[1]}']);
+    expect([exact.code, exact.message, Buffer.from(exact.data).toString()]).toEqual([-31042, "exactly this", '{"n":[1]}']);
   });
 
   test("says NOT_FOUND of what is not there", async () => {

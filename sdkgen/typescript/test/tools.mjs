@@ -80,7 +80,7 @@ a.tool("circular", {}, () => {
   throw new McpError(-32042, "around", data);
 });
 a.tool("exact", {}, () => {
-  throw new McpError(-32042, "exactly this", { n: [1] });
+  throw new McpError(-31042, "exactly this", { n: [1] });
 });
 a.tool("crash", {}, () => {
   throw new TypeError("no such thing");

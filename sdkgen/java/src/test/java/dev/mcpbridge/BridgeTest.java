@@ -39,7 +39,7 @@ class BridgeTest {
       Map<String, String> missing = Map.of("uri", "test://items/100");
       assertEquals(-32002, assertThrows(Client.RpcException.class, () -> client.request("resources/read", missing)).code());
       var exact = assertThrows(Client.RpcException.class, () -> client.call("exact", Map.of()));
-      assertEquals("{\"code\":-32042,\"message\":\"exactly this\",\"data\":{\"n\":9007199254740993}}", exact.getMessage());
+      assertEquals("{\"code\":-31042,\"message\":\"exactly this\",\"data\":{\"n\":9007199254740993}}", exact.getMessage());
 
       assertEquals("done", client.call("steps", Map.of("n", 2)).text());
       assertEquals(0, client.awaitNotification("notifications/progress").path("progress").asInt(-1));

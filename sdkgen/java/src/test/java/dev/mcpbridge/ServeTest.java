@@ -88,7 +88,7 @@ class ServeTest {
       var stub = McpServiceGrpc.newBlockingStub(channel);
       var exact = assertThrows(StatusRuntimeException.class, () -> Plugin.text(channel, "exact", Map.of()));
       var error = StatusProto.fromThrowable(exact).getDetails(0).unpack(JsonRpcError.class);
-      assertEquals("-32042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData().toStringUtf8());
+      assertEquals("-31042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData().toStringUtf8());
       assertEquals(Status.Code.NOT_FOUND, code(() -> Plugin.text(channel, "nothing", Map.of())));
       assertEquals(
           Status.Code.NOT_FOUND,

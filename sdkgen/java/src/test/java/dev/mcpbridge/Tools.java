@@ -83,7 +83,7 @@ public final class Tools {
 
   @Tool
   public void exact() {
-    throw new McpException(-32042, "exactly this", Map.of("n", 9007199254740993L));
+    throw new McpException(-31042, "exactly this", Map.of("n", 9007199254740993L));
   }
 
   @Tool
