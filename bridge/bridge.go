@@ -30,9 +30,9 @@ func (f HandlerFunc) Handle(ctx context.Context, call *Call, emit Emit) (*Result
 	return f(ctx, call, emit)
 }
 
-// Emit passes an Event towards the caller. It blocks while the caller is slow, and fails when nobody listens any more;
+// Emit passes an Event towards the caller. It blocks while the caller is slow, and fails when ctx ends or nobody listens any more;
 // the Handler then stops.
-type Emit func(Event) error
+type Emit func(context.Context, Event) error
 
 // A Call is one MCP request, complete in itself: it can be answered without knowing of any call before it.
 type Call struct {

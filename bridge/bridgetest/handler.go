@@ -275,7 +275,7 @@ func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 		defer h.mu.Unlock()
 		delete(h.listeners, changes)
 	}()
-	err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+	err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: r.GetNotifications()},
 	}}})
 	for err == nil {
@@ -284,7 +284,7 @@ func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 			if !open {
 				return nil, bridge.Errorf(codes.Unavailable, "the backend has ended")
 			}
-			err = emit(bridge.Event{Change: c})
+			err = emit(ctx, bridge.Event{Change: c})
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

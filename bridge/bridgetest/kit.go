@@ -35,7 +35,7 @@ var kit = map[string]tool{
 			c.GetLogLevel(), bridge.ElicitsForms(c.GetClientCapabilities())))
 	},
 	// count makes progress that does not always increase, and logs at two levels.
-	"count": func(_ context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	"count": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for _, e := range []bridge.Event{
 			{Progress: &pb.Progress{Progress: 0, Total: proto.Float64(2), Message: proto.String("begin")}},
 			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG, Data: []byte(`"detail"`)}},
@@ -44,15 +44,15 @@ var kit = map[string]tool{
 			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"), Data: []byte(`{"n":9007199254740993}`)}},
 			{Progress: &pb.Progress{Progress: 2, Total: proto.Float64(2)}},
 		} {
-			if err := emit(e); err != nil {
+			if err := emit(ctx, e); err != nil {
 				return nil, err
 			}
 		}
 		return done(Text("counted"))
 	},
 	// ask asks for a name, then whether that is right, and remembers the name in its state.
-	"ask": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		if err := emit(bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
+	"ask": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
 			return nil, err
 		}
 		if len(r.GetState()) == 0 {
@@ -121,13 +121,13 @@ var kit = map[string]tool{
 		return nil, &bridge.Error{Code: codes.Unknown, Message: "no luck", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
 	},
 	// steps makes as much progress as it is told.
-	"steps": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	"steps": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		n, err := strconv.Atoi(string(rawjson.Get(r.GetArguments(), "n")))
 		if err != nil {
 			return nil, bridge.Errorf(codes.InvalidArgument, "n is not a number: %w", err)
 		}
 		for i := range n {
-			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
 				return nil, err
 			}
 		}
@@ -143,14 +143,14 @@ var kit = map[string]tool{
 		return done(&pb.CallToolResult{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Image{Image: image}}}})
 	},
 	// levels logs at every level.
-	"levels": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	"levels": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		wanted := r.GetContext().GetLogLevel()
 		for l := pb.LogLevel_LOG_LEVEL_DEBUG; l <= pb.LogLevel_LOG_LEVEL_EMERGENCY; l++ {
 			if wanted == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || l < wanted {
 				continue
 			}
 			name := strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
-			if err := emit(bridge.Event{Log: &pb.LogMessage{Level: l, Data: []byte(strconv.Quote(name))}}); err != nil {
+			if err := emit(ctx, bridge.Event{Log: &pb.LogMessage{Level: l, Data: []byte(strconv.Quote(name))}}); err != nil {
 				return nil, err
 			}
 		}

@@ -69,7 +69,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 		}}}
 		go func() {
 			defer close(done)
-			_, err := chain.Handle(ctx, call, func(e bridge.Event) error { // it ends by being cancelled
+			_, err := chain.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error { // it ends by being cancelled
 				select {
 				case changes <- text(e.Change):
 					return nil
@@ -138,7 +138,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 }
 
 // ignore takes events that do not matter.
-func ignore(bridge.Event) error { return nil }
+func ignore(context.Context, bridge.Event) error { return nil }
 
 // said returns the text of a tool's result.
 func said(res *bridge.Result) string {
@@ -201,7 +201,7 @@ func (s scenario) play(ctx context.Context, h bridge.Handler) string {
 	for _, call := range s.calls {
 		for call != nil {
 			fmt.Fprintln(&out, "call", call.Method.Name, text(call.Request))
-			res, err := h.Handle(ctx, call, func(e bridge.Event) error {
+			res, err := h.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
 				fmt.Fprintln(&out, "event", text(e.Progress), text(e.Log))
 				return nil
 			})

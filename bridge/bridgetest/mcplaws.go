@@ -67,15 +67,15 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 			}
 			mu.Unlock()
 		}
-		res, err := h.Handle(ctx, call, func(e bridge.Event) error {
+		res, err := h.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 			switch {
 			case e.Progress != nil && e.Progress.GetProgress() <= last:
 				return nil
 			case e.Progress != nil:
 				last = e.Progress.GetProgress()
-				return emit(bridge.Event{Progress: through(e.Progress, rev).(*pb.Progress)})
+				return emit(ctx, bridge.Event{Progress: through(e.Progress, rev).(*pb.Progress)})
 			}
-			return emit(bridge.Event{Log: through(e.Log, rev).(*pb.LogMessage)})
+			return emit(ctx, bridge.Event{Log: through(e.Log, rev).(*pb.LogMessage)})
 		})
 		mu.Lock()
 		reached[id] = last

@@ -26,7 +26,7 @@ func TestCallsThatEndBeforeTheyAreCheckedAreNotExecuted(t *testing.T) {
 			defer cancel()
 			_, err := c.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 				Context: as("x"), Name: "f", Arguments: []byte(`{"n":"one"}`),
-			}}, func(bridge.Event) error { return nil })
+			}}, func(context.Context, bridge.Event) error { return nil })
 			f := bridge.AsError(err).Failure
 			if f.GetReason() != "DEADLINE" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || len(b.calls) > 0 {
 				t.Errorf("known: %t: %v, %v, and %d calls", known, err, f, len(b.calls))

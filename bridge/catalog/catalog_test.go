@@ -117,7 +117,7 @@ func (b *backend) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 	b.listens = append(b.listens, ch)
 	b.mu.Unlock()
 	if !b.deaf {
-		err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+		err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 			Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: r.GetNotifications()},
 		}}})
 		if err != nil {
@@ -130,7 +130,7 @@ func (b *backend) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 			if e.GetResult() != nil {
 				return &bridge.Result{Complete: e.GetResult()}, nil
 			}
-			if err := emit(bridge.Event{Change: e}); err != nil {
+			if err := emit(ctx, bridge.Event{Change: e}); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
@@ -167,7 +167,7 @@ func listening(c *Catalog, told *int) (end func()) {
 		call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
 			ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes,
 		}}}
-		_, _ = c.Handle(ctx, call, func(bridge.Event) error { *told++; return nil })
+		_, _ = c.Handle(ctx, call, func(context.Context, bridge.Event) error { *told++; return nil })
 	}()
 	synctest.Wait()
 	return func() { cancel(); <-done }
@@ -1055,7 +1055,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}}}
-		_, _ = c.Handle(ctx, call, func(bridge.Event) error { return nil })
+		_, _ = c.Handle(ctx, call, func(context.Context, bridge.Event) error { return nil })
 	})
 	var callers sync.WaitGroup
 	for i := range 8 {

@@ -322,7 +322,7 @@ func (c *Catalog) forget(p *page) {
 func (c *Catalog) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	var told [kinds]bool
 	defer func() { c.deaf(&told, ctx.Err() == nil) }()
-	return c.h.Handle(ctx, call, func(e bridge.Event) error {
+	return c.h.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		switch change := e.Change.GetEvent().(type) {
 		case *pb.ListenResponse_Acknowledged:
 			c.hear(&told, change.Acknowledged.GetNotifications())
@@ -333,7 +333,7 @@ func (c *Catalog) listen(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		case *pb.ListenResponse_ResourcesListChanged:
 			c.changed(kindResources, kindTemplates)
 		}
-		return emit(e)
+		return emit(ctx, e)
 	})
 }
 

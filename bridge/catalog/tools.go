@@ -350,7 +350,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, cc *pb.CallCont
 		if err := ctx.Err(); err != nil { // pages that are known do not look at it
 			return nil, err
 		}
-		p, err := c.page(ctx, key, call, after, func(bridge.Event) error { return nil })
+		p, err := c.page(ctx, key, call, after, func(context.Context, bridge.Event) error { return nil })
 		if err != nil {
 			return nil, err
 		}

@@ -86,7 +86,7 @@ func tool(f func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Res
 			return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}}, nil
 		case *pb.ListenRequest:
 			ack := &pb.SubscriptionsAcknowledged{Notifications: r.GetNotifications()}
-			if err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}); err != nil {
+			if err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}); err != nil {
 				return nil, err
 			}
 			<-ctx.Done()

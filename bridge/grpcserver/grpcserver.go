@@ -42,7 +42,7 @@ func (s *Server) unary(ctx context.Context, m *bridge.Method, decode func(any) e
 	if err := decode(req); err != nil {
 		return nil, err // it is gRPC's own, as where a request is larger than it may be
 	}
-	msg, err := s.answer(ctx, m, req, func(bridge.Event) error { return nil })
+	msg, err := s.answer(ctx, m, req, func(context.Context, bridge.Event) error { return nil })
 	if err != nil {
 		return nil, s.failed(m, err)
 	}
@@ -62,7 +62,7 @@ func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
 		defer cancel()
 		defer context.AfterFunc(s.draining, cancel)()
 	}
-	msg, err := s.answer(ctx, m, req, func(e bridge.Event) error {
+	msg, err := s.answer(ctx, m, req, func(_ context.Context, e bridge.Event) error {
 		if !wanted(req.GetContext(), e) {
 			return nil
 		}

@@ -395,12 +395,12 @@ func checkCut(t *testing.T, err error) {
 func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
 	message := strings.Repeat("x", 100_000)
 	stuck := make(chan struct{})
-	h := tool(func(_ context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for i := 0; ; i++ {
 			if i == 1 {
 				close(stuck)
 			}
-			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
 				return nil, err
 			}
 		}

@@ -120,11 +120,11 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 func TestEventsHaveALimit(t *testing.T) {
 	const limit = 100_000
 	var event int
-	c := client(t, serve(t, tool(func(_ context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	c := client(t, serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		m := filled(event, func(n int) proto.Message {
 			return bridge.CallTool.Join(bridge.Event{Progress: &pb.Progress{Message: proto.String(strings.Repeat("x", n))}}, nil)
 		})
-		if err := emit(bridge.Event{Progress: m.(*pb.CallToolResponse).GetProgress()}); err != nil {
+		if err := emit(ctx, bridge.Event{Progress: m.(*pb.CallToolResponse).GetProgress()}); err != nil {
 			return nil, err
 		}
 		return said("ok"), nil
@@ -268,7 +268,7 @@ func TestRequestsToListenHaveALimit(t *testing.T) {
 // lasting returns a Handler whose Listens begin, and last.
 func lasting() bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-		if err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}}}); err != nil {
+		if err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}}}); err != nil {
 			return nil, err
 		}
 		<-ctx.Done()
@@ -384,13 +384,13 @@ func TestMetadataHasALimit(t *testing.T) {
 // A client that does not read holds up its own call, which stops making events, and nobody else's.
 func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	made := make(chan int, 1)
-	h := tool(func(_ context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "quick" {
 			return said("quick"), nil
 		}
 		message := strings.Repeat("x", 10_000)
 		for i := range 100_000 {
-			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
 				made <- i
 				return nil, err
 			}

@@ -131,8 +131,8 @@ func TestABugInAHandlerEndsItsCall(t *testing.T) {
 		"asks in lists": func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 			return &bridge.Result{Needs: &pb.InputRequired{State: []byte("s")}}, nil
 		},
-		"empty event": func(_ context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			if err := emit(bridge.Event{}); err != nil {
+		"empty event": func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if err := emit(ctx, bridge.Event{}); err != nil {
 				return nil, err
 			}
 			panic("a bug after it")
@@ -230,7 +230,7 @@ func TestUnknownFieldsPass(t *testing.T) {
 }
 
 func TestCallersAreToldWhatTheyWantToKnow(t *testing.T) {
-	h := tool(func(_ context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for _, e := range []bridge.Event{
 			{Progress: &pb.Progress{Progress: 1}},
 			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG}},
@@ -238,7 +238,7 @@ func TestCallersAreToldWhatTheyWantToKnow(t *testing.T) {
 			{},
 			{Change: &pb.ListenResponse{}},
 		} {
-			if err := emit(e); err != nil {
+			if err := emit(ctx, e); err != nil {
 				return nil, err
 			}
 		}

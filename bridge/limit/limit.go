@@ -132,11 +132,11 @@ func (h *Handler) timed(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	defer idle.Stop()
 	total := time.AfterFunc(h.o.Total, func() { cut(errTotal) })
 	defer total.Stop()
-	res, err := h.next.Handle(ctx, call, func(e bridge.Event) error {
+	res, err := h.next.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		// While the caller is slow to take the event, that is its time and not the backend's.
 		idle.Stop()
 		defer idle.Reset(h.o.Idle)
-		return emit(e)
+		return emit(ctx, e)
 	})
 	switch cause := context.Cause(ctx); {
 	case err == nil:

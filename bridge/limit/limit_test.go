@@ -32,7 +32,7 @@ func call(subject string) *bridge.Call {
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: cc, Name: "x"}}
 }
 
-func nobody(bridge.Event) error { return nil }
+func nobody(context.Context, bridge.Event) error { return nil }
 
 // failure returns what an error says became of the call.
 func failure(err error) string {
@@ -226,7 +226,7 @@ func TestHowLongACallMayLast(t *testing.T) {
 						case <-ctx.Done():
 							return nil, ctx.Err()
 						}
-						if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+						if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
 							return nil, err
 						}
 					}

@@ -44,7 +44,7 @@ func TestWhoIsTooFarBehindMissesNoChange(t *testing.T) {
 		defer close(done)
 		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 			Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
-		}}, func(e bridge.Event) error {
+		}}, func(ctx context.Context, e bridge.Event) error {
 			select {
 			case changes <- e.Change:
 				return nil

@@ -143,7 +143,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return a
 	}
 	c.setHeaders(x, call)
-	x.each = c.taker(x, call, emit)
+	x.each = c.taker(ctx, x, call, emit)
 	p.startCall(ctx, x, true)
 	msg, err := x.await(ctx)
 	a.sent, a.shown = x.sent.settle(), x.shown
@@ -273,7 +273,7 @@ func unsayable(call *bridge.Call, rev bridge.Revision, err error) error {
 var noProgress = math.Inf(-1)
 
 // taker returns what becomes of the messages that come before the response of a call.
-func (c *Client) taker(x *exchange, call *bridge.Call, emit bridge.Emit) taker {
+func (c *Client) taker(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) taker {
 	return func(m *jsonrpc.Message) error {
 		// gofail: var mcpclientEvent struct{}
 
@@ -294,7 +294,7 @@ func (c *Client) taker(x *exchange, call *bridge.Call, emit bridge.Emit) taker {
 			return nil
 		}
 		x.shown = true
-		return emit(e)
+		return emit(ctx, e)
 	}
 }
 

@@ -214,7 +214,7 @@ func TestProgram(t *testing.T) {
 // call calls a tool and returns the text that it says.
 func call(t *testing.T, h bridge.Handler, name, args string) string {
 	t.Helper()
-	res, err := h.Handle(t.Context(), toolCall(name, args), func(bridge.Event) error { return nil })
+	res, err := h.Handle(t.Context(), toolCall(name, args), func(context.Context, bridge.Event) error { return nil })
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

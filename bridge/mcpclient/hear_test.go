@@ -61,7 +61,7 @@ func TestStandaloneStreamIsResumed(t *testing.T) {
 		defer close(done)
 		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
 			ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"},
-		}}}, func(e bridge.Event) error {
+		}}}, func(_ context.Context, e bridge.Event) error {
 			changes <- e.Change
 			return nil
 		})
@@ -122,7 +122,7 @@ func TestWhatProcessesTell(t *testing.T) {
 			_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 				Context:       asking("", "", "a").Context(),
 				Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
-			}}, func(e bridge.Event) error {
+			}}, func(_ context.Context, e bridge.Event) error {
 				told = append(told, strings.TrimPrefix(fmt.Sprintf("%T", e.Change.GetEvent()), "*mcpbridgev1.ListenResponse_"))
 				return nil
 			})

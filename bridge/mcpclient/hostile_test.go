@@ -480,7 +480,7 @@ func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 		tool := toolCall("t", "{}")
 		tool.Context().ProgressWanted = true
 		last, steps := -1.0, 0
-		_, err := c.Handle(ctx, tool, func(e bridge.Event) error {
+		_, err := c.Handle(ctx, tool, func(_ context.Context, e bridge.Event) error {
 			if e.Progress.GetProgress() <= last {
 				t.Errorf("progress went from %v to %v", last, e.Progress.GetProgress())
 			}

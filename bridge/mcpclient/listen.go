@@ -25,7 +25,10 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		return nil, c.overloaded("%d subscriptions are open, which is the most", c.o.MaxCalls)
 	}
 	defer c.listening.Add(-1)
-	s := subscription{c: c, call: call, emit: emit, asked: call.Request.(*pb.ListenRequest).GetNotifications()}
+	s := subscription{
+		c: c, call: call, asked: call.Request.(*pb.ListenRequest).GetNotifications(),
+		emit: func(e bridge.Event) error { return emit(ctx, e) },
+	}
 	if s.asked == nil {
 		s.asked = &pb.SubscriptionFilter{}
 	}
@@ -72,7 +75,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 type subscription struct {
 	c     *Client
 	call  *bridge.Call
-	emit  bridge.Emit
+	emit  func(bridge.Event) error
 	asked *pb.SubscriptionFilter
 	begun bool // it was acknowledged
 	acked bool // on this connection

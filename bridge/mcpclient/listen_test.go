@@ -111,7 +111,7 @@ func listenTo(t *testing.T, c *mcpclient.Client, uris ...string) *reader {
 		defer close(done)
 		_, err := c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 			Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: uris},
-		}}, func(e bridge.Event) error {
+		}}, func(_ context.Context, e bridge.Event) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if ack := e.Change.GetAcknowledged(); ack != nil {
@@ -276,7 +276,7 @@ func TestWhatAServerDoesNotTellAnyMore(t *testing.T) {
 						Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{
 							ToolsListChanged: proto.Bool(true), ResourcesListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a:1"},
 						},
-					}}, func(e bridge.Event) error {
+					}}, func(_ context.Context, e bridge.Event) error {
 						switch {
 						case e.Change.GetToolsListChanged() != nil:
 							told = append(told, "tools")

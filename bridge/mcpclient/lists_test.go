@@ -42,7 +42,7 @@ func TestListsAreThoseOfWhatACallerCanDo(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, _ = h.Handle(ctx, listen, func(e bridge.Event) error { acknowledged <- e; return nil })
+			_, _ = h.Handle(ctx, listen, func(_ context.Context, e bridge.Event) error { acknowledged <- e; return nil })
 		}()
 		<-acknowledged
 		for range 2 {

@@ -49,7 +49,7 @@ func TestLogsOfCallsThatWereGivenUp(t *testing.T) {
 					call := toolCall(name, "{}")
 					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
 					call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
-					_, err := c.Handle(ctx, call, func(e bridge.Event) error {
+					_, err := c.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
 						if e.Log != nil {
 							shown++
 						}

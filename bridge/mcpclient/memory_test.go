@@ -85,7 +85,7 @@ func TestWhatIsSaidOfAParkedCall(t *testing.T) {
 			<-read
 			checkKept(t, before)
 			told := 0
-			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), func(bridge.Event) error { told++; return nil })
+			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), func(context.Context, bridge.Event) error { told++; return nil })
 			if err != nil || res.Complete == nil || told != tt.told {
 				t.Errorf("%v %v, and progress was told %d times", res, err, told)
 			}
@@ -161,7 +161,7 @@ func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, 
 		defer close(done)
 		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 			Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
-		}}, func(e bridge.Event) error {
+		}}, func(ctx context.Context, e bridge.Event) error {
 			select {
 			case changes <- e.Change:
 				return nil

@@ -402,7 +402,7 @@ func TestListenGoesOn(t *testing.T) {
 			go func() {
 				_, err := c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
 					ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"},
-				}}}, func(e bridge.Event) error {
+				}}}, func(_ context.Context, e bridge.Event) error {
 					changes <- e.Change
 					return nil
 				})

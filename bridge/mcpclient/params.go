@@ -80,7 +80,7 @@ func (c *Client) relist(ctx context.Context, caller *pb.CallContext) bool {
 				ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
 			},
 			Cursor: cursor,
-		}}, func(bridge.Event) error { return nil })
+		}}, func(context.Context, bridge.Event) error { return nil })
 		if err != nil {
 			return false
 		}

@@ -92,7 +92,7 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call, em
 		p.end(x)
 		return nil, unsayable(call, p.rev(), err)
 	}
-	x.each = c.taker(x, call, emit)
+	x.each = c.taker(ctx, x, call, emit)
 	if x.mine {
 		for _, m := range p.unhold() {
 			x.asking(&m)
@@ -333,7 +333,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return attempt{peer: x.p, result: res, sent: true}
 		}
 	}
-	x.each = c.taker(x, call, emit)
+	x.each = c.taker(ctx, x, call, emit)
 	if !x.started { // it was asked about before: a server that was told its roots looks at them before it uses them
 		c.catchUp(ctx, x.p)
 		if !sleep(ctx, c.pace.digest) {

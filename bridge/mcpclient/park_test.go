@@ -52,7 +52,7 @@ func answers(needs *pb.InputRequired, content string) map[string]*pb.InputRespon
 	return out
 }
 
-func ignore(bridge.Event) error { return nil }
+func ignore(context.Context, bridge.Event) error { return nil }
 
 // needs makes a call that must need something.
 func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {

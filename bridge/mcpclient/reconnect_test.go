@@ -190,7 +190,7 @@ func TestAStreamThatWasThereMayComeBack(t *testing.T) {
 					defer close(done)
 					_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 						Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
-					}}, func(e bridge.Event) error {
+					}}, func(_ context.Context, e bridge.Event) error {
 						told <- e.Change
 						return nil
 					})

@@ -515,7 +515,7 @@ func TestProgramsThatDoNotStart(t *testing.T) {
 				t.Errorf("Ready: %v", e)
 			}
 			for _, call := range []*bridge.Call{{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, {Method: bridge.Listen, Request: &pb.ListenRequest{}}} {
-				_, err := c.Handle(t.Context(), call, func(bridge.Event) error { return nil })
+				_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error { return nil })
 				if want := "did not start; the call was not executed"; err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v: got %v, want %q in it", call.Method, err, want)
 				}

@@ -30,7 +30,7 @@ func TestStreamsThatSayNothingForLong(t *testing.T) {
 		if call.Method != bridge.CallTool {
 			return talker(ctx, call, emit)
 		}
-		if err := emit(bridge.Event{Progress: &pb.Progress{}}); err != nil {
+		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{}}); err != nil {
 			return nil, err
 		}
 		select {
@@ -108,7 +108,7 @@ func TestWhoDoesNotReadOverHTTP2IsCut(t *testing.T) {
 			return talker(ctx, call, emit)
 		}
 		text := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.Repeat("x", size)}}}
-		return &bridge.Result{Complete: &pb.CallToolResult{Content: []*pb.ContentBlock{text}}}, emit(bridge.Event{Progress: &pb.Progress{}})
+		return &bridge.Result{Complete: &pb.CallToolResult{Content: []*pb.ContentBlock{text}}}, emit(ctx, bridge.Event{Progress: &pb.Progress{}})
 	})
 	for pause, whole := range map[time.Duration]bool{10*time.Second - 1: true, 10*time.Second + 1: false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -83,7 +83,7 @@ func (x *exchange) begin(msg *jsonrpc.Message) error {
 
 // emit implements bridge.Emit: it tells the client what the caller of call wants to know.
 func (x *exchange) emit(call *bridge.Call) bridge.Emit {
-	return func(e bridge.Event) error {
+	return func(_ context.Context, e bridge.Event) error {
 		switch {
 		case e.Progress != nil:
 			// gofail: var mcpserverProgress struct{}

@@ -299,7 +299,7 @@ func (h *hub) run(ctx context.Context, l *listening) {
 	}}
 	pause := relistenMin
 	for {
-		_, err := h.s.handle(ctx, call, func(e bridge.Event) error {
+		_, err := h.s.handle(ctx, call, func(_ context.Context, e bridge.Event) error {
 			ack := e.Change.GetAcknowledged()
 			if ack == nil {
 				h.hear(l, e.Change)

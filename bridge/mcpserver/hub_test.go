@@ -43,7 +43,7 @@ func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Em
 	defer close(l.closed)
 	l.tell = func(c *pb.ListenResponse) {
 		if ctx.Err() == nil { // what arrives on a stream that was ended, nobody reads
-			_ = emit(bridge.Event{Change: c})
+			_ = emit(ctx, bridge.Event{Change: c})
 		}
 	}
 	s.begun <- l
@@ -339,7 +339,7 @@ func TestAnAcknowledgementThatComesTooLate(t *testing.T) {
 		pass(settledWithin - 1)
 		a.ask(&subscriber{tell: told.tell}, "c")
 		three := <-a.s.begun
-		_ = two.emit(bridge.Event{Change: two.acknowledgement()}) // which was under way
+		_ = two.emit(t.Context(), bridge.Event{Change: two.acknowledgement()}) // which was under way
 		pass(handover)
 		if one.over() || !two.over() || three.over() {
 			t.Errorf("ended: %v, %v, %v", one.over(), two.over(), three.over())

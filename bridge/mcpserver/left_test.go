@@ -36,7 +36,7 @@ func (w *worker) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	w.notes <- "begins"
 	select {
 	case <-w.letGo:
-		err := emit(bridge.Event{Progress: &pb.Progress{Progress: 1}})
+		err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}})
 		w.notes <- fmt.Sprint("ends, told with error: ", err)
 		return &bridge.Result{Complete: toolError("it went well")}, nil
 	case <-ctx.Done():

@@ -99,7 +99,7 @@ func TestLogMessagesAreToldAtAPace(t *testing.T) {
 					if i == c.n-1 {
 						l.Level = pb.LogLevel_LOG_LEVEL_CRITICAL
 					}
-					if err := emit(bridge.Event{Log: l}); err != nil {
+					if err := emit(t.Context(), bridge.Event{Log: l}); err != nil {
 						t.Fatal(err)
 					}
 					if c.every > 0 {

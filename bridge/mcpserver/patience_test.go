@@ -27,7 +27,7 @@ func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.R
 		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: yes}}}}, nil
 	case bridge.CallTool:
 		for i := range 2 {
-			if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
 				return nil, err
 			}
 		}
@@ -36,7 +36,7 @@ func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.R
 	filter := call.Request.(*pb.ListenRequest).GetNotifications()
 	acknowledged := &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: filter}}}
 	for _, change := range append([]*pb.ListenResponse{acknowledged}, bridge.ChangesOf(filter)...) {
-		if err := emit(bridge.Event{Change: change}); err != nil {
+		if err := emit(ctx, bridge.Event{Change: change}); err != nil {
 			return nil, err
 		}
 		<-time.After(time.Second)

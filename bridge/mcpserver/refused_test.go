@@ -26,15 +26,15 @@ func (h *choosy) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	if call.Method != bridge.Listen {
 		return h.Handler.Handle(ctx, call, emit)
 	}
-	return h.Handler.Handle(ctx, call, func(e bridge.Event) error {
+	return h.Handler.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		ack := e.Change.GetAcknowledged()
 		if ack == nil {
-			return emit(e)
+			return emit(ctx, e)
 		}
 		h.asked <- ack.GetNotifications().GetResourceSubscriptions()
 		f := proto.CloneOf(ack.GetNotifications())
 		f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool { return uri == h.unknown })
-		return emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+		return emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 			Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f},
 		}}})
 	})

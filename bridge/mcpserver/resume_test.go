@@ -24,7 +24,7 @@ func TestLongAnswersReachWhoHasComeBack(t *testing.T) {
 				return h.Handle(ctx, call, emit)
 			}
 			for i := range 3 {
-				if err := emit(bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+				if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
 					return nil, err
 				}
 				if i < 2 {

@@ -39,13 +39,13 @@ func (h changing) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	default:
 		return h.worker.Handle(ctx, call, emit)
 	}
-	err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+	err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: call.Request.(*pb.ListenRequest).GetNotifications()},
 	}}})
 	for err == nil {
 		select {
 		case <-h.changes:
-			err = emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}})
+			err = emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}})
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

@@ -149,7 +149,7 @@ func TestAttachedBackendComesAndGoes(t *testing.T) {
 			l := r.live.Load()
 			begun := make(chan struct{})
 			wg.Go(func() {
-				_, err := r.Handle(t.Context(), tool("hang", ""), func(bridge.Event) error { close(begun); return nil })
+				_, err := r.Handle(t.Context(), tool("hang", ""), func(context.Context, bridge.Event) error { close(begun); return nil })
 				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 			})
 			<-begun
@@ -241,7 +241,7 @@ func TestEmitErrorEndsTheCall(t *testing.T) {
 		return s.Context().Err()
 	}}, Options{})
 	deaf := errors.New("nobody listens")
-	if _, err := r.Handle(t.Context(), tool("x", ""), func(bridge.Event) error { return deaf }); !errors.Is(err, deaf) {
+	if _, err := r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { return deaf }); !errors.Is(err, deaf) {
 		t.Errorf("got %v", err)
 	}
 	<-ended
@@ -251,7 +251,7 @@ func TestListenTellsChangesAndMayJustEnd(t *testing.T) {
 	change := &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}
 	r := attach(t, &fake{listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error { return s.Send(change) }}, Options{})
 	var got []*pb.ListenResponse
-	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, func(e bridge.Event) error {
+	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, func(_ context.Context, e bridge.Event) error {
 		got = append(got, e.Change)
 		return nil
 	})
@@ -312,7 +312,7 @@ func TestTheFirstResultIsTheAnswer(t *testing.T) {
 				return errors.Join(s.Send(saying("a")), tc.after(s))
 			}}, Options{})
 			for range 2 {
-				res, err := r.Handle(t.Context(), tool("x", ""), func(bridge.Event) error { shown.Add(1); return nil })
+				res, err := r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { shown.Add(1); return nil })
 				if err != nil || textOf(res) != "a" {
 					t.Fatalf("got %v, %v", res, err)
 				}

@@ -41,7 +41,7 @@ func TestNoiseIsLog(t *testing.T) {
 func TestStockPluginsOutputIsLog(t *testing.T) {
 	r := run(t, Options{Command: []string{echo}}).ready(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := r.Handle(ctx, tool("slow", `{"ms":60000}`), func(bridge.Event) error { cancel(); return nil })
+	_, err := r.Handle(ctx, tool("slow", `{"ms":60000}`), func(context.Context, bridge.Event) error { cancel(); return nil })
 	if e := bridge.AsError(err); e.Code != codes.Canceled {
 		t.Errorf("got %v", e)
 	}

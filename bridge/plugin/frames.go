@@ -533,7 +533,7 @@ func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call
 		return true
 	}
 	a.shown = true
-	if err := emit(event); err != nil {
+	if err := emit(ctx, event); err != nil {
 		a.err, a.ours = err, true
 	}
 	return false

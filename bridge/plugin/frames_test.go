@@ -173,7 +173,7 @@ func TestFramedEventsComeInOrderAndAreTaken(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	const events = 1000
 	got := make(chan float64, events)
-	done := b.call(t.Context(), "{}", func(e bridge.Event) error { got <- e.Progress.GetProgress(); return nil })
+	done := b.call(t.Context(), "{}", func(_ context.Context, e bridge.Event) error { got <- e.Progress.GetProgress(); return nil })
 	id, _ := b.called()
 	ahead := 0
 	for i := range events {
@@ -447,7 +447,7 @@ func TestBreachesEndTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newFramer(t, 1<<20)
 			stay := make(chan struct{})
-			done := b.call(t.Context(), "{}", func(bridge.Event) error { <-stay; return nil })
+			done := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { <-stay; return nil })
 			id, _ := b.called()
 			breach(b, id)
 			<-b.f.over

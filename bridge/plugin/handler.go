@@ -188,7 +188,7 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			return a
 		default:
 			a.shown = true
-			a.err = emit(event)
+			a.err = emit(ctx, event)
 		}
 		if a.err != nil {
 			a.ours = true

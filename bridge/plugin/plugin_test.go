@@ -176,7 +176,7 @@ func tool(name, args string) *bridge.Call {
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)}}
 }
 
-func ignore(bridge.Event) error { return nil }
+func ignore(context.Context, bridge.Event) error { return nil }
 
 // text calls a tool and returns its text.
 func (r *running) text(t *testing.T, name, args string) string {
@@ -228,7 +228,7 @@ func TestStockPluginAnswers(t *testing.T) {
 		t.Errorf("echo: %s", got)
 	}
 	var progress int
-	res, err := r.Handle(t.Context(), tool("slow", `{"ms":50}`), func(e bridge.Event) error {
+	res, err := r.Handle(t.Context(), tool("slow", `{"ms":50}`), func(_ context.Context, e bridge.Event) error {
 		if e.Progress != nil {
 			progress++
 		}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"sync"
@@ -74,7 +75,7 @@ func begin(t *testing.T, r *running, call *bridge.Call) <-chan outcome {
 	t.Helper()
 	begun, done := make(chan struct{}), make(chan outcome, 1)
 	go func() {
-		res, err := r.Handle(t.Context(), call, func(bridge.Event) error { close(begun); return nil })
+		res, err := r.Handle(t.Context(), call, func(context.Context, bridge.Event) error { close(begun); return nil })
 		done <- outcome{res, err}
 	}()
 	select {

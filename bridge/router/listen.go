@@ -65,7 +65,7 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 		if !started && (len(acked) == len(ears) || late == nil) {
 			started = true
 			ack := &pb.SubscriptionsAcknowledged{Notifications: together(req.GetNotifications(), ears, acked)}
-			if err := emit(bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}); err != nil {
+			if err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}); err != nil {
 				return nil, err
 			}
 			close(begun)
@@ -93,7 +93,7 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 			return nil, ctx.Err()
 		}
 		for _, change := range tell {
-			if err := emit(bridge.Event{Change: change}); err != nil {
+			if err := emit(ctx, bridge.Event{Change: change}); err != nil {
 				return nil, err
 			}
 		}
@@ -159,7 +159,7 @@ func (e *ear) listen(ctx context.Context, call *bridge.Call, req *pb.ListenReque
 		own := bridge.Shallow(req)
 		own.Notifications = filter
 		acked := false
-		_, err := e.r.safely(ctx, e.route, &bridge.Call{Method: call.Method, Request: own}, func(ev bridge.Event) error {
+		_, err := e.r.safely(ctx, e.route, &bridge.Call{Method: call.Method, Request: own}, func(_ context.Context, ev bridge.Event) error {
 			switch ack := ev.Change.GetAcknowledged(); {
 			case ev.Change.GetEvent() == nil || acked && ack != nil:
 				return nil

@@ -240,7 +240,7 @@ func listen(t *testing.T, h bridge.Handler, f *pb.SubscriptionFilter) *listening
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &listening{changes: make(chan *pb.ListenResponse), err: make(chan error, 1), cancel: cancel}
 	go func() {
-		_, err := h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: f}}, func(e bridge.Event) error {
+		_, err := h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: f}}, func(ctx context.Context, e bridge.Event) error {
 			select {
 			case l.changes <- e.Change:
 				return nil
@@ -369,12 +369,12 @@ func TestNoiseIsNotPassedOn(t *testing.T) {
 		f := call.Request.(*pb.ListenRequest).GetNotifications()
 		for range 100 {
 			for _, e := range []bridge.Event{acked(f), {}, {Change: &pb.ListenResponse{}}, {Progress: &pb.Progress{}}} {
-				if err := emit(e); err != nil {
+				if err := emit(ctx, e); err != nil {
 					return nil, err
 				}
 			}
 		}
-		if err := emit(bridge.Event{Change: toolsChanged()}); err != nil {
+		if err := emit(ctx, bridge.Event{Change: toolsChanged()}); err != nil {
 			return nil, err
 		}
 		<-ctx.Done()

@@ -184,7 +184,7 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 }
 
 // nobody hears the events of a call that has none.
-func nobody(bridge.Event) error { return nil }
+func nobody(context.Context, bridge.Event) error { return nil }
 
 // once has a route answer a call that has no events.
 func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.Message, error) {

@@ -140,7 +140,7 @@ func (s *server) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.Em
 	if s.changes == nil {
 		return nil, bridge.Errorf(codes.Unimplemented, "there is no Listen")
 	}
-	if err := emit(acked(r.GetNotifications())); err != nil {
+	if err := emit(ctx, acked(r.GetNotifications())); err != nil {
 		return nil, err
 	}
 	for {
@@ -149,7 +149,7 @@ func (s *server) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.Em
 			if !ok {
 				return nil, bridge.Errorf(codes.Unavailable, "the server has ended")
 			}
-			if err := emit(bridge.Event{Change: c}); err != nil {
+			if err := emit(ctx, bridge.Event{Change: c}); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
@@ -205,7 +205,7 @@ func route(t *testing.T, log *bytes.Buffer, servers ...bridge.Handler) *router.R
 // ask makes a call, and returns its result as the type that it is.
 func ask[M proto.Message](t *testing.T, h bridge.Handler, m *bridge.Method, req bridge.Request) (M, error) {
 	t.Helper()
-	res, err := h.Handle(t.Context(), &bridge.Call{Method: m, Request: req}, func(bridge.Event) error { return nil })
+	res, err := h.Handle(t.Context(), &bridge.Call{Method: m, Request: req}, func(context.Context, bridge.Event) error { return nil })
 	if err != nil {
 		var none M
 		return none, err

@@ -342,31 +342,31 @@ func (h *hostile) listening(ctx context.Context, call *bridge.Call, r *pb.Listen
 	yes := true
 	switch h.mode {
 	case "no acknowledgement":
-		return h.inner.Handle(ctx, call, func(e bridge.Event) error {
+		return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 			if e.Change.GetAcknowledged() != nil {
 				return nil
 			}
-			return emit(e)
+			return emit(ctx, e)
 		})
 	case "tells nobody":
-		return h.inner.Handle(ctx, call, func(e bridge.Event) error {
+		return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 			if e.Change.GetAcknowledged() == nil {
 				return nil
 			}
-			return emit(e)
+			return emit(ctx, e)
 		})
 	case "tells everybody":
 		call = &bridge.Call{Method: call.Method, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}}}
 		return h.inner.Handle(ctx, call, emit)
 	}
 	// The kit's handler tells all listeners everything: fronts choose. A backend chooses itself.
-	return h.inner.Handle(ctx, call, func(e bridge.Event) error {
+	return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		f := r.GetNotifications()
 		updated := e.Change.GetResourceUpdated()
 		if e.Change.GetToolsListChanged() != nil && !f.GetToolsListChanged() || updated != nil && !strings.Contains(fmt.Sprint(f.GetResourceSubscriptions()), updated.GetUri()) {
 			return nil
 		}
-		return emit(e)
+		return emit(ctx, e)
 	})
 }
 
@@ -399,20 +399,20 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 		r = proto.CloneOf(r)
 		r.Arguments = again
 	case "backwards: steps":
-		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(e bridge.Event) error {
+		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(ctx context.Context, e bridge.Event) error {
 			e.Progress.Progress = -e.Progress.GetProgress()
-			return emit(e)
+			return emit(ctx, e)
 		})
 	case "half the steps: steps":
-		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(e bridge.Event) error {
+		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(ctx context.Context, e bridge.Event) error {
 			if int(e.Progress.GetProgress())%2 == 0 {
 				return nil
 			}
-			return emit(e)
+			return emit(ctx, e)
 		})
 	case "endless steps: steps":
 		for {
-			if err := emit(bridge.Event{Progress: &pb.Progress{}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{}}); err != nil {
 				return nil, err
 			}
 		}
@@ -447,11 +447,11 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 	}
 	call := &bridge.Call{Method: bridge.CallTool, Request: r}
 	if !r.GetContext().GetProgressWanted() && !h.is("progress for all") {
-		return h.inner.Handle(ctx, call, func(e bridge.Event) error {
+		return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 			if e.Progress != nil {
 				return nil
 			}
-			return emit(e)
+			return emit(ctx, e)
 		})
 	}
 	return h.inner.Handle(ctx, call, emit)
@@ -493,7 +493,7 @@ func unary(m *bridge.Method) grpc.MethodHandler {
 		if err := decode(req); err != nil {
 			return nil, err
 		}
-		res, err := srv.(bridge.Handler).Handle(ctx, &bridge.Call{Method: m, Request: req}, func(bridge.Event) error { return nil })
+		res, err := srv.(bridge.Handler).Handle(ctx, &bridge.Call{Method: m, Request: req}, func(context.Context, bridge.Event) error { return nil })
 		if err != nil {
 			return nil, bridge.AsError(err)
 		}
@@ -507,7 +507,7 @@ func stream(m *bridge.Method) grpc.StreamHandler {
 		if err := s.RecvMsg(req); err != nil {
 			return err
 		}
-		res, err := srv.(bridge.Handler).Handle(s.Context(), &bridge.Call{Method: m, Request: req}, func(e bridge.Event) error {
+		res, err := srv.(bridge.Handler).Handle(s.Context(), &bridge.Call{Method: m, Request: req}, func(_ context.Context, e bridge.Event) error {
 			return s.SendMsg(m.Join(e, nil))
 		})
 		if err != nil {

@@ -469,7 +469,7 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 
 // emit returns what shows progress and logs.
 func (c *client) emit(bar *bar) bridge.Emit {
-	return func(e bridge.Event) error {
+	return func(_ context.Context, e bridge.Event) error {
 		switch {
 		case e.Progress != nil:
 			bar.show(e.Progress)

@@ -154,7 +154,7 @@ func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks
 	t.Helper()
 	caller := &pb.CallContext{ProgressWanted: true, ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}}
 	var steps []float64
-	emit := func(e bridge.Event) error {
+	emit := func(_ context.Context, e bridge.Event) error {
 		if e.Progress != nil {
 			steps = append(steps, e.Progress.GetProgress())
 		}
@@ -235,7 +235,7 @@ func askAndListen(
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}}},
-			func(e bridge.Event) error { changes <- e.Change; return nil })
+			func(_ context.Context, e bridge.Event) error { changes <- e.Change; return nil })
 	})
 	if got := <-changes; got.GetAcknowledged() == nil {
 		t.Errorf("the first is %v", got)
