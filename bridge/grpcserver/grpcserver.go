@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -22,48 +23,41 @@ const MetadataServer = "mcpbridge-server"
 func (s *Server) register() {
 	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: pb.McpService_ServiceDesc.Metadata}
 	for _, m := range bridge.Methods() {
-		name := m.GRPC[len("/"+desc.ServiceName+"/"):]
-		if m.Streams {
-			desc.Streams = append(desc.Streams, grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
-				return s.stream(m, ss)
-			}})
-			continue
-		}
-		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			return s.unary(ctx, m, decode)
-		}})
+		// To gRPC, methods with one message are streams as well: only of these it is said what became of a message.
+		desc.Streams = append(desc.Streams, grpc.StreamDesc{
+			StreamName: m.GRPC[len("/"+desc.ServiceName+"/"):], ServerStreams: m.Streams,
+			Handler: func(_ any, ss grpc.ServerStream) error { return s.serve(m, ss) },
+		})
 	}
 	s.grpc.RegisterService(&desc, s)
 }
 
-// unary answers a method with one message.
-func (s *Server) unary(ctx context.Context, m *bridge.Method, decode func(any) error) (any, error) {
-	req := m.NewRequest(nil)
-	if err := decode(req); err != nil {
-		return nil, err // it is gRPC's own, as where a request is larger than it may be
-	}
-	msg, err := s.answer(ctx, m, req, func(context.Context, bridge.Event) error { return nil })
-	if err != nil {
-		return nil, s.failed(m, err)
-	}
-	return msg, nil
-}
-
-// stream answers a method with events. A client that is slow to read holds up its own call, and nothing else.
-func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
+// serve answers a call. A client that is slow to read holds up its own call, and nothing else.
+func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	req := m.NewRequest(nil)
 	if err := ss.RecvMsg(req); err != nil {
-		return err // gRPC has answered already
+		return err // gRPC has answered already, as where a request is larger than it may be
 	}
 	ctx := ss.Context()
+	if err := grpc.SetSendCompressor(ctx, encoding.Identity); err != nil {
+		return err
+	}
+	out := s.take(ctx)
+	if out == nil {
+		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
+			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
+		e.Failure.RetryAfterMs = proto.Int64(1_000)
+		return s.failed(m, e)
+	}
+	defer out.close()
 	if m == bridge.Listen {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.draining, cancel)()
 	}
-	msg, err := s.answer(ctx, m, req, func(_ context.Context, e bridge.Event) error {
-		if !wanted(req.GetContext(), e) {
+	msg, err := s.answer(ctx, m, req, func(ctx context.Context, e bridge.Event) error {
+		if !m.Streams || !wanted(req.GetContext(), e) {
 			return nil
 		}
 		msg := m.Join(e, nil)
@@ -71,7 +65,10 @@ func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
 			return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
 				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended", m.Name, size, s.o.MaxMessage)
 		}
-		return ss.SendMsg(msg)
+		if err := out.await(ctx, ss.Context()); err != nil {
+			return err
+		}
+		return out.send(ss, msg)
 	})
 	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.draining.Err() != nil {
 		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
@@ -79,7 +76,7 @@ func (s *Server) stream(m *bridge.Method, ss grpc.ServerStream) error {
 	if err != nil {
 		return s.failed(m, err)
 	}
-	return ss.SendMsg(msg)
+	return out.send(ss, msg)
 }
 
 // wanted reports whether a caller wants to know an event.
@@ -109,13 +106,6 @@ func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
 // be. A bug in the Handler must not end the bridge.
 func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
 	defer s.panics.Recover(m.Name, func(e *bridge.Error) { msg, err = nil, e })
-	defer s.calls.Add(-1)
-	if s.calls.Add(1) > int64(s.o.MaxCalls) {
-		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
-			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
-		e.Failure.RetryAfterMs = proto.Int64(1_000)
-		return nil, e
-	}
 	if m == bridge.Listen {
 		if err := bridge.CheckListen(proto.Size(req)); err != nil {
 			return nil, err

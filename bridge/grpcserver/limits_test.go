@@ -450,14 +450,14 @@ func rawDial(t *testing.T, addr string) *rawClient {
 	return c
 }
 
-// open sends the headers of a call, and its request if that is not nil.
-func (c *rawClient) open(id uint32, path string, request []byte) error {
+// open sends the headers of a call, others too, and its request if that is not nil.
+func (c *rawClient) open(id uint32, path string, request []byte, others ...[2]string) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	c.headers.Reset()
-	for _, h := range [][2]string{
+	for _, h := range append([][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
-	} {
+	}, others...) {
 		if err := c.enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 // Package grpcserver is the front for gRPC clients: it serves bridge.Handlers as mcpbridge.v1.McpService, the same service
 // that backends implement, with reflection (grpc.reflection.v1 and, for older clients, v1alpha) and health (grpc.health.v1).
-// Messages may be compressed by gzip.
+// Requests may be compressed by gzip; answers are not, so that it is known what of them waits for a client.
 //
 // Which server a call is for is said by the metadata mcpbridge-server; without it, it is for all of them together. Errors are
 // those of bridge.Error.GRPCStatus, by the table of docs/errors.md. A client is not believed who it is: what a CallContext says
@@ -61,8 +61,12 @@ type Options struct {
 	MaxStreams int
 	// MaxConns is how many connections there may be; further ones are closed. Zero: 4,096.
 	MaxConns int
-	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
+	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. A call is one until its client has
+	// read all of it. Zero: 16,384.
 	MaxCalls int
+	// WriteTimeout is how long a client may leave something unread while there is no room for other calls, or memory is short: its
+	// connection is closed then. Zero: 10 s.
+	WriteTimeout time.Duration
 	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
 	Streams *limit.Streams
 	// Memory is how much there is: while it is short, long requests are refused. Nil: there is enough.
@@ -142,6 +146,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	or(&o.MaxStreams, 1_000)
 	or(&o.MaxConns, 4_096)
 	or(&o.MaxCalls, 16_384)
+	or(&o.WriteTimeout, 10*time.Second)
 	or(&o.Drain, 30*time.Second)
 	if o.Streams == nil {
 		o.Streams = &limit.Streams{Memory: o.Memory}
@@ -149,7 +154,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	switch {
 	case o.MaxMessage < 0 || o.MaxMessage > HardMaxMessage:
 		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.MaxMessage, HardMaxMessage)
-	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Drain < 0:
+	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.WriteTimeout < 0 || o.Drain < 0:
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
@@ -183,7 +188,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.hush),
 		grpc.WaitForHandlers(true),
-		grpc.ForceServerCodecV2(wire.Codec{}), experimental.BufferPool(wire.Buffers),
+		grpc.ForceServerCodecV2(codec{}), experimental.BufferPool(wire.Buffers),
 	}
 	if o.TLS != nil {
 		config, err := o.TLS.load()
@@ -193,6 +198,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		opts = append(opts, grpc.Creds(credentials.NewTLS(config)))
 	}
 	s.grpc = grpc.NewServer(opts...)
+	o.Memory.Relieve(s.relieve)
 	s.register()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !o.NoReflection {

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // TLS names the files of encrypted connections, all of them PEM.
@@ -145,6 +148,45 @@ type counted struct {
 	net.Conn
 	s     *Server
 	heard atomic.Bool // the client has said something
+
+	mu     sync.Mutex // guards what follows
+	boxes  map[*outbox]struct{}
+	closed bool
+}
+
+// RemoteAddr returns where the client is. What gRPC says of who calls has it, and so calls find their connection.
+func (c *counted) RemoteAddr() net.Addr { return origin{c.Conn.RemoteAddr(), c} }
+
+// An origin is where a client is, and its connection.
+type origin struct {
+	net.Addr
+	conn *counted
+}
+
+// keep and forget say that there is an outbox, and that there is none any more.
+func (c *counted) keep(b *outbox) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.boxes == nil {
+		c.boxes = map[*outbox]struct{}{}
+	}
+	c.boxes[b] = struct{}{}
+	if c.closed {
+		b.lost = true // nobody else knows it yet
+	}
+}
+
+func (c *counted) forget(b *outbox) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.boxes, b)
+}
+
+// outboxes returns those that there are.
+func (c *counted) outboxes() []*outbox {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.boxes))
 }
 
 func (c *counted) Read(b []byte) (int, error) {
@@ -157,13 +199,21 @@ func (c *counted) Read(b []byte) (int, error) {
 
 func (c *counted) Close() error {
 	c.s.conns.remove(c)
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	for _, b := range c.outboxes() {
+		b.lose()
+	}
+	return err
 }
 
 // A connections is those that there are.
 type connections struct {
-	mu  sync.Mutex
-	all map[*counted]struct{}
+	mu       sync.Mutex
+	all      map[*counted]struct{}
+	relieved time.Time // when it was looked for one that nobody reads
 }
 
 // add adds one, unless there are as many as may be.
@@ -195,4 +245,23 @@ func (s *connections) close(silent bool) {
 			c.Conn.Close() // whoever has one may be faster
 		}
 	}
+}
+
+// closeUnread closes those whose clients leave something unread for long, and returns how many there were. It looks for them once in a
+// while only.
+func (s *connections) closeUnread() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.relieved) < relieveEvery {
+		return 0
+	}
+	s.relieved = time.Now()
+	n := 0
+	for c := range s.all {
+		if slices.ContainsFunc(c.outboxes(), (*outbox).unread) {
+			c.Conn.Close() // as above
+			n++
+		}
+	}
+	return n
 }

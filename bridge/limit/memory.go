@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/metrics"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,11 +61,33 @@ type Memory struct {
 	readAt, collectAt, tellAt atomic.Int64 // when something is due, in nanoseconds since began
 	taken                     atomic.Int64
 	bodies                    atomic.Int64
+
+	mu     sync.Mutex // guards relief
+	relief []func()
 }
 
 // NewMemory returns a Memory of so many bytes. How many are taken is what read says, after it has collected garbage if it is told to.
 func NewMemory(limit int64, read func(collect bool) int64, log zerolog.Logger) *Memory {
 	return &Memory{limit: limit, read: read, log: log, began: time.Now()}
+}
+
+// Relieve has f called, before something is refused, to let go what is kept for nobody. It returns at once.
+func (m *Memory) Relieve(f func()) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.relief = append(m.relief, f)
+}
+
+// relieve lets go what is kept for nobody.
+func (m *Memory) relieve() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.relief {
+		f()
+	}
 }
 
 // Full returns why something is refused, or nil.
@@ -81,6 +104,7 @@ func (m *Memory) Full(t Tier) error {
 		return nil
 	}
 	if m.due(&m.collectAt, collectEvery) {
+		m.relieve()
 		m.taken.Store(m.read(true))
 	}
 	taken := m.taken.Load()

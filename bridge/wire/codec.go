@@ -26,14 +26,19 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return nil, fmt.Errorf("%T is not a message", v)
 	}
-	b := Buffers.Get(proto.Size(m))
+	return Marshal(m, Buffers)
+}
+
+// Marshal writes a message in a buffer of the pool, which gets it back when it is not needed any more, or at once if there is an error.
+func Marshal(m proto.Message, from mem.BufferPool) (mem.BufferSlice, error) {
+	b := from.Get(proto.Size(m))
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*b)[:0], m)
 	if err != nil {
-		Buffers.Put(b)
+		from.Put(b)
 		return nil, err
 	}
 	*b = data
-	return mem.BufferSlice{mem.NewBuffer(b, Buffers)}, nil
+	return mem.BufferSlice{mem.NewBuffer(b, from)}, nil
 }
 
 // Unmarshal implements encoding.CodecV2.
