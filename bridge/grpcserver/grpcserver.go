@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -39,16 +38,15 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		return err // gRPC has answered already, as where a request is larger than it may be
 	}
 	ctx := ss.Context()
-	if err := grpc.SetSendCompressor(ctx, encoding.Identity); err != nil {
-		return err
-	}
-	out := s.take(ctx)
-	if out == nil {
+	if s.calls.Add(1) > int64(s.o.MaxCalls) {
+		s.calls.Add(-1)
+		s.relieve()
 		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
 			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
 		e.Failure.RetryAfterMs = proto.Int64(1_000)
 		return s.failed(m, e)
 	}
+	out := s.outbox(ctx, func() { s.calls.Add(-1) })
 	defer out.close()
 	if m == bridge.Listen {
 		var cancel context.CancelFunc
@@ -65,10 +63,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 			return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
 				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended", m.Name, size, s.o.MaxMessage)
 		}
-		if err := out.await(ctx, ss.Context()); err != nil {
-			return err
-		}
-		return out.send(ss, msg)
+		return out.tell(ctx, ss, msg)
 	})
 	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.draining.Err() != nil {
 		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
 )
@@ -31,6 +31,7 @@ const (
 type outbox struct {
 	s    *Server
 	conn *counted
+	end  func()        // is called once there is nothing any more
 	room chan struct{} // has an element when something has left
 
 	mu       sync.Mutex // guards what follows
@@ -42,32 +43,29 @@ type outbox struct {
 	over     bool       // the place is given back
 }
 
-// take returns the outbox of a call, which has a place now, or nil if there is none.
-func (s *Server) take(ctx context.Context) *outbox {
-	if s.calls.Add(1) > int64(s.o.MaxCalls) {
-		s.calls.Add(-1)
-		s.relieve()
-		return nil
-	}
-	b := &outbox{s: s, room: make(chan struct{}, 1)}
+// outbox returns that of a call. When all of it has left, over is called.
+func (s *Server) outbox(ctx context.Context, over func()) *outbox {
+	// What is packed would not be known to have left. It only fails where a message was sent already.
+	_ = grpc.SetSendCompressor(ctx, encoding.Identity)
 	from, _ := peer.FromContext(ctx)
-	b.conn = from.Addr.(origin).conn //nolint:forcetypeassert // all connections are of our listener
-	b.conn.keep(b)
+	conn := from.Addr.(origin).conn //nolint:forcetypeassert // all connections are of our listener
+	b := &outbox{s: s, conn: conn, end: over, room: make(chan struct{}, 1)}
+	conn.keep(b)
 	return b
 }
 
-// await waits until a message may be sent.
-func (b *outbox) await(ctx, stream context.Context) error {
+// tell sends a message before the last one, as soon as there is room for it, unless ctx ends.
+func (b *outbox) tell(ctx context.Context, ss grpc.ServerStream, m any) error {
 	for b.full() {
 		select {
 		case <-b.room:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-stream.Done():
-			return stream.Err()
+		case <-ss.Context().Done():
+			return ss.Context().Err()
 		}
 	}
-	return nil
+	return b.send(ss, m)
 }
 
 func (b *outbox) full() bool {
@@ -77,7 +75,7 @@ func (b *outbox) full() bool {
 }
 
 // send sends a message. There must not be another one that is being sent.
-func (b *outbox) send(ss grpc.ServerStream, m proto.Message) error {
+func (b *outbox) send(ss grpc.ServerStream, m any) error {
 	p := &parcel{message: m, box: b}
 	err := ss.SendMsg(p)
 	if err == nil && ss.Context().Err() != nil {
@@ -88,15 +86,15 @@ func (b *outbox) send(ss grpc.ServerStream, m proto.Message) error {
 	return err
 }
 
-// change changes the outbox, and gives the place back if that is due.
+// change changes the outbox, and ends it if that is due.
 func (b *outbox) change(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f()
 	if !b.over && b.closed && (b.lost || b.messages == 0) {
 		b.over = true
-		b.s.calls.Add(-1)
 		b.conn.forget(b)
+		b.end()
 	}
 }
 
@@ -115,7 +113,7 @@ func (b *outbox) unread() bool {
 
 // A parcel is a message that is sent. It is the pool of the memory that it is in as well: gRPC gives that back when all of it has left.
 type parcel struct {
-	message proto.Message
+	message any
 	box     *outbox
 }
 

@@ -2,7 +2,6 @@ package grpcserver_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -137,30 +136,50 @@ func (l lines) Write(b []byte) (int, error) {
 
 // Who does not read makes room when others need it, and not before.
 func TestWhoDoesNotReadMakesRoom(t *testing.T) {
-	for name, why := range map[string]struct {
-		most int
-		need func(t *testing.T, addr string, m *limit.Memory)
+	const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+	listServices := []byte{0, 0, 0, 0, 2, 7<<3 | 2, 0}
+	others := func(t *testing.T, addr string, _ *limit.Memory) {
+		t.Helper()
+		served(t, client(t, addr))
+	}
+	memory := func(t *testing.T, _ string, m *limit.Memory) {
+		t.Helper()
+		if m.Full(limit.NewSessions) == nil {
+			t.Error("memory is not short")
+		}
+	}
+	for name, tt := range map[string]struct {
+		path    string
+		request []byte
+		need    func(t *testing.T, addr string, m *limit.Memory)
 	}{
-		"calls": {4, func(t *testing.T, addr string, _ *limit.Memory) { served(t, client(t, addr)) }},
-		"memory": {1000, func(t *testing.T, _ string, m *limit.Memory) {
-			if m.Full(limit.NewSessions) == nil {
-				t.Error("memory is not short")
-			}
-		}},
+		"calls":                                 {callTool, []byte{0, 0, 0, 0, 0}, others},
+		"memory, for calls":                     {callTool, []byte{0, 0, 0, 0, 0}, memory},
+		"memory, for who asks for the contract": {reflection, listServices, memory},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, answered := verbose(100_000)
+			h, _ := verbose(100_000)
 			m := limit.NewMemory(1000, func(bool) int64 { return 900 }, zerolog.Nop())
 			log := make(lines, 100)
-			addr := serve(t, h, nil, grpcserver.Options{MaxCalls: why.most, WriteTimeout: time.Nanosecond, Memory: m, Log: zerolog.New(log)})
+			addr := serve(t, h, nil, grpcserver.Options{MaxCalls: 4, WriteTimeout: time.Nanosecond, Memory: m, Log: zerolog.New(log)})
 			c := shut(t, addr)
-			c.ask(t, 0, 4)
-			if err := c.until(t, func(http2.Frame) bool { return answered.Load() == 4 }); err != nil { // there are headers for each
+			begun := 0
+			for i := range 4 {
+				if err := c.open(uint32(2*i+1), tt.path, tt.request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.until(t, func(f http2.Frame) bool {
+				if _, ok := f.(*http2.HeadersFrame); ok {
+					begun++
+				}
+				return begun == 4
+			}); err != nil {
 				t.Fatal(err)
 			}
 			over := make(chan error, 1)
 			go func() { over <- c.until(t, func(http2.Frame) bool { return false }) }()
-			why.need(t, addr, m)
+			tt.need(t, addr, m)
 			if err := <-over; err == nil {
 				t.Error("the connection goes on")
 			}
@@ -249,7 +268,7 @@ func TestCallsThatAreGivenUpLeaveTheirPlaces(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for i := range most {
+	for range most {
 		wg.Go(func() {
 			for t.Context().Err() == nil {
 				_, err := call(t.Context(), c, &pb.CallToolRequest{Name: "hold"})
@@ -257,7 +276,7 @@ func TestCallsThatAreGivenUpLeaveTheirPlaces(t *testing.T) {
 					return
 				}
 				if reason(err) != "TOO_MANY_CALLS" {
-					t.Error(fmt.Sprint(i), err)
+					t.Error(err)
 					return
 				}
 				runtime.GC() // some are known to be left only then

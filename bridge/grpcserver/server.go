@@ -339,7 +339,9 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
 	defer context.AfterFunc(s.quiet, cancel)()
-	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: &s.panics})
+	out := s.outbox(ctx, func() {})
+	defer out.close()
+	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: &s.panics, out: out})
 }
 
 // A hushed stream ends with its own context.
@@ -347,9 +349,12 @@ type hushed struct {
 	grpc.ServerStream
 	ctx    context.Context //nolint:containedctx // it is the stream's
 	panics *contain.Panics
+	out    *outbox
 }
 
 func (h *hushed) Context() context.Context { return h.ctx }
+
+func (h *hushed) SendMsg(m any) error { return h.out.tell(h.ctx, h.ServerStream, m) }
 
 func (h *hushed) RecvMsg(m any) error {
 	received := make(chan error, 1)

@@ -21,16 +21,14 @@ var _ encoding.CodecV2 = Codec{}
 func (Codec) Name() string { return "" }
 
 // Marshal implements encoding.CodecV2.
-func (Codec) Marshal(v any) (mem.BufferSlice, error) {
+func (Codec) Marshal(v any) (mem.BufferSlice, error) { return Marshal(v, Buffers) }
+
+// Marshal writes a message in a buffer of the pool, which gets it back when it is not needed any more, or at once if there is an error.
+func Marshal(v any, from mem.BufferPool) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("%T is not a message", v)
 	}
-	return Marshal(m, Buffers)
-}
-
-// Marshal writes a message in a buffer of the pool, which gets it back when it is not needed any more, or at once if there is an error.
-func Marshal(m proto.Message, from mem.BufferPool) (mem.BufferSlice, error) {
 	b := from.Get(proto.Size(m))
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*b)[:0], m)
 	if err != nil {
