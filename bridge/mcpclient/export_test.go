@@ -76,3 +76,10 @@ func (c *Client) Topics() int {
 	defer h.mu.Unlock()
 	return len(h.topics)
 }
+
+// Room returns how many sessions take the room that there is for them, and how many of them have yet to end.
+func (c *Client) Room() (total, ending int) {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	return c.pool.total, c.pool.ending
+}

@@ -24,7 +24,7 @@ type pool struct {
 	deserted map[string][]*opening // that nobody waits for any more, by their keys
 	all      []*peer
 	total    int // of all, those being opened, and programs that have yet to end
-	ending   int // programs that have yet to end
+	ending   int // programs and openings that have yet to end
 	waiting  int // those who wait for room
 	closed   bool
 	changed  chan struct{} // closed when there may be room
@@ -33,10 +33,13 @@ type pool struct {
 // An opening is a session that is being opened. That goes on when who waits for it leaves: a program that takes long to start would never
 // be there for callers who do not wait as long.
 type opening struct {
-	key  string
-	done chan struct{} // closed when it is known what became of it: one of these
-	got  *peer
-	err  error
+	key    string
+	cancel context.CancelFunc
+	since  time.Time     // when it was deserted, if it is
+	over   bool          // it ends, for others
+	done   chan struct{} // closed when it is known what became of it: one of these
+	got    *peer
+	err    error
 }
 
 // lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long:
@@ -78,9 +81,10 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 		}
 	}
 	p.total++
-	o := &opening{key: key, done: make(chan struct{})}
+	opens, cancel := context.WithCancel(p.c.ctx)
+	o := &opening{key: key, cancel: cancel, done: make(chan struct{})}
 	can = proto.CloneOf(can) // it is the call's, which may end before
-	p.opening.Go(func() { p.open(o, can) })
+	p.opening.Go(func() { p.open(opens, o, can) })
 	p.mu.Unlock()
 	return p.join(ctx, o)
 }
@@ -90,10 +94,14 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 	select {
 	case <-changed:
 	case <-timer.C:
-		if !p.c.lot.makeRoom(owner) {
+		switch { // somebody else may be faster, so it may have to be made again
+		case p.abandon():
+			timer.Reset(p.c.o.StartTimeout)
+		case p.c.lot.makeRoom(owner):
+			timer.Reset(p.c.pace.patience)
+		default:
 			return p.c.overloaded("%d sessions are in use or have yet to end, which is the most", p.c.o.MaxSessions)
 		}
-		timer.Reset(p.c.pace.patience) // somebody else may be faster
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -101,12 +109,16 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 }
 
 // open opens a session, for which there is room.
-func (p *pool) open(o *opening, can *pb.ClientCapabilities) {
+func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities) {
+	defer o.cancel()
 	began := time.Now()
-	got, err := p.c.openSession(p.c.ctx, can, o.key)
+	got, err := p.c.openSession(ctx, can, o.key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(o.done)
+	if o.over {
+		p.ending--
+	}
 	deserted := slices.Contains(p.deserted[o.key], o)
 	if deserted {
 		p.remove(o)
@@ -122,7 +134,7 @@ func (p *pool) open(o *opening, can *pb.ClientCapabilities) {
 			p.c.log.Debug().Err(err).Msg("a session that nobody waits for any more did not begin")
 		}
 		o.err = notBegun(err)
-	case p.closed:
+	case p.closed || o.over:
 		p.end(got)
 		o.err = &lost{err: errClosed}
 	default:
@@ -151,6 +163,7 @@ func (p *pool) join(ctx context.Context, o *opening) (*peer, error) {
 			p.giveBack(o.got, true)
 		}
 	default:
+		o.since = time.Now()
 		p.deserted[o.key] = append(p.deserted[o.key], o)
 		p.tell()
 	}
@@ -214,6 +227,27 @@ func (p *pool) evict() bool {
 	}
 	p.take(oldest)
 	p.drop(oldest)
+	return true
+}
+
+// abandon ends the opening that was deserted first. It reports false if there is none. That is for those who would be refused else: callers
+// who come in turn, and wait for less than a start takes, would have each end the other's, and none would ever be there.
+func (p *pool) abandon() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var first *opening
+	for _, list := range p.deserted {
+		if first == nil || list[0].since.Before(first.since) {
+			first = list[0]
+		}
+	}
+	if first == nil {
+		return false
+	}
+	p.remove(first)
+	p.ending++
+	first.over = true
+	first.cancel()
 	return true
 }
 

@@ -461,3 +461,73 @@ func TestAProgramThatIsSlowToStartIsThereInTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// An opening that nobody waits for any more keeps its room from others for no longer than a session at work does: then it ends, and whoever
+// waits has the room. That is so each time, and leaves nothing, also when the client ends meanwhile.
+func TestAnOpeningThatNobodyWaitsForGivesUpItsRoom(t *testing.T) {
+	var most, programs, ever atomic.Int64
+	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+		for n := programs.Add(1); n > most.Load(); {
+			most.Store(n)
+		}
+		defer programs.Add(-1)
+		defer time.Sleep(3 * time.Second) //nolint:forbidigo // by the bubble's clock
+		first := ever.Add(1) == 1         // for those who can do nothing
+		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				if !first {
+					select {
+					case <-time.After(25 * time.Second):
+					case <-ctx.Done():
+						return false
+					}
+				}
+				say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			case "ping":
+				say(pong)
+			case "tools/call":
+				say(said1)
+			}
+			return true
+		}}).serve(ctx, in, out)
+	}
+	bubble(t, mcpclient.Options{MaxSessions: 1}, serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		leave := func(who string) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if _, err := c.Handle(ctx, asking("t", `{}`, who), ignore); bridge.AsError(err).Code != codes.DeadlineExceeded {
+				t.Errorf("%s: %v", who, err)
+			}
+		}
+		leave("ada")
+		began := time.Now()
+		if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" || time.Since(began) != 20*time.Second || ever.Load() != 2 {
+			t.Errorf("who comes back, after %v: %s; %d programs were started, want 2", time.Since(began), got, ever.Load())
+		}
+		for n := range 5 {
+			leave(fmt.Sprint("early ", n))
+			began := time.Now()
+			if got := said(t, c, asking("t", `{}`, fmt.Sprint("late ", n))); got != "hello" || time.Since(began) > 40*time.Second {
+				t.Errorf("another caller, after %v: %s", time.Since(began), got)
+			}
+			synctest.Wait()
+			if total, ending := c.Room(); total != 1 || ending != 0 || programs.Load() != 2 {
+				t.Errorf("%d sessions count, of which %d end, and there are %d programs", total, ending, programs.Load())
+			}
+		}
+		if most.Load() != 2 {
+			t.Errorf("%d programs, want one and another at most", most.Load())
+		}
+		leave("ada")
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // when that opening has yet to end, and everything does
+		defer cancel()
+		if res, err := c.Handle(ctx, asking("t", `{}`, "ben"), ignore); err == nil || programs.Load() != 2 {
+			t.Errorf("while an opening ends: %v %v; there are %d programs", res, err, programs.Load())
+		}
+	})
+	if n := programs.Load(); n != 0 {
+		t.Errorf("%d programs are left", n)
+	}
+}
