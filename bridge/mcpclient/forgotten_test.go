@@ -23,7 +23,6 @@ func TestForgottenEventsEndNoCall(t *testing.T) {
 	}{
 		"an event":                            {toolCall("slow", "{}"), 404, false},
 		"an event, by 400":                    {toolCall("slow", "{}"), 400, false},
-		"an event, by 409":                    {toolCall("slow", "{}"), 409, false},
 		"an event of one who can be asked":    {asking("slow", "{}", "ada"), 404, false},
 		"the session":                         {toolCall("slow", "{}"), 404, true},
 		"the session, by 400":                 {toolCall("slow", "{}"), 400, true},

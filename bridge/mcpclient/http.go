@@ -617,6 +617,8 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 	switch {
 	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
 		return nil, nil //nolint:nilnil // the caller tries again
+	case last != "" && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict}, res.StatusCode):
+		return nil, nil //nolint:nilnil // nothing is said of the event: servers answer 409 while they take the old stream for open
 	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
 		return nil, errEventForgotten // the session may be known all the same
 	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):

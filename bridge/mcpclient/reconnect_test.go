@@ -3,8 +3,10 @@ package mcpclient_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,7 +161,6 @@ func TestAStreamThatWasThereMayComeBack(t *testing.T) {
 		gap     time.Duration
 	}{
 		"the old one is still there":        {"s1", 409, ": hello\n\n", 100 * time.Millisecond},
-		"the old one, with events":          {"s1", 409, "id: 1\ndata:\n\n", 0},
 		"it has none":                       {"s1", 405, ": hello\n\n", 100 * time.Millisecond},
 		"it wants credentials":              {"s1", 401, ": hello\n\n", 100 * time.Millisecond},
 		"a proxy knows nothing":             {"", 404, ": hello\n\n", 100 * time.Millisecond},
@@ -210,6 +211,48 @@ func TestAStreamThatWasThereMayComeBack(t *testing.T) {
 				if n := s.asked(); n > 200 {
 					t.Errorf("%d GETs in an hour", n)
 				}
+			})
+		})
+	}
+}
+
+// A server that does not take us yet does not say that an event is forgotten: it is asked again for what came after it, and nothing is missed.
+// The TypeScript and Go SDKs answer 409 to Last-Event-ID for as long as they take the old stream for open.
+func TestAStreamThatIsNotThereYetGoesOnAfterItsLastEvent(t *testing.T) {
+	for _, status := range []int{401, 403, 409, 429, 503} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			var last []string
+			s := &restless{session: "s1", serverless: func(*http.Request, *jsonrpc.Message) io.ReadCloser { return nil }}
+			s.get = func(r *http.Request) (int, io.ReadCloser) {
+				last = append(last, r.Header.Get("Last-Event-Id"))
+				switch s.asked() {
+				case 1:
+					return http.StatusOK, io.NopCloser(strings.NewReader("id: 1\ndata:\n\n"))
+				case 2, 3, 4:
+					return status, nil
+				case 5:
+					return http.StatusOK, io.NopCloser(strings.NewReader(`data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n\n"))
+				}
+				return http.StatusOK, until(r)
+			}
+			bubbled(t, s, func(t *testing.T, c *mcpclient.Client) {
+				t.Helper()
+				var told []string
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+					Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
+				}}, func(_ context.Context, e bridge.Event) error {
+					told = append(told, fmt.Sprintf("%T", e.Change.GetEvent()))
+					return nil
+				})
+				if want := []string{"", "1", "1", "1", "1", "1"}; !slices.Equal(last, want) {
+					t.Errorf("the stream was to go on after %q, want %q", last, want)
+				}
+				if want := []string{"*mcpbridgev1.ListenResponse_Acknowledged", "*mcpbridgev1.ListenResponse_ToolsListChanged"}; !slices.Equal(told, want) {
+					t.Errorf("told %q, want %q", told, want)
+				}
+				s.checkGaps(t, 100*time.Millisecond)
 			})
 		})
 	}
