@@ -560,7 +560,7 @@ func (t *Transport) find(ctx context.Context, n need) (*site, error) {
 func (t *Transport) keep(ctx context.Context, s *site, n need) (g *grant, before []string, err error) {
 	err = t.store.update(ctx, s.as.Issuer, func(c *credentials) error {
 		k := c.Grants[t.o.Server]
-		if k == nil || k.Resource != s.resource || t.grantee(k) == nil {
+		if k == nil || k.Resource != s.resource || t.grantee(c, k) == nil {
 			delete(c.Grants, t.o.Server)
 			return nil
 		}
@@ -592,7 +592,7 @@ func (t *Transport) keep(ctx context.Context, s *site, n need) (g *grant, before
 // again refreshes a grant. It returns nil if a grant is to be got from the beginning: the refresh token is not good any more, or it is
 // we who are refused, and there is somebody to ask.
 func (t *Transport) again(ctx context.Context, s *site, c *credentials, k *grant) (*grant, error) {
-	g, err := t.refresh(ctx, s, t.grantee(k), k)
+	g, err := t.refresh(ctx, s, t.grantee(c, k), k)
 	no, refuses := errors.AsType[*tokenError](err)
 	switch {
 	case refuses && no.code == "invalid_grant": // nothing else says it of the refresh token (RFC 6749, 5.2)
@@ -612,8 +612,9 @@ func (t *Transport) again(ctx context.Context, s *site, c *credentials, k *grant
 	}
 }
 
-// grantee returns who a grant is for, or nil if that is not who we are.
-func (t *Transport) grantee(g *grant) *client {
+// grantee returns who a grant is for, or nil if that is not who we are. Grants that were written before they had their registration are of the
+// last one there was.
+func (t *Transport) grantee(c *credentials, g *grant) *client {
 	switch {
 	case t.o.ClientID != "":
 		if g.Client == t.o.ClientID {
@@ -623,6 +624,8 @@ func (t *Transport) grantee(g *grant) *client {
 		return g.Registered
 	case g.Client != "" && g.Client == t.o.ClientMetadataURL:
 		return &client{ID: g.Client}
+	case c.Client != nil && c.Client.ID == g.Client:
+		return c.Client
 	}
 	return nil
 }

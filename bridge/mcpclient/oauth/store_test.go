@@ -373,6 +373,60 @@ func TestGrantsAreOfTheirRegistrations(t *testing.T) {
 	}
 }
 
+// What was written before grants had their registrations beside them is of the client that was registered last.
+func TestGrantsWithoutTheirRegistrationAreTheLastClients(t *testing.T) {
+	for id, logins := range map[string]int{"r1": 0, "r0": 1} {
+		w := newWorld(t)
+		withSecret("client_secret_post")(w)
+		w.token = func(f url.Values, _ string) (int, map[string]any) {
+			if f.Get("client_id") != "r1" || f.Get("client_secret") != "s1" {
+				return 401, map[string]any{"error": "invalid_client"}
+			}
+			return 0, nil
+		}
+		w.refresh["refresh-canary"] = ""
+		w.canaries = append(w.canaries, "refresh-canary", "s1")
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file := (&store{dir: dir}).name(w.as.URL)
+		text := strings.NewReplacer("AS", w.as.URL, "MCP", w.mcp.URL+"/mcp", "ID", id).Replace(`{
+  "issuer": "AS",
+  "client": {
+    "client_id": "r1",
+    "client_secret": "s1",
+    "token_endpoint_auth_method": "client_secret_post",
+    "redirect_uri": "http://127.0.0.1:0/callback"
+  },
+  "grants": {
+    "MCP": {
+      "resource": "MCP",
+      "client_id": "ID",
+      "access_token": "spent",
+      "refresh_token": "refresh-canary",
+      "expiry": "2026-01-01T00:00:00Z"
+    }
+  }
+}`)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tr := w.transport(func(o *Options) { o.Dir, o.Browser = dir, nil })
+		if logins > 0 {
+			w.fails(tr, "log in where it can")
+			continue
+		}
+		w.works(tr)
+		if f := w.form(); f.Get("grant_type") != "refresh_token" || len(w.forms) != 1 || len(w.regs) != 0 {
+			t.Errorf("%d token requests, the last one %v, and %d registrations", len(w.forms), f, len(w.regs))
+		}
+		if !strings.Contains(string(must(os.ReadFile(file))), `"registration"`) {
+			t.Error("the grant has no registration still")
+		}
+	}
+}
+
 func TestLockIsWaitedForAsLongAsTheContext(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
