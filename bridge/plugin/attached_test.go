@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -462,6 +464,52 @@ func TestTheEndOfAnOldConnectionIsNoLossOfANewOne(t *testing.T) {
 		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 		if e := bridge.AsError(err); e.RPC.GetCode() != -31999 || e.Failure != nil {
 			t.Fatalf("%v %v, want what the backend said", e.Failure, e)
+		}
+	}
+}
+
+// A backend that answers and exits has answered, whatever the code: gRPC itself makes no error with details.
+func TestAnAnswerWithDetailsIsNoLossThoughTheConnectionEnds(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown} {
+		for _, answer := range []struct {
+			details []protoadapt.MessageV1
+			lost    bool
+		}{{[]protoadapt.MessageV1{&pb.JsonRpcError{Code: -31999}}, false}, {nil, true}} {
+			said, err := status.New(code, "mine").WithDetails(answer.details...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sock := filepath.Join(t.TempDir(), "s")
+			listen, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer()
+			pb.RegisterMcpServiceServer(server, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+				if err := s.Send(progressing(1)); err != nil {
+					return err
+				}
+				return said.Err()
+			}})
+			go func() { _ = server.Serve(listen) }()
+			t.Cleanup(server.Stop)
+			r := run(t, Options{Address: "unix:" + sock}).ready(t)
+			var at peer.Peer
+			if err := r.live.Load().check(t.Context(), "", grpc.Peer(&at)); err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { // the answer waits behind it, until nobody is there any more
+				server.GracefulStop()
+				for !broken(&at) {
+					runtime.Gosched()
+				}
+				return nil
+			})
+			if e := bridge.AsError(err); answer.lost {
+				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+			} else if e.Code != code || e.RPC.GetCode() != -31999 || e.Failure != nil {
+				t.Errorf("%v: got %v %v %v, want what the backend said", code, e.Code, e.Failure, e)
+			}
 		}
 	}
 }
