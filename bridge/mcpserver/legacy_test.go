@@ -679,6 +679,23 @@ func TestErrorThatNamesWebPages(t *testing.T) {
 	want(t, o.next(), "method", `"notifications/tools/list_changed"`)
 }
 
+// A visit may be completed before the client opens the stream on which it is told.
+func TestTheCompletionOfAVisitWaitsForAStream(t *testing.T) {
+	f := newFront(t, mcpserver.Options{})
+	c, other := f.initialize("2025-11-25", urlCaps), f.initialize("2025-11-25", urlCaps)
+	read(t, c.send(call("1", "mustvisit", "{}", ""))).rest()
+	o := read(t, other.get(t.Context(), ""))
+	for _, id := range []string{"e1", "e1", "e2"} { // of which it waits for the first
+		f.h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: id}}})
+	}
+	f.h.Add("new")
+	want(t, o.next(), "method", `"notifications/tools/list_changed"`) // then everybody has been told what came before
+	s := read(t, c.get(t.Context(), ""))
+	want(t, s.next(), "method", `"notifications/elicitation/complete"`, "params", `{"elicitationId":"e1"}`)
+	f.h.Remove("new")
+	want(t, s.next(), "method", `"notifications/tools/list_changed"`)
+}
+
 // A long stream that is cut between events, or inside one, can be gone on with from the last event that came whole.
 func TestResumeAtEveryBoundaryAndInsideEvents(t *testing.T) {
 	const events = 64

@@ -445,18 +445,23 @@ func (ss *session) hear() {
 		return
 	}
 	for _, c := range ss.unheard.Take() {
-		ss.tell(c)
+		ss.say(c)
 	}
 }
 
-// tell tells the client a change, on exactly one stream, now or when it opens one.
+// tell tells the client a change, if it waits for it.
 func (ss *session) tell(change *pb.ListenResponse) {
-	defer ss.s.panics.Recover("a change", nil)
-	// gofail: var mcpserverTellChange struct{}
-
 	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
 		return
 	}
+	ss.say(change)
+}
+
+// say tells the client a change, on exactly one stream, now or when it opens one.
+func (ss *session) say(change *pb.ListenResponse) {
+	defer ss.s.panics.Recover("a change", nil)
+	// gofail: var mcpserverTellChange struct{}
+
 	push := ss.stream()
 	if push == nil {
 		ss.unheard.Add(change)
