@@ -24,7 +24,7 @@ type hub struct {
 
 	telling sync.Mutex // is held while a change is told, so that what is told next comes next; before mu
 
-	mu     sync.Mutex
+	mu     sync.Mutex // before that of a session
 	subs   map[*subscriber]struct{}
 	wanted demand     // what the subscribers want, together
 	latest *listening // nil when nothing is listened to
@@ -136,11 +136,13 @@ func newHub(s *Server) *hub {
 	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}}
 }
 
-// add makes sub a subscriber, or takes note that its want has become want, and waits until the handler knows. It returns what of want
+// add makes sub a subscriber, or takes note that its want has changed, and waits until the handler knows. The want is what wants returns,
+// which is called while mu is held: of several calls for the same sub the last one notes what it wants last. It returns what of that
 // the handler tells, which is all as long as it does not say. It returns an error, and nothing has changed, if all subscribers together
 // may not want so much.
-func (h *hub) add(ctx context.Context, sub *subscriber, want *pb.SubscriptionFilter) (told *pb.SubscriptionFilter, err error) {
+func (h *hub) add(ctx context.Context, sub *subscriber, wants func() *pb.SubscriptionFilter) (told *pb.SubscriptionFilter, err error) {
 	h.mu.Lock()
+	want := wants()
 	l, err := h.note(sub, want)
 	made := l == nil || h.wanted.covers(l.filter)
 	h.mu.Unlock()

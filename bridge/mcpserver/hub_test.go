@@ -126,7 +126,8 @@ func (a *ears) want(sub *subscriber, uris ...string) *heard {
 func (a *ears) ask(sub *subscriber, uris ...string) <-chan []string {
 	goesOn := make(chan []string, 1)
 	go func() {
-		told, _ := a.add(context.Background(), sub, &pb.SubscriptionFilter{ResourceSubscriptions: uris})
+		want := &pb.SubscriptionFilter{ResourceSubscriptions: uris}
+		told, _ := a.add(context.Background(), sub, func() *pb.SubscriptionFilter { return want })
 		goesOn <- told.GetResourceSubscriptions()
 	}()
 	synctest.Wait()

@@ -415,7 +415,7 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 // listen makes sure that the session is told what changes, and returns what of it the handler tells. It fails only if the session wants to
 // know of a resource that it did not before.
 func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
-	return ss.s.hub.add(ss.ctx, &ss.sub, ss.wants())
+	return ss.s.hub.add(ss.ctx, &ss.sub, ss.wants)
 }
 
 // wants returns what the client wants to know: the lists, which a legacy client need not ask for, and the resources that it subscribed to.

@@ -1,9 +1,12 @@
 package mcpserver
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -162,4 +165,54 @@ func TestChangesWhileAStreamIsOpenedAreTold(t *testing.T) {
 		}
 		unplug()
 	}
+}
+
+// Whatever requests come at a time, a client is told of the resources that it has subscribed to, and of no others.
+func TestSubscriptionsThatComeAtATimeAllCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		s := New(h, Options{})
+		defer s.Close()
+		id := beginSession(t, s)
+		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		ss, said := s.sessions[id], make(chan string, 100)
+		for i := range 900 { // to note so many takes its time, in which others come
+			ss.uris = append(ss.uris, fmt.Sprint("test://other/", i))
+		}
+		defer ss.plug(func(msg []byte) { said <- string(msg) })()
+		var before []string
+		for round := range 100 {
+			var now []string
+			var requests sync.WaitGroup
+			ask := func(method, uri string) {
+				requests.Go(func() {
+					res := sent(t, s, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"uri":%q}}`, method+uri, method, uri))
+					if body, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(body), `"result":{}`) {
+						t.Errorf("%s of %s: %s, %v", method, uri, body, err)
+					}
+				})
+			}
+			for i := range 4 {
+				now = append(now, fmt.Sprintf("test://%d/%d", round, i))
+				ask("resources/subscribe", now[i])
+			}
+			for _, uri := range before {
+				ask("resources/unsubscribe", uri)
+			}
+			requests.Wait()
+			pass(handover)
+			var want strings.Builder
+			for _, uri := range slices.Concat(before, now) {
+				h.Update(uri)
+			}
+			for _, uri := range now {
+				fmt.Fprintf(&want, `{"jsonrpc":"2.0","method":%q,"params":{"uri":%q}}`, notifyUpdated, uri)
+			}
+			synctest.Wait()
+			if got := told(said); got != want.String() {
+				t.Fatalf("round %d: it is told %s, want %s", round, got, want.String())
+			}
+			before = now
+		}
+	})
 }

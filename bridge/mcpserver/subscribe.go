@@ -63,7 +63,8 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	sub := &subscriber{}
 	changes := s.newPending(func() *pb.SubscriptionFilter { return s.hub.wants(sub) })
 	sub.tell = changes.Add
-	honoured, err := s.hub.add(ctx, sub, honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities()))
+	want := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
+	honoured, err := s.hub.add(ctx, sub, func() *pb.SubscriptionFilter { return want })
 	if err != nil {
 		done()
 		x.refuse(bridge.Listen, err)
