@@ -419,10 +419,14 @@ func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
 }
 
 // wants returns what the client wants to know: the lists, which a legacy client need not ask for, and the resources that it subscribed to.
+// It is nil once the session has ended.
 func (ss *session) wants() *pb.SubscriptionFilter {
 	yes := proto.Bool(true)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	if ss.ctx.Err() != nil {
+		return nil
+	}
 	want := honour(&pb.SubscriptionFilter{
 		ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes, ResourceSubscriptions: slices.Clone(ss.uris),
 	}, ss.is.GetCapabilities())

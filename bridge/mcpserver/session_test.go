@@ -74,6 +74,23 @@ func TestASessionIsOverWhenItWasIdleForTooLong(t *testing.T) {
 	}
 }
 
+// A request that has found a session before it ends may come to what it wants to know only after that.
+func TestASessionThatHasEndedWantsToKnowNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		s := New(h, Options{})
+		defer s.Close()
+		id := beginSession(t, s)
+		ss := s.sessions[id]
+		s.endSession(id)
+		ss.plug(func([]byte) {})()
+		synctest.Wait()
+		if n := len(s.hub.subs) + h.Listeners(); n > 0 {
+			t.Errorf("%d things of it are left", n)
+		}
+	})
+}
+
 // What is open keeps a session, however long it says nothing.
 func TestASessionWithAStreamIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
