@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -28,7 +27,10 @@ type hub struct {
 	subs   map[*subscriber]struct{}
 	wanted demand     // what the subscribers want, together
 	latest *listening // nil when nothing is listened to
+	made   int        // how many listenings there have been
 	owed   bool       // a Listen ended by itself: what changed since is not known
+	// late are the subscribers that went on before the handler knew what they want, with the number of the listening by which it is to know.
+	late   map[*subscriber]int
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -96,6 +98,7 @@ type subscriber struct {
 
 // A listening is the hub's Listen call with one filter.
 type listening struct {
+	number int
 	filter *pb.SubscriptionFilter
 	cancel context.CancelFunc
 	// settled is closed when the handler has acknowledged, has failed for the first time, or has had its time for either. No other
@@ -125,15 +128,16 @@ const (
 	handover    = time.Second
 	relistenMin = 100 * time.Millisecond
 	relistenMax = 10 * time.Second
-	// readyWithin bounds how long a subscriber waits for the handler to acknowledge.
-	readyWithin = 5 * time.Second
+	// readyWithin bounds how long a subscriber waits for the handler to acknowledge. One with several backends takes 5 s when one of them is
+	// absent.
+	readyWithin = 6 * time.Second
 	// settledWithin is how long the handler has to acknowledge when clients want something else meanwhile. One with several backends
 	// waits for each of them.
 	settledWithin = 2 * readyWithin
 )
 
 func newHub(s *Server) *hub {
-	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}}
+	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}, late: map[*subscriber]int{}}
 }
 
 // add makes sub a subscriber, or takes note that its want has changed, and waits until the handler knows. The want is what wants returns,
@@ -163,16 +167,30 @@ func (h *hub) add(ctx context.Context, sub *subscriber, wants func() *pb.Subscri
 	if l == nil {
 		return want, nil
 	}
-	settled := made && l.wait(ctx)
+	if made {
+		l.wait(ctx)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !settled && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		h.owed = true // sub goes on as if it were told
-	}
-	if !settled || l.honoured == nil {
+	if !made || l.honoured == nil {
+		h.isLate(sub)
 		return want, nil
 	}
 	return both(want, l.honoured), nil
+}
+
+// isLate takes note that sub goes on as if it were told what it wants to know. What changes until that is so, it is told then. The caller
+// holds mu.
+func (h *hub) isLate(sub *subscriber) {
+	if _, ok := h.subs[sub]; !ok || h.latest == nil {
+		return
+	}
+	switch covers := h.wanted.covers(h.latest.filter); {
+	case !covers:
+		h.late[sub] = h.latest.number + 1
+	case !h.latest.acked:
+		h.late[sub] = h.latest.number
+	}
 }
 
 // narrow takes note that the want of sub, which is a subscriber, has become a part of what it was.
@@ -225,6 +243,7 @@ func (h *hub) remove(subs ...*subscriber) {
 	for _, sub := range subs {
 		if _, ok := h.subs[sub]; ok {
 			delete(h.subs, sub)
+			delete(h.late, sub)
 			h.wanted.add(sub.want, -1)
 		}
 	}
@@ -236,6 +255,7 @@ func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
 	clear(h.subs)
+	clear(h.late)
 	h.update() // closed, so that everything stops
 	h.mu.Unlock()
 	h.wg.Wait()
@@ -261,7 +281,10 @@ func (h *hub) update() *listening {
 	}
 	filter := h.wanted.filter()
 	ctx, cancel := context.WithCancel(h.s.ctx)
-	l := &listening{filter: filter, cancel: cancel, settled: make(chan struct{}), older: h.latest, ahead: map[changed]lead{}}
+	h.made++
+	l := &listening{
+		number: h.made, filter: filter, cancel: cancel, settled: make(chan struct{}), older: h.latest, ahead: map[changed]lead{},
+	}
 	h.latest = l
 	h.wg.Go(func() { h.run(ctx, l) })
 	return l
@@ -312,10 +335,15 @@ func (h *hub) run(ctx context.Context, l *listening) {
 				return nil
 			}
 			pause = relistenMin
-			if h.acknowledged(ctx, l, ack.GetNotifications()) {
+			owed, late := h.acknowledged(ctx, l, ack.GetNotifications())
+			if owed {
 				for _, c := range bridge.ChangesOf(l.filter) {
 					h.hear(l, c)
 				}
+				return nil
+			}
+			for _, sub := range late {
+				h.tellAll(sub)
 			}
 			return nil
 		})
@@ -338,12 +366,13 @@ func (h *hub) run(ctx context.Context, l *listening) {
 }
 
 // acknowledged notes that the handler knows what l listens to, and what of that it tells, so that the listenings it replaces can end: the
-// youngest of them soon, the others now. It reports whether something may have changed that nobody was told.
-func (h *hub) acknowledged(ctx context.Context, l *listening, honoured *pb.SubscriptionFilter) (owed bool) {
+// youngest of them soon, the others now. It reports whether something may have changed that nobody was told, and who may have missed a
+// change that others were told.
+func (h *hub) acknowledged(ctx context.Context, l *listening, honoured *pb.SubscriptionFilter) (owed bool, late []*subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() != nil { // too late: another has taken its place
-		return false
+		return false, nil
 	}
 	heard := false
 	for o := l.older; o != nil && !l.acked; o = o.older {
@@ -358,8 +387,14 @@ func (h *hub) acknowledged(ctx context.Context, l *listening, honoured *pb.Subsc
 	}
 	l.acked, l.honoured = true, both(l.filter, honoured)
 	h.settle(l)
+	for sub, number := range h.late {
+		if number <= l.number {
+			late = append(late, sub)
+			delete(h.late, sub)
+		}
+	}
 	owed, h.owed = h.owed, false
-	return owed
+	return owed, late
 }
 
 // silent takes note that a call of l has ended, and whether the handler says that it never tells anything. It reports whether to listen
@@ -467,6 +502,22 @@ func (h *hub) tell(change *pb.ListenResponse) {
 	}
 	h.mu.Unlock()
 	for _, sub := range subs {
+		sub.tell(change)
+	}
+}
+
+// tellAll tells sub that all that it wants to know may have changed.
+func (h *hub) tellAll(sub *subscriber) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	h.mu.Lock()
+	_, ok := h.subs[sub]
+	want := sub.want
+	h.mu.Unlock()
+	if !ok {
+		return
+	}
+	for _, change := range bridge.ChangesOf(want) {
 		sub.tell(change)
 	}
 }

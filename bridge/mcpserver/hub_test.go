@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/router"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -270,6 +272,9 @@ func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
 		"which is acknowledged": {(*heard).acknowledge, 0, nil},
 		"which fails":           {func(l *heard) { close(l.fail) }, 0, []string{"a"}},
 		"which hangs":           {func(*heard) {}, settledWithin, []string{"a"}},
+		"which is acknowledged when who came goes on": {
+			func(l *heard) { pass(readyWithin + 1); l.acknowledge() }, readyWithin + 1, []string{"a"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listen(t, func(a *ears) {
@@ -386,4 +391,52 @@ func TestWhatTheHandlerHonours(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A backend that is absent has nobody told that what the others have may have changed, however often clients want something else.
+func TestNobodyIsToldOfChangesBecauseABackendIsAbsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		uris := []string{"test://0", "test://1", "test://2", "test://3"}
+		there := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			res := call.Method.NewResult()
+			switch r := call.Request.(type) {
+			case *pb.ListResourcesRequest:
+				for _, uri := range uris {
+					res.(*pb.ListResourcesResponse).Resources = append(res.(*pb.ListResourcesResponse).Resources, &pb.Resource{Uri: uri})
+				}
+			case *pb.ListenRequest:
+				err := emit(ctx, bridge.Event{Change: (&heard{want: r.GetNotifications()}).acknowledgement()})
+				<-ctx.Done()
+				return nil, errors.Join(err, ctx.Err())
+			}
+			return &bridge.Result{Complete: res}, nil
+		})
+		absent := bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		r, err := router.New([]router.Route{{Name: "there", Handler: there}, {Name: "absent", Handler: absent}}, router.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(r, Options{})
+		defer s.Close()
+		told := &diary{}
+		join := func(tell func(*pb.ListenResponse), uri string) {
+			want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{uri}}
+			got, err := s.hub.add(t.Context(), &subscriber{tell: tell}, func() *pb.SubscriptionFilter { return want })
+			if err != nil || !proto.Equal(got, want) {
+				t.Errorf("it is told %v, %v, want %v", got, err, want)
+			}
+		}
+		join(told.tell, uris[0])
+		pass(time.Minute)
+		told.uris = nil
+		for _, uri := range uris[1:] { // while the Listen for the one before may still wait for the backend that is absent
+			go join(func(*pb.ListenResponse) {}, uri)
+			pass(4 * time.Second)
+		}
+		pass(time.Minute)
+		told.says(t)
+	})
 }
