@@ -1269,6 +1269,27 @@ func TestLoginIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A user who does not log in in time is not asked again by the same command.
+func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
+	defer func(d time.Duration) { loginTime = d }(loginTime)
+	loginTime = time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var asked atomic.Int64
+	server := wantsLogin(t, t.TempDir(), func(login context.Context) {
+		if asked.Add(1) > 1 {
+			cancel()
+		}
+		<-login.Done()
+	}, func() {})
+	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {}}}}]")
+	var stdout, stderr lockedBuffer
+	p := &Program{Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}
+	if code := p.Run(ctx); code != exitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "nobody has logged in") {
+		t.Errorf("after %d logins it ended with %d: %s", asked.Load(), code, &stderr)
+	}
+}
+
 func TestCredentialsWithoutEncryptionAreWarnedOf(t *testing.T) {
 	for _, c := range []struct {
 		server string

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -78,13 +79,16 @@ func (a *authorized) Run(ctx context.Context) error {
 
 var _ bridge.Handler = (*authorized)(nil)
 
+// loginTime is how long a user may take to log in. It is a variable for tests.
+var loginTime = 5 * time.Minute
+
 // oauth returns what gets tokens for an MCP server.
 func (l *loaded) oauth(m *MCPConfig, at string, log zerolog.Logger) (*oauth.Transport, error) {
 	c := m.Auth.OAuth
 	o := oauth.Options{
 		Server: m.URL, AllowPrivate: c.AllowPrivate, Dir: c.Credentials, Grant: oauth.Grant(c.Grant), Issuer: c.Issuer,
 		ClientID: c.ClientID, ClientSecret: c.ClientSecret, ClientMetadataURL: c.ClientMetadataURL, Scopes: c.Scopes,
-		Redirect: c.Redirect, Log: log,
+		Redirect: c.Redirect, LoginTimeout: loginTime, Log: log,
 	}
 	if o.Dir == "" {
 		if dir, err := os.UserConfigDir(); err == nil { // without one, tokens end with the process

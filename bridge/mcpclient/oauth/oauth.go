@@ -660,12 +660,15 @@ func refused(code codes.Code, format string, args ...any) *bridge.Error {
 	return bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, format, args...)
 }
 
-// asError returns err as the error of a request.
+// asError returns err as the error of a request. If somebody did not log in or answer in time, that is not to be taken for the time of whoever
+// has made the request.
 func asError(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e
 	}
 	e := refused(codes.Unauthenticated, "not authorized: %s", clean(err.Error(), maxError)) // much of it is what strangers say
-	e.Cause = err
+	if !errors.Is(err, context.DeadlineExceeded) {
+		e.Cause = err
+	}
 	return e
 }

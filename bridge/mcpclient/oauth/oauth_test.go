@@ -1112,7 +1112,9 @@ func TestNobodyLogsIn(t *testing.T) {
 		o.LoginTimeout = 50 * time.Millisecond
 		o.Browser = func(context.Context, string) error { return nil }
 	})
-	w.fails(tr, "nobody has logged in")
+	if err := w.fails(tr, "nobody has logged in"); errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the login's end is taken for the call's: %v", err)
+	}
 	w.fails(w.transport(func(o *Options) {
 		o.Browser = func(context.Context, string) error { return errors.New("no display") }
 	}), "opening a browser: no display")
