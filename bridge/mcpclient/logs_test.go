@@ -94,3 +94,69 @@ func TestLogsOfCallsThatWereGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// Whoever has given up a call is shown what the program logs, though that may be of the call: it is theirs. Others are not, and neither are
+// callers of whom nothing is known, who may be others.
+func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
+	for _, tt := range []struct {
+		gives, looks, sessions string
+		many, shown            int
+	}{
+		{"ada", "ada", "", 1, 1},
+		{"ada", "ben", "", 1, 0},
+		{"ada", "ada", "", 1100, 0}, // those that are not told apart may be anybody's
+		{"", "", "", 1, 0},
+		{"", "ada", "", 1, 0},
+		{"ada", "", "", 1, 0},
+		{"", "", "s s", 1, 1},
+		{"", "", "s t", 1, 0},
+		{"ada", "ada", "s t", 1, 1},
+	} {
+		var begun chan struct{}
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch {
+			case m.Method == "initialize":
+				say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+			case m.Method == "logging/setLevel":
+				say(pong)
+			case m.Method != "tools/call":
+			case strings.Contains(string(m.Params), "slow"):
+				begun <- struct{}{}
+			default:
+				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`, said1)
+			}
+			return true
+		}}
+		bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			begun = make(chan struct{}, 1)
+			shown := 0
+			do := func(ctx context.Context, name, who, session string) error {
+				call := toolCall(name, "{}")
+				call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+				if who != "" {
+					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+				}
+				_, err := c.Handle(bridge.WithSession(ctx, session), call, func(_ context.Context, e bridge.Event) error {
+					if e.Log != nil {
+						shown++
+					}
+					return nil
+				})
+				return err
+			}
+			gives, looks, _ := strings.Cut(tt.sessions, " ")
+			for range tt.many {
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { <-begun; cancel() }()
+				if err := do(ctx, "slow", tt.gives, gives); err == nil {
+					t.Error("a call that is given up is answered")
+				}
+			}
+			synctest.Wait()
+			if err := do(t.Context(), "t", tt.looks, looks); err != nil || shown != tt.shown {
+				t.Errorf("%+v: %d lines are shown, %v", tt, shown, err)
+			}
+		})
+	}
+}

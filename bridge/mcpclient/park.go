@@ -32,8 +32,8 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 	if err != nil {
 		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
 	}
+	owner := ownerOf(ctx, call.Context().GetPrincipal())
 	if string(key) != "{}" {
-		owner := ownerOf(ctx, call.Context().GetPrincipal())
 		if p, err = c.pool.lease(ctx, can, sessionKey(ctx, key, call.Context().GetPrincipal()), owner); err != nil {
 			return attempt{err: err}
 		}
@@ -41,7 +41,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		p.nobodys = bridge.SessionOf(ctx) == "" && call.Context().GetPrincipal().GetSubject() == ""
 	}
 	at := time.Now()
-	x, err := c.startLegacy(ctx, p, call, emit)
+	x, err := c.startLegacy(ctx, p, owner, call, emit)
 	if err != nil {
 		if p.lent {
 			c.pool.release(p, true)
@@ -77,14 +77,14 @@ func ownerOf(ctx context.Context, who *pb.Principal) string {
 }
 
 // startLegacy begins a call, which is then to be sent.
-func (c *Client) startLegacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
+func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
 	level := call.Context().GetLogLevel()
 	if p.logs {
 		if err := p.setLevel(ctx, level); err != nil {
 			return nil, err
 		}
 	}
-	x, err := p.begin(call.Method.Name, use{mine: p.lent && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED})
+	x, err := p.begin(call.Method.Name, use{mine: p.lent && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, owner: owner})
 	if err != nil {
 		return nil, err
 	}

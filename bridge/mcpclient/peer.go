@@ -111,7 +111,7 @@ type peer struct {
 
 	mu       sync.Mutex // guards the rest
 	running  map[string]*exchange
-	strays   map[string]time.Time // when calls were given up at which the server may still work, by their ids
+	strays   map[string]stray // by their ids
 	leaving  bool
 	level    pb.LogLevel       // what the server was told
 	wanted   pb.LogLevel       // what it is to be told, if that is less severe
@@ -125,7 +125,7 @@ func (c *Client) newPeer() *peer {
 	drained := make(chan struct{})
 	return &peer{
 		c: c, gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
-		running: map[string]*exchange{}, strays: map[string]time.Time{}, can: &pb.ClientCapabilities{},
+		running: map[string]*exchange{}, strays: map[string]stray{}, can: &pb.ClientCapabilities{},
 	}
 }
 
@@ -244,6 +244,8 @@ type use struct {
 	logs bool
 	// listens says that it is a subscription, which is told what changes.
 	listens bool
+	// owner is whose call it is, or empty if that is not known.
+	owner string
 }
 
 // begin returns an exchange for a request, which is yet to be given a body and to be started.
@@ -306,6 +308,12 @@ func (p *peer) end(x *exchange) {
 	}
 }
 
+// A stray is a call that was given up and that the server may still work at.
+type stray struct {
+	owner string // as in use
+	since time.Time
+}
+
 // maxStrays is how many calls that were given up are told apart.
 const maxStrays = 1024
 
@@ -315,21 +323,23 @@ func (p *peer) stray(x *exchange) {
 	if call := x.each != nil && !x.listens; !call || p.lent {
 		return
 	}
-	id := x.id
+	id, owner := x.id, x.owner
 	if len(p.strays) >= maxStrays {
-		id = "" // which no answer has: it stands for all that there is no room for
+		id, owner = "", "" // which no answer has: it stands for all that there is no room for, whosever they are
 	}
-	p.strays[id] = time.Now()
+	p.strays[id] = stray{owner, time.Now()}
 }
 
-// works reports whether the server may still work at a call that was given up: it has not answered it, and no call takes as long. The
-// caller holds mu.
-func (p *peer) works() bool {
-	for id, since := range p.strays {
-		if time.Since(since) < p.c.o.CallTimeout {
+// works reports whether the server may still work at a call that was given up and that is not the owner's, as far as is known: it has not
+// answered it, and no call takes as long. The caller holds mu.
+func (p *peer) works(owner string) bool {
+	for id, s := range p.strays {
+		switch {
+		case time.Since(s.since) >= p.c.o.CallTimeout:
+			delete(p.strays, id)
+		case owner == "" || s.owner != owner:
 			return true
 		}
-		delete(p.strays, id)
 	}
 	return false
 }
@@ -441,13 +451,10 @@ func (p *peer) sole() *exchange {
 }
 
 // listenerOfLogs returns the call that a log message without any sign of whose it is may be shown to: the only one that the server can
-// be at work at.
+// be at work at, but for those that its caller has given up.
 func (p *peer) listenerOfLogs() *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.works() {
-		return nil
-	}
 	var only *exchange
 	for _, x := range p.running {
 		if x.listens {
@@ -458,7 +465,7 @@ func (p *peer) listenerOfLogs() *exchange {
 		}
 		only = x
 	}
-	if only != nil && !only.logs {
+	if only == nil || !only.logs || p.works(only.owner) {
 		return nil
 	}
 	return only
