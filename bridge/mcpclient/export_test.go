@@ -40,11 +40,12 @@ func (c *Client) Hasten() {
 	c.pace.backoff, c.pace.patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
 }
 
-// Dial makes c trust the servers of roots, and find out as quickly as that when nothing comes of a connection of HTTP/2.
-func (c *Client) Dial(roots *x509.CertPool, quickly time.Duration) {
+// Dial makes c trust the servers of roots, and ask soon whether a connection of HTTP/2 still leads somewhere. The answer has as long as a busy
+// machine may take.
+func (c *Client) Dial(roots *x509.CertPool) {
 	t := c.http.Transport.(*http.Transport)
 	t.TLSClientConfig = &tls.Config{RootCAs: roots}
-	t.HTTP2.SendPingTimeout, t.HTTP2.PingTimeout = quickly, quickly
+	t.HTTP2.SendPingTimeout, t.HTTP2.PingTimeout = 100*time.Millisecond, 3*time.Second
 }
 
 // SpendRetries has as many calls made again as may be at once.

@@ -80,6 +80,7 @@ func (s *silenced) Write(b []byte) (int, error) {
 
 // A connection of HTTP/2 on which nothing comes any more is given up: the call that is on it may have been executed, and the next has another one.
 func TestADeadConnectionIsGivenUp(t *testing.T) {
+	t.Parallel()
 	f := &fake{answer: func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 		if r.ProtoMajor != 2 {
 			t.Errorf("called by %s", r.Proto)
@@ -93,7 +94,7 @@ func TestADeadConnectionIsGivenUp(t *testing.T) {
 	r := newRelay(t, srv.Listener.Addr().String())
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
-	c := run(t, mcpclient.Options{URL: "https://" + r.Addr().String()}, func(c *mcpclient.Client) { c.Dial(roots, 100*time.Millisecond) })
+	c := run(t, mcpclient.Options{URL: "https://" + r.Addr().String()}, func(c *mcpclient.Client) { c.Dial(roots) })
 	if got := call(t, c, "t", "{}"); got != "hello" {
 		t.Fatal(got)
 	}
