@@ -62,6 +62,7 @@ type exchange struct {
 	answered bool
 	over     bool          // nobody will take any more
 	err      error         // why there will be no more messages
+	unheard  bool          // that is because who called takes no more
 	ready    chan struct{} // has an element when there is something to take
 	room     chan struct{} // has an element when something was taken
 }
@@ -205,9 +206,13 @@ func (x *exchange) failure() error {
 
 // refused reports whether the server has ended the exchange by something else than a response: a status, or what is no message.
 func (x *exchange) refused() bool {
-	err := x.failure()
-	l, isLost := errors.AsType[*lost](err)
-	return err != nil && (!isLost || l.answered || l.refused)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil || x.unheard {
+		return false
+	}
+	l, isLost := errors.AsType[*lost](x.err)
+	return !isLost || l.answered && !l.gateway || l.refused
 }
 
 // news takes what has come and is no response.
@@ -341,6 +346,9 @@ func (x *exchange) pass() bool {
 	defer x.delivering.Unlock()
 	for _, m := range x.news() {
 		if err := x.each(&m); err != nil {
+			x.mu.Lock()
+			x.unheard = x.err == nil
+			x.mu.Unlock()
 			x.fail(err)
 			x.cancel()
 			return true

@@ -2,7 +2,9 @@ package mcpclient_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -156,6 +158,75 @@ func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
 			synctest.Wait()
 			if err := do(t.Context(), "t", tt.looks, looks); err != nil || shown != tt.shown {
 				t.Errorf("%+v: %d lines are shown, %v", tt, shown, err)
+			}
+		})
+	}
+}
+
+// Who is behind a gateway that has given up a call may still work at it, and so may a server whose call ended because its caller takes no more:
+// what is logged on the stream of what is no answer is not shown to another caller then. A call that the server itself has ended is over.
+func TestLogsOfCallsThatEndedOtherwise(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int // of the first call; 0: its caller takes no log message
+		shown  int
+	}{
+		"by the server":                {http.StatusInternalServerError, 1},
+		"by a gateway that waited":     {http.StatusGatewayTimeout, 0},
+		"by a gateway that lost it":    {http.StatusBadGateway, 0},
+		"by a caller that has no room": {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logs := make(chan struct{})
+			var f *fake
+			f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+				switch {
+				case m.Method != "tools/call":
+					result(w, m, "{}")
+				case !strings.Contains(string(m.Params), "slow"):
+					logs <- struct{}{}
+					<-f.told
+					result(w, m, hello)
+				case tt.status != 0:
+					w.WriteHeader(tt.status)
+				default:
+					logs <- struct{}{}
+					<-r.Context().Done()
+				}
+			})
+			f.capabilities = `{"tools":{},"logging":{}}`
+			f.get = func(w http.ResponseWriter, r *http.Request) {
+				stream(w)
+				for {
+					select {
+					case <-logs:
+						stream(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`+"\n\n", pinging)
+					case <-r.Context().Done():
+						return
+					}
+				}
+			}
+			c := run(t, mcpclient.Options{URL: f.URL}, quick)
+			shown := 0
+			do := func(name, who string, takes error) error {
+				call := toolCall(name, "{}")
+				call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+				call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+				_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error {
+					shown++
+					return takes
+				})
+				return err
+			}
+			if err := do("slow", "ada", errors.New("no room")); err == nil {
+				t.Error("ada's call is answered")
+			}
+			if tt.status == 0 {
+				<-f.told
+			}
+			shown = 0
+			if err := do("t", "ben", nil); err != nil || shown != tt.shown {
+				t.Errorf("ben is shown %d lines, want %d: %v", shown, tt.shown, err)
 			}
 		})
 	}

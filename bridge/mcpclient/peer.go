@@ -223,6 +223,8 @@ type lost struct {
 	err error
 	// answered says that err is what the server has answered, by a status that no other field is about.
 	answered bool
+	// gateway says that it was a gateway that has answered, behind which the server may be at work.
+	gateway bool
 	// refused says that the server does not take the request, by the status of its response.
 	refused bool
 	// forgot says that the status is the one of a session that is not known, which proves that the request was not executed.

@@ -184,7 +184,7 @@ func (w *sse2024) start(x *exchange) {
 		case status == 0:
 			x.fail(unsent(err))
 		default:
-			x.fail(&lost{err: err, answered: true, refused: status >= 400 && status < 500})
+			x.fail(&lost{err: err, answered: true, gateway: isGateways(status), refused: status >= 400 && status < 500})
 		}
 	})
 }
