@@ -43,12 +43,13 @@ type conn struct {
 	over    func()                             // what is done once no call runs, when calls have outlived the client
 	closed  bool                               // no call begins any more
 	until   time.Time                          // until when the client is let in, by the best token it has shown; zero: for ever
+	longer  chan struct{}                      // holds a token when until has become later
 }
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	c := &conn{
 		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.MaxCalls),
-		running: map[string]context.CancelCauseFunc{}, errors: rate{every: errorEvery, burst: errorBurst},
+		running: map[string]context.CancelCauseFunc{}, errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
 	return c
@@ -309,13 +310,27 @@ func (c *conn) rest() (context.Context, context.CancelFunc) {
 	return ctx, over
 }
 
-// isLetIn notes that the client is let in until some time; zero: for ever. Of several tokens the one counts that is good for longest.
-func (c *conn) isLetIn(until time.Time) {
+// isLetIn notes that the client is let in until some time; zero: for ever. Of several tokens the one counts that is good for longest. It
+// reports whether it was not let in any more, so that it was not told what has changed.
+func (c *conn) isLetIn(until time.Time) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if until.IsZero() || !c.until.IsZero() && until.After(c.until) {
-		c.until = until
+	if c.until.IsZero() || !until.IsZero() && !until.After(c.until) {
+		return false
 	}
+	again = !time.Now().Before(c.until)
+	c.until = until
+	select {
+	case c.longer <- struct{}{}:
+	default:
+	}
+	return again
+}
+
+// isIn reports whether the client is there and let in.
+func (c *conn) isIn() bool {
+	until := c.letInUntil()
+	return c.ctx.Err() == nil && (until.IsZero() || time.Now().Before(until))
 }
 
 func (c *conn) letInUntil() time.Time {
@@ -380,7 +395,9 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 			select {
 			case <-changes.Ready():
 				for _, change := range changes.Take() {
-					ss.tell(change)
+					if c.isIn() {
+						ss.tell(change)
+					}
 				}
 			case <-c.ctx.Done():
 				return

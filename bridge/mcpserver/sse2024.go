@@ -90,21 +90,23 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 
 // keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it, or the client is not let in
 // any more: that is the end of what changes, and what has been asked is still answered. The stream is the session, so that a client need
-// not open another one for a new token: it shows that with its next message.
+// not open another one for a new token: it shows that with its next message, while the stream is there.
 func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoint string) {
 	if out.event("endpoint", []byte(endpoint)) != nil {
 		return
 	}
 	alive := time.NewTicker(keepaliveEvery)
 	defer alive.Stop()
-	keep := func(until context.Context) (open bool) {
+	keep := func(until, or <-chan struct{}) (open bool) {
 		for {
 			select {
 			case <-alive.C:
 				if out.raw([]byte(mcphttp.Comment)) != nil {
 					return false
 				}
-			case <-until.Done():
+			case <-until:
+				return c.ctx.Err() == nil
+			case <-or:
 				return c.ctx.Err() == nil
 			case <-ctx.Done():
 				return false
@@ -113,22 +115,19 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 			}
 		}
 	}
-	for again := true; again; {
-		until := c.letInUntil()
-		over, stop := s.letIn(until)
-		open := keep(over)
+	for open := true; open; {
+		over, stop := s.letIn(c.letInUntil())
+		open = keep(over.Done(), nil)
 		stop()
-		if !open {
-			return
+		if !open || c.isIn() && s.draining.Err() == nil {
+			continue
 		}
-		again = s.draining.Err() == nil && !c.letInUntil().Equal(until)
+		rested, stop := c.rest()
+		open = keep(rested.Done(), c.longer)
+		rests := rested.Err() != nil
+		stop()
+		open = open && (!rests || c.isIn() && s.draining.Err() == nil)
 	}
-	if ss := c.legacy(); ss != nil {
-		s.hub.remove(&ss.sub)
-	}
-	rested, stop := c.rest()
-	defer stop()
-	keep(rested)
 }
 
 // left ends a connection of HTTP+SSE whose stream has ended. That cancels nothing, as in all of the legacy era, but there is nothing to
@@ -182,7 +181,9 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
-	c.isLetIn(s.until(from.principal))
+	if ss := c.legacy(); c.isLetIn(s.until(from.principal)) && ss != nil {
+		s.hub.tellAll(&ss.sub)
+	}
 	w.WriteHeader(http.StatusAccepted)
 	c.receive(body, from)
 }

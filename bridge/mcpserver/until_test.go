@@ -153,15 +153,50 @@ func TestSessionsOfHTTPSSEEndWithTheirLastToken(t *testing.T) {
 			a.Errorf("with a new token, it is told %q", got)
 		}
 		pass(1)
-		if n := len(a.s.hub.subs); n > 0 {
-			a.Errorf("it is told %d times what changes without a token", n)
-		}
+		a.h.change()
 		pass(10 * time.Minute)
 		close(a.h.letGo)
 		synctest.Wait()
 		if got := told(o.said); !strings.Contains(got, "it went well") || strings.Contains(got, notifyToolsList) {
 			a.Errorf("the call that had begun is told %q", got)
 		}
+		if n := a.s.count(); n != 0 {
+			a.Errorf("%d sessions afterwards", n)
+		}
+	})
+}
+
+// While a call is answered for which the stream has outlived its token, a message with a new one has the client told again what changes, and
+// that it may have changed meanwhile.
+func TestASessionOfHTTPSSEGoesOnWithATokenThatComesLate(t *testing.T) {
+	testAging(t, func(a *aging) {
+		a.age(time.Minute)
+		o := openOld(a.T, a.s)
+		o.send(202, workBody)
+		for range 2 {
+			pass(time.Minute + skew)
+			told(o.said)
+			a.h.change()
+			if got := told(o.said); got != "" {
+				a.Errorf("without a token, it is told %q", got)
+			}
+			a.age(time.Minute)
+			o.send(202, `{"jsonrpc":"2.0","method":"notifications/x"}`)
+			if got := told(o.said); strings.Count(got, notifyToolsList) != 1 {
+				a.Errorf("of what may have changed meanwhile, it is told %q", got)
+			}
+			a.h.change()
+			if got := told(o.said); strings.Count(got, notifyToolsList) != 1 {
+				a.Errorf("with a new token, it is told %q of a change", got)
+			}
+		}
+		close(a.h.letGo)
+		pass(time.Minute + skew - 1)
+		a.h.change()
+		if got := told(o.said); !strings.Contains(got, "it went well") || !strings.Contains(got, notifyToolsList) {
+			a.Errorf("until the token ends, it is told %q", got)
+		}
+		pass(1)
 		if n := a.s.count(); n != 0 {
 			a.Errorf("%d sessions afterwards", n)
 		}
