@@ -37,16 +37,19 @@ func Principal(r *http.Request) *pb.Principal {
 	return p
 }
 
+// endlessFor is how long somebody is let in without being asked about again, whose token does not say when it ends.
+const endlessFor = time.Hour
+
 // Until returns until when somebody is let in: until the token has ended that says who it is. What lasts longer than the request that had
-// the token ends then. It is zero if the token does not end, or nobody has said when: one that is written down, one that an issuer was
-// asked about and that has no `exp`, a certificate.
+// the token ends then. For a token that an issuer was asked about and that has no `exp`, it is an hour from now: the issuer may say
+// otherwise by then. It is zero if the token does not end: one that is written down, a certificate.
 func Until(p *pb.Principal) time.Time {
 	if len(p.GetClaims()) == 0 {
 		return time.Time{}
 	}
 	c, err := readClaims(p.GetClaims())
 	if err != nil || c.Expiry == nil {
-		return time.Time{}
+		return time.Now().Add(endlessFor)
 	}
 	return c.Expiry.Time().Add(skew)
 }
