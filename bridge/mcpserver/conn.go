@@ -405,6 +405,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		}
 	})
 	ss.plug(func(msg []byte) { c.said(c.write(msg)) })
+	_, _ = ss.listen()
 	if c.ctx.Err() != nil { // the client went meanwhile, and who saw that perhaps not the session
 		ss.end(context.Cause(c.ctx))
 	}

@@ -193,11 +193,13 @@ func (h *hub) isLate(sub *subscriber) {
 	}
 }
 
-// narrow takes note that the want of sub, which is a subscriber, has become a part of what it was.
-func (h *hub) narrow(sub *subscriber, want *pb.SubscriptionFilter) {
+// narrow is add for a want that has become a part of what it was: nobody need wait until the handler knows that.
+func (h *hub) narrow(sub *subscriber, wants func() *pb.SubscriptionFilter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, _ = h.note(sub, want) // less is never too much
+	if want := wants(); want != nil {
+		_, _ = h.note(sub, want) // less is never too much, and who wants more meanwhile is told
+	}
 }
 
 // wants returns what sub wants.

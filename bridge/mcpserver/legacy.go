@@ -169,7 +169,7 @@ func (ss *session) unlisten(uri string) {
 	ss.mu.Lock()
 	ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
 	ss.mu.Unlock()
-	_, _ = ss.listen()
+	ss.s.hub.narrow(&ss.sub, ss.wants)
 }
 
 // toolError returns the result of a tool that failed, with the reason for the model to read.

@@ -399,7 +399,6 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	}
 	ss.push = push
 	ss.mu.Unlock()
-	_, _ = ss.listen()
 	ss.hear()
 	return func() {
 		ss.mu.Lock()

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -83,10 +85,56 @@ func TestASessionThatHasEndedWantsToKnowNothing(t *testing.T) {
 		id := beginSession(t, s)
 		ss := s.sessions[id]
 		s.endSession(id)
-		ss.plug(func([]byte) {})()
+		_, _ = ss.listen()
 		synctest.Wait()
 		if n := len(s.hub.subs) + h.Listeners(); n > 0 {
 			t.Errorf("%d things of it are left", n)
+		}
+	})
+}
+
+// Who wants to know no more than before does not wait for a handler that does not say that it knows what others want.
+func TestOnlyWhoSubscribesWaitsForTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if r, ok := call.Request.(*pb.ListenRequest); ok && len(r.GetNotifications().GetResourceSubscriptions()) > 0 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return h.Handle(ctx, call, emit)
+		}), Options{})
+		defer s.Close()
+		id, said := beginSession(t, s), make(chan string, 100)
+		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		other := s.sessions[beginSession(t, s)]
+		for _, c := range []struct {
+			what string
+			do   func()
+			want time.Duration
+		}{
+			{"resources/subscribe", func() {
+				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
+			}, readyWithin},
+			{"a stream of another", func() { other.plug(func(msg []byte) { said <- string(msg) }) }, 0},
+			{"resources/unsubscribe", func() {
+				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)
+			}, 0},
+		} {
+			began := time.Now()
+			c.do()
+			if took := time.Since(began); took != c.want {
+				t.Errorf("%s takes %v, want %v", c.what, took, c.want)
+			}
+		}
+		pass(time.Minute)
+		if got := told(said); got != "" {
+			t.Errorf("another is told %s", got)
+		}
+		h.Add("new")
+		synctest.Wait()
+		if got := told(said); !strings.Contains(got, notifyToolsList) {
+			t.Errorf("of a change, another is told %q", got)
 		}
 	})
 }
@@ -196,6 +244,7 @@ func TestSubscriptionsThatComeAtATimeAllCount(t *testing.T) {
 		for i := range 900 { // to note so many takes its time, in which others come
 			ss.uris = append(ss.uris, fmt.Sprint("test://other/", i))
 		}
+		_, _ = ss.listen()
 		defer ss.plug(func(msg []byte) { said <- string(msg) })()
 		var before []string
 		for round := range 100 {

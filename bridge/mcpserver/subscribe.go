@@ -70,7 +70,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	s.hub.narrow(sub, honoured) // what the client is told that it is not told, it is not
+	s.hub.narrow(sub, func() *pb.SubscriptionFilter { return honoured }) // what the client is told that it is not told, it is not
 	until := s.until(call.Context().GetPrincipal())
 	leave := func() {
 		s.hub.remove(sub)
