@@ -142,8 +142,8 @@ func newHub(s *Server) *hub {
 
 // add makes sub a subscriber, or takes note that its want has changed, and waits until the handler knows. The want is what wants returns,
 // which is called while mu is held: of several calls for the same sub the last one notes what it wants last. If that is nil, sub is told
-// nothing any more, and is no subscriber. It returns what of the want the handler tells, which is all as long as it does not say. It returns
-// an error, and nothing has changed, if all subscribers together may not want so much.
+// nothing any more, and is no subscriber. It returns what of the want the handler tells, which is all as long as it does not say. It
+// returns an error, and nothing has changed, if all subscribers together may not want so much.
 func (h *hub) add(ctx context.Context, sub *subscriber, wants func() *pb.SubscriptionFilter) (told *pb.SubscriptionFilter, err error) {
 	h.mu.Lock()
 	want := wants()

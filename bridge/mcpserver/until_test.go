@@ -166,8 +166,8 @@ func TestSessionsOfHTTPSSEEndWithTheirLastToken(t *testing.T) {
 	})
 }
 
-// While a call is answered for which the stream has outlived its token, a message with a new one has the client told again what changes, and
-// that it may have changed meanwhile.
+// While a call is answered for which the stream has outlived its token, a message with a new one has the client told again what changes,
+// and that it may have changed meanwhile.
 func TestASessionOfHTTPSSEGoesOnWithATokenThatComesLate(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)
