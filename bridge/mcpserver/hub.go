@@ -25,12 +25,10 @@ type hub struct {
 
 	mu     sync.Mutex // before that of a session
 	subs   map[*subscriber]struct{}
-	wanted demand     // what the subscribers want, together
-	latest *listening // nil when nothing is listened to
-	made   int        // how many listenings there have been
-	owed   bool       // a Listen ended by itself: what changed since is not known
-	// late are the subscribers that went on before the handler knew what they want, with the number of the listening by which it is to know.
-	late   map[*subscriber]int
+	wanted demand                   // what the subscribers want, together
+	latest *listening               // nil when nothing is listened to
+	owed   bool                     // a Listen ended by itself: what changed since is not known
+	late   map[*subscriber]struct{} // those of subs that went on before the handler knew what they want
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -86,6 +84,22 @@ func (d *demand) filter() *pb.SubscriptionFilter {
 	}
 }
 
+// demandOf returns what one filter wants.
+func demandOf(f *pb.SubscriptionFilter) *demand {
+	d := &demand{uris: map[string]int{}}
+	d.add(f, 1)
+	return d
+}
+
+// has reports whether all of f is wanted.
+func (d *demand) has(f *pb.SubscriptionFilter) bool {
+	if f.GetToolsListChanged() && d.tools == 0 || f.GetPromptsListChanged() && d.prompts == 0 ||
+		f.GetResourcesListChanged() && d.resources == 0 || f.GetElicitationsCompleted() && d.elicitations == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(f.GetResourceSubscriptions(), func(uri string) bool { return d.uris[uri] == 0 })
+}
+
 func (d *demand) empty() bool { return d.tools+d.prompts+d.resources+d.elicitations+len(d.uris) == 0 }
 
 // A subscriber is a client that wants to know what changes.
@@ -98,7 +112,6 @@ type subscriber struct {
 
 // A listening is the hub's Listen call with one filter.
 type listening struct {
-	number int
 	filter *pb.SubscriptionFilter
 	cancel context.CancelFunc
 	// settled is closed when the handler has acknowledged, has failed for the first time, or has had its time for either. No other
@@ -137,7 +150,7 @@ const (
 )
 
 func newHub(s *Server) *hub {
-	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}, late: map[*subscriber]int{}}
+	return &hub{s: s, subs: map[*subscriber]struct{}{}, wanted: demand{uris: map[string]int{}}, late: map[*subscriber]struct{}{}}
 }
 
 // add makes sub a subscriber, or takes note that its want has changed, and waits until the handler knows. The want is what wants returns,
@@ -182,15 +195,10 @@ func (h *hub) add(ctx context.Context, sub *subscriber, wants func() *pb.Subscri
 // isLate takes note that sub goes on as if it were told what it wants to know. What changes until that is so, it is told then. The caller
 // holds mu.
 func (h *hub) isLate(sub *subscriber) {
-	if _, ok := h.subs[sub]; !ok || h.latest == nil {
+	if _, ok := h.subs[sub]; !ok || h.latest == nil || h.latest.acked && demandOf(h.latest.filter).has(sub.want) {
 		return
 	}
-	switch covers := h.wanted.covers(h.latest.filter); {
-	case !covers:
-		h.late[sub] = h.latest.number + 1
-	case !h.latest.acked:
-		h.late[sub] = h.latest.number
-	}
+	h.late[sub] = struct{}{}
 }
 
 // narrow is add for a want that has become a part of what it was: nobody need wait until the handler knows that.
@@ -283,10 +291,7 @@ func (h *hub) update() *listening {
 	}
 	filter := h.wanted.filter()
 	ctx, cancel := context.WithCancel(h.s.ctx)
-	h.made++
-	l := &listening{
-		number: h.made, filter: filter, cancel: cancel, settled: make(chan struct{}), older: h.latest, ahead: map[changed]lead{},
-	}
+	l := &listening{filter: filter, cancel: cancel, settled: make(chan struct{}), older: h.latest, ahead: map[changed]lead{}}
 	h.latest = l
 	h.wg.Go(func() { h.run(ctx, l) })
 	return l
@@ -389,10 +394,13 @@ func (h *hub) acknowledged(ctx context.Context, l *listening, honoured *pb.Subsc
 	}
 	l.acked, l.honoured = true, both(l.filter, honoured)
 	h.settle(l)
-	for sub, number := range h.late {
-		if number <= l.number {
-			late = append(late, sub)
-			delete(h.late, sub)
+	if len(h.late) > 0 {
+		known := demandOf(l.filter)
+		for sub := range h.late {
+			if known.has(sub.want) {
+				late = append(late, sub)
+				delete(h.late, sub)
+			}
 		}
 	}
 	owed, h.owed = h.owed, false

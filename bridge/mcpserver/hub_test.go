@@ -311,6 +311,26 @@ func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
 	}
 }
 
+// Who went on before the handler knew what it wants is told when the handler does, whatever others want meanwhile.
+func TestWhoGoesOnEarlyIsTold(t *testing.T) {
+	listen(t, func(a *ears) {
+		told, other := &diary{}, &subscriber{tell: func(*pb.ListenResponse) {}}
+		a.ask(&subscriber{tell: told.tell}, "a", "b")
+		first := <-a.s.begun
+		a.ask(other, "a", "c")
+		pass(readyWithin)
+		a.remove(other)
+		first.acknowledge()
+		told.says(t, "a", "b")
+		if len(a.s.begun) > 0 {
+			t.Error("there is another Listen, and nobody wants anything else")
+		}
+		_, _, _ = a.join("d")
+		pass(handover)
+		told.says(t, "a", "b")
+	})
+}
+
 // A Listen that fails is made again, at most every 10 s, for as long as it is wanted: once, however many it has replaced.
 func TestAListenThatFailsIsMadeAgainAlone(t *testing.T) {
 	listen(t, func(a *ears) {
