@@ -27,7 +27,7 @@ type hub struct {
 	subs   map[*subscriber]struct{}
 	wanted demand                   // what the subscribers want, together
 	latest *listening               // nil when nothing is listened to
-	owed   bool                     // a Listen ended by itself: what changed since is not known
+	owed   bool                     // a Listen that was heard ended by itself: what changed since is not known
 	late   map[*subscriber]struct{} // those of subs that went on before the handler knew what they want
 	closed bool
 	wg     sync.WaitGroup
@@ -413,10 +413,10 @@ func (h *hub) silent(ctx context.Context, l *listening, never bool) (again bool)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() == nil {
+		again = !l.replaced
+		h.owed = h.owed || again && l.acked // else those who waited for it are late
 		l.acked = false
 		clear(l.ahead)
-		again = !l.replaced
-		h.owed = h.owed || again
 	}
 	if never {
 		l.honoured = &pb.SubscriptionFilter{}

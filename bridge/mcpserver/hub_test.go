@@ -267,10 +267,10 @@ func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers func(*heard)
 		after   time.Duration // the next one is made
-		told    []string      // to who came meanwhile: all, where something may have changed since it was let go on, or since a Listen failed
+		told    []string      // to who came meanwhile: all, where something may have changed since it was let go on
 	}{
 		"which is acknowledged": {(*heard).acknowledge, 0, nil},
-		"which fails":           {func(l *heard) { close(l.fail) }, 0, []string{"a"}},
+		"which fails":           {func(l *heard) { close(l.fail) }, 0, nil},
 		"which hangs":           {func(*heard) {}, settledWithin, []string{"a"}},
 		"which is acknowledged when who came goes on": {
 			func(l *heard) { pass(readyWithin + 1); l.acknowledge() }, readyWithin + 1, []string{"a"},
@@ -328,6 +328,20 @@ func TestWhoGoesOnEarlyIsTold(t *testing.T) {
 		_, _, _ = a.join("d")
 		pass(handover)
 		told.says(t, "a", "b")
+	})
+}
+
+// That a Listen fails which nobody has heard yet is nothing to those who hear another.
+func TestAListenThatFailsAtFirstIsTheLossOfWhoWaitedForIt(t *testing.T) {
+	listen(t, func(a *ears) {
+		_, told, _ := a.join("a")
+		late := &diary{}
+		a.ask(&subscriber{tell: late.tell}, "a", "b")
+		close((<-a.s.begun).fail)
+		(<-a.s.begun).acknowledge()
+		pass(handover)
+		told.says(t)
+		late.says(t, "a", "b")
 	})
 }
 
