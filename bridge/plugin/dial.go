@@ -253,6 +253,9 @@ func broken(at *peer.Peer) bool {
 	return !ok || c.over.Load()
 }
 
+// closed reports whether the link was closed, which ends calls before gRPC knows what has become of their connection.
+func (k *link) closed() bool { return k.conn.GetState() == connectivity.Shutdown }
+
 // settled waits until gRPC says of a connection that has been used that it is there, for calls may be quicker than that. It
 // reports false if it is gone already.
 func (k *link) settled(ctx context.Context) bool {

@@ -254,6 +254,54 @@ func TestGrandchildrenGoWithThePlugin(t *testing.T) {
 	gone(t, grandchild)
 }
 
+// A backend that somebody else has told to stop takes no connections any more, and so no health checks. What it has begun it may finish, as
+// long as it may take to stop.
+func TestDrainingBackendsMayFinish(t *testing.T) {
+	for name, finishes := range map[string]bool{"in time": true, "too late": false} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "go")
+			o := Options{Command: []string{rogue, "drain"}, Env: []string{"FILE=" + file}}
+			if !finishes {
+				o.StopTimeout = 100 * time.Millisecond
+			}
+			r := run(t, o, func(p *pace) { p.health = 10 * time.Millisecond }).ready(t)
+			pid := r.pid(t)
+			began := make(chan struct{})
+			var held *bridge.Result
+			var err error
+			var calls sync.WaitGroup
+			calls.Go(func() {
+				held, err = r.Handle(t.Context(), tool("hold", `{}`), func(context.Context, bridge.Event) error { close(began); return nil })
+			})
+			<-began
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			for s := r.look(); s.life != nil; s = r.look() {
+				<-s.changed
+			}
+			if finishes {
+				if err := os.WriteFile(file, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := r.text(t, "echo", `{"after":1}`); got != `{"after":1}` {
+				t.Errorf("the next life says %s", got)
+			}
+			calls.Wait()
+			switch {
+			case !finishes:
+				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+				r.log.wait(t, "does not end by itself and is killed")
+			case err != nil:
+				t.Errorf("the call that it had begun: %v", err)
+			case textOf(held) != `{}`:
+				t.Errorf("the call that it had begun says %s", textOf(held))
+			}
+		})
+	}
+}
+
 // Who has left the process group and ignores SIGTERM goes with the plugin as well, where there can be control groups. Where there
 // can be none, it stays, and that is told.
 func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {

@@ -125,7 +125,7 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		// take a broken one for whole for a moment, and then says that it cannot make another. What has details gRPC did not make: the
 		// backend has answered, even if it ended right after that.
 		if a.sent {
-			a.lost = broken(&at) && len(s.Proto().GetDetails()) == 0 || call.Method == bridge.Listen && l.here.Err() != nil
+			a.lost = (broken(&at) || l.closed()) && len(s.Proto().GetDetails()) == 0 || call.Method == bridge.Listen && l.here.Err() != nil
 		} else {
 			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled // the latter: we closed the connection
 		}

@@ -102,16 +102,19 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
 	l = p.begin(m.link, m.frames, m.OutOfMemory)
 	ready := time.Now()
-	why, _ := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
+	lost := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
 	// gofail: var pluginLost struct{}
 
 	p.lose(l)
+	if !lost.drains.IsZero() {
+		m.await(ctx, lost.drains.Add(p.o.StopTimeout))
+	}
 	m.stop(p.o.StopTimeout, ctx.Err() != nil)
 	if ctx.Err() != nil {
 		p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
 		return false, nil
 	}
-	p.log.Error().Str("status", m.How()).Str("why", why).Strs("stderr", m.lastWords()).
+	p.log.Error().Str("status", m.How()).Str("why", lost.why).Strs("stderr", m.lastWords()).
 		Dur("lived", time.Since(began)).Msg("the backend was lost")
 	return l.called.Load() && time.Since(ready) >= p.pace.settled, nil
 }
@@ -151,10 +154,20 @@ func (p *Plugin) pause(ctx context.Context, d time.Duration) {
 	p.change(func(s *state) { s.retryAt = time.Time{} })
 }
 
-// watch returns when the backend is lost and says why, or when ctx ends. The backend's own context ends with its process;
-// that of an attached one ends with its connection. One that is silent may be behind a network that delivers nothing, or have much to do.
-func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (why string, silent bool) {
-	defer p.panics.Recover("watching the backend", func(*bridge.Error) { why = "the bridge has a bug" })
+// A loss is why a backend gets no more calls.
+type loss struct {
+	why string
+	// silent says that it may be behind a network that delivers nothing, or have much to do.
+	silent bool
+	// drains is since when a process of ours has taken no new calls, which is how one ends that somebody else has told to: it finishes those
+	// that it has. Zero: there is no sign of that.
+	drains time.Time
+}
+
+// watch returns when the backend is lost, or when ctx ends. The backend's own context ends with its process; that of an attached one ends
+// with its connection.
+func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (lost loss) {
+	defer p.panics.Recover("watching the backend", func(*bridge.Error) { lost = loss{why: "the bridge has a bug"} })
 	both, cancel := context.WithCancel(backend)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
@@ -164,10 +177,11 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (w
 	if p.o.Address != "" {
 		limit = p.pace.silence
 	}
+	var missed time.Time // the first miss in the row
 	for misses := 0; ; {
 		select {
 		case <-both.Done():
-			return "its process ended", false
+			return loss{why: "its process ended"}
 		case <-tick.C:
 		}
 		// gofail: var pluginWatch struct{}
@@ -177,18 +191,24 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (w
 		cancel()
 		switch {
 		case both.Err() != nil:
-			return "its process ended", false
+			return loss{why: "its process ended"}
 		case err == nil:
 			misses = 0
 			continue
 		case p.o.Address != "" && status.Code(err) == codes.DeadlineExceeded:
 			// TCP repeats what is lost, so to ask again on the same connection would tell nothing new.
-			return fmt.Sprintf("it did not answer a health check within %v", limit), true
+			return loss{why: fmt.Sprintf("it did not answer a health check within %v", limit), silent: true}
 		}
-		misses++
+		if misses++; misses == 1 {
+			missed = time.Now()
+		}
 		p.log.Warn().Err(err).Int("misses", misses).Msg("the backend failed a health check")
 		if misses >= p.pace.misses {
-			return fmt.Sprintf("it failed %d health checks in a row: %v", misses, err), false
+			lost.why = fmt.Sprintf("it failed %d health checks in a row: %v", misses, err)
+			if p.o.Address == "" && status.Code(err) == codes.Unavailable { // nobody listens there, though the process lives
+				lost.drains = missed
+			}
+			return lost
 		}
 	}
 }
@@ -365,6 +385,18 @@ func (m *managed) readStdio() {
 			}
 			b = value[n:]
 		}
+	}
+}
+
+// await waits until the process has ended, which it does by itself, but not longer than until then.
+func (m *managed) await(ctx context.Context, until time.Time) {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-m.Context().Done():
+	case <-ctx.Done():
+	case <-t.C:
+		m.log.Warn().Time("until", until).Msg("the backend does not end by itself and is killed")
 	}
 }
 
@@ -624,11 +656,11 @@ func (p *Plugin) keep(ctx context.Context, k *link) *life {
 			defer cancel()
 			k.conn.WaitForStateChange(here, connectivity.Ready)
 		})
-		why, silent := p.watch(ctx, here, l, "")
+		lost := p.watch(ctx, here, l, "")
 		broken := here.Err() != nil
 		cancel()
 		wg.Wait()
-		if silent {
+		if lost.silent {
 			p.change(func(s *state) { s.silent = true })
 		}
 		p.lose(l)
@@ -636,7 +668,7 @@ func (p *Plugin) keep(ctx context.Context, k *link) *life {
 			return nil
 		}
 		if !broken {
-			p.log.Error().Str("why", why).Msg("the backend was lost")
+			p.log.Error().Str("why", lost.why).Msg("the backend was lost")
 			return l
 		}
 		p.log.Warn().Msg("the connection to the backend ended")

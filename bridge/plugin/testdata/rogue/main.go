@@ -139,6 +139,15 @@ func serve() (net.Listener, string) {
 	if !does("no-health") {
 		grpc_health_v1.RegisterHealthServer(s, h)
 	}
+	if does("drain") {
+		told := make(chan os.Signal, 1)
+		signal.Notify(told, syscall.SIGTERM)
+		go func() {
+			<-told
+			s.GracefulStop()
+			os.Exit(0)
+		}()
+	}
 	go s.Serve(listen)
 	return listen, base64.RawStdEncoding.EncodeToString(cert.Certificate[0])
 }
@@ -181,6 +190,17 @@ func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServe
 		for {
 			eaten = append(eaten, bytes.Repeat([]byte{1}, 1<<20))
 		}
+	case "hold": // tells that it has begun, and answers when the file FILE is there
+		if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{}}}); err != nil {
+			return err
+		}
+		for {
+			if _, err := os.Stat(os.Getenv("FILE")); err == nil {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		text = string(req.GetArguments())
 	case "hang":
 		<-stream.Context().Done()
 		return stream.Context().Err()
