@@ -1,11 +1,13 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -413,6 +417,90 @@ func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
 	at.AuthInfo.(told).on.(*watched).over.Store(true)
 	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
 		t.Errorf("lost %v, sent %v, %v: a loss is taken for the backend's answer", a.lost, a.sent, a.err)
+	}
+}
+
+// A backend that drains says which call was the last that it takes. One that was on its way to it then is not executed, though there is no
+// other connection to make it on and the old one goes on.
+func TestACallThatADrainingServerRefusesIsNotSent(t *testing.T) {
+	sock := filepath.Join(t.TempDir(), "s")
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan struct{})
+	var server sync.WaitGroup
+	defer server.Wait()
+	defer ln.Close()
+	server.Go(func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if err := drainingServer(conn, taken, func() { ln.Close() }); err != nil && !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	})
+	r := run(t, Options{Address: "unix:" + sock}).ready(t)
+	l := r.live.Load()
+	ctx, cancel := context.WithCancel(t.Context())
+	var first sync.WaitGroup
+	first.Go(func() { r.attempt(ctx, l, tool("first", ""), ignore) })
+	<-taken
+	if a := r.attempt(t.Context(), l, tool("second", ""), ignore); !a.lost || a.sent {
+		t.Errorf("lost %v, sent %v: %v", a.lost, a.sent, a.err)
+	}
+	cancel()
+	first.Wait()
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// drainingServer takes the first call of a tool and never answers it. At the second it says that the first was the last, and calls drain
+// before.
+func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
+	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+		return err
+	}
+	f := http2.NewFramer(conn, conn)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := f.WriteSettings(); err != nil {
+		return err
+	}
+	var last uint32
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return err
+		}
+		h, ok := frame.(*http2.MetaHeadersFrame)
+		switch {
+		case !ok:
+		case h.PseudoValue("path") != bridge.CallTool.GRPC: // it has no health service
+			var b bytes.Buffer
+			enc := hpack.NewEncoder(&b)
+			for _, field := range []hpack.HeaderField{
+				{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-status", Value: "12"},
+			} {
+				if err := enc.WriteField(field); err != nil {
+					return err
+				}
+			}
+			p := http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: b.Bytes(), EndHeaders: true, EndStream: true}
+			if err := f.WriteHeaders(p); err != nil {
+				return err
+			}
+		case last == 0:
+			last = h.StreamID
+			close(taken)
+		default:
+			drain()
+			if err := f.WriteGoAway(last, http2.ErrCodeNo, nil); err != nil {
+				return err
+			}
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
@@ -148,8 +149,9 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(wire.Codec{})),
 		experimental.WithBufferPool(wire.Buffers),
 		// A call that may have reached the backend is ours to repeat or not. What no server has looked at, gRPC still sends
-		// again by itself.
+		// again by itself, and stages tell.
 		grpc.WithDisableRetry(),
+		grpc.WithStatsHandler(stages{}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 		// No keepalive pings: servers answer them with GOAWAY below 5 minutes unless told otherwise. Health checks find a
@@ -252,6 +254,41 @@ func broken(at *peer.Peer) bool {
 	c, ok := t.on.(*watched)
 	return !ok || c.over.Load()
 }
+
+// A refusal is whether a call is back after it was handed to a connection: its server says that it has not looked at it, such as one that
+// drains, and gRPC makes it again if there is another connection.
+type refusal struct{ atomic.Bool }
+
+type refusalKey struct{}
+
+// refusable returns a context for a call, and what stages tell of it.
+func refusable(ctx context.Context) (context.Context, *refusal) {
+	r := new(refusal)
+	return context.WithValue(ctx, refusalKey{}, r), r
+}
+
+// stages follow calls to where they are handed to connections.
+type stages struct{}
+
+func (stages) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+func (stages) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	again := false
+	switch s := s.(type) {
+	case *stats.Begin:
+		again = s.IsTransparentRetryAttempt
+	case *stats.OutHeader:
+	default:
+		return
+	}
+	if r, ok := ctx.Value(refusalKey{}).(*refusal); ok {
+		r.Store(again)
+	}
+}
+
+func (stages) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+func (stages) HandleConn(context.Context, stats.ConnStats) {}
 
 // closed reports whether the link was closed, which ends calls before gRPC knows what has become of their connection.
 func (k *link) closed() bool { return k.conn.GetState() == connectivity.Shutdown }

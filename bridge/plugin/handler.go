@@ -100,8 +100,9 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		defer l.calls.Add(-1)
 	}
 	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
-	// fails after it may have been: the status is UNAVAILABLE both times.
+	// fails after it may have been, unless the server refused it: the status is UNAVAILABLE each time.
 	var at peer.Peer
+	ctx, refused := refusable(ctx)
 	var a attempt
 	if call.Method.Streams {
 		a = p.stream(ctx, l, call, emit, grpc.Peer(&at))
@@ -117,7 +118,7 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		a.sent = true
 		return a
 	}
-	a.sent = at.Addr != nil
+	a.sent = at.Addr != nil && !refused.Load()
 	s, _ := status.FromError(a.err)
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown:
