@@ -41,6 +41,7 @@ const (
 	frameEvent  = 17
 	frameResult = 18
 	frameError  = 19
+	frameLast   = 20
 )
 
 const (
@@ -71,13 +72,15 @@ type frames struct {
 
 	// open says that calls can be made.
 	open atomic.Bool
+	// last is closed when the backend has said that it begins no more calls.
+	last chan struct{}
 	// over is closed when the connection has ended, and no calls are made any more.
 	over chan struct{}
 
 	mu    sync.Mutex // guards what follows
 	conn  net.Conn
 	calls map[uint32]*framed
-	last  uint32
+	id    uint32 // of the last call that was made
 	// queue is what write has yet to take. Who sends a call and who tells that it was not sent agree by it: one of them takes the CALL out.
 	queue  []queued
 	size   int // of the calls in it, in bytes
@@ -119,7 +122,8 @@ func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
 		return nil
 	}
 	return &frames{
-		log: log, most: most, dir: dir, listener: ln, over: make(chan struct{}), calls: map[uint32]*framed{}, wake: make(chan struct{}, 1),
+		log: log, most: most, dir: dir, listener: ln, last: make(chan struct{}), over: make(chan struct{}),
+		calls: map[uint32]*framed{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -356,7 +360,7 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 
 	switch kind {
 	case frameHello:
-		if len(payload) == 1 && payload[0] == framesVersion {
+		if len(payload) == 1 && payload[0] == framesVersion && !f.draining() {
 			f.open.Store(true)
 			f.log.Debug().Msg("calls of tools are made by frames")
 		}
@@ -375,8 +379,54 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 			err = status.Error(codes.Internal, "the backend failed the call with status OK")
 		}
 		return f.deliver(id, inbound{kind: kind, err: err})
+	case frameLast:
+		return f.drain(id)
 	}
 	return nil // of a later version
+}
+
+// drain is told that the backend has begun no call that was made after last, and begins no more.
+func (f *frames) drain(last uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.draining() {
+		return nil
+	}
+	f.open.Store(false)
+	close(f.last)
+	var err error
+	for id, c := range f.calls {
+		if int32(id-last) > 0 { // ids begin anew after the highest
+			err = errors.Join(err, f.hand(c, id, inbound{kind: frameLast}))
+		}
+	}
+	f.endIfDrained()
+	return err
+}
+
+// drains returns what is closed when the backend begins no more calls.
+func (f *frames) drains() <-chan struct{} {
+	if f == nil {
+		return nil
+	}
+	return f.last
+}
+
+func (f *frames) draining() bool {
+	select {
+	case <-f.last:
+		return true
+	default:
+		return false
+	}
+}
+
+// endIfDrained ends the connection of a backend that begins no more calls, when it has ended those that it has begun. It waits for that.
+// Its caller has locked f.
+func (f *frames) endIfDrained() {
+	if len(f.calls) == 0 && f.draining() {
+		f.conn.Close()
+	}
 }
 
 // deliver gives a frame to its call, if there is still one.
@@ -387,8 +437,14 @@ func (f *frames) deliver(id uint32, in inbound) error {
 	if c == nil {
 		return nil
 	}
+	return f.hand(c, id, in)
+}
+
+// hand gives a frame to c. Its caller has locked f.
+func (f *frames) hand(c *framed, id uint32, in inbound) error {
 	if in.kind != frameEvent || in.err != nil {
 		delete(f.calls, id) // nothing comes after it
+		f.endIfDrained()
 	}
 	select {
 	case c.in <- in:
@@ -417,11 +473,11 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 	c, _ = framedCalls.Get().(*framed)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.last++
-	for f.calls[f.last] != nil {
-		f.last++
+	f.id++
+	for f.calls[f.id] != nil {
+		f.id++
 	}
-	id = f.last
+	id = f.id
 	putHeader(*frame, len(data)-frameHeader, id, frameCall)
 	if !f.open.Load() || f.size > 0 && f.size+len(data) > mostWaiting {
 		framedCalls.Put(c)
@@ -438,6 +494,7 @@ func (f *frames) end(c *framed, id uint32) {
 	f.mu.Lock()
 	if f.calls[id] == c {
 		delete(f.calls, id)
+		f.endIfDrained()
 	}
 	f.mu.Unlock()
 	for { // nothing more comes
@@ -504,13 +561,22 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 	}
 }
 
-var errFramesOver = errors.New("the connection to the backend ended")
+var (
+	errFramesOver = errors.New("the connection to the backend ended")
+	errNotBegun   = errors.New("the backend drains and has not begun the call")
+)
 
 // framedAnswer takes one frame of a call into a. It reports whether it was the last.
 func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call, in inbound, emit bridge.Emit) (done bool) {
 	switch {
 	case errors.Is(in.err, errTooLong):
 		a.err = p.responseTooLarge(in.kind == frameResult)
+		return true
+	case in.kind == frameLast && !a.shown:
+		a.err, a.sent, a.lost = errNotBegun, false, true
+		return true
+	case in.kind == frameLast:
+		a.err, a.ours = p.misbehaved(call.Method, "sent events of a call that it says it has not begun"), true
 		return true
 	case in.err != nil && in.kind == frameError:
 		s := status.Convert(in.err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -367,6 +368,49 @@ func TestFramedErrors(t *testing.T) {
 	}
 }
 
+// A backend that drains says which call was the last that it has begun. The others are not sent, and it ends those that it has.
+func TestFramedCallsThatADrainingBackendHasNotBegun(t *testing.T) {
+	b := newFramer(t, 1<<20)
+	b.f.id = math.MaxUint32 - 2
+	begun := b.call(t.Context(), "{}", ignore)
+	last, _ := b.called()
+	late := b.call(t.Context(), "{}", ignore)
+	b.called()
+	told := make(chan struct{}, 1)
+	odd := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { told <- struct{}{}; return nil })
+	id, _ := b.called()
+	if id >= last {
+		t.Errorf("calls %d and %d: ids are to begin anew between them", last, id)
+	}
+	b.answer(frameEvent, id, progress(1)) // as none may of a call that it has not begun
+	<-told
+	b.say(frameLast, last, nil)
+	if a := <-late; !a.lost || a.sent || a.err == nil {
+		t.Errorf("a call after the last: lost %v, sent %v, %v", a.lost, a.sent, a.err)
+	}
+	if a := <-odd; a.lost || !a.sent || bridge.AsError(a.err).Failure.GetReason() != "BACKEND_MISBEHAVED" {
+		t.Errorf("one that has told something: lost %v, sent %v, %v", a.lost, a.sent, a.err)
+	}
+	b.say(frameLast, id, nil)
+	b.say(frameHello, 0, []byte{framesVersion})
+	b.answer(frameEvent, last, progress(1))
+	for { // TAKEN, of both
+		if kind, of, _ := b.next(); kind == frameTaken && of == last {
+			break
+		}
+	}
+	if a := <-b.call(t.Context(), "{}", ignore); a.err == nil || a.err.Error() != "not made by frames" {
+		t.Errorf("afterwards: %v", a.err)
+	}
+	b.answer(frameResult, last, text("done"))
+	if a := <-begun; a.err != nil || textOf(a.result) != "done" {
+		t.Errorf("the last call: %v", a.err)
+	}
+	if kind, _, _ := b.next(); kind != 0 {
+		t.Errorf("a frame of kind %d, want the end of the connection", kind)
+	}
+}
+
 // However much waits to be written, that a call is cancelled is told.
 func TestCancelsWaitBehindLongCalls(t *testing.T) {
 	b := newFramer(t, 32<<20)
@@ -417,7 +461,7 @@ func TestABackendThatDoesNotRead(t *testing.T) {
 func (f *frames) lastID() uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last
+	return f.id
 }
 
 // waiting returns how many frames are yet to be written.

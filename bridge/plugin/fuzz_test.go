@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -108,6 +109,9 @@ type wired struct {
 
 func (w wired) Read(b []byte) (int, error) { return w.in.Read(b[:min(len(b), 100)]) }
 
+// Close leaves what there is to be read.
+func (w wired) Close() error { return nil }
+
 // FuzzFrames reads any bytes as the frames of a backend: its calls get what is theirs, in order, until their end and no more than there
 // is room for, as a plain reading of the same bytes says.
 func FuzzFrames(f *testing.F) {
@@ -130,19 +134,22 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(frameResult, 1, make([]byte, 5000)))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, frameResult})
 	f.Add(bytes.Repeat(frame(frameEvent, 1, nil), eventsAhead+2))
+	f.Add(slices.Concat(frame(frameEvent, 3, message(progress(1))), frame(frameLast, 1, nil), frame(frameResult, 1, message(text("a"))), frame(frameLast, 0, nil)))
+	f.Add(slices.Concat(bytes.Repeat(frame(frameEvent, 1, message(progress(1))), eventsAhead+1), frame(frameLast, math.MaxUint32, nil)))
 	const most = 4096
 	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		log := zerolog.Nop()
 		got := map[uint32][]byte{}
 		var calls map[uint32]*framed
 		fuzzing.Within(t, len(data), 1<<20, func() {
-			r := &frames{log: &log, most: most, calls: map[uint32]*framed{}}
+			conn := wired{in: bytes.NewReader(data)}
+			r := &frames{log: &log, most: most, calls: map[uint32]*framed{}, last: make(chan struct{}), conn: conn}
 			calls = map[uint32]*framed{}
 			for id := range uint32(4) {
 				calls[id] = &framed{in: make(chan inbound, eventsAhead+1)}
 				r.calls[id] = calls[id]
 			}
-			_ = r.read(wired{in: bytes.NewReader(data)}) // which always ends in an error: of the end
+			_ = r.read(conn) // which always ends in an error: of the end
 		})
 		for id, c := range calls {
 			close(c.in)
@@ -158,7 +165,7 @@ func FuzzFrames(f *testing.F) {
 
 // kindsPlainly returns the kinds of the frames that calls 0 to 3 are given.
 func kindsPlainly(data []byte, most int) map[uint32][]byte {
-	got, over := map[uint32][]byte{}, map[uint32]bool{}
+	got, over, drains := map[uint32][]byte{}, map[uint32]bool{}, false
 	for len(data) >= frameHeader {
 		length, id, kind := int(binary.BigEndian.Uint32(data)), binary.BigEndian.Uint32(data[4:]), data[8]
 		data = data[frameHeader:]
@@ -168,6 +175,21 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 		payload := data[:length]
 		data = data[length:]
 		long := length > most
+		if kind == frameLast && !long {
+			breach := false
+			for one := range uint32(4) {
+				switch {
+				case drains || over[one] || int32(one-id) <= 0:
+				case len(got[one]) == eventsAhead+1:
+					breach = true
+				default:
+					got[one], over[one] = append(got[one], kind), true
+				}
+			}
+			if drains = true; breach {
+				return got
+			}
+		}
 		isOne := long || kind == frameEvent || kind == frameResult || kind == frameError
 		if !isOne || id > 3 || over[id] {
 			continue

@@ -3,23 +3,95 @@ package plugin_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/plugin"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A program written with an SDK, in its own process, is the same handler as ours, whichever way calls of tools take: one row of
 // bridgetest.Programs for each SDK.
 func TestProgramsKeepTheLaws(t *testing.T) {
+	eachProgram(t, func(t *testing.T, p *running) {
+		t.Helper()
+		bridgetest.ProgramLaws(t, p)
+	})
+}
+
+// Who stops a program need not be the bridge: systemd sends SIGTERM to all of a service, and people to what is to start anew. Calls that
+// the program has begun end there, and the others are made in its next life, or told not to have been executed.
+func TestTerminatedProgramsFailNoCall(t *testing.T) {
+	eachProgram(t, func(t *testing.T, p *running) {
+		t.Helper()
+		call := func(name, args string) {
+			c := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)}}
+			_, err := p.Handle(t.Context(), c, func(context.Context, bridge.Event) error { return nil })
+			if err == nil {
+				return
+			}
+			e := bridge.AsError(err)
+			if p.language == "python" && p.noFrames && e.Code == codes.Canceled {
+				return // That is what its gRPC server answers until we know that it stops.
+			}
+			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+				t.Errorf("%s: %v: %v, %v", name, e.Code, err, e.Failure)
+			}
+		}
+		for range 2 {
+			pid := <-p.log.pids
+			var slow, flow sync.WaitGroup
+			var over atomic.Bool
+			flows := make(chan struct{}, 8)
+			for range cap(flows) {
+				slow.Go(func() { call("sleep", `{"ms":300}`) })
+				flow.Go(func() {
+					call("echo", `{}`)
+					flows <- struct{}{}
+					for !over.Load() {
+						call("echo", `{}`)
+					}
+				})
+			}
+			for range cap(flows) {
+				<-flows
+			}
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+			slow.Wait()
+			p.log.pids <- <-p.log.pids // that of the next life, whose turn is next
+			over.Store(true)
+			flow.Wait()
+		}
+	})
+}
+
+// A running program, and how calls of tools reach it.
+type running struct {
+	*plugin.Plugin
+	language string
+	noFrames bool
+	log      *programLog
+}
+
+// eachProgram runs each program with either way that calls of tools take.
+func eachProgram(t *testing.T, test func(*testing.T, *running)) {
+	t.Helper()
 	for _, program := range bridgetest.Programs() {
 		for way, noFrames := range map[string]bool{"frames": false, "gRPC": true} {
 			t.Run(program.Language+"/"+way, func(t *testing.T) {
-				log := &lockedLog{}
+				log := &programLog{pids: make(chan int, 10)}
 				p, err := plugin.New(plugin.Options{
 					Name: program.Language, Command: program.Command(t), Log: zerolog.New(log), NoFrames: noFrames,
 				})
@@ -44,25 +116,37 @@ func TestProgramsKeepTheLaws(t *testing.T) {
 				if err := p.Ready(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				bridgetest.ProgramLaws(t, p)
+				test(t, &running{p, program.Language, noFrames, log})
 			})
 		}
 	}
 }
 
-// A lockedLog keeps what is logged.
-type lockedLog struct {
+// A programLog keeps what is logged.
+type programLog struct {
+	pids chan int // of the processes that have become ready
+
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *lockedLog) Write(line []byte) (int, error) {
+func (l *programLog) Write(line []byte) (int, error) {
+	var said struct {
+		Message string
+		Pid     int
+	}
+	if err := json.Unmarshal(line, &said); err != nil {
+		return 0, fmt.Errorf("%s: %w", line, err)
+	}
+	if said.Message == "the backend is ready" {
+		l.pids <- said.Pid
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(line)
 }
 
-func (l *lockedLog) String() string {
+func (l *programLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()

@@ -182,6 +182,8 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 		select {
 		case <-both.Done():
 			return loss{why: "its process ended"}
+		case <-l.frames.drains():
+			return loss{why: "it takes no more calls: somebody has told it to stop", drains: time.Now()}
 		case <-tick.C:
 		}
 		// gofail: var pluginWatch struct{}

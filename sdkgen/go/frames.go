@@ -30,6 +30,7 @@ const (
 	frameEvent  = 17
 	frameResult = 18
 	frameError  = 19
+	frameLast   = 20
 
 	frameHeader = 9
 	eventsAhead = 64 // that the caller has not taken
@@ -40,12 +41,14 @@ type frames struct {
 	service *service
 	conn    net.Conn
 	calls   sync.WaitGroup // what runs
+	over    chan struct{}  // closed when the connection has ended
 
 	mu      sync.Mutex // guards the rest
 	running map[uint32]*framed
+	last    uint32      // the id of the last call that was begun
+	drains  bool        // no more are
 	out     net.Buffers // to be written
 	writing bool        // somebody writes it
-	written *sync.Cond  // told when nobody does
 }
 
 // A framed is a call that came by a frame. To the service it is a stream.
@@ -73,13 +76,13 @@ func dialFrames(ctx context.Context, s *service) *frames {
 		logger().Debug(fmt.Sprintf("calls come by gRPC only: %v", err))
 		return nil
 	}
-	f := &frames{service: s, conn: conn, running: map[uint32]*framed{}}
-	f.written = sync.NewCond(&f.mu)
+	f := &frames{service: s, conn: conn, running: map[uint32]*framed{}, over: make(chan struct{})}
 	return f
 }
 
 // serve takes calls until the connection ends.
 func (f *frames) serve() {
+	defer close(f.over)
 	f.put(frameHello, 0, func(to []byte) []byte { return append(to, 1) })
 	if err := f.read(); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		logger().Debug(fmt.Sprintf("calls come by gRPC from now on: %v", err))
@@ -123,6 +126,10 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 		if c != nil {
 			return fmt.Errorf("call %d is one that runs", id)
 		}
+		if f.drains {
+			return nil // The bridge knows by our LAST.
+		}
+		f.last = id
 		c = &framed{of: f, id: id}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		f.running[id] = c
@@ -240,21 +247,20 @@ func (f *frames) put(kind byte, id uint32, payload func(to []byte) []byte) {
 		}
 	}
 	f.writing = false
-	f.written.Broadcast()
 }
 
-// drain waits until the calls that run have ended and their answers have been written, and ends the connection.
+// drain begins no more calls, and waits until the bridge has the answers of those that run.
 func (f *frames) drain() {
 	if f == nil {
 		return
 	}
-	f.calls.Wait()
 	f.mu.Lock()
-	for f.writing {
-		f.written.Wait()
-	}
+	f.drains = true
+	last := f.last
 	f.mu.Unlock()
-	f.close()
+	f.put(frameLast, last, func(to []byte) []byte { return to })
+	<-f.over // The bridge ends the connection then.
+	f.calls.Wait()
 }
 
 // close ends the connection, and with it every call.

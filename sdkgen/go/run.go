@@ -440,8 +440,8 @@ func (s *server) serve(ctx context.Context, l net.Listener, orphaned <-chan stru
 	s.health.Shutdown()
 	drained := make(chan struct{})
 	go func() {
+		s.frames.drain() // First: from then on the bridge makes no calls over gRPC, either.
 		s.grpc.GracefulStop()
-		s.frames.drain()
 		close(drained)
 	}()
 	limit := time.NewTimer(drainTime)

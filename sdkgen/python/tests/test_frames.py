@@ -24,7 +24,7 @@ from mcpbridge import v1
 from mcpbridge.testing import EVERYTHING
 
 # As docs/frames.md has them, and not as the SDK does.
-CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR = 1, 2, 3, 16, 17, 18, 19
+CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR, LAST = 1, 2, 3, 16, 17, 18, 19, 20
 UNTAKEN = 64
 LIMIT = 64 << 20
 
@@ -157,13 +157,18 @@ class Bridge:
         self._numbers = itertools.count(1)
         self.told: dict[int, asyncio.Queue[tuple[int, bytes]]] = collections.defaultdict(asyncio.Queue)
         self.ended = asyncio.Event()
+        self.last: asyncio.Queue[int] = asyncio.Queue()  # The last call that a plugin has begun which begins no more.
         self.reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 length, number, kind = struct.unpack(">IIB", await self._reader.readexactly(9))
-                self.told[number].put_nowait((kind, await self._reader.readexactly(length)))
+                payload = await self._reader.readexactly(length)
+                if kind == LAST:
+                    self.last.put_nowait(number)
+                else:
+                    self.told[number].put_nowait((kind, payload))
         self.ended.set()
 
     def say(self, kind: int, number: int, payload: bytes = b"") -> None:
@@ -475,12 +480,20 @@ async def test_shutdown_lets_calls_finish_and_takes_no_more(given: Given, tmp_pa
         number = bridge.call("slow", seconds=1, file="")
         await bridge.event(number)
         await shutdown(channel)
-        while (late := await bridge.end(bridge.call("add", a=1, b=2)))[1] == RESULT:
-            pass  # It answers first, and then it stops.
-        assert status_pb2.Status.FromString(late[2]).code == code_pb2.UNAVAILABLE
+        assert await asyncio.wait_for(bridge.last.get(), 20) == number
+        late = bridge.call("add", a=1, b=2)
         assert (await bridge.result(number)).result.content[0].text.text == "slept"
-        await asyncio.wait_for(bridge.ended.wait(), 5)
+        bridge.writer.close()  # As the bridge does that has all answers.
         assert await asyncio.to_thread(plugin.process.wait, 5) == 0
+        assert bridge.told[late].empty()
+
+
+async def test_shutdown_without_calls(given: Given, tmp_path: Path) -> None:
+    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+        await shutdown(channel)
+        assert await asyncio.wait_for(bridge.last.get(), 20) == 0
+        bridge.writer.close()
+        assert await asyncio.to_thread(plugin.process.wait, 2) == 0
 
 
 async def test_shutdown_waits_for_events_to_be_taken(given: Given, tmp_path: Path) -> None:
@@ -489,8 +502,7 @@ async def test_shutdown_waits_for_events_to_be_taken(given: Given, tmp_path: Pat
         for _ in range(UNTAKEN):
             await bridge.event(number)
         await shutdown(channel)
-        while (await bridge.end(bridge.call("add", a=1, b=2)))[1] == RESULT:
-            pass
+        await asyncio.wait_for(bridge.last.get(), 20)
         for _ in range(UNTAKEN):
             bridge.say(TAKEN, number)
         events, kind, _ = await bridge.end(number)

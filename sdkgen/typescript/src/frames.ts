@@ -21,6 +21,7 @@ const HELLO = 16;
 const EVENT = 17;
 const RESULT = 18;
 const ERROR = 19;
+const LAST = 20;
 
 const VERSION = 1;
 const HEADER = 9; // Bytes: the payload's length, the call's id, the kind.
@@ -42,7 +43,8 @@ export class Frames {
   readonly #most: number;
   readonly #calls = new Map<number, Call>();
   #held = new Set<Call>(); // Those whose events wait for the bridge to read.
-  #stopping = false;
+  #last = 0; // The id of the last call that was begun.
+  #draining = false;
   #buffer = Buffer.allocUnsafeSlow(BUFFER); // A frame begins where it does.
   #end = 0; // Of what has been read into it.
   #out: Uint8Array[] = [];
@@ -79,10 +81,10 @@ export class Frames {
     });
   }
 
-  /** Ends the connection when the calls are over that are under way. */
-  stop(): void {
-    this.#stopping = true;
-    if (this.#calls.size === 0) this.#socket.end();
+  /** Begins no more calls. The bridge ends the connection when it has the answers of those that are under way. */
+  drain(): void {
+    this.#draining = true;
+    this.send(LAST, this.#last, (w) => w);
   }
 
   /** Ends the connection, and the calls that are under way. */
@@ -110,10 +112,8 @@ export class Frames {
           this.#mistake(`a call ${id}, which is under way`);
           return;
         }
-        const call = new Call(this, id);
-        this.#calls.set(id, call);
-        // The handler may keep what is in the request, and the buffer is read into again.
-        void call.answer(Buffer.from(buffer.subarray(at + HEADER, at + wanted)), this.#stopping);
+        // If we are draining, the bridge knows by our LAST. The handler may keep what is in the request, and the buffer is read into again.
+        if (!this.#draining) this.#begin(id, Buffer.from(buffer.subarray(at + HEADER, at + wanted)));
       } else if (kind === CANCEL) this.#calls.get(id)?.giveUp();
       else if (kind === TAKEN) this.#calls.get(id)?.taken();
       at += wanted;
@@ -123,6 +123,13 @@ export class Frames {
     if (size !== buffer.length) this.#buffer = Buffer.allocUnsafeSlow(size);
     if (at > 0 || buffer !== this.#buffer) buffer.copy(this.#buffer, 0, at, end);
     this.#end = end - at;
+  }
+
+  #begin(id: number, request: Uint8Array): void {
+    this.#last = id;
+    const call = new Call(this, id);
+    this.#calls.set(id, call);
+    void call.answer(request);
   }
 
   #mistake(what: string): void {
@@ -167,15 +174,11 @@ export class Frames {
   /** For Call: it is over. */
   ended(id: number): void {
     this.#calls.delete(id);
-    if (!this.#stopping || this.#calls.size > 0) return;
-    this.#flush();
-    this.#socket.end();
   }
 
   #flush(): void {
     const [first] = this.#out;
     if (!first) return;
-    // What comes when we have ended is not answered: it goes by gRPC.
     if (this.#socket.writable) this.#socket.write(this.#out.length === 1 ? first : Buffer.concat(this.#out, this.#size));
     this.#out = [];
     this.#size = 0;
@@ -201,9 +204,8 @@ class Call {
   }
 
   /** Makes the call, and ends it by one frame whatever happens. */
-  async answer(request: Uint8Array, stopping: boolean): Promise<void> {
+  async answer(request: Uint8Array): Promise<void> {
     try {
-      if (stopping) throw new StatusError(status.UNAVAILABLE, "the backend is stopping");
       const last = await this.#frames.app.callTool(this.#read(request), this.emit, this.started);
       while (this.#events.length > 0) await this.#room(); // What the handler has not waited for comes before its result.
       this.#finish(RESULT, (w) => CallToolResponse.encode(last, w));

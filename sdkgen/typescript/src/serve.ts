@@ -287,15 +287,20 @@ class Host {
     this.#stopping = true;
     for (const end of this.#atStop) end();
     const began = Date.now();
+    let framed = this.#frames !== undefined;
     const look = setInterval(() => {
-      if (this.#app.running && Date.now() - began < this.#drain) return;
+      if ((this.#app.running || framed) && Date.now() - began < this.#drain) return;
       clearInterval(look);
       clearTimeout(this.#deadline);
       this.#deadline = setTimeout(force, 200);
     }, 20);
-    this.#frames?.stop();
-    const served = new Promise((resolve) => { this.#server.tryShutdown(resolve); });
-    void Promise.all([served, this.#frames?.over]).then(() => {
+    this.#frames?.drain();
+    // Only then: as soon as it knows, the bridge makes no calls over gRPC, either.
+    const served = Promise.resolve(this.#frames?.over).then(() => {
+      framed = false;
+      return new Promise((resolve) => { this.#server.tryShutdown(resolve); });
+    });
+    void served.then(() => {
       clearInterval(look);
       clearTimeout(this.#deadline);
       this.#resolve();

@@ -15,7 +15,7 @@ import { CallToolRequest, CallToolResponse, ElicitAction, InputResponse, JsonRpc
 import { COOKIE, Plugin, type Client } from "./plugin.js";
 
 // As docs/frames.md has them, and not as the SDK does.
-const [CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR] = [1, 2, 3, 16, 17, 18, 19];
+const [CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR, LAST] = [1, 2, 3, 16, 17, 18, 19, 20];
 const UNTAKEN = 64;
 const LIMIT = 64 << 20;
 const NONE = Buffer.alloc(0);
@@ -68,18 +68,20 @@ class Bridge {
   readonly path = join(this.folder, "frames.sock");
   readonly ended: Promise<void>;
   socket!: Socket;
-  /** What it still does when the plugin says nothing more. */
-  atEnd: () => unknown = () => undefined;
+  /** The last call that a plugin has begun which begins no more. */
+  readonly drained: Promise<number>;
   readonly #server: Server;
   readonly #accepted: Promise<unknown>;
   readonly #told = new Map<number, Told>();
   #id = 0;
   #end: () => void = () => undefined;
+  #drain: (id: number) => void = () => undefined;
 
   constructor() {
     this.#server = createServer({ pauseOnConnect: true, allowHalfOpen: true }).listen(this.path);
     this.#accepted = once(this.#server, "connection");
     this.ended = new Promise((resolve) => (this.#end = resolve));
+    this.drained = new Promise((resolve) => (this.#drain = resolve));
   }
 
   start(): Plugin {
@@ -90,10 +92,7 @@ class Bridge {
   async accept(): Promise<void> {
     [this.socket] = (await this.#accepted) as [Socket];
     this.socket.on("error", () => undefined).on("close", this.#end);
-    this.socket.on("end", () => {
-      this.atEnd();
-      this.socket.end();
-    });
+    this.socket.on("end", () => this.socket.end());
   }
 
   /** Reads what the plugin says, the HELLO first. */
@@ -109,7 +108,8 @@ class Bridge {
       for (wanted = 9; all.length >= 9; wanted = 9) {
         const length = all.readUInt32BE();
         if (all.length < (wanted = 9 + length)) break;
-        this.told(all.readUInt32BE(4)).add({ kind: all[8] ?? 0, payload: all.subarray(9, wanted) });
+        if (all[8] === LAST) this.#drain(all.readUInt32BE(4));
+        else this.told(all.readUInt32BE(4)).add({ kind: all[8] ?? 0, payload: all.subarray(9, wanted) });
         all = all.subarray(wanted);
       }
       rest = [all];
@@ -472,30 +472,30 @@ describe("the connection", () => {
     expect(plugin.stderr).not.toMatch(/nobody waited|fault of the SDK/);
   });
 
-  test("is drained: calls finish, others are refused, and the process ends", async () => {
+  test("is drained: calls finish, others do not begin, and the process ends", async () => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     const id = bridge.call("slow", { ms: 1000 });
     await bridge.event(id);
     await client.other("shutdown");
     client.close();
-    let late: End;
-    do late = await bridge.end(bridge.call("echo", { text: "x" }));
-    while (late.kind === RESULT); // It answers first, and then it stops.
-    expect(statusFrom(late.payload)).toEqual({ code: 14, message: "the backend is stopping" });
+    expect(await bridge.drained).toBe(id);
+    bridge.call("echo", { text: "x" });
     expect(await bridge.textOf(id)).toBe("slept");
-    await bridge.ended;
+    bridge.socket.end(); // As the bridge does that has all answers.
     expect(await plugin.exited).toBe(0);
+    expect(bridge.leftOver).toEqual([]);
     expect(plugin.stderr).toContain("run returned");
   });
 
-  test("ends at once where there are no calls, and those that come too late are not answered", async () => {
+  test("is drained at once where there are no calls", async () => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
-    bridge.atEnd = () => bridge.call("echo", { text: "x" });
     await client.other("shutdown");
     client.close();
-    await bridge.ended;
+    expect(await bridge.drained).toBe(0);
+    bridge.call("echo", { text: "x" });
+    bridge.socket.end();
     expect(bridge.leftOver).toEqual([]);
     expect(await plugin.exited).toBe(0);
     expect(plugin.stderr).not.toContain("DEBUG");
@@ -522,6 +522,7 @@ describe("the connection", () => {
     await client.other("shutdown");
     client.close();
     expect((await bridge.textOf(id)).length).toBe(20 << 20);
+    bridge.socket.end();
     expect(await plugin.exited).toBe(0);
   });
 

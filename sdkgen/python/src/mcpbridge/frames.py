@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # From the bridge, and to it.
 CALL, CANCEL, TAKEN = 1, 2, 3
-HELLO, EVENT, RESULT, ERROR = 16, 17, 18, 19
+HELLO, EVENT, RESULT, ERROR, LAST = 16, 17, 18, 19, 20
 
 VERSION = b"\x01"
 HEADER = struct.Struct(">IIB")  # The payload's length, the call's id, the kind.
@@ -57,7 +57,8 @@ class Frames(asyncio.BufferedProtocol):
         self.max_message = max_message
         self.loop = asyncio.get_running_loop()
         self.calls: dict[int, _Call] = {}  # That are under way, by their ids.
-        self.stopping = False
+        self._last = 0  # The id of the last call that was begun.
+        self._draining = False
         self.closed = self.loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(BUFFER))
@@ -67,6 +68,11 @@ class Frames(asyncio.BufferedProtocol):
         self._flushed = 0.0
         self._flushing = False
         self.full = False  # Whether the bridge has left so much unread that events wait.
+
+    def drain(self) -> None:
+        """Begins no more calls. The bridge ends the connection when it has the answers of those under way."""
+        self._draining = True
+        self.send(LAST, self._last, b"")
 
     async def close(self) -> None:
         """Ends the connection when everything has been written, if that does not take long."""
@@ -114,7 +120,9 @@ class Frames(asyncio.BufferedProtocol):
                 if number in self.calls:
                     self._abort(f"call {number} twice")
                     return
-                self.calls[number] = _Call(self, number, bytes(buffer[at + HEADER.size : at + wanted]))
+                if not self._draining:  # If we are, the bridge knows by our LAST.
+                    self._last = number
+                    self.calls[number] = _Call(self, number, bytes(buffer[at + HEADER.size : at + wanted]))
             elif call := self.calls.get(number):
                 if kind == CANCEL:
                     call.cancel()
@@ -180,8 +188,6 @@ class _Call:
     async def _answer(self, request: bytes) -> None:
         """Ends with one answer, whatever happens: the bridge waits for it."""
         try:
-            if self._frames.stopping:
-                raise StatusError(grpc.StatusCode.UNAVAILABLE, "the backend is stopping")
             response = await self._frames.app.call_tool(v1.CallToolRequest.FromString(request), self.write)
             self._finish(RESULT, response.SerializeToString())
         except (StatusError, McpError) as e:

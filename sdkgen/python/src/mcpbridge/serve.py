@@ -327,14 +327,16 @@ class _Server:
         gc.freeze()  # What is there now stays; there is no use in looking through it again.
         await self._stopping.wait()
         await self.health.enter_graceful_shutdown()
-        if self.frames:
-            self.frames.stopping = True
-        stopped = asyncio.create_task(self.grpc.stop(self._drain))
         began = time.monotonic()
-        while (self.app._calls.running or (self.frames and self.frames.calls)) and time.monotonic() - began < self._drain:
-            await asyncio.wait({stopped}, timeout=0.02)
         if self.frames:
+            # First: from then on the bridge makes no calls over gRPC either, which would cancel those that are on their way.
+            self.frames.drain()
+            while not self.frames.closed.done() and time.monotonic() - began < self._drain:
+                await asyncio.wait({self.frames.closed}, timeout=0.02)
             await self.frames.close()
+        stopped = asyncio.create_task(self.grpc.stop(max(self._drain + began - time.monotonic(), 0)))
+        while self.app._calls.running and time.monotonic() - began < self._drain:
+            await asyncio.wait({stopped}, timeout=0.02)
         # What is left are streams without an end, such as a health watch, and answers on their way.
         await asyncio.wait({stopped}, timeout=0.2)
         await self.grpc.stop(0)

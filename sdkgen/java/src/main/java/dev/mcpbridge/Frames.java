@@ -42,6 +42,7 @@ final class Frames {
   static final int EVENT = 17;
   static final int RESULT = 18;
   static final int ERROR = 19;
+  static final int LAST = 20;
 
   static final int VERSION = 1;
 
@@ -60,8 +61,8 @@ final class Frames {
   private final SelectionKey key;
   private final Map<Integer, Call> calls = new ConcurrentHashMap<>();
   private final CountDownLatch closed = new CountDownLatch(1);
-  private volatile boolean stopping; // New calls are refused.
-  private volatile boolean closing; // When everything has been written.
+  private int last; // The id of the last call that was begun. This object's lock guards it, and what follows.
+  private boolean draining; // No more are.
 
   // What is read. The reader's own.
   private final ByteBuffer in = ByteBuffer.allocateDirect(BUFFER);
@@ -107,21 +108,19 @@ final class Frames {
     send(header(ByteBuffer.allocate(HEADER + 1), HELLO, 0, 1).put((byte) VERSION));
   }
 
-  /** Refuses new calls from now on. */
-  void stop() {
-    stopping = true;
+  /** Begins no more calls. The bridge ends the connection when it has the answers of those that run. */
+  synchronized void drain() {
+    draining = true;
+    send(header(ByteBuffer.allocate(HEADER), LAST, last, 0));
   }
 
-  /** Ends the connection when everything has been written, but not later than that. */
-  void close(long milliseconds) throws InterruptedException {
-    closing = true;
-    selector.wakeup();
-    if (!closed.await(milliseconds, TimeUnit.MILLISECONDS)) {
-      end();
-    }
+  /** Waits until the connection has ended, but not longer than that. */
+  boolean ended(long milliseconds) throws InterruptedException {
+    return closed.await(milliseconds, TimeUnit.MILLISECONDS);
   }
 
-  private void end() {
+  /** Ends the connection. */
+  void end() {
     try {
       channel.close();
       selector.close(); // Which ends run.
@@ -134,7 +133,7 @@ final class Frames {
 
   private void run() {
     try {
-      while (!(closing && unwritten.get() == 0)) {
+      while (true) {
         selector.select();
         selector.selectedKeys().clear();
         if (key.isWritable()) {
@@ -233,11 +232,14 @@ final class Frames {
   }
 
   private void begin(byte[] request) {
-    Call call = new Call(number);
-    calls.put(number, call);
-    if (stopping) {
-      call.onError(Status.UNAVAILABLE.withDescription("the backend is stopping").asRuntimeException());
-      return;
+    Call call;
+    synchronized (this) {
+      if (draining) {
+        return; // The bridge knows by our LAST.
+      }
+      last = number;
+      call = new Call(number);
+      calls.put(number, call);
     }
     try {
       service.callTool(CallToolRequest.parseFrom(request), call);
@@ -291,9 +293,6 @@ final class Frames {
       LOG.log(System.Logger.Level.DEBUG, "nobody reads the connection for frames", e);
       end(); // Nobody writes any more: unwritten stays.
       queue.clear();
-    }
-    if (closing) {
-      selector.wakeup();
     }
   }
 

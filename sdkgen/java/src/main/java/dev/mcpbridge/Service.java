@@ -220,24 +220,27 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   /** Takes no more calls, and lets those that run finish, except for so many that cannot. */
   private void drain(int stuck) throws InterruptedException {
     health.enterTerminalState();
-    server.shutdown();
-    Frames framed = frames;
-    if (framed != null) {
-      framed.stop();
-    }
     app.changes.close();
     long began = System.nanoTime();
-    while (running.get() > stuck && TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get()) {
-      Thread.sleep(5);
-    }
+    Frames framed = frames;
     if (framed != null) {
-      framed.close(500);
+      framed.drain(); // First: from then on the bridge makes no calls over gRPC, either.
+      while (!framed.ended(5) && drains(began)) {}
+      framed.end();
+    }
+    server.shutdown();
+    while (running.get() > stuck && drains(began)) {
+      Thread.sleep(5);
     }
     // What is left are streams without an end, such as a health watch, and answers on their way.
     if (!server.awaitTermination(100, TimeUnit.MILLISECONDS)) {
       server.shutdownNow();
       server.awaitTermination(500, TimeUnit.MILLISECONDS);
     }
+  }
+
+  private boolean drains(long began) {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get();
   }
 
   /** go-plugin's. Its messages are empty. */
