@@ -345,14 +345,16 @@ func (x *exchange) pass() bool {
 	x.delivering.Lock()
 	defer x.delivering.Unlock()
 	for _, m := range x.news() {
-		if err := x.each(&m); err != nil {
-			x.mu.Lock()
-			x.unheard = x.err == nil
-			x.mu.Unlock()
-			x.fail(err)
-			x.cancel()
-			return true
+		err := x.each(&m)
+		if err == nil {
+			continue
 		}
+		x.mu.Lock()
+		x.unheard = x.err == nil
+		x.mu.Unlock()
+		x.fail(err)
+		x.cancel()
+		return true
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

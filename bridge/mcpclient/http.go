@@ -775,7 +775,9 @@ func (w *streamable) status(res *http.Response, text string) error {
 }
 
 // isGateways reports whether a status says that a gateway has no answer of the server behind it.
-func isGateways(status int) bool { return status == http.StatusBadGateway || status == http.StatusGatewayTimeout }
+func isGateways(status int) bool {
+	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout
+}
 
 // textOf returns the beginning of a response's body.
 func textOf(res *http.Response) string {
