@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -102,17 +103,18 @@ func TestLogsOfCallsThatWereGivenUp(t *testing.T) {
 func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
 	for _, tt := range []struct {
 		gives, looks, sessions string
-		many, shown            int
+		before, many, shown    int // before is as long before as a call may take
 	}{
-		{"ada", "ada", "", 1, 1},
-		{"ada", "ben", "", 1, 0},
-		{"ada", "ada", "", 1100, 0}, // those that are not told apart may be anybody's
-		{"", "", "", 1, 0},
-		{"", "ada", "", 1, 0},
-		{"ada", "", "", 1, 0},
-		{"", "", "s s", 1, 1},
-		{"", "", "s t", 1, 0},
-		{"ada", "ada", "s t", 1, 1},
+		{"ada", "ada", "", 0, 1, 1},
+		{"ada", "ben", "", 0, 1, 0},
+		{"ada", "ada", "", 0, 1100, 0}, // those that are not told apart may be anybody's
+		{"ada", "ada", "", 1100, 1, 1},
+		{"", "", "", 0, 1, 0},
+		{"", "ada", "", 0, 1, 0},
+		{"ada", "", "", 0, 1, 0},
+		{"", "", "s s", 0, 1, 1},
+		{"", "", "s t", 0, 1, 0},
+		{"ada", "ada", "s t", 0, 1, 1},
 	} {
 		var begun chan struct{}
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -148,14 +150,19 @@ func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
 				return err
 			}
 			gives, looks, _ := strings.Cut(tt.sessions, " ")
-			for range tt.many {
-				ctx, cancel := context.WithCancel(t.Context())
-				go func() { <-begun; cancel() }()
-				if err := do(ctx, "slow", tt.gives, gives); err == nil {
-					t.Error("a call that is given up is answered")
+			give := func(many int) {
+				for range many {
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() { <-begun; cancel() }()
+					if err := do(ctx, "slow", tt.gives, gives); err == nil {
+						t.Error("a call that is given up is answered")
+					}
 				}
+				synctest.Wait()
 			}
-			synctest.Wait()
+			give(tt.before)
+			bridgetest.Pass(15 * time.Minute)
+			give(tt.many)
 			if err := do(t.Context(), "t", tt.looks, looks); err != nil || shown != tt.shown {
 				t.Errorf("%+v: %d lines are shown, %v", tt, shown, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -327,6 +328,9 @@ func (p *peer) stray(x *exchange) {
 	}
 	id, owner := x.id, x.owner
 	if len(p.strays) >= maxStrays {
+		maps.DeleteFunc(p.strays, func(_ string, s stray) bool { return p.isOld(s) })
+	}
+	if len(p.strays) >= maxStrays {
 		id, owner = "", "" // which no answer has: it stands for all that there is no room for, whosever they are
 	}
 	p.strays[id] = stray{owner, time.Now()}
@@ -337,7 +341,7 @@ func (p *peer) stray(x *exchange) {
 func (p *peer) works(owner string) bool {
 	for id, s := range p.strays {
 		switch {
-		case time.Since(s.since) >= p.c.o.CallTimeout:
+		case p.isOld(s):
 			delete(p.strays, id)
 		case owner == "" || s.owner != owner:
 			return true
@@ -345,6 +349,9 @@ func (p *peer) works(owner string) bool {
 	}
 	return false
 }
+
+// isOld reports whether no call takes as long as a stray is ago.
+func (p *peer) isOld(s stray) bool { return time.Since(s.since) >= p.c.o.CallTimeout }
 
 // do makes a request of our own and returns the response, which may be an error.
 func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {
