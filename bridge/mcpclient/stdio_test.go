@@ -382,28 +382,30 @@ func TestAskingTooMuch(t *testing.T) {
 		"too long when a session begins": {"notifications/initialized", `"method":"roots/list","params":{"_meta":{"m":"` + strings.Repeat("m", 20<<10) + `"}}`, 10, 3},
 	} {
 		t.Run(what, func(t *testing.T) {
-			answered := make(chan string, tt.asks)
-			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxMessage: 64 << 10}, func(me int64) func(*jsonrpc.Message, func(...string)) {
-				return func(m *jsonrpc.Message, say func(...string)) {
-					switch {
-					case m.Method == tt.when && me > 1:
-						for i := range tt.asks {
-							say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d",%s}`, i, tt.ask))
+			synctest.Test(t, func(t *testing.T) { // all that is asked comes before the call is parked
+				answered := make(chan string, tt.asks)
+				c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxMessage: 64 << 10}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+					return func(m *jsonrpc.Message, say func(...string)) {
+						switch {
+						case m.Method == tt.when && me > 1:
+							for i := range tt.asks {
+								say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d",%s}`, i, tt.ask))
+							}
+						case m.IsResponse():
+							answered <- fmt.Sprintf("%s %d %s", m.ID, m.Error.GetCode(), m.Error.GetMessage())
 						}
-					case m.IsResponse():
-						answered <- fmt.Sprintf("%s %d %s", m.ID, m.Error.GetCode(), m.Error.GetMessage())
+					}
+				})
+				n := needs(t, c, asking("t", `{}`, "a"))
+				if got := len(n.GetRequests()); got != tt.fit {
+					t.Fatalf("asked for %d things, want %d", got, tt.fit)
+				}
+				for i := tt.fit; i < tt.asks; i++ {
+					if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) || !strings.Contains(got, "too much is asked at once") {
+						t.Fatalf("answered %s, want %s", got, want)
 					}
 				}
 			})
-			n := needs(t, c, asking("t", `{}`, "a"))
-			if got := len(n.GetRequests()); got != tt.fit {
-				t.Fatalf("asked for %d things, want %d", got, tt.fit)
-			}
-			for i := tt.fit; i < tt.asks; i++ {
-				if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) || !strings.Contains(got, "too much is asked at once") {
-					t.Fatalf("answered %s, want %s", got, want)
-				}
-			}
 		})
 	}
 }
