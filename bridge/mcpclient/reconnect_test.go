@@ -246,6 +246,7 @@ func TestAStreamThatIsNotThereYetGoesOnAfterItsLastEvent(t *testing.T) {
 					told = append(told, fmt.Sprintf("%T", e.Change.GetEvent()))
 					return nil
 				})
+				synctest.Wait()
 				if want := []string{"", "1", "1", "1", "1", "1"}; !slices.Equal(last, want) {
 					t.Errorf("the stream was to go on after %q, want %q", last, want)
 				}
