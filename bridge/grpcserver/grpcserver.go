@@ -37,17 +37,10 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	if err := ss.RecvMsg(req); err != nil {
 		return err // gRPC has answered already, as where a request is larger than it may be
 	}
-	ctx := ss.Context()
-	if s.calls.Add(1) > int64(s.o.MaxCalls) {
-		s.calls.Add(-1)
-		s.relieve()
-		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
-			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
-		e.Failure.RetryAfterMs = proto.Int64(1_000)
-		return s.failed(m, e)
+	ctx, out := ss.Context(), outboxOf(ss)
+	if err := out.await(ctx, s.o.WriteTimeout); err != nil {
+		return s.failed(m, err)
 	}
-	out := s.outbox(ctx, func() { s.calls.Add(-1) })
-	defer out.close()
 	if m == bridge.Listen {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -101,6 +94,13 @@ func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
 // be. A bug in the Handler must not end the bridge.
 func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
 	defer s.panics.Recover(m.Name, func(e *bridge.Error) { msg, err = nil, e })
+	defer s.calls.Add(-1)
+	if s.calls.Add(1) > int64(s.o.MaxCalls) {
+		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
+			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
+		e.Failure.RetryAfterMs = proto.Int64(1_000)
+		return nil, e
+	}
 	if m == bridge.Listen {
 		if err := bridge.CheckListen(proto.Size(req)); err != nil {
 			return nil, err

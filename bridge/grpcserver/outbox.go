@@ -2,113 +2,165 @@ package grpcserver
 
 import (
 	"context"
-	"runtime"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/wire"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 const (
-	// unreadBytes is how much of a call may wait for its client, before what the call says next waits in its Handler. With less, gRPC
+	// unreadOfCall is how many bytes of a call may wait for its client, before what the call says next waits in its Handler. With less, gRPC
 	// takes what is sent at once.
-	unreadBytes = 64 << 10
-	// relieveEvery is how often it is looked for clients that do not read.
-	relieveEvery = time.Second
+	unreadOfCall = 64 << 10
+	// unreadMessages is how many of the longest messages may wait for the client of one connection, before it is given no more, and
+	// leastUnread how many bytes anyway.
+	unreadMessages, leastUnread = 4, 1 << 20
 	// leastBuffer is how long memory has to be for gRPC to give it back.
 	leastBuffer = 2 << 10
 	// prefix is what gRPC puts before a message.
 	prefix = 5
 )
 
-// An outbox is what a call has sent and its client has not read. It takes memory, whether the Handler has returned or not, and so the call
-// keeps its place among those that there may be until all of it has left.
+// An outbox is what one stream has sent and its client has not read: gRPC takes what is sent, whether the client reads or not.
 type outbox struct {
-	s    *Server
 	conn *counted
-	end  func()        // is called once there is nothing any more
-	room chan struct{} // has an element when something has left
+	left chan struct{} // has an element when something has left
 
-	mu       sync.Mutex // guards what follows
-	messages int        // those that have not left
-	bytes    int        // theirs
-	moved    time.Time  // when one left, or the first of them came
-	closed   bool       // none will come
-	lost     bool       // gRPC has forgotten them
-	over     bool       // the place is given back
+	// The connection's lock guards what follows.
+	unread int  // bytes
+	lost   bool // gRPC has forgotten them
 }
 
-// outbox returns that of a call. When all of it has left, over is called.
-func (s *Server) outbox(ctx context.Context, over func()) *outbox {
+// outbox returns that of a stream.
+func outboxOf(ss grpc.ServerStream) *outbox {
 	// What is packed would not be known to have left. It only fails where a message was sent already.
-	_ = grpc.SetSendCompressor(ctx, encoding.Identity)
-	from, _ := peer.FromContext(ctx)
-	conn := from.Addr.(origin).conn //nolint:forcetypeassert // all connections are of our listener
-	b := &outbox{s: s, conn: conn, end: over, room: make(chan struct{}, 1)}
-	conn.keep(b)
-	return b
+	_ = grpc.SetSendCompressor(ss.Context(), encoding.Identity)
+	from, _ := peer.FromContext(ss.Context())
+	return &outbox{conn: from.Addr.(origin).conn, left: make(chan struct{}, 1)} //nolint:forcetypeassert // all connections are of our listener
+}
+
+// await waits until the client has read enough of other calls for one more. If it does not in time, that is an error.
+func (b *outbox) await(ctx context.Context, limit time.Duration) error {
+	room := b.conn.full()
+	if room == nil {
+		return nil
+	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for ; room != nil; room = b.conn.full() {
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MUCH_UNREAD",
+				"%d bytes of other calls of this connection have not been read: read them, or cancel the calls, and call again", b.conn.most)
+			e.Failure.RetryAfterMs = proto.Int64(1_000)
+			return e
+		}
+	}
+	return nil
 }
 
 // tell sends a message before the last one, as soon as there is room for it, unless ctx ends.
 func (b *outbox) tell(ctx context.Context, ss grpc.ServerStream, m any) error {
-	for b.full() {
+	for {
+		var room <-chan struct{}
+		if b.full() {
+			room = b.left
+		} else if room = b.conn.full(); room == nil {
+			return b.send(ss, m)
+		}
 		select {
-		case <-b.room:
+		case <-room:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ss.Context().Done():
 			return ss.Context().Err()
 		}
 	}
-	return b.send(ss, m)
-}
-
-func (b *outbox) full() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bytes >= unreadBytes
 }
 
 // send sends a message. There must not be another one that is being sent.
 func (b *outbox) send(ss grpc.ServerStream, m any) error {
-	p := &parcel{message: m, box: b}
-	err := ss.SendMsg(p)
-	if err == nil && ss.Context().Err() != nil {
-		// Where the client has ended the stream just before, gRPC forgets the message and tells nobody. If it has not, all will have
-		// left by the time.
-		runtime.AddCleanup(p, (*outbox).lose, b)
+	err := ss.SendMsg(&parcel{message: m, box: b})
+	if ss.Context().Err() != nil {
+		b.lose() // Where the client has ended the stream just before, gRPC forgets the message and tells nobody.
 	}
 	return err
 }
 
-// change changes the outbox, and ends it if that is due.
-func (b *outbox) change(f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f()
-	if !b.over && b.closed && (b.lost || b.messages == 0) {
-		b.over = true
-		b.conn.forget(b)
-		b.end()
+func (b *outbox) full() bool {
+	b.conn.mu.Lock()
+	defer b.conn.mu.Unlock()
+	return b.unread >= unreadOfCall
+}
+
+// add notes that so many more bytes wait for the client, or have left.
+func (b *outbox) add(n int) {
+	c := b.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.lost {
+		return
+	}
+	if n < 0 || c.unread == 0 {
+		c.moved = time.Now()
+	}
+	b.unread += n
+	c.waits(n)
+}
+
+// lose says that nothing of the stream waits any more.
+func (b *outbox) lose() {
+	b.conn.mu.Lock()
+	defer b.conn.mu.Unlock()
+	b.conn.waits(-b.unread)
+	b.unread, b.lost = 0, true
+}
+
+// waits notes that so many more bytes wait for the client. The caller holds mu.
+func (c *counted) waits(n int) {
+	if c.unread += n; c.room != nil && c.unread < c.most {
+		close(c.room)
+		c.room = nil
 	}
 }
 
-// close says that no message comes any more.
-func (b *outbox) close() { b.change(func() { b.closed = true }) }
+// full returns nil, or what is closed when the client has read enough for more to be sent.
+func (c *counted) full() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unread < c.most {
+		return nil
+	}
+	if c.room == nil {
+		c.room = make(chan struct{})
+	}
+	return c.room
+}
 
-// lose says that no message leaves any more.
-func (b *outbox) lose() { b.change(func() { b.lost = true }) }
+// stuck reports whether the client has left something unread for so long, and read nothing else.
+func (c *counted) stuck(limit time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unread > 0 && time.Since(c.moved) > limit
+}
 
-// unread reports whether something has been waiting for its client for long.
-func (b *outbox) unread() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.messages > 0 && time.Since(b.moved) > b.s.o.WriteTimeout
+// relieve closes connections whose clients read nothing. It is for when memory is short.
+func (s *Server) relieve() {
+	if n := s.conns.closeStuck(s.o.WriteTimeout); n > 0 {
+		s.log.Warn().Int("connections", n).Stringer("unread", s.o.WriteTimeout).
+			Msg("closed gRPC connections whose clients do not read what they are told: memory is short")
+	}
 }
 
 // A parcel is a message that is sent. It is the pool of the memory that it is in as well: gRPC gives that back when all of it has left.
@@ -120,24 +172,15 @@ type parcel struct {
 // Get implements mem.BufferPool.
 func (p *parcel) Get(n int) *[]byte {
 	b := wire.Buffers.Get(max(n, leastBuffer))
-	p.box.change(func() {
-		if p.box.messages++; p.box.messages == 1 {
-			p.box.moved = time.Now()
-		}
-		p.box.bytes += cap(*b) + prefix
-	})
+	p.box.add(cap(*b) + prefix)
 	return b
 }
 
 // Put implements mem.BufferPool.
 func (p *parcel) Put(b *[]byte) {
-	p.box.change(func() {
-		p.box.messages--
-		p.box.bytes -= cap(*b) + prefix
-		p.box.moved = time.Now()
-	})
+	p.box.add(-cap(*b) - prefix)
 	select {
-	case p.box.room <- struct{}{}:
+	case p.box.left <- struct{}{}:
 	default:
 	}
 	wire.Buffers.Put(b)
@@ -148,16 +191,11 @@ type codec struct{ wire.Codec }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if p, ok := v.(*parcel); ok {
-		return wire.Marshal(p.message, p)
+	p, ok := v.(*parcel)
+	if !ok {
+		return c.Codec.Marshal(v)
 	}
-	return c.Codec.Marshal(v)
-}
-
-// relieve closes connections whose clients leave something unread for long. It is for when there is no room for others.
-func (s *Server) relieve() {
-	if n := s.conns.closeUnread(); n > 0 {
-		s.log.Warn().Int("connections", n).Stringer("unread", s.o.WriteTimeout).
-			Msg("closed gRPC connections whose clients do not read what they are told: it took the room of others")
-	}
+	m := p.message
+	p.message = nil // it need not be kept with what was made of it
+	return wire.Marshal(m, p)
 }

@@ -2,12 +2,16 @@ package grpcserver_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -15,21 +19,21 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
 	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// verbose is a Handler whose answers have so many bytes, or a little more, and that counts them.
-func verbose(n int) (h bridge.Handler, answered *atomic.Int64) {
-	answered = new(atomic.Int64)
+// verbose is a Handler whose answers have so many bytes, or a little more.
+func verbose(n int) bridge.Handler {
 	text := strings.Repeat("x", n)
 	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		answered.Add(1)
 		return said(text), nil
-	}), answered
+	})
 }
 
 // shut is a client that lets nobody send it any data.
@@ -42,65 +46,44 @@ func shut(t *testing.T, addr string) *rawClient {
 	return c
 }
 
-// ask makes n calls, from the one that has this number on.
-func (c *rawClient) ask(t *testing.T, from, n int, headers ...[2]string) {
+// ask makes a call, and returns whether it is answered: an answer begins with headers, and nothing but these comes of one that is refused.
+func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answered bool) {
 	t.Helper()
-	for i := range n {
-		if err := c.open(uint32(2*(from+i)+1), callTool, []byte{0, 0, 0, 0, 0}, headers...); err != nil {
-			t.Fatal(err)
-		}
+	id := uint32(2*number + 1)
+	if err := c.open(id, callTool, []byte{0, 0, 0, 0, 0}, headers...); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// ended reads until so many calls have ended.
-func (c *rawClient) ended(t *testing.T, n int) {
-	t.Helper()
 	if err := c.until(t, func(f http2.Frame) bool {
-		if h, ok := f.(*http2.HeadersFrame); ok && h.StreamEnded() {
-			n--
-		}
-		return n == 0
+		h, ok := f.(*http2.HeadersFrame)
+		answered = ok && !h.StreamEnded()
+		return ok && h.StreamID == id
 	}); err != nil {
 		t.Fatal(err)
 	}
+	return answered
 }
 
-// served makes calls until one is answered: others may be refused.
-func served(t *testing.T, c pb.McpServiceClient) {
-	t.Helper()
-	for t.Context().Err() == nil {
-		_, err := call(t.Context(), c, &pb.CallToolRequest{})
-		if err == nil {
-			return
-		}
-		if status.Code(err) != codes.ResourceExhausted {
-			t.Fatal(err)
-		}
-	}
-}
-
-// An answer that its client does not read takes memory: it has one of the places that calls have until it is read, or nobody can any more.
-func TestAnswersThatAreNotReadKeepTheirPlaces(t *testing.T) {
-	const most, calls = 4, 300
+// A connection is given only so much that its client does not read; then its calls are refused, and nobody else's, until it has read, or ended
+// what it does not want to.
+func TestUnreadAnswersHaveALimit(t *testing.T) {
+	const limit = 1 << 20 // for messages of a quarter of it
 	for name, headers := range map[string][][2]string{
 		"plain":      nil,
 		"compressed": {{"grpc-encoding", "gzip"}, {"grpc-accept-encoding", "gzip"}},
 	} {
-		for size, text := range map[string]int{"nothing": 0, "much": 1 << 20} {
-			for _, end := range []string{"read", "reset", "closed"} {
+		for size, text := range map[string]int{"nothing": 0, "much": 100_000} {
+			for _, end := range []string{"read", "reset"} {
 				t.Run(name+", "+size+", "+end, func(t *testing.T) {
-					h, answered := verbose(text)
-					addr := serve(t, h, nil, grpcserver.Options{MaxCalls: most, WriteTimeout: time.Hour})
+					addr := serve(t, verbose(text), nil, grpcserver.Options{MaxCalls: 1, MaxMessage: limit / 4, WriteTimeout: time.Millisecond})
 					c := shut(t, addr)
-					c.ask(t, 0, calls, headers...)
-					c.ended(t, calls-most) // they are refused
-					if n := answered.Load(); n != most {
-						t.Errorf("%d calls were answered, and %d may be", n, most)
+					n := 0
+					for c.ask(t, n, headers...) {
+						n++
 					}
-					other := client(t, addr)
-					if _, err := call(t.Context(), other, &pb.CallToolRequest{}); reason(err) != "TOO_MANY_CALLS" {
-						t.Error(err)
+					if each := max(text, 2<<10); n < limit/(each+each/3) || n > limit/each+1 {
+						t.Errorf("%d answers of %d bytes, and %d bytes are the most", n, text, limit)
 					}
+					well(t, addr)
 					switch end {
 					case "read":
 						if err := c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 4 << 20}); err != nil {
@@ -109,20 +92,54 @@ func TestAnswersThatAreNotReadKeepTheirPlaces(t *testing.T) {
 						if err := c.WriteWindowUpdate(0, 1<<30); err != nil {
 							t.Fatal(err)
 						}
-						c.ended(t, most)
 					case "reset":
-						for i := range calls {
+						for i := range n {
 							if err := c.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel); err != nil {
 								t.Fatal(err)
 							}
 						}
-					case "closed":
-						c.Close()
 					}
-					served(t, other)
+					for n++; !c.ask(t, n, headers...); n++ {
+						if t.Context().Err() != nil {
+							t.Fatal("it is never answered again")
+						}
+					}
 				})
 			}
 		}
+	}
+}
+
+// A call waits for its client to read the answers of others.
+func TestCallsWaitUntilOthersAreRead(t *testing.T) {
+	addr := serve(t, verbose(100_000), nil, grpcserver.Options{MaxMessage: 1 << 18, WriteTimeout: time.Hour})
+	c := shut(t, addr)
+	const n = 8 // of them, each in 128 KiB of memory, are the most
+	for i := range n {
+		if !c.ask(t, i) {
+			t.Fatal("a call is refused")
+		}
+	}
+	if err := c.open(2*n+1, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	answered := func(f http2.Frame) bool { return f.Header().StreamID == 2*n+1 }
+	if err := c.WritePing(false, [8]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.until(t, func(f http2.Frame) bool {
+		if answered(f) {
+			t.Error("it is answered")
+		}
+		return f.Header().Type == http2.FramePing
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.until(t, answered); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -138,30 +155,22 @@ func (l lines) Write(b []byte) (int, error) {
 func TestWhoDoesNotReadMakesRoom(t *testing.T) {
 	const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 	listServices := []byte{0, 0, 0, 0, 2, 7<<3 | 2, 0}
-	others := func(t *testing.T, addr string, _ *limit.Memory) {
-		t.Helper()
-		served(t, client(t, addr))
-	}
-	memory := func(t *testing.T, _ string, m *limit.Memory) {
-		t.Helper()
-		if m.Full(limit.NewSessions) == nil {
-			t.Error("memory is not short")
-		}
-	}
 	for name, tt := range map[string]struct {
 		path    string
 		request []byte
-		need    func(t *testing.T, addr string, m *limit.Memory)
 	}{
-		"calls":                                 {callTool, []byte{0, 0, 0, 0, 0}, others},
-		"memory, for calls":                     {callTool, []byte{0, 0, 0, 0, 0}, memory},
-		"memory, for who asks for the contract": {reflection, listServices, memory},
+		"calls":                     {callTool, []byte{0, 0, 0, 0, 0}},
+		"who asks for the contract": {reflection, listServices},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, _ := verbose(100_000)
-			m := limit.NewMemory(1000, func(bool) int64 { return 900 }, zerolog.Nop())
+			var taken atomic.Int64
+			m := limit.NewMemory(1000, func(bool) int64 { return taken.Load() }, zerolog.Nop())
 			log := make(lines, 100)
-			addr := serve(t, h, nil, grpcserver.Options{MaxCalls: 4, WriteTimeout: time.Nanosecond, Memory: m, Log: zerolog.New(log)})
+			addr := serve(t, verbose(100_000), nil, grpcserver.Options{WriteTimeout: time.Nanosecond, Memory: m, Log: zerolog.New(log)})
+			good := client(t, addr)
+			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
+				t.Fatal(err)
+			}
 			c := shut(t, addr)
 			begun := 0
 			for i := range 4 {
@@ -179,9 +188,15 @@ func TestWhoDoesNotReadMakesRoom(t *testing.T) {
 			}
 			over := make(chan error, 1)
 			go func() { over <- c.until(t, func(http2.Frame) bool { return false }) }()
-			tt.need(t, addr, m)
+			taken.Store(1000)
+			for m.Full(limit.NewSessions) == nil { // which is read now and then
+				runtime.Gosched()
+			}
 			if err := <-over; err == nil {
 				t.Error("the connection goes on")
+			}
+			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
+				t.Errorf("one that reads: %v", err)
 			}
 			for line := range log {
 				if strings.Contains(line, "do not read what they are told") {
@@ -233,29 +248,29 @@ func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
 	}
 }
 
-// Clients that give up at any moment leave no place taken.
-func TestCallsThatAreGivenUpLeaveTheirPlaces(t *testing.T) {
-	const most = 16
-	begun, letGo := make(chan struct{}, most), make(chan struct{})
-	message := strings.Repeat("x", 20_000)
+// What clients give up at any moment does not count as unread.
+func TestCallsThatAreGivenUpAreNotUnread(t *testing.T) {
+	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5 // bytes: what a client takes of a stream without reading, what waits, what a message counts
+	message := strings.Repeat("x", 33_000)
+	long := filled(window, func(n int) proto.Message {
+		return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n)))
+	}).(*pb.CallToolResponse)
 	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		if r.GetName() == "hold" {
-			begun <- struct{}{}
-			<-letGo
-			return said("held"), nil
+		if r.GetName() == "long" {
+			return &bridge.Result{Complete: long.GetResult()}, nil
 		}
 		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1, Message: &message}}); err != nil {
 			return nil, err
 		}
 		return said(message), nil
 	})
-	addr := serve(t, h, nil, grpcserver.Options{MaxCalls: most, WriteTimeout: time.Hour})
-	c := client(t, addr, grpc.WithStaticStreamWindowSize(64<<10))
+	addr := serve(t, h, nil, grpcserver.Options{MaxMessage: most / 4, WriteTimeout: time.Nanosecond})
+	c := client(t, addr, grpc.WithStaticStreamWindowSize(window+1))
 	var wg sync.WaitGroup
-	for w := range most {
+	for w := range 16 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(w)))
-			for range 500 {
+			for range 1_000 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(2_000))*time.Microsecond)
 				_, err := call(ctx, c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
 				switch status.Code(err) {
@@ -268,24 +283,85 @@ func TestCallsThatAreGivenUpLeaveTheirPlaces(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for range most {
-		wg.Go(func() {
-			for t.Context().Err() == nil {
-				_, err := call(t.Context(), c, &pb.CallToolRequest{Name: "hold"})
-				if err == nil {
-					return
-				}
-				if reason(err) != "TOO_MANY_CALLS" {
-					t.Error(err)
-					return
-				}
-				runtime.GC() // some are known to be left only then
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	answered := func(name string) pb.McpService_CallToolClient {
+		for {
+			s, err := c.CallTool(ctx, &pb.CallToolRequest{Name: name})
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			if md, err := s.Header(); err == nil && md != nil {
+				return s
+			}
+			if _, err := s.Recv(); reason(err) != "TOO_MUCH_UNREAD" { // as long as the server does not know that others are given up
+				t.Fatal(err)
+			}
+		}
 	}
-	for range most {
-		<-begun
+	for range most / each { // one more would be too much
+		answered("long")
 	}
-	close(letGo)
-	wg.Wait()
+	if _, err := answered("").Recv(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pipe is a listener for one connection.
+type pipe chan net.Conn
+
+func (p pipe) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipe) Close() error   { return nil }
+func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A client that takes nothing is not kept, though it goes on speaking.
+func TestWhoTakesNothingIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := grpcserver.New(verbose(0), nil, grpcserver.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, its := net.Pipe()
+		ln := make(pipe, 1)
+		ln <- its
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, ln) }()
+		c := &rawClient{Conn: ours, Framer: http2.NewFramer(ours, ours)}
+		said := make(chan error, 1)
+		go func() {
+			_, err := io.WriteString(ours, http2.ClientPreface)
+			said <- errors.Join(err, c.WriteSettings())
+		}()
+		for acked := false; !acked; { // the last that it takes
+			f, err := c.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings, ok := f.(*http2.SettingsFrame)
+			acked = ok && settings.IsAck()
+		}
+		if err := <-said; err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for err == nil {
+			err = c.WritePing(false, [8]byte{})
+			bridgetest.Pass(20 * time.Second)
+		}
+		if took := time.Since(began); took != 100*time.Second {
+			t.Errorf("it was kept for %v", took)
+		}
+		stop()
+		close(ln)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -61,11 +61,11 @@ type Options struct {
 	MaxStreams int
 	// MaxConns is how many connections there may be; further ones are closed. Zero: 4,096.
 	MaxConns int
-	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. A call is one until its client has
-	// read all of it. Zero: 16,384.
+	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
 	MaxCalls int
-	// WriteTimeout is how long a client may leave something unread while there is no room for other calls, or memory is short: its
-	// connection is closed then. Zero: 10 s.
+	// WriteTimeout is how long a call waits if its client has not read four of the longest messages of others on its connection, before
+	// it is refused; and how long a client may read nothing of what there is for it while memory is short: its connection is closed
+	// then. Zero: 10 s.
 	WriteTimeout time.Duration
 	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
 	Streams *limit.Streams
@@ -336,12 +336,13 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
 		return handler(srv, ss)
 	}
+	if err := s.o.Memory.Full(limit.NewStreams); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
 	defer context.AfterFunc(s.quiet, cancel)()
-	out := s.outbox(ctx, func() {})
-	defer out.close()
-	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: &s.panics, out: out})
+	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: &s.panics, out: outboxOf(ss)})
 }
 
 // A hushed stream ends with its own context.

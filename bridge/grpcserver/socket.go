@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,7 +134,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if counted := (&counted{Conn: c, s: l.s}); l.s.conns.add(counted, l.s.o.MaxConns) {
+		if counted := (&counted{Conn: c, s: l.s, most: max(unreadMessages*l.s.o.MaxMessage, leastUnread)}); l.s.conns.add(counted, l.s.o.MaxConns) {
 			return counted, nil
 		}
 		c.Close() // nothing was read
@@ -149,9 +147,11 @@ type counted struct {
 	s     *Server
 	heard atomic.Bool // the client has said something
 
-	mu     sync.Mutex // guards what follows
-	boxes  map[*outbox]struct{}
-	closed bool
+	most   int           // how many bytes may wait for the client
+	mu     sync.Mutex    // guards what follows
+	unread int           // how many do
+	moved  time.Time     // when some left, or the first of them came
+	room   chan struct{} // is closed when there is room for more; nil: nobody waits for that
 }
 
 // RemoteAddr returns where the client is. What gRPC says of who calls has it, and so calls find their connection.
@@ -161,32 +161,6 @@ func (c *counted) RemoteAddr() net.Addr { return origin{c.Conn.RemoteAddr(), c} 
 type origin struct {
 	net.Addr
 	conn *counted
-}
-
-// keep and forget say that there is an outbox, and that there is none any more.
-func (c *counted) keep(b *outbox) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.boxes == nil {
-		c.boxes = map[*outbox]struct{}{}
-	}
-	c.boxes[b] = struct{}{}
-	if c.closed {
-		b.lost = true // nobody else knows it yet
-	}
-}
-
-func (c *counted) forget(b *outbox) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.boxes, b)
-}
-
-// outboxes returns those that there are.
-func (c *counted) outboxes() []*outbox {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.boxes))
 }
 
 func (c *counted) Read(b []byte) (int, error) {
@@ -199,21 +173,26 @@ func (c *counted) Read(b []byte) (int, error) {
 
 func (c *counted) Close() error {
 	c.s.conns.remove(c)
-	err := c.Conn.Close()
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	for _, b := range c.outboxes() {
-		b.lose()
+	return c.Conn.Close()
+}
+
+// Write implements net.Conn. A client that takes nothing for as long as one may that says nothing has its connection closed as well.
+func (c *counted) Write(b []byte) (int, error) {
+	err := c.SetWriteDeadline(time.Now().Add(pingAfter + pingWithin))
+	n := 0
+	if err == nil {
+		n, err = c.Conn.Write(b)
 	}
-	return err
+	if err != nil {
+		c.Conn.Close() // gRPC would go on reading
+	}
+	return n, err
 }
 
 // A connections is those that there are.
 type connections struct {
-	mu       sync.Mutex
-	all      map[*counted]struct{}
-	relieved time.Time // when it was looked for one that nobody reads
+	mu  sync.Mutex
+	all map[*counted]struct{}
 }
 
 // add adds one, unless there are as many as may be.
@@ -247,18 +226,13 @@ func (s *connections) close(silent bool) {
 	}
 }
 
-// closeUnread closes those whose clients leave something unread for long, and returns how many there were. It looks for them once in a
-// while only.
-func (s *connections) closeUnread() int {
+// closeStuck closes those whose clients have left something unread for so long, and returns how many there were.
+func (s *connections) closeStuck(limit time.Duration) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.relieved) < relieveEvery {
-		return 0
-	}
-	s.relieved = time.Now()
 	n := 0
 	for c := range s.all {
-		if slices.ContainsFunc(c.outboxes(), (*outbox).unread) {
+		if c.stuck(limit) {
 			c.Conn.Close() // as above
 			n++
 		}
