@@ -81,6 +81,7 @@ type frames struct {
 	conn  net.Conn
 	calls map[uint32]*framed
 	id    uint32 // of the last call that was made
+	left  bool   // nothing more comes to the backend
 	// queue is what write has yet to take. Who sends a call and who tells that it was not sent agree by it: one of them takes the CALL out.
 	queue  []queued
 	size   int // of the calls in it, in bytes
@@ -414,17 +415,28 @@ func (f *frames) drains() <-chan struct{} {
 
 func (f *frames) draining() bool {
 	select {
-	case <-f.last:
+	case <-f.drains():
 		return true
 	default:
 		return false
 	}
 }
 
-// endIfDrained ends the connection of a backend that begins no more calls, when it has ended those that it has begun. It waits for that.
-// Its caller has locked f.
+// leave says that nothing more comes to the backend, over gRPC either.
+func (f *frames) leave() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = true
+	f.endIfDrained()
+}
+
+// endIfDrained ends the connection of a backend that begins no more calls, when it has ended those that it has begun and nothing more comes
+// to it. It waits for that. Its caller has locked f.
 func (f *frames) endIfDrained() {
-	if len(f.calls) == 0 && f.draining() {
+	if f.left && len(f.calls) == 0 && f.draining() {
 		f.conn.Close()
 	}
 }

@@ -406,6 +406,7 @@ func TestFramedCallsThatADrainingBackendHasNotBegun(t *testing.T) {
 	if a := <-begun; a.err != nil || textOf(a.result) != "done" {
 		t.Errorf("the last call: %v", a.err)
 	}
+	b.f.leave()
 	if kind, _, _ := b.next(); kind != 0 {
 		t.Errorf("a frame of kind %d, want the end of the connection", kind)
 	}

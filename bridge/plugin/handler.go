@@ -98,6 +98,9 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 	} else {
 		l.calls.Add(1)
 		defer l.calls.Add(-1)
+		if l.frames.draining() { // who waits for the last of these calls has said so before it looked for it
+			return attempt{err: errNotBegun, lost: true}
+		}
 	}
 	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
 	// fails after it may have been, unless the server refused it: the status is UNAVAILABLE each time.

@@ -34,8 +34,7 @@ func TestProgramsKeepTheLaws(t *testing.T) {
 func TestTerminatedProgramsFailNoCall(t *testing.T) {
 	eachProgram(t, func(t *testing.T, p *running) {
 		t.Helper()
-		call := func(name, args string) {
-			c := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)}}
+		do := func(c *bridge.Call) {
 			_, err := p.Handle(t.Context(), c, func(context.Context, bridge.Event) error { return nil })
 			if err == nil {
 				return
@@ -45,21 +44,27 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 				return // That is what its gRPC server answers until we know that it stops.
 			}
 			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
-				t.Errorf("%s: %v: %v, %v", name, e.Code, err, e.Failure)
+				t.Errorf("%s: %v: %v, %v", c.Method.Name, e.Code, err, e.Failure)
 			}
 		}
-		for range 2 {
+		call := func(name, args string) {
+			do(&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)}})
+		}
+		for _, idle := range []bool{false, true} { // but for calls that take no time
 			pid := <-p.log.pids
 			var slow, flow sync.WaitGroup
 			var over atomic.Bool
 			flows := make(chan struct{}, 8)
 			for range cap(flows) {
-				slow.Go(func() { call("sleep", `{"ms":300}`) })
+				if !idle {
+					slow.Go(func() { call("sleep", `{"ms":300}`) })
+				}
 				flow.Go(func() {
 					call("echo", `{}`)
 					flows <- struct{}{}
 					for !over.Load() {
 						call("echo", `{}`)
+						do(&bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}})
 					}
 				})
 			}

@@ -107,8 +107,9 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 
 	p.lose(l)
 	if !lost.drains.IsZero() {
-		m.await(ctx, lost.drains.Add(p.o.StopTimeout))
+		m.await(ctx, l, lost.drains.Add(p.o.StopTimeout))
 	}
+	l.frames.leave()
 	m.stop(p.o.StopTimeout, ctx.Err() != nil)
 	if ctx.Err() != nil {
 		p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
@@ -390,15 +391,29 @@ func (m *managed) readStdio() {
 	}
 }
 
-// await waits until the process has ended, which it does by itself, but not longer than until then.
-func (m *managed) await(ctx context.Context, until time.Time) {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-m.Context().Done():
-	case <-ctx.Done():
-	case <-t.C:
-		m.log.Warn().Time("until", until).Msg("the backend does not end by itself and is killed")
+// await waits until the process has ended, which it does by itself when it has the last of its calls behind it, but not longer than until
+// then.
+func (m *managed) await(ctx context.Context, l *life, until time.Time) {
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for left := false; ; {
+		if !left && l.frames.draining() && l.calls.Load() == 0 {
+			left = true
+			tick.Stop()
+			l.frames.leave()
+		}
+		select {
+		case <-m.Context().Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			m.log.Warn().Time("until", until).Msg("the backend does not end by itself and is killed")
+			return
+		case <-tick.C:
+		}
 	}
 }
 
