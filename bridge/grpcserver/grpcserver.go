@@ -38,7 +38,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		return err // gRPC has answered already, as where a request is larger than it may be
 	}
 	ctx, out := ss.Context(), outboxOf(ss)
-	if err := out.await(ctx, s.o.WriteTimeout); err != nil {
+	if err := out.await(ctx, s.open, s.o.WriteTimeout); err != nil {
 		return s.failed(m, err)
 	}
 	if m == bridge.Listen {

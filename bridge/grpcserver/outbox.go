@@ -23,6 +23,8 @@ const (
 	// unreadMessages is how many of the longest messages may wait for the client of one connection, before it is given no more, and
 	// leastUnread how many bytes anyway.
 	unreadMessages, leastUnread = 4, 1 << 20
+	// enough is how many bytes a client has to read within Options.WriteTimeout, or all that there are, while memory is short.
+	enough = 256 << 10
 	// leastBuffer is how long memory has to be for gRPC to give it back.
 	leastBuffer = 2 << 10
 	// prefix is what gRPC puts before a message.
@@ -47,8 +49,8 @@ func outboxOf(ss grpc.ServerStream) *outbox {
 	return &outbox{conn: from.Addr.(origin).conn, left: make(chan struct{}, 1)} //nolint:forcetypeassert // all connections are of our listener
 }
 
-// await waits until the client has read enough of other calls for one more. If it does not in time, that is an error.
-func (b *outbox) await(ctx context.Context, limit time.Duration) error {
+// await waits until the client has read enough of other calls for one more. It is an error if it does not in time, or the server is cut.
+func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 	room := b.conn.full()
 	if room == nil {
 		return nil
@@ -59,7 +61,9 @@ func (b *outbox) await(ctx context.Context, limit time.Duration) error {
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return ctx.Err()
+			return bridge.Interrupted(ctx, false)
+		case <-open.Done():
+			return notBegun()
 		case <-late.C:
 			e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MUCH_UNREAD",
 				"%d bytes of other calls of this connection have not been read: read them, or cancel the calls, and call again", b.conn.most)
@@ -112,8 +116,8 @@ func (b *outbox) add(n int) {
 	if b.lost {
 		return
 	}
-	if n < 0 || c.unread == 0 {
-		c.moved = time.Now()
+	if c.unread == 0 {
+		c.moves()
 	}
 	b.unread += n
 	c.waits(n)
@@ -148,14 +152,26 @@ func (c *counted) full() <-chan struct{} {
 	return c.room
 }
 
-// stuck reports whether the client has left something unread for so long, and read nothing else.
+// moves notes that the client reads. The caller holds mu.
+func (c *counted) moves() { c.moved, c.taken = time.Now(), 0 }
+
+// takes notes that so many bytes were written to the client.
+func (c *counted) takes(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.taken += n; c.taken >= enough {
+		c.moves()
+	}
+}
+
+// stuck reports whether there was something for the client for so long, and it has not read enough of it.
 func (c *counted) stuck(limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unread > 0 && time.Since(c.moved) > limit
 }
 
-// relieve closes connections whose clients read nothing. It is for when memory is short.
+// relieve closes connections whose clients do not read. It is for when memory is short.
 func (s *Server) relieve() {
 	if n := s.conns.closeStuck(s.o.WriteTimeout); n > 0 {
 		s.log.Warn().Int("connections", n).Stringer("unread", s.o.WriteTimeout).

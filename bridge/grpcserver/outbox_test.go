@@ -221,7 +221,7 @@ func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
 				return nil, err
 			}
 		}
-	}), limit.Options{Calls: 1, Total: time.Second})
+	}), limit.Options{Calls: 1, Total: 3 * time.Second})
 	addr := serve(t, h, nil, grpcserver.Options{})
 	c := client(t, addr)
 	s, err := c.CallTool(t.Context(), &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})

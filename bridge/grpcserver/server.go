@@ -64,8 +64,8 @@ type Options struct {
 	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
 	MaxCalls int
 	// WriteTimeout is how long a call waits if its client has not read four of the longest messages of others on its connection, before
-	// it is refused; and how long a client may read nothing of what there is for it while memory is short: its connection is closed
-	// then. Zero: 10 s.
+	// it is refused; and in which a client has to read 256 KiB, or all that there is, while memory is short: else its connection is
+	// closed. Zero: 10 s.
 	WriteTimeout time.Duration
 	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
 	Streams *limit.Streams
@@ -336,8 +336,10 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
 		return handler(srv, ss)
 	}
-	if err := s.o.Memory.Full(limit.NewStreams); err != nil {
-		return err
+	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") { // probes are answered
+		if err := s.o.Memory.Full(limit.NewStreams); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()

@@ -150,7 +150,8 @@ type counted struct {
 	most   int           // how many bytes may wait for the client
 	mu     sync.Mutex    // guards what follows
 	unread int           // how many do
-	moved  time.Time     // when some left, or the first of them came
+	moved  time.Time     // when enough had been written, or the first of them came
+	taken  int           // how many bytes were written since then
 	room   chan struct{} // is closed when there is room for more; nil: nobody waits for that
 }
 
@@ -186,6 +187,7 @@ func (c *counted) Write(b []byte) (int, error) {
 	if err != nil {
 		c.Conn.Close() // gRPC would go on reading
 	}
+	c.takes(n)
 	return n, err
 }
 

@@ -87,8 +87,8 @@ type LimitsConfig struct {
 	BodyTime time.Duration `koanf:"bodyTime"`
 	// BodyRate is how many bytes of it come in a second, after the first 5 s. 0: 1 KiB.
 	BodyRate int `koanf:"bodyRate"`
-	// WriteTime is how long an HTTP client may take to read 256 KiB that are written to it, and how long calls of a gRPC client wait that
-	// leaves too much unread, or it may read nothing while memory is short. 0: 10 s.
+	// WriteTime is how long an HTTP client may take to read 256 KiB that are written to it, or a gRPC client while memory is short; and how
+	// long calls wait of a gRPC client that leaves too much unread. 0: 10 s.
 	WriteTime time.Duration `koanf:"writeTime"`
 	// Line is how many bytes a line of stdio has, at most maxMessage. 0: 16 MiB.
 	Line int `koanf:"line"`
