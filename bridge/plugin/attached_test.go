@@ -33,6 +33,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -682,26 +683,33 @@ func TestDiscoverIsAskedOnceALife(t *testing.T) {
 
 func TestAttachedMutualTLS(t *testing.T) {
 	dir := t.TempDir()
-	server, err := newKeyPair()
+	keys, err := mtls.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := newKeyPair()
+	server, err := tls.X509KeyPair(keys.Server, keys.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, _ := pem.Decode(client.both)
-	for name, text := range map[string][]byte{"ca": server.pem, "cert": client.pem, "key": pem.EncodeToMemory(key)} {
+	secret, err := x509.MarshalPKCS8PrivateKey(keys.Client.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"ca":   keys.Authority,
+		"cert": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: keys.Client.Certificate[0]}),
+		"key":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM(client.pem)
+	clients.AppendCertsFromPEM(keys.Authority)
 	port := freePort(t)
 	f := &fake{call: func(_ *pb.CallToolRequest, s stream) error { return s.Send(saying("secret")) }}
 	f.serve(t, "tcp", port, grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{server.cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 	})))
 	files := &TLS{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ServerName: "localhost"}
 	r := run(t, Options{Address: "tcp:" + port, TLS: files}).ready(t)

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/binary"
 	"io"
@@ -18,17 +19,22 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/bridge/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // FuzzHandshake reads a line of output as the handshake: what is accepted has nothing in it that go-plugin would take for more than
 // a server of ours, on this machine.
 func FuzzHandshake(f *testing.F) {
-	keys, err := newKeyPair()
+	keys, err := mtls.New()
 	if err != nil {
 		f.Fatal(err)
 	}
-	cert := base64.RawStdEncoding.EncodeToString(keys.cert.Certificate[0])
+	pair, err := tls.X509KeyPair(keys.Server, keys.Server)
+	if err != nil {
+		f.Fatal(err)
+	}
+	cert := base64.RawStdEncoding.EncodeToString(pair.Certificate[0])
 	dir := f.TempDir()
 	socket := filepath.Join(dir, "s")
 	ln, err := net.Listen("unix", socket)

@@ -29,6 +29,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
+	"github.com/mcpbridge/mcpbridge/bridge/mtls"
 )
 
 // Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend that
@@ -307,16 +308,12 @@ const keyPairFile = "key-pair.pem"
 
 // keys makes the keys of both sides and gives the process its own.
 func (p *Plugin) keys(r *process) (*tls.Config, error) {
-	client, err := newKeyPair()
-	if err != nil {
-		return nil, err
-	}
-	server, err := newKeyPair()
+	keys, err := mtls.New()
 	if err != nil {
 		return nil, err
 	}
 	file := filepath.Join(r.dir.path, keyPairFile)
-	if err := os.WriteFile(file, server.both, 0o600); err != nil {
+	if err := os.WriteFile(file, keys.Server, 0o600); err != nil {
 		return nil, err
 	}
 	transports := "unix,tcp"
@@ -325,10 +322,10 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	}
 	r.Env = append(child.Env(os.Environ(), p.o.PassEnv, p.o.Env),
 		EnvLifeline+"=stdin", EnvKeyPair+"="+file, EnvTransports+"="+transports,
-		// go-plugin's own name for it; a plugin that finds it serves TLS and admits only this one.
-		"PLUGIN_CLIENT_CERT="+string(client.pem))
+		// go-plugin's own name for it; a plugin that finds it serves TLS and admits only clients that it has signed.
+		"PLUGIN_CLIENT_CERT="+string(keys.Authority))
 	return &tls.Config{
-		Certificates: []tls.Certificate{client.cert},
+		Certificates: []tls.Certificate{keys.Client},
 		ServerName:   "localhost", // go-plugin adds the certificate of the handshake, and trusts no other
 		MinVersion:   tls.VersionTLS12,
 	}, nil
@@ -499,7 +496,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	case bad != nil:
 		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
 	case answersNot:
-		fix = "it must serve TLS with the certificate of its handshake, and admit the one in PLUGIN_CLIENT_CERT"
+		fix = "it must serve TLS with the certificate of its handshake, and trust client certificates signed by PLUGIN_CLIENT_CERT"
 		switch {
 		case errors.Is(err, errNotServing):
 			fix = "raise the start timeout, or have it set its health status to SERVING"

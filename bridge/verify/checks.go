@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/mcpbridge/mcpbridge/bridge/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -48,7 +49,7 @@ func starting() []row {
 		},
 		{
 			name: "mutual-tls", does: "admits nobody but the bridge that started it", clause: inStart, launch: true,
-			why: "whoever else is on this machine could call the tools", fix: "require and verify client certificates, and trust exactly the one in " + clientCert,
+			why: "whoever else is on this machine could call the tools", fix: "require and verify client certificates, and trust exactly those signed by " + clientCert,
 			run: mutualTLS,
 		},
 		{
@@ -125,7 +126,7 @@ func starting() []row {
 func mutualTLS(t *trial) {
 	f := t.proc.fields()
 	cert, _ := certificate(f[5]) // what is wrong with it, the handshake's check says
-	stranger, _, _, err := newKeyPair()
+	stranger, err := mtls.New()
 	if err != nil {
 		t.wrong("a key pair: %v", err)
 		return
@@ -136,7 +137,7 @@ func mutualTLS(t *trial) {
 	}{
 		{"a client without TLS", func() *backend { return dial(f[2], f[3], nil) }},
 		{"a client without a certificate", func() *backend { return dial(f[2], f[3], pinned(cert)) }},
-		{"a client with another certificate", func() *backend { return dial(f[2], f[3], pinned(cert, stranger)) }},
+		{"a client with another certificate", func() *backend { return dial(f[2], f[3], pinned(cert, stranger.Client)) }},
 	} {
 		b := try.dialer()
 		ctx, cancel := context.WithTimeout(t.ctx, 5*time.Second)

@@ -1,19 +1,12 @@
 package verify
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/netip"
 	"os"
@@ -33,6 +26,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -112,16 +106,12 @@ func (d *driver) spawn(with ...string) (*process, error) {
 		_ = os.Remove(dir)
 		return nil, failed(fmt.Errorf("directory %s: its name is too long for a socket in it; set TMPDIR to a shorter one", dir))
 	}
-	client, clientPEM, _, err := newKeyPair()
-	if err != nil {
-		return nil, failed(err)
-	}
-	_, _, both, err := newKeyPair()
+	keys, err := mtls.New()
 	if err != nil {
 		return nil, failed(err)
 	}
 	file := filepath.Join(dir, "key-pair.pem")
-	if err := os.WriteFile(file, both, 0o600); err != nil {
+	if err := os.WriteFile(file, keys.Server, 0o600); err != nil {
 		return nil, failed(err)
 	}
 	can := "unix,tcp"
@@ -129,10 +119,10 @@ func (d *driver) spawn(with ...string) (*process, error) {
 		can = "tcp"
 	}
 	env := append(slices.Clone(d.o.Env),
-		cookie+"=mcpbridge.v1", versions+"=1", "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000", clientCert+"="+string(clientPEM),
+		cookie+"=mcpbridge.v1", versions+"=1", "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000", clientCert+"="+string(keys.Authority),
 		socketDir+"="+dir, transports+"="+can, keyPair+"="+file, lifeline+"=stdin")
 	nothing := zerolog.Nop()
-	p := &process{Process: child.New(d.o.Command, d.o.Dir, &nothing), dir: dir, client: client, shaken: make(chan struct{})}
+	p := &process{Process: child.New(d.o.Command, d.o.Dir, &nothing), dir: dir, client: keys.Client, shaken: make(chan struct{})}
 	p.Env = altered(env, with)
 	p.Stdout = func(f *os.File) { child.CopyLines(f, p.read) }
 	p.Stderr = func(f *os.File) { child.CopyLines(f, func(line []byte, _ int) { p.stderr.Add(line) }) }
@@ -239,7 +229,7 @@ func (p *process) connect(ctx context.Context) (*backend, error) {
 		_ = b.conn.Close()
 		return nil, &StartError{Defect{
 			What: fmt.Sprintf("it printed its handshake and does not answer at %s %s: %v", f[2], f[3], err), Why: p.said(),
-			Fix: "serve gRPC there with the certificate of field 6 of the handshake, and admit the one in " + clientCert,
+			Fix: "serve gRPC there with the certificate of field 6 of the handshake, and trust client certificates signed by " + clientCert,
 		}}
 	}
 	return b, nil
@@ -380,31 +370,4 @@ func (b *backend) close() {
 	if b.proc != nil {
 		b.proc.stop()
 	}
-}
-
-// newKeyPair returns a key pair with a certificate for localhost, its certificate in PEM, and both in PEM.
-func newKeyPair() (pair tls.Certificate, cert, both []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return pair, nil, nil, err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
-		NotBefore: now.Add(-30 * time.Second), NotAfter: now.AddDate(1, 0, 0),
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyAgreement | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IsCA:        true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return pair, nil, nil, err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return pair, nil, nil, err
-	}
-	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	both = bytes.Join([][]byte{pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), cert}, nil)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, cert, both, nil
 }

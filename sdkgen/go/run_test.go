@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,6 +31,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/mcpbridge/mcpbridge/bridge/mtls"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
@@ -559,5 +562,28 @@ func TestBehindTheBridge(t *testing.T) {
 	c.Notify("notifications/cancelled", M{"requestId": id})
 	if got := c.Call("echo", M{"Text": "after"}); got != "after" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// For a stock host of go-plugin, the backend makes its own certificate. rustls rejects one that is an authority.
+func TestTheCertificateWeMakeIsNoAuthority(t *testing.T) {
+	keys, err := mtls.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{
+		"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=1", "MCP_PLUGIN_LIFELINE=stdin",
+		"PLUGIN_UNIX_SOCKET_DIR=" + socketDir(t), "PLUGIN_CLIENT_CERT=" + string(keys.Authority),
+	})
+	if !p.stdout.Scan() {
+		t.Fatal("there is no handshake")
+	}
+	der, err := base64.RawStdEncoding.DecodeString(strings.Split(p.stdout.Text(), "|")[5])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil || cert.IsCA {
+		t.Errorf("%v, an authority: %v", err, cert.IsCA)
 	}
 }

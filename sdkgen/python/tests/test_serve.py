@@ -19,6 +19,7 @@ from typing import Any
 
 import grpc
 import pytest
+from cryptography import x509
 from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2
 
@@ -341,6 +342,11 @@ async def test_an_unknown_version_is_refused(start: StartPlugin) -> None:
     plugin = start({"PLUGIN_PROTOCOL_VERSIONS": "2,3"})
     assert (plugin.line, plugin.process.wait(5)) == ("", 1)
     assert "the bridge speaks version 2,3 of the plugin contract" in plugin.log()
+
+
+def test_the_certificate_we_make_is_no_authority() -> None:
+    certificate = x509.load_pem_x509_certificate(split(make_key_pair())[1])
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
 def split(pem: str) -> tuple[bytes, bytes]:

@@ -24,9 +24,8 @@ export function makeKeyPair(): { key: string; cert: string } {
     der(
       0xa3,
       seq(
-        // It vouches for itself. Go does not ask for this, stricter verifiers do.
-        extension("551d13", true, seq(critical)), // basicConstraints: CA
-        extension("551d0f", true, der(0x03, Buffer.from([2, 0x8c]))), // keyUsage: signature, key agreement, certificates
+        extension("551d13", true, seq()), // basicConstraints: no CA, which rustls rejects as a server's certificate
+        extension("551d0f", true, der(0x03, Buffer.from([7, 0x80]))), // keyUsage: signature
         extension("551d25", false, seq(oid("2b06010505070301"), oid("2b06010505070302"))), // serverAuth, clientAuth
         extension("551d11", false, seq(der(0x82, Buffer.from("localhost")))), // subjectAltName
       ),

@@ -1,4 +1,5 @@
 /** A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end. */
+import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { connect } from "node:http2";
@@ -158,7 +159,8 @@ describe("it ends", () => {
   test("by Shutdown: the answer first, then the calls that run, and the socket is gone", async () => {
     await using plugin = managed({ tls: "its own" });
     const client = await plugin.connect();
-    const [, , , socket = ""] = await plugin.handshake();
+    const [, , , socket = "", , certificate = ""] = await plugin.handshake();
+    expect(new X509Certificate(Buffer.from(certificate, "base64")).ca).toBe(false); // rustls rejects an authority
     const slow = await client.begin("slow", { ms: 300 });
     const notifications = { toolsListChanged: true, resourceSubscriptions: [], extra: Buffer.alloc(0) };
     const listen = client.mcp.listen({ notifications, extra: Buffer.alloc(0) });
