@@ -550,6 +550,7 @@ export class App {
     let response: R | undefined;
     try {
       const value = await (this.#current ? this.#current.run(ctx, call, ctx) : call(ctx));
+      if (!ctx.ended) ctx.checkAwaited();
       response = value instanceof Required ? required(value.message) : await finish(value);
     } catch (e) {
       // Whatever the handler made of it: a question was asked, and there is no answer yet.

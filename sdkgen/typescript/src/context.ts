@@ -17,7 +17,7 @@ import {
 import type { CallContext, Principal } from "./gen/mcpbridge/v1/service.js";
 import type { Tool } from "./gen/mcpbridge/v1/tool.js";
 import { conversation, type Message } from "./content.js";
-import { InvalidAnswer, McpError, NoAnswer, NotAccepted, Refused, Suspend, ToolError, Unsupported } from "./errors.js";
+import { InvalidAnswer, McpError, NoAnswer, NotAccepted, placeOf, Refused, Suspend, ToolError, Unsupported } from "./errors.js";
 import { NOTHING, toBytes, toJson, toObject, type JsonObject } from "./json.js";
 import { formOf, type Form, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
 
@@ -211,7 +211,7 @@ export class Context<Request extends Round = Round> extends Caller {
     const form = formOf(schema);
     const value = { message, requestedSchema: toBytes(form.schema), meta: NOTHING, extra: NOTHING };
     const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "form", value } } } };
-    return new Question(this, this.#ask(request, options.key), (r) => readAnswer(r, message, form));
+    return this.#question(request, options.key, (r) => readAnswer(r, message, form));
   }
 
   /** Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there. */
@@ -221,7 +221,7 @@ export class Context<Request extends Round = Round> extends Caller {
     }
     const value = { message, url, meta: NOTHING, extra: NOTHING };
     const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "url", value } } } };
-    return new Question(this, this.#ask(request, options.key), (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
+    return this.#question(request, options.key, (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
   }
 
   /** Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API. */
@@ -243,7 +243,7 @@ export class Context<Request extends Round = Round> extends Caller {
     });
     if (models.length) value.modelPreferences = { hints: models.map((name) => ({ name, extra: NOTHING })), extra: NOTHING };
     if (options.toolChoice) value.toolChoice = { mode: options.toolChoice, extra: NOTHING };
-    return new Question(this, this.#ask({ request: { $case: "createMessage", value } }, options.key), readSample);
+    return this.#question({ request: { $case: "createMessage", value } }, options.key, readSample);
   }
 
   /** Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments. */
@@ -252,7 +252,7 @@ export class Context<Request extends Round = Round> extends Caller {
       throw new Unsupported(askYourself("tell which folders it works in", "Which folder is meant?"));
     }
     const request: InputRequest = { request: { $case: "listRoots", value: { meta: NOTHING, extra: NOTHING } } };
-    return new Question(this, this.#ask(request, options.key), (r) =>
+    return this.#question(request, options.key, (r) =>
       r?.$case === "listRoots" ? r.value.roots.map(({ uri, name }) => ({ uri, name })) : [],
     );
   }
@@ -311,6 +311,12 @@ export class Context<Request extends Round = Round> extends Caller {
     return asking;
   }
 
+  #question<T>(request: InputRequest, key: string | undefined, read: Read<T>): Question<T> {
+    const question = new Question(this, this.#ask(request, key), read);
+    this.#load().begun.push(question);
+    return question;
+  }
+
   /** The answer to a question, if there is one. */
   #ask(request: InputRequest, key: string | undefined): InputResponse | undefined {
     const { answers, asked, counts, questions } = this.#load();
@@ -339,6 +345,16 @@ export class Context<Request extends Round = Round> extends Caller {
   /** Whether a question was waited for that has no answer, whatever the handler made of it. */
   get ended(): boolean {
     return this.#ended;
+  }
+
+  /** Throws if the handler has returned without awaiting a question: then it does not know the answer. */
+  checkAwaited(): void {
+    const forgotten = this.#asking?.begun.find((question) => !question.awaited)?.asked;
+    if (!forgotten) return;
+    const { stack = "" } = forgotten;
+    const error = new TypeError(`the question at ${placeOf(stack) ?? "an unknown line"} was not awaited; write: await ctx.elicit(...)`);
+    error.stack = `TypeError: ${error.message}${stack.slice(stack.indexOf("\n"))}`;
+    throw error;
   }
 
   /** How a round ends that asked something. */
@@ -385,7 +401,10 @@ class Asking {
   readonly doing = new Map<string, Promise<unknown>>();
   readonly counts = new Map<string, number>();
   readonly questions = new Map<string, InputRequest>();
+  readonly begun: Question<unknown>[] = [];
 }
+
+type Read<T> = (response: InputResponse["response"]) => T | Promise<T>;
 
 function askYourself(cannot: string, question: string): string {
   return `This client cannot ${cannot}. Ask the user yourself: ${JSON.stringify(question)}, and call the tool again with the answer.`;
@@ -464,11 +483,14 @@ export function forwardConsole(): AsyncLocalStorage<Context> {
  */
 class Question<T> implements Promise<T> {
   readonly [Symbol.toStringTag] = "Promise";
+  /** The error of a question that is not awaited: its stack has the line that asks. */
+  readonly asked = new TypeError();
+  awaited = false;
   readonly #ctx: Context;
   readonly #response: InputResponse | undefined;
-  readonly #read: (response: InputResponse["response"]) => T | Promise<T>;
+  readonly #read: Read<T>;
 
-  constructor(ctx: Context, response: InputResponse | undefined, read: (response: InputResponse["response"]) => T | Promise<T>) {
+  constructor(ctx: Context, response: InputResponse | undefined, read: Read<T>) {
     this.#ctx = ctx;
     this.#response = response;
     this.#read = read;
@@ -490,6 +512,7 @@ class Question<T> implements Promise<T> {
   }
 
   async #get(): Promise<T> {
+    this.awaited = true;
     if (!this.#response) this.#ctx.endRound();
     const response = this.#response.response;
     if (response?.$case === "error") throw failed(response.value);

@@ -52,12 +52,20 @@ describe("a handler cannot hide that it asked:", () => {
   });
 });
 
-test("what was asked and not waited for is not asked", async () => {
-  const a = tool((_, ctx) => {
-    void ctx.elicit("A?", z.string());
-    return "done";
+test("a question that is not awaited fails the call with its line, answered or not", async () => {
+  const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
+  const a = tool((_, ctx) => `hi ${String(Reflect.get(ctx.elicit("Name?", { name: z.string() }), "data"))}`);
+  const called = await call(a, "t");
+  expect(called).toMatchObject({ rounds: 1, isError: true });
+  expect(called.text).toMatch(/^the question at ask\.test\.ts:\d+ was not awaited; write: await ctx\.elicit\(\.\.\.\)$/);
+  expect(quiet.mock.calls.join()).toMatch(/^tool "t" failed at ask\.test\.ts:\d+: TypeError: the question at /);
+  const second = tool(async (_, ctx) => {
+    const [name, colour] = [ctx.elicit("Name?", z.string()), ctx.elicit("Colour?", z.string())];
+    void colour;
+    return (await name).data;
   });
-  expect(await call(a, "t")).toMatchObject({ rounds: 1, text: "done" });
+  expect(await call(second, "t", {}, { elicit: ["Ada", "red"] })).toMatchObject({ rounds: 2, isError: true });
+  quiet.mockRestore();
 });
 
 test("many rounds, and once", async () => {
