@@ -4,6 +4,10 @@ import { randomUUID } from "node:crypto";
 
 export type JsonObject = Record<string, unknown>;
 
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 export const NOTHING = Buffer.alloc(0);
 
 /** The JSON of a value, with every digit of a bigint; of what JSON cannot hold, such as a function or undefined, `null`. */

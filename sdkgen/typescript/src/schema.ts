@@ -2,7 +2,8 @@
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 
 import { DefinitionError, InvalidAnswer, ToolError } from "./errors.js";
-import { toExactObject, toJson, toObject, type JsonObject } from "./json.js";
+import { fits, formatIssues, formatOf } from "./formats.js";
+import { isObject, toExactObject, toJson, toObject, type JsonObject } from "./json.js";
 
 /** A schema that can check values and tell itself as JSON Schema: zod 4.2 or newer, arktype, valibot with toStandardJsonSchema. */
 export interface Schema<In = unknown, Out = In> {
@@ -53,11 +54,11 @@ export interface Compiled {
 /** Reads a schema, a shape or a JSON Schema. A TypeError says what cannot be read. */
 export function compile(schema: Schema | Shape | JsonSchema, side: "input" | "output"): Compiled {
   if (isSchema(schema)) {
-    const c = exact(jsonSchemaOf(schema, side), (v) => schema["~standard"].validate(v));
+    const c = withFormats(exact(jsonSchemaOf(schema, side), (v) => schema["~standard"].validate(v)), side);
     return side === "input" ? strict(c) : c;
   }
   const members = Object.entries(schema);
-  if (members.every(([, member]) => isSchema(member))) return compileShape(members as [string, Schema][], side);
+  if (members.every(([, member]) => isSchema(member))) return withFormats(compileShape(members as [string, Schema][], side), side);
   if (schema.type === "object") return { json: schema, read: toObject, validate: (value) => ({ value }) };
   const odd = members.find(([, member]) => !isSchema(member))?.[0] ?? "";
   throw new TypeError(`"${odd}" is no schema; write z.string() or the like, of a library of the Standard Schema`);
@@ -71,14 +72,16 @@ function compileShape(members: [string, Schema][], side: "input" | "output"): Co
   const properties: JsonObject = {};
   const required: string[] = [];
   const defs: JsonObject = {};
+  const wrong: string[] = [];
   for (const [name, schema] of members) {
     try {
       properties[name] = embed(jsonSchemaOf(schema, side), name, defs);
     } catch (e) {
-      throw new TypeError(`"${name}": ${e instanceof Error ? e.message : String(e)}`, { cause: e });
+      wrong.push(`"${name}": ${e instanceof Error ? e.message : String(e)}`);
     }
     if (!takesNothing(schema)) required.push(name);
   }
+  if (wrong.length) throw new TypeError(wrong.join("; "));
   const json: JsonObject = { type: "object", properties };
   if (required.length) json.required = required;
   if (Object.keys(defs).length) json.$defs = defs;
@@ -125,10 +128,64 @@ function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
     const vendor = standard.vendor ?? "its library";
     throw new TypeError(`${vendor} cannot tell it as JSON Schema; ${hint.get(vendor) ?? "use a library that can"}`);
   }
-  const json = structuredClone({ ...tell(standard.jsonSchema[side], standard.vendor) });
+  let told: JsonObject;
+  try {
+    told = tell(standard.jsonSchema[side], standard.vendor);
+  } catch (e) {
+    const what = e instanceof Error ? e.message : String(e);
+    throw new TypeError(/^Date cannot/.test(what) ? `${what}; write z.iso.date() or z.iso.datetime()` : what, { cause: e });
+  }
+  const json = structuredClone({ ...told });
   delete json.$schema;
   tidy(json);
+  const checked = "default" in json ? schema["~standard"].validate(json.default) : undefined;
+  if (checked && !(checked instanceof Promise) && checked.issues) throw new TypeError(badDefault(json.default, checked.issues[0]?.message));
+  checkDefaults(json, json);
   return json;
+}
+
+function badDefault(value: unknown, why = "its schema says otherwise"): string {
+  return `the default ${toJson(value)} does not fit: ${why}`;
+}
+
+/** A TypeError if a default, however deep, is not what its own schema says: a library takes it without a look. */
+function checkDefaults(json: JsonObject, root: JsonObject): void {
+  if ("default" in json && !fits(json.default, json, root)) throw new TypeError(badDefault(json.default, `expected ${typeOf(json)}`));
+  for (const part of partsOf(json)) checkDefaults(part, root);
+}
+
+/** The schemas that a schema is made of. */
+function partsOf(json: JsonObject): JsonObject[] {
+  const { properties, $defs, prefixItems, anyOf, oneOf, allOf, items, additionalProperties } = json;
+  const named = [properties, $defs].flatMap((map) => (isObject(map) ? Object.values(map) : []));
+  return [...named, ...[prefixItems, anyOf, oneOf, allOf].flat(), items, additionalProperties].filter(isObject);
+}
+
+/** What the schema says of formats is checked, whatever the library makes of them. */
+function withFormats(c: Compiled, side: "input" | "output"): Compiled {
+  if (!hasFormats(c.json)) return c;
+  const join = (value: unknown, r: Checked): Checked => {
+    const all = [...formatIssues(side === "output" && !r.issues ? r.value : value, c.json)];
+    if (!all.length) return r;
+    const at = (issue: Issue) => pathOf(issue).map(String).join("\n");
+    const others = (r.issues ?? []).filter((issue) => !all.some((own) => at(own) === at(issue)));
+    return { issues: [...others, ...all] };
+  };
+  return {
+    ...c,
+    validate: (value) => {
+      const checked = c.validate(value);
+      return checked instanceof Promise ? checked.then((r) => join(value, r)) : join(value, checked);
+    },
+  };
+}
+
+function hasFormats(json: JsonObject): boolean {
+  return formatOf(json) !== undefined || partsOf(json).some(hasFormats);
+}
+
+function pathOf(issue: Issue): PropertyKey[] {
+  return (issue.path ?? []).map((p) => (typeof p === "object" ? p.key : p));
 }
 
 type Tell = StandardJSONSchemaV1.Converter["input"];
@@ -210,12 +267,14 @@ function schemasAt(schema: unknown, root: JsonObject, seen = new Set<unknown>())
   return [schema, ...parts.flatMap((p) => schemasAt(p, root, seen))];
 }
 
-/** Without the bounds that every integer of JavaScript has. */
+/** Without the bounds that every integer of JavaScript has, and without the patterns of formats, which say no more than these. */
 function tidy(json: unknown): void {
   if (typeof json !== "object" || json === null) return;
   const o = json as JsonObject;
   if (o.type === "integer" && o.minimum === Number.MIN_SAFE_INTEGER) delete o.minimum;
   if (o.type === "integer" && o.maximum === Number.MAX_SAFE_INTEGER) delete o.maximum;
+  const format = formatOf(o);
+  if (format && typeof o.pattern === "string" && new RegExp(o.pattern).test(format.sample)) delete o.pattern;
   for (const member of Object.values(o)) tidy(member);
 }
 
@@ -275,10 +334,6 @@ function unknownMembers(value: JsonObject, properties: JsonObject): Issue[] {
   return issues;
 }
 
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 // Arguments.
 
 /** The arguments of tool `name`, or a ToolError that tells the model what is wrong with them, and how it is called. */
@@ -324,7 +379,7 @@ function typesOf(c: Compiled, name: string): unknown[] {
 export function list(issues: readonly Issue[], value: unknown): string {
   return issues
     .map((issue) => {
-      const path = (issue.path ?? []).map((p) => (typeof p === "object" ? p.key : p));
+      const path = pathOf(issue);
       const field = path.map(String).join(".") || "(all)";
       let got: unknown = value;
       for (const key of path) got = isObject(got) || Array.isArray(got) ? (got as JsonObject)[key as string] : undefined;
@@ -339,7 +394,7 @@ function shorten(text: string): string {
   return text.length <= 80 ? text : `${text.slice(0, 80)} ...`;
 }
 
-/** How a tool is called, for the model: `add(a: integer, b: integer = 3)`. */
+/** How a tool is called, for the model: `forecast(city: string, from: date, days: integer 1..14 = 3)`. */
 export function usageOf(name: string, json: JsonObject): string {
   const required = (json.required ?? []) as string[];
   const parts = Object.entries((json.properties ?? {}) as JsonObject).map(([field, s]) => {
@@ -356,9 +411,21 @@ function typeOf(s: unknown): string {
   const union = s.anyOf ?? s.oneOf;
   if (Array.isArray(union)) return union.map(typeOf).join(" | ");
   if (typeof s.$ref === "string") return s.$ref.slice(s.$ref.lastIndexOf("/") + 1);
-  if (s.type === "array") return `${typeOf(s.items)}[]`;
   if (Array.isArray(s.type)) return s.type.join(" | ");
-  return typeof s.type === "string" ? s.type : "any";
+  if (s.type === "array") {
+    const items = typeOf(s.items);
+    return `${items.includes(" ") ? `(${items})` : items}[]${range(s.minItems, s.maxItems)}`;
+  }
+  if (s.type === "string") return (formatOf(s) ? String(s.format) : "string") + range(s.minLength, s.maxLength);
+  if (s.type !== "integer" && s.type !== "number") return typeof s.type === "string" ? s.type : "any";
+  const above = s.exclusiveMinimum === undefined ? "" : ` >${toJson(s.exclusiveMinimum)}`;
+  const below = s.exclusiveMaximum === undefined ? "" : ` <${toJson(s.exclusiveMaximum)}`;
+  return s.type + range(s.minimum, s.maximum) + above + below;
+}
+
+/** Bounds, such as ` 1..14`, ` 1..` and ` ..14`. */
+function range(min: unknown, max: unknown): string {
+  return min === undefined && max === undefined ? "" : ` ${min === undefined ? "" : toJson(min)}..${max === undefined ? "" : toJson(max)}`;
 }
 
 /** `; did you mean "days"?`, if one of the names is near. */

@@ -1,5 +1,7 @@
 /** Schemas: what clients are told, and what the model is told when it does not keep to them. */
-import { describe, expect, test } from "vitest";
+import { readFileSync } from "node:fs";
+
+import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 
 import { app, DefinitionError, result } from "../src/index.js";
@@ -33,7 +35,7 @@ const inputs: [string, Any, unknown, string][] = [
       required: ["city"],
       ...closed,
     },
-    't(city: string, days: integer = 3, unit: "c" | "f" = ...)',
+    't(city: string 1.., days: integer 1..14 = 3, unit: "c" | "f" = ...)',
   ],
   [
     "an integer without bounds",
@@ -95,9 +97,27 @@ describe("input", () => {
         "- city: is required\n" +
         "- days: Too big: expected number to be <=14, got 30\n" +
         '- at.hour: Invalid input: expected number, received string, got "noon"\n' +
-        "Usage: forecast(city: string, days: integer = 3, at: object = ...)",
+        "Usage: forecast(city: string, days: integer ..14 = 3, at: object = ...)",
     );
     expect((await call(a, "forecast", { city: "Rome" })).text).toBe("Rome 3");
+  });
+
+  test("the usage shows bounds and formats, and a date is a date", () => {
+    const input = {
+      day: z.iso.date(),
+      mail: z.email().optional(),
+      own: z.email({ pattern: /@corp\.example$/ }),
+      price: z.number().positive().max(10),
+      share: z.number().lt(1),
+      codes: z.array(z.string().length(2)).min(1),
+      either: z.array(z.union([z.string(), z.int()])),
+    };
+    const { json } = compile(input, "input");
+    expect(usageOf("t", json)).toBe(
+      "t(day: date, mail: email = ..., own: email, price: number ..10 >0, share: number <1, codes: (string 2..2)[] 1.., either: (string | integer)[])",
+    );
+    expect(json.properties).toMatchObject({ day: { type: "string", format: "date" }, own: { format: "email", pattern: "@corp\\.example$" } });
+    expect(JSON.stringify(json.properties)).not.toContain("02-29");
   });
 
   test("an object schema allows no more than it says; a loose one does", async () => {
@@ -140,6 +160,11 @@ describe("input", () => {
     ["what JSON cannot hold", () => app("t", "1").tool("t", { input: { when: z.date() } }, () => ""), 'tool "t": input: "when": Date cannot be represented'],
     ["no object", () => app("t", "1").tool("t", { input: z.string() }, () => ""), 'tool "t": input: has to be an object, not string'],
     ["a name", () => app("t", "1").tool("t t", {}, () => ""), "a name is 1 to 128 letters"],
+    ["a default of another type", () => app("t", "1").tool("t", { input: { n: z.int().default("seven" as never) } }, () => ""), 'tool "t": input: "n": the default "seven" does not fit: Invalid input: expected number, received string'],
+    ["a default out of bounds", () => app("t", "1").tool("t", { input: { n: z.int().max(7).default(8) } }, () => ""), '"n": the default 8 does not fit: Too big'],
+    ["a default deep inside", () => app("t", "1").tool("t", { input: { o: z.object({ at: z.array(z.object({ n: z.int().default("x" as never) })) }) } }, () => ""), '"o": the default "x" does not fit: expected integer'],
+    ["a default of another format", () => app("t", "1").tool("t", { input: z.object({ day: z.iso.date().default("today") }) }, () => ""), 'input: the default "today" does not fit: expected date'],
+    ["two arguments", () => app("t", "1").tool("t", { input: { a: z.date(), b: z.int().default("x" as never) } }, () => ""), 'tool "t": input: "a": Date cannot be represented in JSON Schema; write z.iso.date() or z.iso.datetime(); "b": the default'],
     ["twice", () => app("t", "1").tool("t", {}, () => "").tool("t", {}, () => ""), "is there already, from schema.test.ts:"],
     ["no handler", () => app("t", "1").tool("t", {}, undefined as never), "has no handler"],
     ["a library without JSON Schema", () => app("t", "1").tool("t", { input: { a: { "~standard": { version: 1, vendor: "zod", validate: () => ({ value: 1 }) } } as never } }, () => ""), "use zod 4.2 or newer"],
@@ -148,6 +173,51 @@ describe("input", () => {
     expect(define).toThrow(/^schema\.test\.ts:\d+: /);
     expect(define).toThrow(message);
   });
+});
+
+const { formats } = JSON.parse(readFileSync(new URL("../../testdata/formats.json", import.meta.url), "utf8")) as {
+  formats: Record<string, { is: string; accepts: string[]; refuses: string[] }>;
+};
+const own: Partial<Record<string, z.ZodType<string>>> = {
+  date: z.iso.date(), "date-time": z.iso.datetime({ offset: true }), duration: z.iso.duration(), email: z.email(),
+  ipv4: z.ipv4(), ipv6: z.ipv6(), uuid: z.guid(), hostname: z.hostname(),
+};
+
+describe.each(Object.entries(formats))("the format %s", (format, { is, accepts, refuses }) => {
+  const said = z.string().meta({ format }); // Which zod does not look at.
+  describe.each<[string, z.ZodType<string>]>([["said", said], ["of zod", own[format] ?? said]])("%s", (_, schema) => {
+    const a = app("test", "1")
+      .tool("shape", { input: { v: schema, list: z.array(z.union([schema, z.int()])).optional() } }, ({ v }) => v)
+      .tool("object", { input: z.object({ v: schema }), output: { v: schema } }, ({ v }) => ({ v }))
+      .tool("out", { input: { v: z.string() }, output: z.object({ list: z.array(schema.nullable()) }) }, ({ v }) => ({ list: [null, v] }))
+      .tool("ask", {}, async (_, ctx) => (await ctx.elicit("V?", { v: schema })).data.v);
+
+    test.each(accepts)("accepts %j", async (v) => {
+      expect((await call(a, "shape", { v, list: [7, v] })).text).toBe(v);
+      expect((await call(a, "object", { v })).structured).toEqual({ v });
+      expect((await call(a, "out", { v })).structured).toEqual({ list: [null, v] });
+      expect((await call(a, "ask", {}, { elicit: [{ v }] })).text).toBe(v);
+    });
+
+    test.each(refuses)("refuses %j", async (v) => {
+      const wrong = `must be ${is}, got ${JSON.stringify(v)}`;
+      const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
+      expect((await call(a, "shape", { v, list: [7, v] })).text).toContain(`- v: ${wrong}\n- list.1: ${wrong}\nUsage: `);
+      expect((await call(a, "object", { v })).text).toContain(`- v: ${wrong}\n`);
+      expect(await call(a, "out", { v })).toMatchObject({ isError: true, text: `tool "out" returned what its output schema does not allow:\n- list.1: ${wrong}` });
+      expect((await call(a, "ask", {}, { elicit: [{ v }] })).text).toContain(`the answer does not fit the form:\n- v: ${wrong}`);
+      quiet.mockRestore();
+    });
+  });
+});
+
+test("one of several formats is enough, and a choice is none of them", async () => {
+  const when = z.union([z.literal("now"), z.iso.date(), z.object({ at: z.iso.datetime() })]);
+  const a = app("test", "1").tool("t", { input: { when } }, ({ when }) => JSON.stringify(when));
+  for (const when of ["now", "2026-01-31", { at: "2026-01-31T14:30:00Z" }]) expect((await call(a, "t", { when })).text).toBe(JSON.stringify(when));
+  const b = app("test", "1").tool("t", { input: { url: z.url() } }, ({ url }) => url);
+  expect((await call(b, "t", { url: "https://example.com/a b" })).text).toContain("- url: must be a URI such as https://example.com/a, got");
+  for (const when of ["then", "2026-02-31", { at: "2026-01-31T14:30Z" }]) expect((await call(a, "t", { when })).isError).toBe(true);
 });
 
 describe("output", () => {
