@@ -287,6 +287,13 @@ const (
 // outcome that there is not is unknown, and reasons that are about the bridge are told as the backend's.
 func FromStatus(s *status.Status) *Error {
 	e := &Error{Code: s.Code(), Message: cut(s.Message(), maxMessage), Cause: s.Err()}
+	switch {
+	case e.Message != "":
+	case e.Code == codes.Unimplemented: // what gRPC in several languages answers for a method that is not there
+		e.Message = "Method not found"
+	default:
+		e.Message = e.Code.String()
+	}
 	for _, d := range s.Details() {
 		switch d := d.(type) {
 		case *pb.JsonRpcError:

@@ -45,6 +45,16 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 	}
 }
 
+// A backend need not say more than the code: gRPC in several languages does not, for a method that is not there.
+func TestAStatusWithoutAMessageHasOne(t *testing.T) {
+	for code, want := range map[codes.Code]string{codes.Unimplemented: "Method not found", codes.NotFound: "NotFound"} {
+		e := bridge.FromStatus(status.New(code, ""))
+		if got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool).GetMessage(); got != want {
+			t.Errorf("%v is told as %q, want %q", code, got, want)
+		}
+	}
+}
+
 // Whatever a backend says in a status, a client gets JSON that it can use.
 func TestStatusesOfHostileBackends(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)

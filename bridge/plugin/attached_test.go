@@ -401,6 +401,28 @@ func TestBackendsOwnErrorsAreKept(t *testing.T) {
 	}
 }
 
+// A backend declares tools, say, and implements CallTool only: its lists are empty.
+func TestListsThatABackendLacksAreEmpty(t *testing.T) {
+	r := attach(t, &fake{
+		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unimplemented, "") },
+		list: func(context.Context) (*pb.ListToolsResponse, error) {
+			return nil, status.Error(codes.Unimplemented, "")
+		},
+	}, Options{})
+	for _, m := range []*bridge.Method{bridge.ListTools, bridge.ListResources, bridge.ListResourceTemplates, bridge.ListPrompts} {
+		res, err := r.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(nil)}, ignore)
+		if err != nil || !proto.Equal(res.Complete, m.NewResult()) {
+			t.Errorf("%s: got %v, %v", m.Name, res, err)
+		}
+	}
+	for _, call := range []*bridge.Call{tool("x", ""), {Method: bridge.Complete, Request: &pb.CompleteRequest{}}} {
+		_, err := r.Handle(t.Context(), call, ignore)
+		if e := bridge.AsError(err); e.Code != codes.Unimplemented {
+			t.Errorf("%s: got %v", call.Method.Name, err)
+		}
+	}
+}
+
 // gRPC hands a call to a connection that has just broken, finds that nobody has seen it, and says that it cannot make another one: that
 // is no answer of the backend.
 func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {

@@ -57,6 +57,8 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return a.result, nil
 		case ctx.Err() != nil:
 			return nil, bridge.Interrupted(ctx, a.sent || again)
+		case !a.lost && lacksList(call.Method, a.err):
+			return &bridge.Result{Complete: call.Method.NewResult()}, nil
 		case !a.lost:
 			return nil, a.err
 		case a.sent && (again || a.shown || !call.Method.ReadOnly || !p.retries.Retry()):
@@ -68,6 +70,17 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		// run in circles.
 		w.pause(ctx, l.gone)
 	}
+}
+
+// lacksList reports whether err says that the backend does not implement m, a method that lists: its list is empty. An exact error
+// of JSON-RPC is for the caller.
+func lacksList(m *bridge.Method, err error) bool {
+	e := bridge.AsError(err)
+	if e.Code != codes.Unimplemented || e.RPC != nil {
+		return false
+	}
+	_, lists := m.NewResult().(interface{ GetNextCursor() string })
+	return lists
 }
 
 // An attempt is what became of a call at one backend.

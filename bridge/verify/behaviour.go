@@ -542,8 +542,11 @@ func ending() []row {
 			run: func(t *trial) {
 				t.launched(nil, func(b *backend) {
 					_ = b.proc.Stdin().Close()
-					if _, ended := b.proc.exits(drainTime); !ended {
+					switch how, ended := b.proc.exits(drainTime); {
+					case !ended:
 						t.wrong("it goes on after its standard input has ended")
+					case b.proc.crashed():
+						t.wrong("it crashes when its standard input has ended: %s", how)
 					}
 				})
 			},

@@ -15,6 +15,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -177,7 +178,10 @@ func (t *trial) launchedOrRefused(with []string, look func(*backend)) {
 	select {
 	case <-p.Context().Done():
 		p.Finish()
-		if p.How() == "exit status 0" || !p.spoke() {
+		switch {
+		case p.crashed():
+			t.wrong("started with %s it crashed: %s", spelled(with), p.How())
+		case p.How() == "exit status 0" || !p.spoke():
 			t.wrong("started with %s it ended (%s) and did not say why on standard error", spelled(with), p.How())
 		}
 		p.stop()
@@ -236,7 +240,10 @@ func (t *trial) refuses(with string) {
 		t.wrong("started with %s it goes on running", spelled([]string{with}))
 		return
 	}
-	if p.How() == "exit status 0" {
+	switch {
+	case p.crashed():
+		t.wrong("started with %s it crashes: %s", spelled([]string{with}), p.How())
+	case p.How() == "exit status 0":
 		t.wrong("started with %s it exits with 0, as if all were well", spelled([]string{with}))
 	}
 	if !p.spoke() {
@@ -349,14 +356,20 @@ func (t *trial) whole(l list) []proto.Message {
 	return nil
 }
 
-// offered are the lists that the backend says it has.
+// offered are the lists that the backend says it has. One that is UNIMPLEMENTED is empty.
 func (t *trial) offered() []list {
 	d, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: caller()})
 	if err != nil {
 		t.wrong("Discover: %s", problem(err))
 		return nil
 	}
-	return slices.DeleteFunc(lists(), func(l list) bool { return !l.offered(d.GetCapabilities()) })
+	return slices.DeleteFunc(lists(), func(l list) bool {
+		if !l.offered(d.GetCapabilities()) {
+			return true
+		}
+		_, _, err := l.page(t.ctx, t.backend, nil)
+		return status.Code(err) == codes.Unimplemented
+	})
 }
 
 func listing() []row {

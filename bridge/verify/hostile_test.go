@@ -51,6 +51,14 @@ type hostile struct {
 	stopped chan struct{} // told to stop
 }
 
+// crash ends the process by a signal in a mode.
+func (h *hostile) crash(mode string) {
+	if h.is(mode) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
 func (h *hostile) is(mode string) bool { return h.mode == mode }
 
 // run is the whole program. It returns its exit code.
@@ -60,6 +68,7 @@ func (h *hostile) run() int {
 			return 1
 		}
 		fmt.Fprintln(os.Stderr, "this is a backend for mcpbridge")
+		h.crash("crashes by hand")
 		if h.is("content") {
 			return 0
 		}
@@ -67,6 +76,7 @@ func (h *hostile) run() int {
 	}
 	if os.Getenv("PLUGIN_PROTOCOL_VERSIONS") != "1" && !h.is("any version") {
 		fmt.Fprintln(os.Stderr, "no version in common")
+		h.crash("crashes at versions")
 		return 1
 	}
 	config, certificate, err := h.tls()
@@ -74,6 +84,7 @@ func (h *hostile) run() int {
 		if !h.is("silent without keys") {
 			fmt.Fprintln(os.Stderr, err)
 		}
+		h.crash("crashes without keys")
 		return 1
 	}
 	l, err := h.listen()
@@ -105,6 +116,7 @@ func (h *hostile) run() int {
 				orphaned = nil
 				continue
 			}
+			h.crash("crashes as an orphan")
 			return 0
 		case <-h.stopped:
 		}
@@ -122,7 +134,7 @@ func (h *hostile) tls() (*tls.Config, string, error) {
 	if h.is("nameless certificate") {
 		name = "elsewhere"
 	}
-	if h.is("silent without keys") && os.Getenv("MCPBRIDGE_KEY_PAIR") == "" {
+	if (h.is("silent without keys") || h.is("crashes without keys")) && os.Getenv("MCPBRIDGE_KEY_PAIR") == "" {
 		return nil, "", errors.New("no keys")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -204,6 +204,9 @@ func (p *process) exits(within time.Duration) (string, bool) {
 	}
 }
 
+// crashed reports whether a signal has ended the process.
+func (p *process) crashed() bool { return strings.HasPrefix(p.How(), "killed by signal: ") }
+
 // fields returns the fields of the handshake, six at least.
 func (p *process) fields() []string {
 	p.mu.Lock()
