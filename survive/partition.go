@@ -141,17 +141,13 @@ func (c *cable) end(conn *net.TCPConn) {
 	_ = conn.Close() // it may have been reset
 }
 
-// sever cuts ways. If both are, who connects is left without an answer; if one is, it waits for what is to come over the connection.
+// sever cuts ways. Whoever connects is left without an answer, because TCP needs both ways for its handshake.
 func (c *cable) sever(ways ...int) {
 	c.mu.Lock()
 	for _, w := range ways {
 		c.cut[w] = true
 	}
-	c.deaf = len(ways) == 2
-	if !c.deaf {
-		c.mu.Unlock()
-		return
-	}
+	c.deaf = true
 	_ = c.ln.SetDeadline(time.Unix(1, 0)) // it no longer accepts
 	c.mu.Unlock()
 	for range 3 { // until the queue is full, perhaps of those who were quicker

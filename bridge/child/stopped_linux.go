@@ -18,7 +18,7 @@ func (p *Process) Stopped() bool {
 	for family := []int{first}; len(family) > 0; family = family[1:] { // and not all processes of the machine: there may be many
 		pid := family[0]
 		family = append(family, childrenOf(pid)...)
-		if !isStopped(pid) {
+		if !IsStopped(pid) {
 			continue
 		}
 		theirs, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/fd/0")
@@ -29,8 +29,8 @@ func (p *Process) Stopped() bool {
 	return false
 }
 
-// isStopped reports whether a process has been stopped.
-func isStopped(pid int) bool {
+// IsStopped reports whether a process has been stopped (SIGSTOP). It is false where that cannot be told.
+func IsStopped(pid int) bool {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // it may have ended
 	// PID (NAME) STATE, and a name may have anything in it.
 	return bytes.HasPrefix(text[bytes.LastIndexByte(text, ')')+1:], []byte(" T "))

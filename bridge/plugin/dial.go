@@ -110,11 +110,15 @@ func (t *TLS) Config(address string) (*tls.Config, error) {
 
 // A link is a gRPC connection to an endpoint. gRPC makes it anew when it breaks.
 type link struct {
-	conn *grpc.ClientConn
+	conn    *grpc.ClientConn
+	current atomic.Pointer[watched] // the last connection that was made
 }
 
-// dial returns a link to e. It does not wait until it is connected. A nil config means no TLS.
-func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
+// dialledConnectTimeout is how long one try to connect to a dialled backend may take, its handshakes included.
+const dialledConnectTimeout = 5 * time.Second
+
+// dial returns a link to e. It does not wait until it is connected, which may take connectTimeout each time. A nil config means no TLS.
+func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Duration) (*link, error) {
 	creds, authority := insecure.NewCredentials(), "localhost"
 	if e.network == "tcp" {
 		authority = e.address
@@ -127,6 +131,7 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 	if e.resolve {
 		target = "dns:///" + e.address
 	}
+	k := &link{}
 	connect := func(ctx context.Context, address string) (net.Conn, error) {
 		if !e.resolve {
 			address = e.address
@@ -137,9 +142,12 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &watched{Conn: c}, nil
+		w := &watched{Conn: c}
+		k.current.Store(w)
+		return w, nil
 	}
-	conn, err := grpc.NewClient(
+	var err error
+	k.conn, err = grpc.NewClient(
 		target,
 		grpc.WithContextDialer(connect),
 		grpc.WithNoProxy(),
@@ -159,7 +167,7 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// Never so long that a backend which is back waits a second for us; random, so that not all of its bridges come at once.
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 500 * time.Millisecond},
-			MinConnectTimeout: 5 * time.Second,
+			MinConnectTimeout: connectTimeout,
 		}),
 		// The sizes that answers of 64 KiB do not wait for; fixed ones also save the pings by which gRPC estimates them.
 		grpc.WithInitialWindowSize(1<<20),
@@ -170,7 +178,7 @@ func dial(e endpoint, config *tls.Config, maxMessage int) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &link{conn}, nil
+	return k, nil
 }
 
 // reach dials. While nobody answers it dials again beside that, every half second or so: what the network lost the system repeats after

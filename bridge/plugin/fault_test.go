@@ -105,7 +105,7 @@ func TestStartErrorsSayWhatWhereWhyAndWhatToDo(t *testing.T) {
 		"stranger":   {[]string{rogue, "stranger"}, 0, []string{"it printed its handshake and does not answer at unix ", "PLUGIN_CLIENT_CERT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := run(t, Options{Command: tc.command, Dir: dir, StartTimeout: tc.timeout}, func(p *pace) { p.answer = 300 * time.Millisecond })
+			r := run(t, Options{Command: tc.command, Dir: dir, StartTimeout: tc.timeout})
 			err := r.Ready(t.Context())
 			if err == nil {
 				t.Fatal("it started")
@@ -529,11 +529,13 @@ func TestTimesBetweenCrashesAndStarts(t *testing.T) {
 }
 
 func TestUnwellBackendIsRestarted(t *testing.T) {
-	for _, how := range []string{"unwell", "stopped"} {
+	for how, why := range map[string]string{"unwell": "it failed 3 health checks in a row", "stopped": "its process is stopped (SIGSTOP)"} {
 		t.Run(how, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "once")
 			r := run(t, Options{Command: []string{rogue, how}, Env: []string{"FILE=" + file}},
-				func(p *pace) { p.health = 100 * time.Millisecond }).ready(t)
+				func(p *pace) {
+					p.health, p.idle, p.look = 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond
+				}).ready(t)
 			l := r.live.Load()
 			pid := r.pid(t)
 			if how == "stopped" {
@@ -549,7 +551,7 @@ func TestUnwellBackendIsRestarted(t *testing.T) {
 			if r.pid(t) == pid {
 				t.Error("the same process answers")
 			}
-			r.log.wait(t, "it failed 3 health checks in a row")
+			r.log.wait(t, why)
 		})
 	}
 }
@@ -565,8 +567,23 @@ func TestNotServingYetIsWaitedFor(t *testing.T) {
 	}
 }
 
+// The start timeout is that of the whole start: a JVM on a busy machine takes long between its handshake and its first answer.
+func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "once")
+	o := Options{Command: []string{rogue, "asleep"}, Env: []string{"FILE=" + file}}
+	if got := run(t, o).ready(t).text(t, "echo", "1"); got != "1" {
+		t.Errorf("got %q", got)
+	}
+	o.StartTimeout = 300 * time.Millisecond
+	err := run(t, o).Ready(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "did not answer at unix ") || !strings.Contains(err.Error(), "within the start timeout of 300ms") ||
+		!strings.Contains(err.Error(), "raise the start timeout") {
+		t.Errorf("the one that never answers: %v", err)
+	}
+}
+
 func TestHealthServiceIsOptional(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}}, func(p *pace) { p.health = 10 * time.Millisecond }).ready(t)
+	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}}, func(p *pace) { p.idle = 10 * time.Millisecond }).ready(t)
 	l := r.live.Load()
 	select {
 	case <-l.gone:

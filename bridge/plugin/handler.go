@@ -97,6 +97,10 @@ type attempt struct {
 func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
 	// gofail: var pluginAttempt struct{}
 
+	if call.Method != bridge.Listen {
+		l.calls.begin(call)
+		defer l.calls.end(call)
+	}
 	if l.frames != nil && call.Method == bridge.CallTool {
 		if a, made := p.attemptFramed(ctx, l.frames, call, emit); made {
 			return a
@@ -108,12 +112,8 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		ctx, end = context.WithCancel(ctx)
 		defer end()
 		defer context.AfterFunc(l.here, end)()
-	} else {
-		l.calls.Add(1)
-		defer l.calls.Add(-1)
-		if l.frames.draining() { // who waits for the last of these calls has said so before it looked for it
-			return attempt{err: errNotBegun, lost: true}
-		}
+	} else if l.frames.draining() { // what waits for the last call in flight has set it before it counted them
+		return attempt{err: errNotBegun, lost: true}
 	}
 	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
 	// fails after it may have been, unless the server refused it: the status is UNAVAILABLE each time.
@@ -294,6 +294,13 @@ func (p *Plugin) crashed(l *life, cause error) error {
 		select {
 		case <-l.gone:
 		case <-t.C:
+		}
+		select {
+		case <-l.gone:
+			if l.hung > 0 {
+				how = fmt.Sprintf("did not answer for %v (hangTimeout) and was given up", l.hung)
+			}
+		default:
 		}
 		if l.oom != nil && l.oom() {
 			code, reason, how = codes.ResourceExhausted, "BACKEND_OOM", "was killed because there was no memory left"

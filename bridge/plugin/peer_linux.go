@@ -9,23 +9,9 @@ import (
 
 // checkPeer returns an error unless a process of the group is at the other end of a connection.
 func checkPeer(conn net.Conn, pgid int) error {
-	c, ok := conn.(*net.UnixConn)
-	if !ok {
-		return fmt.Errorf("%T is no unix socket", conn)
-	}
-	raw, err := c.SyscallConn()
+	cred, err := peerOf(conn)
 	if err != nil {
 		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return credErr
 	}
 	group, err := unix.Getpgid(int(cred.Pid))
 	if err != nil {
@@ -35,4 +21,34 @@ func checkPeer(conn net.Conn, pgid int) error {
 		return fmt.Errorf("process %d is not the backend, and none that it has started", cred.Pid)
 	}
 	return nil
+}
+
+// peerPid returns the process at the other end of a connection, or 0 if that is not known. For a connection that we made it is
+// the one that listens there.
+func peerPid(conn net.Conn) int {
+	cred, err := peerOf(conn)
+	if err != nil {
+		return 0
+	}
+	return int(cred.Pid)
+}
+
+// peerOf returns the process at the other end of a connection by a unix socket.
+func peerOf(conn net.Conn) (*unix.Ucred, error) {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, fmt.Errorf("%T is no unix socket", conn)
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return nil, err
+	}
+	return cred, credErr
 }

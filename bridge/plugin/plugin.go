@@ -63,6 +63,8 @@ type Options struct {
 	StartTimeout time.Duration
 	// StopTimeout is how long it may take to stop before it is killed. 0: 5 s.
 	StopTimeout time.Duration
+	// HangTimeout is how long it may leave a health check unanswered before it is taken for hung. 0: 60 s.
+	HangTimeout time.Duration
 
 	// NoFrames says that calls of tools are made over gRPC even if the backend can take them as frames, which costs less.
 	NoFrames bool
@@ -100,11 +102,13 @@ type pace struct {
 	starved             time.Duration // until the next start of one for which there were no descriptors
 	patience            time.Duration // the most that a call waits for a backend
 	hopeless            time.Duration // a backoff longer than this is not waited for
-	health              time.Duration // between health checks
-	healthAnswer        time.Duration // how long each may take
+	health              time.Duration // between health checks while calls run
+	idle                time.Duration // between health checks while none does
 	misses              int           // so many failed health checks in a row are a loss
-	answer              time.Duration // how long a backend may take to answer after its handshake
-	silence             time.Duration // a dialled backend that leaves a health check unanswered for so long gets no more calls
+	look                time.Duration // between looks at a backend that has not answered a health check yet
+	stopped             int           // in so many looks in a row it was stopped, which is a loss
+	busy                time.Duration // until it is reported that it does not answer
+	silence             time.Duration // a dialled backend that does not answer and cannot be connected to for so long gets no more calls
 	lastAnswer          time.Duration // how long calls that it has may wait for a sign of life then
 }
 
@@ -112,7 +116,8 @@ var usualPace = pace{
 	backoff: 50 * time.Millisecond, maxBackoff: 30 * time.Second, settled: 100 * time.Millisecond,
 	crashes: 5, crashWindow: time.Minute, starved: 200 * time.Millisecond,
 	patience: 5 * time.Second, hopeless: 2 * time.Second,
-	health: time.Second, healthAnswer: 1500 * time.Millisecond, misses: 3, answer: 5 * time.Second,
+	health: time.Second, idle: 30 * time.Second, misses: 3,
+	look: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second,
 	silence: 1800 * time.Millisecond, lastAnswer: 3 * time.Second,
 }
 
@@ -143,8 +148,10 @@ type life struct {
 	end      context.CancelFunc
 	gone     <-chan struct{} // closed when here ends
 	oom      func() bool     // reports that its process had too little memory; nil if it is not ours
+	process  *child.Process  // nil if it is not ours
+	hung     time.Duration   // it was given up because it had not answered for so long; set before gone is closed
 	called   atomic.Bool     // it has answered a call that is more than a question
-	calls    atomic.Int64    // how many it has to answer, without Listen
+	calls    inFlight
 	discover discoverCache
 	after    sync.Once // to tell that it sends more after a result
 }
@@ -175,7 +182,7 @@ func New(o Options) (*Plugin, error) {
 		return nil, fmt.Errorf("backend %q: the command's first word is empty", o.Name)
 	case len(o.Command) > 0 && o.TLS != nil:
 		return nil, fmt.Errorf("backend %q: a launched backend always has TLS, with keys of its own; TLS options are for an address", o.Name)
-	case o.MaxMessage < 0 || o.StartTimeout < 0 || o.StopTimeout < 0 || o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
+	case o.MaxMessage < 0 || o.StartTimeout < 0 || o.StopTimeout < 0 || o.HangTimeout < 0 || o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
 		return nil, fmt.Errorf("backend %q: a limit or timeout is negative", o.Name)
 	}
 	if p.o.Name == "" {
@@ -192,6 +199,9 @@ func New(o Options) (*Plugin, error) {
 	}
 	if p.o.StopTimeout == 0 {
 		p.o.StopTimeout = 5 * time.Second
+	}
+	if p.o.HangTimeout == 0 {
+		p.o.HangTimeout = time.Minute
 	}
 	p.log = o.Log.With().Str("backend", p.o.Name).Logger()
 	p.panics.Log = p.log
@@ -256,8 +266,8 @@ func (p *Plugin) change(f func(*state)) {
 }
 
 // begin makes l the backend that calls go to.
-func (p *Plugin) begin(k *link, f *frames, oom func() bool) *life {
-	l := &life{link: k, frames: f, oom: oom}
+func (p *Plugin) begin(l *life) *life {
+	l.calls.first = make(chan struct{}, 1)
 	l.here, l.end = context.WithCancel(context.Background())
 	l.gone = l.here.Done()
 	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping, s.silent = l, true, time.Time{}, false, false })
@@ -265,7 +275,8 @@ func (p *Plugin) begin(k *link, f *frames, oom func() bool) *life {
 }
 
 // lose takes l away from calls.
-func (p *Plugin) lose(l *life) {
+func (p *Plugin) lose(l *life, lost loss) {
+	l.hung = lost.hung
 	p.change(func(s *state) { s.life, s.down = nil, time.Now() })
 	l.end()
 }

@@ -3,7 +3,9 @@ package plugin
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -86,8 +88,8 @@ func begin(t *testing.T, r *running, call *bridge.Call) <-chan outcome {
 	return done
 }
 
-// A dialled backend that falls silent gets no more calls. Those that it has are given up later: it may only be busy, or the network come
-// back with their answers.
+// A dialled backend that falls silent and cannot be connected to gets no more calls. Those that it has are given up later: the network may
+// come back with their answers.
 func TestASilentBackendGetsNoMoreCalls(t *testing.T) {
 	for name, patient := range map[string]time.Duration{"and is back": time.Hour, "for good": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -99,13 +101,21 @@ func TestASilentBackendGetsNoMoreCalls(t *testing.T) {
 			finish, network := make(chan struct{}), &hush{Listener: l}
 			long(finish).serveAt(t, network)
 			r := run(t, Options{Address: "unix:" + sock}, func(p *pace) {
-				p.health, p.silence, p.lastAnswer = 50*time.Millisecond, time.Second, patient
+				p.health, p.look, p.silence, p.lastAnswer = 50*time.Millisecond, 20*time.Millisecond, time.Second, patient
 			}).ready(t)
 			was := r.live.Load()
 			call, listen := begin(t, r, tool("long", "")), begin(t, r, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}})
 
 			network.Lock()
-			back := sync.OnceFunc(network.Unlock)
+			if err := os.Rename(sock, sock+".away"); err != nil {
+				t.Fatal(err)
+			}
+			back := sync.OnceFunc(func() {
+				network.Unlock()
+				if err := os.Rename(sock+".away", sock); err != nil {
+					t.Error(err)
+				}
+			})
 			defer back()
 			<-was.gone
 			began := time.Now()
@@ -152,5 +162,61 @@ func TestABackendThatIsNotServingAnswersWhatItHas(t *testing.T) {
 	close(finish)
 	if o := <-call; o.err != nil || textOf(o.result) != "long" {
 		t.Errorf("got %v, %v", o.result, o.err)
+	}
+}
+
+// A dialled backend that is only busy keeps its calls, and gets those that are made meanwhile; one that stays so is taken for hung.
+func TestABusyBackendKeepsItsCalls(t *testing.T) {
+	for name, hang := range map[string]time.Duration{"and answers": time.Hour, "for good": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			sock := filepath.Join(t.TempDir(), "s")
+			l, err := net.Listen("unix", sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish, network := make(chan struct{}), &hush{Listener: l}
+			long(finish).serveAt(t, network)
+			r := run(t, Options{Address: "unix:" + sock, HangTimeout: hang}, func(p *pace) {
+				p.health, p.look, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond, 60*time.Millisecond
+			}).ready(t)
+			was := r.live.Load()
+			call := begin(t, r, tool("long", ""))
+			network.Lock()
+			back := sync.OnceFunc(network.Unlock)
+			defer back()
+			next := make(chan outcome, 1)
+			go func() {
+				res, err := r.Handle(t.Context(), tool("next", ""), ignore)
+				next <- outcome{res, err}
+			}()
+			r.log.wait(t, "tool long")
+			r.log.wait(t, "has blocked the backend for")
+			if hang < time.Hour {
+				<-was.gone
+				for _, o := range []outcome{<-call, <-next} {
+					e := wantFailure(t, o.err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+					if !strings.Contains(e.Error(), "did not answer for 1s (hangTimeout)") {
+						t.Errorf("got %v", e)
+					}
+				}
+				close(finish)
+				back()
+				if got := r.ready(t).text(t, "again", ""); got != "again" {
+					t.Errorf("got %q", got)
+				}
+				return
+			}
+			close(finish)
+			back()
+			for want, got := range map[string]outcome{"long": <-call, "next": <-next} {
+				if got.err != nil || textOf(got.result) != want {
+					t.Errorf("got %v, %v, want %s", got.result, got.err, want)
+				}
+			}
+			if r.live.Load() != was {
+				t.Error("the connection was given up")
+			}
+			r.log.wait(t, "the backend answers again")
+		})
 	}
 }

@@ -89,7 +89,7 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 	var l *life
 	defer p.panics.Recover("keeping the backend", func(*bridge.Error) {
 		if l != nil && p.live.Load() == l {
-			p.lose(l)
+			p.lose(l, loss{})
 		}
 		if m != nil {
 			m.Signal(child.Kill)
@@ -101,12 +101,12 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 		return false, err
 	}
 	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
-	l = p.begin(m.link, m.frames, m.OutOfMemory)
+	l = p.begin(&life{link: m.link, frames: m.frames, oom: m.OutOfMemory, process: m.Process})
 	ready := time.Now()
 	lost := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
 	// gofail: var pluginLost struct{}
 
-	p.lose(l)
+	p.lose(l, lost)
 	if !lost.drains.IsZero() {
 		m.await(ctx, l, lost.drains.Add(p.o.StopTimeout))
 	}
@@ -154,67 +154,6 @@ func (p *Plugin) pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 	p.change(func(s *state) { s.retryAt = time.Time{} })
-}
-
-// A loss is why a backend gets no more calls.
-type loss struct {
-	why string
-	// silent says that it may be behind a network that delivers nothing, or have much to do.
-	silent bool
-	// drains is since when a process of ours has taken no new calls, which is how one ends that somebody else has told to: it finishes those
-	// that it has. Zero: there is no sign of that.
-	drains time.Time
-}
-
-// watch returns when the backend is lost, or when ctx ends. The backend's own context ends with its process; that of an attached one ends
-// with its connection.
-func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (lost loss) {
-	defer p.panics.Recover("watching the backend", func(*bridge.Error) { lost = loss{why: "the bridge has a bug"} })
-	both, cancel := context.WithCancel(backend)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	tick := time.NewTicker(p.pace.health)
-	defer tick.Stop()
-	limit := p.pace.healthAnswer
-	if p.o.Address != "" {
-		limit = p.pace.silence
-	}
-	var missed time.Time // the first miss in the row
-	for misses := 0; ; {
-		select {
-		case <-both.Done():
-			return loss{why: "its process ended"}
-		case <-l.frames.drains():
-			return loss{why: "it takes no more calls: somebody has told it to stop", drains: time.Now()}
-		case <-tick.C:
-		}
-		// gofail: var pluginWatch struct{}
-
-		limited, cancel := context.WithTimeout(both, limit)
-		err := l.check(limited, service)
-		cancel()
-		switch {
-		case both.Err() != nil:
-			return loss{why: "its process ended"}
-		case err == nil:
-			misses = 0
-			continue
-		case p.o.Address != "" && status.Code(err) == codes.DeadlineExceeded:
-			// TCP repeats what is lost, so to ask again on the same connection would tell nothing new.
-			return loss{why: fmt.Sprintf("it did not answer a health check within %v", limit), silent: true}
-		}
-		if misses++; misses == 1 {
-			missed = time.Now()
-		}
-		p.log.Warn().Err(err).Int("misses", misses).Msg("the backend failed a health check")
-		if misses >= p.pace.misses {
-			lost.why = fmt.Sprintf("it failed %d health checks in a row: %v", misses, err)
-			if p.o.Address == "" && status.Code(err) == codes.Unavailable { // nobody listens there, though the process lives
-				lost.drains = missed
-			}
-			return lost
-		}
-	}
 }
 
 // A managed backend is a process that answers.
@@ -276,7 +215,7 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would make
 	// one. Its goroutines end with the process.
 	_ = os.Remove(filepath.Join(dir.path, keyPairFile))
-	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.MaxMessage)
+	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.MaxMessage, p.o.StartTimeout)
 	if err == nil {
 		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
 	}
@@ -290,17 +229,25 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	return m, nil
 }
 
-// firstAnswer waits until a process that has printed its handshake answers. It may say that it is not ready until the start
-// timeout, but it must say something.
+// firstAnswer waits until a process that has printed its handshake answers. It has until the start timeout for that, whether it
+// does not listen yet, does not answer, or answers that it is not ready. Only TLS that cannot work is final: crypto/tls
+// begins each such error with its name, and gRPC keeps nothing of it but the text.
 func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
+	ctx, cancel := context.WithDeadline(m.Context(), until)
+	defer cancel()
+	var last error
 	for {
-		ctx, cancel := context.WithTimeout(m.Context(), p.pace.answer)
-		err := m.check(ctx, goplugin.GRPCServiceName, grpc.WaitForReady(true))
-		cancel()
-		if !errors.Is(err, errNotServing) || time.Now().After(until) {
-			return err
+		err := m.check(ctx, goplugin.GRPCServiceName)
+		if err == nil {
+			return nil
 		}
-		p.rest(m.Context())
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		if ctx.Err() != nil || strings.Contains(status.Convert(err).Message(), "tls: ") {
+			return last
+		}
+		p.rest(ctx)
 	}
 }
 
@@ -396,7 +343,7 @@ func (m *managed) await(ctx context.Context, l *life, until time.Time) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for left := false; ; {
-		if !left && l.frames.draining() && l.calls.Load() == 0 {
+		if !left && l.frames.draining() && l.calls.count() == 0 {
 			left = true
 			tick.Stop()
 			l.frames.leave()
@@ -500,6 +447,9 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		switch {
 		case errors.Is(err, errNotServing):
 			fix = "raise the start timeout, or have it set its health status to SERVING"
+		case status.Code(err) == codes.DeadlineExceeded:
+			why = fmt.Errorf("it printed its handshake, and did not answer at %s within the start timeout of %v", silent.addr, p.o.StartTimeout)
+			fix = "if it only needs longer, raise the start timeout; else have it answer while it gets ready"
 		case silent.ended:
 			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
 		}
@@ -602,7 +552,7 @@ func (p *Plugin) runAttached(ctx context.Context) error {
 	var old sync.WaitGroup
 	defer old.Wait()
 	for ctx.Err() == nil {
-		k, err := dial(p.end, p.tls, p.o.MaxMessage)
+		k, err := dial(p.end, p.tls, p.o.MaxMessage, dialledConnectTimeout)
 		if err != nil {
 			return fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
 		}
@@ -623,12 +573,12 @@ func (p *Plugin) linger(ctx context.Context, l *life) {
 	defer p.panics.Recover("waiting for the last answers of the backend", nil)
 	tick := time.NewTicker(p.pace.health)
 	defer tick.Stop()
-	for l.calls.Load() > 0 && l.conn.GetState() == connectivity.Ready {
+	for l.calls.count() > 0 && l.conn.GetState() == connectivity.Ready {
 		limited, cancel := context.WithTimeout(ctx, p.pace.lastAnswer)
 		err := l.check(limited, "")
 		cancel()
 		if err != nil && !errors.Is(err, errNotServing) {
-			p.log.Warn().Err(err).Int64("calls", l.calls.Load()).Msg("the calls that the backend still has are given up")
+			p.log.Warn().Err(err).Int("calls", l.calls.count()).Msg("the calls that the backend still has are given up")
 			return
 		}
 		select {
@@ -663,7 +613,7 @@ func (p *Plugin) keep(ctx context.Context, k *link) *life {
 		}
 		told = false
 		p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
-		l := p.begin(k, nil, nil)
+		l := p.begin(&life{link: k})
 		here, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -677,12 +627,11 @@ func (p *Plugin) keep(ctx context.Context, k *link) *life {
 		if lost.silent {
 			p.change(func(s *state) { s.silent = true })
 		}
-		p.lose(l)
-		if ctx.Err() != nil {
+		p.lose(l, lost)
+		switch {
+		case ctx.Err() != nil || lost.hung > 0:
 			return nil
-		}
-		if !broken {
-			p.log.Error().Str("why", lost.why).Msg("the backend was lost")
+		case !broken:
 			return l
 		}
 		p.log.Warn().Msg("the connection to the backend ended")

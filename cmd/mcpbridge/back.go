@@ -53,8 +53,8 @@ var kinds = [...]kind{
 		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
 			c := b.Launch
 			return plugin.New(plugin.Options{
-				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, Log: log,
-				LogLimits: l.Limits.logs(), MaxMessage: l.Limits.Message, Limits: c.Limits.limits(),
+				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
+				HangTimeout: c.HangTimeout, Log: log, LogLimits: l.Limits.logs(), MaxMessage: l.Limits.Message, Limits: c.Limits.limits(),
 			})
 		},
 	},
@@ -65,7 +65,9 @@ var kinds = [...]kind{
 		command: func(*BackendConfig) *LaunchConfig { return nil },
 		text:    func(b *BackendConfig) string { return b.Dial },
 		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
-			return plugin.New(plugin.Options{Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), Log: log, MaxMessage: l.Limits.Message})
+			return plugin.New(plugin.Options{
+				Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), HangTimeout: b.HangTimeout, Log: log, MaxMessage: l.Limits.Message,
+			})
 		},
 	},
 	{

@@ -271,6 +271,8 @@ type BackendConfig struct {
 	TLS *DialTLSConfig `koanf:"tls"`
 	// Insecure says that Dial may be on another machine although there is no TLS.
 	Insecure bool `koanf:"insecure"`
+	// HangTimeout is how long the backend at Dial may leave a health check unanswered before its calls are given up. 0: 60 s.
+	HangTimeout time.Duration `koanf:"hangTimeout"`
 	// MCP is an MCP server.
 	MCP *MCPConfig `koanf:"mcp"`
 	// SkipArguments says that arguments of tools reach the backend without being checked against the tools' schemas.
@@ -312,6 +314,8 @@ type LaunchConfig struct {
 	PassEnv []string `koanf:"passEnv"`
 	// StartTimeout is how long it may take to start. 0: 30 s.
 	StartTimeout time.Duration `koanf:"startTimeout"`
+	// HangTimeout is how long it may leave a health check unanswered before it is killed and started again. 0: 60 s.
+	HangTimeout time.Duration `koanf:"hangTimeout"`
 	// Limits are how much of the machine it may take, with all that it starts.
 	Limits MachineConfig `koanf:"limits"`
 }
@@ -365,7 +369,9 @@ type SessionsConfig struct {
 
 // launch returns how to start the server, if that is what is to be done.
 func (m *MCPConfig) launch() *LaunchConfig {
-	return &LaunchConfig{Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv, StartTimeout: m.StartTimeout, Limits: m.Limits}
+	return &LaunchConfig{
+		Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv, StartTimeout: m.StartTimeout, HangTimeout: m.HangTimeout, Limits: m.Limits,
+	}
 }
 
 // An AuthConfig is how mcpbridge says to an MCP server who calls. Exactly one field is set.
@@ -848,6 +854,9 @@ func (l *loaded) validateBackend(b *BackendConfig, at string) error {
 		return misconfigured(l.where(at), "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, `mcp: {command: [npx, server]}`\n"+
 			"or `mcp: {url: https://example.com/mcp}`", "backend %q does not say what it is", b.Name)
 	case 1:
+		if b.Dial == "" && b.HangTimeout != 0 {
+			return misconfigured(l.where(at+".hangTimeout"), "write it below launch or mcp", "backend %q is not dialled; a hangTimeout beside its kind is for dial", b.Name)
+		}
 		if b.Dial == "" && (b.TLS != nil || b.Insecure) {
 			return misconfigured(l.where(at), "leave them out", "backend %q is not dialled; tls and insecure are for dial", b.Name)
 		}
@@ -864,6 +873,8 @@ func (l *loaded) validateDialled(b *BackendConfig, at string) error {
 		return err
 	}
 	switch {
+	case b.HangTimeout < 0:
+		return misconfigured(l.where(at+".hangTimeout"), "write a time such as 60s", "hangTimeout cannot be %s", b.HangTimeout)
 	case b.TLS != nil && b.Insecure:
 		return misconfigured(l.where(at+".insecure"), "keep one of the two", "backend %q says both tls and insecure", b.Name)
 	case b.TLS != nil && (b.TLS.Cert == "") != (b.TLS.Key == ""):
@@ -894,6 +905,8 @@ func (l *loaded) validateLaunch(c *LaunchConfig, name, at string) error {
 		return misconfigured(l.where(at), "write `command: [python3, tools.py]`", "backend %q has no command", name)
 	case c.StartTimeout < 0:
 		return misconfigured(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", c.StartTimeout)
+	case c.HangTimeout < 0:
+		return misconfigured(l.where(at+".hangTimeout"), "write a time such as 60s", "hangTimeout cannot be %s", c.HangTimeout)
 	}
 	for name := range c.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -915,8 +928,6 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 		return misconfigured(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)
 	case m.ProbeTimeout < 0:
 		return misconfigured(l.where(at+".probeTimeout"), "write a time such as 3s", "probeTimeout cannot be %s", m.ProbeTimeout)
-	case m.HangTimeout < 0:
-		return misconfigured(l.where(at+".hangTimeout"), "write a time such as 15m", "hangTimeout cannot be %s", m.HangTimeout)
 	case len(m.Command) > 0 && m.URL != "":
 		return misconfigured(l.where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):

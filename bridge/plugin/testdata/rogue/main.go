@@ -148,7 +148,15 @@ func serve() (net.Listener, string) {
 			os.Exit(0)
 		}()
 	}
-	go s.Serve(listen)
+	go func() {
+		if does("asleep") { // after its handshake
+			if !once() {
+				select {}
+			}
+			time.Sleep(6 * time.Second)
+		}
+		s.Serve(listen)
+	}()
 	return listen, base64.RawStdEncoding.EncodeToString(cert.Certificate[0])
 }
 
