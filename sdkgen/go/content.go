@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -140,6 +141,7 @@ func structured(json []byte, wrap bool) *Result {
 type output[T any] struct {
 	schema []byte // empty: it has none
 	wrap   bool
+	limits *node // what the values have to fit, beside being a T; nil: nothing
 }
 
 func outputOf[T any]() (output[T], error) {
@@ -158,6 +160,13 @@ func outputOf[T any]() (output[T], error) {
 	s, err := schemaOf(t, nil)
 	if err != nil {
 		return o, fmt.Errorf("it returns %s, which JSON cannot hold: %w", t, err)
+	}
+	n, err := compile(s)
+	if err != nil {
+		return o, err
+	}
+	if n.limits() {
+		o.limits = n
 	}
 	if o.wrap = s.Type != "object"; o.wrap {
 		s = &jsonschema.Schema{
@@ -178,6 +187,11 @@ func (o *output[T]) write(v T) (*Result, error) {
 		return nil, fmt.Errorf("what the tool returned cannot become JSON: %w", err)
 	case !o.wrap && json[0] != '{':
 		return nil, fmt.Errorf("the tool returned %s and no error, and its results are objects", json)
+	}
+	if o.limits != nil {
+		if _, wrong := o.limits.check(json); wrong != nil {
+			return nil, fmt.Errorf("the tool returned what its return type does not allow:\n%s", strings.Join(wrong, "\n"))
+		}
 	}
 	return structured(json, o.wrap), nil
 }

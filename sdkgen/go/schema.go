@@ -6,6 +6,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -215,7 +216,7 @@ func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value
 				item.Enum = append(item.Enum, c)
 			}
 		case "format":
-			item.Format = value
+			err = tagFormat(item, value)
 		case "title":
 			list.Title = value
 		case "default":
@@ -232,6 +233,9 @@ func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value
 		if err != nil {
 			return err
 		}
+	}
+	if s.Default != nil {
+		return checkDefault(s)
 	}
 	return nil
 }
@@ -261,6 +265,18 @@ func tagCount(fits bool, what, value string, to **int) error {
 		return fmt.Errorf("it is for %s", what)
 	}
 	*to = &n
+	return nil
+}
+
+func tagFormat(s *jsonschema.Schema, value string) error {
+	if !is(s, "string") {
+		return errors.New("it is for text")
+	}
+	names := slices.Sorted(maps.Keys(formats))
+	if !slices.Contains(names, value) {
+		return fmt.Errorf("there is no format %s%s; there are %s", value, didYouMean(value, names), strings.Join(names, ", "))
+	}
+	s.Format = value
 	return nil
 }
 
@@ -298,6 +314,18 @@ func tagDefault(s *jsonschema.Schema, value string, t reflect.Type, v *reflect.V
 	}
 	v.Set(to.Elem())
 	s.Default = text
+	return nil
+}
+
+// checkDefault says why a default is not one of the values that its schema allows.
+func checkDefault(s *jsonschema.Schema) error {
+	n, err := compile(s)
+	if err != nil {
+		return err
+	}
+	if _, wrong := n.check(s.Default); wrong != nil {
+		return errors.New(strings.ReplaceAll(strings.Join(wrong, "\n"), "- (all):", "- default:"))
+	}
 	return nil
 }
 
@@ -434,10 +462,29 @@ func typeName(s *jsonschema.Schema) string {
 		return strings.Join(choices, " | ")
 	case s.Items != nil:
 		return typeName(s.Items) + "[]"
+	case s.Format != "":
+		return s.Format
 	case s.Type != "":
-		return s.Type
+		return s.Type + bounds(s)
 	case len(s.Types) > 0:
 		return strings.Join(s.Types, " | ")
 	}
 	return "any"
+}
+
+// bounds is what a number may be, after its type: " 1..14", " > 0".
+func bounds(s *jsonschema.Schema) string {
+	if s.Minimum != nil && s.Maximum != nil {
+		return fmt.Sprintf(" %v..%v", *s.Minimum, *s.Maximum)
+	}
+	var b strings.Builder
+	for _, bound := range []struct {
+		sign string
+		at   *float64
+	}{{">=", s.Minimum}, {">", s.ExclusiveMinimum}, {"<=", s.Maximum}, {"<", s.ExclusiveMaximum}} {
+		if bound.at != nil {
+			fmt.Fprintf(&b, " %s %v", bound.sign, *bound.at)
+		}
+	}
+	return b.String()
 }

@@ -111,7 +111,7 @@ type nested struct {
 func TestWrongArgumentsAreNamed(t *testing.T) {
 	app := weather(t)
 	mcpbridge.Tool(app, "nested", "", func(_ context.Context, in nested) (nested, error) { return in, nil })
-	const usage = "\nUsage: get_forecast(city: string, days: integer = 3, units: \"metric\" | \"imperial\" = \"metric\")"
+	const usage = "\nUsage: get_forecast(city: string, days: integer 1..14 = 3, units: \"metric\" | \"imperial\" = \"metric\")"
 	const right = `"when":"2026-01-02T03:04:05Z","tags":["a"],"price":1.5,"code":"ab","sub":{"N":1}`
 	for _, c := range []struct{ tool, arguments, want string }{
 		{"get_forecast", `{"city":"Bern","days":20}`, "get_forecast: the arguments are not valid.\n- days: must be at most 14, got 20" + usage},
@@ -125,13 +125,14 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		{"get_forecast", `{"city":"Bern","city":"Basel"}`, `- (all): this is not JSON: jsontext: duplicate object member name "city"`},
 		{"get_forecast", `["Bern"]`, `- (all): must be object, got ["Bern"]`},
 		{"get_forecast", `{"city":"Bern"} {}`, "- (all): this is more than one JSON value"},
-		{"nested", `{"when":"tomorrow","tags":["a"],"price":1.5,"code":"ab","sub":{"N":1}}`, "- when: parsing time"},
+		{"nested", `{"when":"tomorrow","tags":["a"],"price":1.5,"code":"ab","sub":{"N":1}}`, "- when: must be a date and time with an offset such as 2026-01-31T14:30:00Z, got \"tomorrow\""},
 		{"nested", `{` + strings.Replace(right, `"ab"`, `"ABCD"`, 1) + `}`, `- code: must match ^[a-z]{1,3}$, got "ABCD"`},
 		{"nested", `{` + strings.Replace(right, `["a"]`, `["a","x","a"]`, 1) + `}`, "- tags.1: must be one of \"a\", \"b\", \"c\", got \"x\"\n" +
 			"- tags: must not have the same twice: 0 and 2 are both \"a\"\n- tags: must have at most 2 items, got 3"},
 		{"nested", `{` + strings.Replace(right, `{"N":1}`, `{"N":256}`, 1) + `}`, "- sub.N: must be at most 255, got 256"},
 		{"nested", `{` + strings.Replace(right, `1.5`, `0`, 1) + `}`, "- price: must be more than 0, got 0"},
 		{"nested", `{` + right + `,"by":{"x":1,"y":"z"}}`, `- by.y: must be integer, got "z"`},
+		{"nested", `{}`, `Usage: nested(when: date-time, tags: "a" | "b" | "c"[], price: number > 0, code: string,`},
 	} {
 		called := mcpbridgetest.Call(t, app, c.tool, []byte(c.arguments))
 		if !called.IsError() || !strings.Contains(called.Text(), c.want) {

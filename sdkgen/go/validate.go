@@ -36,6 +36,7 @@ type node struct {
 	min, max, above, below, multipleOf *float64
 	minLen, maxLen, minItems, maxItems *int
 	pattern                            *regexp.Regexp
+	format                             *format
 	unique, limitsText, limitsNumber   bool
 }
 
@@ -80,7 +81,10 @@ func compileSimple(s *jsonschema.Schema) (*node, error) {
 			return nil, err
 		}
 	}
-	n.limitsText = n.minLen != nil || n.maxLen != nil || n.pattern != nil
+	if f, ok := formats[s.Format]; ok {
+		n.format = &f
+	}
+	n.limitsText = n.minLen != nil || n.maxLen != nil || n.pattern != nil || n.format != nil
 	n.limitsNumber = n.min != nil || n.max != nil || n.above != nil || n.below != nil || n.multipleOf != nil
 	if s.Items != nil {
 		if n.items, err = compileSimple(s.Items); err != nil {
@@ -112,6 +116,19 @@ func compileSimple(s *jsonschema.Schema) (*node, error) {
 		n.required = append(n.required, p)
 	}
 	return n, nil
+}
+
+// limits reports whether there is more to check than what values of a Go type are by themselves.
+func (n *node) limits() bool {
+	if n.whole != nil || n.limitsText || n.limitsNumber || n.enum != nil || n.unique || n.minItems != nil || n.maxItems != nil {
+		return true
+	}
+	for _, p := range n.properties {
+		if p.limits() {
+			return true
+		}
+	}
+	return n.items != nil && n.items.limits() || n.rest != nil && n.rest.limits()
 }
 
 func typesOf(s *jsonschema.Schema) []string {
@@ -417,6 +434,9 @@ func (c *check) string(n *node, v jsontext.Value, at *place) {
 	c.count(at, utf8.RuneCount(plain), n.minLen, n.maxLen, "character")
 	if n.pattern != nil && !n.pattern.Match(plain) {
 		c.add(at, "must match %s, got %s", n.pattern, shorten(v))
+	}
+	if n.format != nil && !n.format.fits(string(plain)) {
+		c.add(at, "must be %s, got %s", n.format.is, shorten(v))
 	}
 }
 
