@@ -154,7 +154,7 @@ async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixt
         (None, 3, "the tool returned int, and its return type is None"),
         (Image, None, "the tool returned None, and its return type is Image"),
         (list[Image], None, "the tool returned None, and its return type is list | tuple"),
-        (int, "x", "the tool returned what its return type does not allow: Input should be a valid integer"),
+        (int, "x", "the tool returned what its return type does not allow:\nInput should be a valid integer"),
         (Any, object(), "Unable to serialize unknown type: <class 'object'>"),
     ],
 )

@@ -20,10 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic_core import PydanticUndefined
 from typing_extensions import NotRequired, TypedDict, is_typeddict
 
 from mcpbridge.content import CONTENT_TYPES, Dump
 from mcpbridge.errors import DefinitionError, InvalidAnswer, ToolError
+from mcpbridge.formats import FORMATS, LOCAL_DATE_TIME, LOCAL_TIME, Check, Location, check_of
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -45,6 +47,10 @@ class Signature:
     dump: Dump | None
     returns: tuple[type, ...] = ()  # What a tool without a dump may return. Empty: anything.
     has_rest: bool = False  # Whether there is a `**arguments`.
+
+
+# Of a function that cannot be used.
+NOTHING = Signature("", {}, None, None, lambda _: {}, lambda _: {}, None)
 
 
 def signature(
@@ -112,6 +118,11 @@ def signature(
             unfit = f"has a type that JSON cannot hold, {_name(hints[parameter])}; {use}"
             raise wrong(f'parameter "{parameter}" {_old_typed_dict(e) or unfit}', parameter) from None
         raise wrong(str(e)) from None
+    check = check_of(schema)
+    for p in inspect.signature(fn).parameters.values():
+        if p.name in arguments and (why := _unfit_default(p, adapter, check)):
+            instead = f"; write {p.name}: {_name(hints[p.name])} | None = None" if p.default is None else ""
+            raise wrong(f'parameter "{p.name}" has a default that does not fit its type: {why}{instead}', p.name)
     if kind != "tool":
         for parameter, of in schema.get("properties", {}).items():
             if any(s.get("type") in ("array", "object") for s in _resolved(of, schema)):
@@ -129,13 +140,17 @@ def signature(
 
     usage = _usage(name, input_schema if input_schema is not None else schema)
     names = tuple(arguments)
+
+    def refused(wrong: str) -> ToolError:
+        return ToolError(f"{name}: the arguments are not valid.\n{wrong}\nUsage: {usage}")
+
     return Signature(
         description="\n\n".join(filter(None, (doc.short_description, doc.long_description))),
         schema=schema,
         output_schema=output_schema,
         context=context,
-        parse=functools.partial(_parse, adapter.validate_json, name, usage, names),
-        parse_strings=functools.partial(_parse_strings, adapter.validate_strings, name, usage, names),
+        parse=lambda given: _checked(adapter.validate_json, check, given or b"{}", refused, names),
+        parse_strings=lambda given: _checked(adapter.validate_strings, check, dict(given), refused, names),
         dump=dump,
         returns=_classes(hints["return"]) if kind == "tool" and dump is None and "return" in hints else (),
         has_rest=has_rest,
@@ -174,6 +189,14 @@ class _Schema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
+    def datetime_schema(self, schema: Any) -> Object:
+        naive = schema.get("tz_constraint") == "naive"
+        return {"type": "string", "pattern": LOCAL_DATE_TIME} if naive else super().datetime_schema(schema)
+
+    def time_schema(self, schema: Any) -> Object:
+        aware = schema.get("tz_constraint") == "aware"
+        return super().time_schema(schema) if aware else {"type": "string", "pattern": LOCAL_TIME}
+
 
 def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> Object:
     schema = adapter.json_schema(mode=mode, schema_generator=_Schema)
@@ -205,6 +228,7 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
         return None, None
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
     schema = _schema_of(adapter, "serialization")
+    check = check_of(dict(schema))  # The definitions move.
     wrap = schema.get("type") != "object"
     if wrap:
         defs = schema.pop("$defs", None)
@@ -213,11 +237,18 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
             schema["$defs"] = defs
 
     def to_json(value: Any) -> bytes:
+        wrong: list[str] = []
         try:
-            return adapter.dump_json(adapter.validate_python(value))
+            text = adapter.dump_json(adapter.validate_python(value))
         except ValidationError as e:
-            # Not the model's doing: the author's.
-            raise TypeError(f"the tool returned what its return type does not allow: {_list(e)}") from None
+            wrong = _lines(e)
+        else:
+            if check is not None:
+                returned = pydantic_core.from_json(text)
+                wrong = _lines(None, check(returned), returned)
+        if wrong:  # Not the model's doing: the author's.
+            raise TypeError("\n".join(("the tool returned what its return type does not allow:", *wrong)))
+        return text
 
     return pydantic_core.to_json(schema), (to_json, wrap)
 
@@ -246,26 +277,41 @@ def _leaves(hint: Any) -> set[Any]:
 # Arguments.
 
 
-def _parse(validate: Callable[[bytes], Any], name: str, usage: str, names: tuple[str, ...], arguments: bytes) -> Object:
+def _checked(
+    validate: Callable[[Any], Any],
+    check: Check | None,
+    given: Any,
+    refuse: Callable[[str], Exception],
+    names: tuple[str, ...] = (),
+) -> Any:
+    """What validate makes of JSON, or of texts by their names, whose formats are right."""
+    error: ValidationError | None = None
     try:
-        return validate(arguments or b"{}")  # type: ignore[no-any-return]
+        value = validate(given)
     except ValidationError as e:
-        raise ToolError(f"{name}: the arguments are not valid.\n{_list(e, names)}\nUsage: {usage}") from None
+        error = e
+    formats: dict[Location, str] = {}
+    if check is not None:
+        with contextlib.suppress(ValueError):  # It is not JSON, as the other error says.
+            given = pydantic_core.from_json(given) if isinstance(given, bytes) else given
+            formats = check(given)
+    if error or formats:
+        raise refuse("\n".join(_lines(error, formats, given, names))) from None
+    return value
 
 
-def _parse_strings(
-    validate: Callable[[Any], Any], name: str, usage: str, names: tuple[str, ...], arguments: Mapping[str, str]
-) -> Object:
-    try:
-        return validate(dict(arguments))  # type: ignore[no-any-return]
-    except ValidationError as e:
-        raise ToolError(f"{name}: the arguments are not valid.\n{_list(e, names)}\nUsage: {usage}") from None
+def _lines(
+    error: ValidationError | None, formats: Mapping[Location, str] = types.MappingProxyType({}), given: Any = None,
+    names: tuple[str, ...] = (),
+) -> list[str]:  # fmt: skip
+    """Every violation on a line that names the field, what was expected, and what came.
 
-
-def _list(error: ValidationError, names: tuple[str, ...] = ()) -> str:
-    """Every violation on a line that names the field, what was expected, and what came."""
+    Where a value is of another format than the schema says, that is what is wrong with it.
+    """
     lines = []
-    for e in error.errors(include_url=False, include_context=False):
+    for e in error.errors(include_url=False, include_context=False) if error else ():
+        if e["loc"] in formats:
+            continue
         field = ".".join(map(str, e["loc"]))
         if e["type"] == "missing":
             what = "is required"
@@ -273,13 +319,40 @@ def _list(error: ValidationError, names: tuple[str, ...] = ()) -> str:
             close = difflib.get_close_matches(field, names, 1)
             what = "does not exist" + (f"; did you mean {close[0]}?" if close else "")
         else:
-            came = e["input"]  # Bytes, if they are no JSON: then they may be no text either.
-            if isinstance(came, bytes):
-                came = came.decode(errors="replace")
-            got = pydantic_core.to_json(came, inf_nan_mode="constants", serialize_unknown=True).decode()
-            what = f"{e['msg']}, got {got if len(got) <= 80 else got[:80] + ' ...'}"
+            what = f"{e['msg']}, got {_shown(e['input'])}"
         lines.append(f"- {field}: {what}" if field else what)
-    return "\n".join(lines)
+    for at, what in formats.items():
+        came = functools.reduce(lambda value, key: value[key], at, given)
+        lines.append(f"- {'.'.join(map(str, at)) or '(all)'}: {what}, got {_shown(came)}")
+    return lines
+
+
+def _shown(came: Any) -> str:
+    if isinstance(came, bytes):  # They are no JSON, and may be no text either.
+        came = came.decode(errors="replace")
+    got = pydantic_core.to_json(came, inf_nan_mode="constants", serialize_unknown=True).decode()
+    return got if len(got) <= 80 else got[:80] + " ..."
+
+
+def _unfit_default(p: inspect.Parameter, adapter: TypeAdapter[Any], check: Check | None) -> str | None:
+    """Why the default of a parameter, as clients see it, is none of its values."""
+    default = p.default.default if isinstance(p.default, FieldInfo) else p.default
+    if any(default is none for none in (p.empty, ..., PydanticUndefined)):
+        return None
+    try:
+        given = pydantic_core.to_json({p.name: default}, inf_nan_mode="null")
+    except pydantic_core.PydanticSerializationError:
+        return None  # Clients do not see it.
+    formats = check(pydantic_core.from_json(given)) if check else {}
+    for _, what in formats.items():
+        return f"{what}, got {_shown(default)}"
+    try:
+        adapter.validate_json(given, strict=True)
+    except ValidationError as error:
+        for e in error.errors(include_url=False, include_context=False):
+            if e["loc"][0] == p.name and e["type"] != "missing":
+                return f"{e['msg'].replace('Input should be', 'must be')}, got {_shown(e['input'])}"
+    return None
 
 
 def _usage(name: str, schema: Object) -> str:
@@ -305,7 +378,17 @@ def _type(s: Any) -> str:
         return str(s["$ref"].rpartition("/")[2])
     if s.get("type") == "array":
         return f"{_type(s.get('items'))}[]"
-    return str(s.get("type", "any"))
+    if s.get("format") in FORMATS:
+        return str(s["format"])
+    return f"{s.get('type', 'any')}{_bounds(s)}"
+
+
+def _bounds(s: Object) -> str:
+    """What a number may be, after its type: ` 1..14`, ` > 0`."""
+    if "minimum" in s and "maximum" in s:
+        return f" {s['minimum']}..{s['maximum']}"
+    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    return "".join(f" {sign} {s[key]}" for key, sign in signs.items() if key in s)
 
 
 # Definitions: what to say of a function that cannot be used.
@@ -380,14 +463,17 @@ def _typed_form(schema: Any) -> Form[Any]:
     except PydanticUserError as e:
         raise TypeError(f"the form {_old_typed_dict(e) or f'is of a type that JSON cannot hold, {_name(schema)}'}") from None
 
+    fields = _schema_of(adapter, "validation")
+    check = check_of(fields)
+
+    def refused(wrong: str) -> InvalidAnswer:
+        return InvalidAnswer(f"the answer does not fit the form:\n{wrong}")
+
     def parse(content: bytes) -> Any:
-        try:
-            value = adapter.validate_json(content or b"{}")
-        except ValidationError as e:
-            raise InvalidAnswer(f"the answer does not fit the form:\n{_list(e)}") from None
+        value = _checked(adapter.validate_json, check, content or b"{}", refused)
         return value if is_object else value["value"]
 
-    return Form(pydantic_core.to_json(_flat(_schema_of(adapter, "validation"), schema)), parse)
+    return Form(pydantic_core.to_json(_flat(fields, schema)), parse)
 
 
 def _read_object(content: bytes) -> Object:
