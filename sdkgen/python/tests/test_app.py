@@ -141,8 +141,9 @@ async def test_a_schema_of_its_own_goes_out_as_it_is() -> None:
     assert json.loads(listed[0].output_schema) == {"type": "object", "x": 1}
     assert (await call(app, "anything", {"a": 1, "b": [2]})).structured == {"a": 1, "b": [2]}
     assert (await call(app, "some", {"a": 1, "b": 2})).text == "2 {'b': 2} 2026-07-28"
+    app.add_tool(lambda **arguments: "", name="unnamed")
     with pytest.raises(DefinitionError, match="has no name to give it by"):
-        app.add_tool(lambda **arguments: "", name="unnamed")
+        app.check()
 
 
 async def test_what_a_schema_says_besides_stays() -> None:

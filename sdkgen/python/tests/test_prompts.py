@@ -225,19 +225,23 @@ def test_definitions_that_cannot_work() -> None:
     def greet(names: list[str]) -> str:
         return ""
 
+    app.add_prompt(greet)
     with pytest.raises(DefinitionError, match='prompt "greet": parameter "names" has a type that text cannot hold'):
-        app.add_prompt(greet)
+        app.check()
 
     @app.prompt
     def fine(name: str) -> str:
         return ""
 
+    app.add_prompt(fine)
     with pytest.raises(DefinitionError, match='prompt "fine" is there already'):
-        app.add_prompt(fine)
+        app.check()
+    fine.complete("nam")(lambda value: [])
     with pytest.raises(DefinitionError, match='prompt "fine": there is no argument "nam" to complete'):
-        fine.complete("nam")
+        app.check()
+    fine.complete("name")(lambda: [])
     with pytest.raises(DefinitionError, match=r'completion "fine\.name": it has no parameter for what is typed'):
-        fine.complete("name")(lambda: [])
+        app.check()
 
 
 class Colour(enum.Enum):

@@ -322,8 +322,10 @@ async def test_a_resource_can_ask_and_tell() -> None:
 
 
 def define(uri: str, fn: Any) -> str:
+    app = App("test")
+    app.resource(uri)(fn)
     with pytest.raises(DefinitionError) as e:
-        App("test").resource(uri)(fn)
+        app.check()
     return str(e.value)
 
 
@@ -348,8 +350,9 @@ def test_definitions_that_cannot_work() -> None:
     assert "a URI starts with a scheme" in define("{city}", of_city)
     app = App("test")
     app.add_resource("test://x", none)
+    app.add_resource("test://x", none)
     with pytest.raises(DefinitionError, match='resource "test://x" is there already'):
-        app.add_resource("test://x", none)
+        app.check()
 
 
 async def test_variables_are_completed() -> None:

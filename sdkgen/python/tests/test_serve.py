@@ -673,19 +673,41 @@ def test_an_address_in_use_is_said(tmp_path: Path) -> None:
     assert "test: cannot listen at nowhere.invalid:1" in stderr
 
 
-def test_a_wrong_definition_is_one_line(tmp_path: Path) -> None:
+def test_every_wrong_definition_is_one_line(tmp_path: Path) -> None:
     tools = """from mcpbridge import App
 app = App("test")
 
 @app.tool
 def forecast(city: str, sky: App) -> str:
     return city
+
+@app.tool(readonly=True)
+def measure() -> str:
+    return ""
+
+@app.resource("stations://all", mimetype="text/csv")
+def stations() -> str:
+    return ""
+
+@app.prompt
+def packing(city) -> str:
+    return ""
+
+@packing.complete("city")
+def cities(value: str) -> list[str]:
+    return []
+
+app.run()
 """
     process = run(tmp_path, tools=tools)
     _, stderr = process.communicate(timeout=10)
     assert process.returncode == 1
     assert stderr.startswith('tools.py:5: tool "forecast": parameter "sky" has a type that JSON cannot hold, App; use str')
-    assert stderr.count("\n") == 1
+    assert stderr.splitlines()[1:] == [
+        'tools.py:8: tool "measure": there is no option readonly; did you mean read_only?',
+        'tools.py:12: resource "stations://all": there is no option mimetype; did you mean mime_type?',
+        'tools.py:17: prompt "packing": parameter "city" has no type hint; write city: str',
+    ]
 
 
 def test_other_errors_keep_their_frames(tmp_path: Path) -> None:

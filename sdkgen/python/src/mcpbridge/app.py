@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import grpc
 import pydantic_core
-from typing_extensions import ParamSpec
+from typing_extensions import ParamSpec, TypedDict, Unpack
 
 from mcpbridge import v1
 from mcpbridge.changes import Changes
@@ -30,7 +30,7 @@ from mcpbridge.handlers import (
     Tool,
     completion,
 )
-from mcpbridge.schema import choices, definition_error, signature
+from mcpbridge.schema import NOTHING, choices, definition_error, signature
 from mcpbridge.template import Template
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,6 +38,48 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Icons = Sequence[str | v1.Icon]
 Scope = Literal["public", "private"]
+
+
+class ToolOptions(TypedDict, total=False):
+    """What may be said of a tool."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    input_schema: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None
+    icons: Icons
+    meta: Meta | None
+
+
+class ResourceOptions(TypedDict, total=False):
+    """What may be said of a resource."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    size: int | None
+    annotations: v1.Annotations | None
+    cache_ttl: float | None
+    cache_scope: Scope | None
+    icons: Icons
+    meta: Meta | None
+
+
+class PromptOptions(TypedDict, total=False):
+    """What may be said of a prompt."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    icons: Icons
+    meta: Meta | None
+
 
 # To stderr.
 PLAIN = logging.StreamHandler()
@@ -84,30 +126,54 @@ class App:
         self._has: set[ListName] = set(declares)  # What there is or was: clients have been told that there is.
         self._changes = Changes()
         self._calls = Calls(self, threads)
+        self._wrong: list[DefinitionError] = []
+        self._running = False
+
+    def check(self) -> None:
+        """Raises DefinitionError if tools, resources or prompts are defined wrongly: all of them, each with its line.
+
+        `run` does this first, so that all mistakes are reported at once. What is added while the app runs is refused at once.
+        """
+        if self._wrong:
+            raise DefinitionError("\n".join(map(str, self._wrong)))
+
+    def _refuse(self, e: DefinitionError) -> None:
+        if self._running:
+            raise e
+        self._wrong.append(e)
+
+    def _definer(self, kind: str, add: Callable[..., Any], options: Mapping[str, Any], *first: Any) -> Callable[[Any], Any]:
+        """What adds a function with the options, or remembers why it cannot. For what the author of the function calls."""
+        caller = sys._getframe(2)
+        at = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+
+        def define(fn: Any) -> Any:
+            called = options.get("name") or (first[0] if first else getattr(fn, "__name__", fn))
+            try:
+                if not callable(fn):
+                    how = f"a name is given by name; write @app.{kind}(name={fn!r})"
+                    raise DefinitionError(f'{at}: {kind} "{fn}": {how}')
+                known = [p.name for p in inspect.signature(add).parameters.values() if p.kind == p.KEYWORD_ONLY]
+                for option in options:
+                    if option not in known:
+                        close = difflib.get_close_matches(option, known, 1)
+                        instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+                        raise DefinitionError(f'{at}: {kind} "{called}": there is no option {option}; {instead}')
+                # A tool in a function may use that function's types.
+                return add(*first, fn, caller.f_locals, **options)
+            except DefinitionError as e:
+                self._refuse(e)
+                return None
+
+        return define
 
     # Tools.
 
     @overload
     def tool(self, fn: F, /) -> F: ...
     @overload
-    def tool(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        read_only: bool | None = None,
-        destructive: bool | None = None,
-        idempotent: bool | None = None,
-        open_world: bool | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        icons: Icons = (),
-        meta: Meta | None = None,
-    ) -> Callable[[F], F]: ...
-    def tool(self, fn: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    def tool(self, fn: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, fn: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
         """Makes a function a tool: `@app.tool`, or with options `@app.tool(read_only=True)`.
 
         Arguments and their checks come from the type hints, descriptions from the docstring. The hints read_only,
@@ -115,21 +181,20 @@ class App:
         destructive, in an open world. An input_schema goes out as it is, and the bridge checks the arguments against it; the
         function may then take them as `**arguments`.
         """
-        names = sys._getframe(1).f_locals  # A tool in a function may use that function's types.
-        if fn is not None:
-            _refuse_name("tool", fn)
-            self._add_tool(fn, names)
-            return fn
+        define = self._definer("tool", self._add_tool, options)
 
         def decorate(fn: F) -> F:
-            self._add_tool(fn, names, **options)
+            define(fn)
             return fn
 
-        return decorate
+        if fn is None or callable(fn):
+            return decorate if fn is None else decorate(fn)
+        define(fn)
+        return lambda fn: fn
 
-    def add_tool(self, fn: Callable[..., Any], **options: Any) -> None:
+    def add_tool(self, fn: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """Adds a tool, also while the app runs: clients are told. The options are those of `tool`."""
-        self._add_tool(fn, sys._getframe(1).f_locals, **options)
+        self._definer("tool", self._add_tool, options)(fn)
 
     def remove_tool(self, name: str) -> None:
         """Removes a tool, also while the app runs: clients are told."""
@@ -185,21 +250,7 @@ class App:
 
     # Resources.
 
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: v1.Annotations | None = None,
-        cache_ttl: float | None = None,
-        cache_scope: Scope | None = None,
-        icons: Icons = (),
-        meta: Meta | None = None,
-    ) -> Callable[[Callable[P, R]], Resource[P, R]]:
+    def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[Callable[P, R]], Resource[P, R]]:
         """Makes a function a resource, `@app.resource("config://main")`, or one for every URI of a template.
 
         The parameters of `@app.resource("weather://{city}")` are the template's variables, as RFC 6570 has them up to level 3:
@@ -208,24 +259,12 @@ class App:
 
         It returns text, bytes, or what becomes JSON. `cache_ttl` and `cache_scope` are those of what is read.
         """
-        options: dict[str, Any] = {
-            "name": name,
-            "title": title,
-            "description": description,
-            "mime_type": mime_type,
-            "size": size,
-            "annotations": annotations,
-            "cache_ttl": cache_ttl,
-            "cache_scope": cache_scope,
-            "icons": icons,
-            "meta": meta,
-        }
-        names = sys._getframe(1).f_locals
-        return lambda fn: self._add_resource(uri, fn, names, **options)
+        define = self._definer("resource", self._add_resource, options, uri)
+        return lambda fn: define(fn) or Resource(fn, uri, NOTHING, v1.Resource(), None, {}, self._refuse)
 
-    def add_resource(self, uri: str, fn: Callable[..., Any], **options: Any) -> None:
+    def add_resource(self, uri: str, fn: Callable[..., Any], **options: Unpack[ResourceOptions]) -> None:
         """Adds a resource, or a template, also while the app runs: clients are told. The options are those of `resource`."""
-        self._add_resource(uri, fn, sys._getframe(1).f_locals, **options)
+        self._definer("resource", self._add_resource, options, uri)(fn)
 
     def remove_resource(self, uri: str) -> None:
         """Removes a resource or a template, also while the app runs: clients are told."""
@@ -243,13 +282,15 @@ class App:
         names: Mapping[str, Any],
         *,
         name: str | None = None,
+        title: str | None = None,
         description: str | None = None,
+        mime_type: str | None = None,
         size: int | None = None,
+        annotations: v1.Annotations | None = None,
         cache_ttl: float | None = None,
         cache_scope: Scope | None = None,
         icons: Icons = (),
         meta: Meta | None = None,
-        **options: Any,
     ) -> Resource[P, R]:
         try:
             template = Template(uri) if "{" in uri or "}" in uri else None
@@ -261,8 +302,11 @@ class App:
         _refuse_twice("resource", uri, fn, among)
         s = signature(fn, uri, Context, names, "resource")
         _check_variables(fn, uri, template, set(s.schema.get("properties", ())), s.schema.get("required", ()))
-        options |= {
+        options: dict[str, Any] = {
             "name": name or getattr(fn, "__name__", uri),
+            "title": title,
+            "mime_type": mime_type,
+            "annotations": annotations,
             "description": description or s.description or None,
             "icons": _icons(icons),
             "meta": meta_json(meta),
@@ -272,7 +316,7 @@ class App:
             message = v1.Resource(uri=uri, size=size, **options)
         else:
             message = v1.ResourceTemplate(uri_template=uri, **options)
-        resource = Resource(fn, uri, s, message, template, _cache(cache_ttl, cache_scope))
+        resource = Resource(fn, uri, s, message, template, _cache(cache_ttl, cache_scope), self._refuse)
         among[uri] = resource
         self._changed("resources")
         return resource
@@ -286,32 +330,29 @@ class App:
     @overload
     def prompt(self, fn: Callable[P, R], /) -> Prompt[P, R]: ...
     @overload
-    def prompt(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Icons = (),
-        meta: Meta | None = None,
-    ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
-    def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def prompt(self, fn: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[PromptOptions]) -> Any:
         """Makes a function a prompt: `@app.prompt`, or with options `@app.prompt(title="Greeting")`.
 
         It returns what the user says, as text or other content, or a list of such turns: see `user` and `assistant`. Its
         arguments are text for the client and people; the type hints say what is made of it.
         """
-        names = sys._getframe(1).f_locals
-        if fn is not None:
-            _refuse_name("prompt", fn)
-            return self._add_prompt(fn, names)
-        return lambda fn: self._add_prompt(fn, names, **options)
+        define = self._definer("prompt", self._add_prompt, options)
 
-    def add_prompt(self, fn: Callable[..., Any], **options: Any) -> None:
+        def wrong(fn: Callable[..., Any]) -> Any:
+            return Prompt(fn, "", NOTHING, v1.Prompt(), self._refuse)
+
+        def decorate(fn: Callable[..., Any]) -> Any:
+            return define(fn) or wrong(fn)
+
+        if fn is None or callable(fn):
+            return decorate if fn is None else decorate(fn)
+        define(fn)
+        return wrong
+
+    def add_prompt(self, fn: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """Adds a prompt, also while the app runs: clients are told. The options are those of `prompt`."""
-        self._add_prompt(fn, sys._getframe(1).f_locals, **options)
+        self._definer("prompt", self._add_prompt, options)(fn)
 
     def remove_prompt(self, name: str) -> None:
         """Removes a prompt, also while the app runs: clients are told."""
@@ -345,7 +386,7 @@ class App:
             icons=_icons(icons),
             meta=meta_json(meta),
         )
-        self._prompts[name] = prompt = Prompt(fn, name, s, message)
+        self._prompts[name] = prompt = Prompt(fn, name, s, message, self._refuse)
         self._changed("prompts")
         return prompt
 
@@ -551,14 +592,6 @@ def _cache(ttl: float | None, scope: Scope | None) -> dict[str, Any]:
     """How long something stays true and who may share it, as the contract has it."""
     scopes = {None: None, "public": v1.CACHE_SCOPE_PUBLIC, "private": v1.CACHE_SCOPE_PRIVATE}
     return {"ttl_ms": None if ttl is None else round(ttl * 1000), "cache_scope": scopes[scope]}
-
-
-def _refuse_name(kind: str, fn: object) -> None:
-    """Says of `@app.tool("name")` how a name is given. Called by what is the decorator."""
-    if isinstance(fn, str):
-        at = sys._getframe(2)
-        line = f"{Path(at.f_code.co_filename).name}:{at.f_lineno}"
-        raise DefinitionError(f"{line}: {kind} {fn!r}: a name is given by name; write @app.{kind}(name={fn!r})")
 
 
 def _refuse_twice(kind: str, name: str, fn: Callable[..., Any], among: Mapping[str, Handler[..., Any]]) -> None:

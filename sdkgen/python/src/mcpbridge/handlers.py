@@ -20,8 +20,8 @@ from typing_extensions import ParamSpec
 from mcpbridge import v1
 from mcpbridge.content import failure, prompt_result, resource_result, success
 from mcpbridge.context import Context, Response, Write, current
-from mcpbridge.errors import McpError, NotFound, ToolError
-from mcpbridge.schema import Kind, Object, Signature, choices, definition_error, signature, unwrap, where
+from mcpbridge.errors import DefinitionError, McpError, NotFound, ToolError
+from mcpbridge.schema import NOTHING, Kind, Object, Signature, choices, definition_error, signature, unwrap, where
 from mcpbridge.template import Template
 from mcpbridge.threads import Threads
 
@@ -114,9 +114,10 @@ class Tool(Handler[P, R]):
 class Completable(Handler[P, R]):
     """A prompt or a resource template: something with arguments that people fill in."""
 
-    def __init__(self, fn: Callable[P, R], name: str, of: Signature) -> None:
+    def __init__(self, fn: Callable[P, R], name: str, of: Signature, refuse: Callable[[DefinitionError], None]) -> None:
         super().__init__(fn, name, of)
         self.completers: dict[str, Completer] = {}
+        self._refuse = refuse
 
     def complete(self, argument: str) -> Callable[[F], F]:
         """Proposes values for an argument: `@greet.complete("name")`.
@@ -125,11 +126,16 @@ class Completable(Handler[P, R]):
         it is not called before those without a default are known. What it returns are the values, the best first.
         """
         names = sys._getframe(1).f_locals
-        if argument not in self.signature.schema.get("properties", {}):
-            raise definition_error(self.fn, self.kind, self.name, f'there is no argument "{argument}" to complete')
 
         def decorate(fn: F) -> F:
-            self.completers[argument] = Completer(fn, f"{self.name}.{argument}", names)
+            if self.signature is NOTHING:
+                return fn  # What is wrong has been said.
+            try:
+                if argument not in self.signature.schema.get("properties", {}):
+                    raise definition_error(fn, self.kind, self.name, f'there is no argument "{argument}" to complete')
+                self.completers[argument] = Completer(fn, f"{self.name}.{argument}", names)
+            except DefinitionError as e:
+                self._refuse(e)
             return fn
 
         return decorate
@@ -184,8 +190,9 @@ class Resource(Completable[P, R]):
         message: v1.Resource | v1.ResourceTemplate,
         template: Template | None,
         hints: Mapping[str, Any],
+        refuse: Callable[[DefinitionError], None],
     ) -> None:
-        super().__init__(fn, uri, of)
+        super().__init__(fn, uri, of, refuse)
         self.message = message
         self.template = template
         self.hints = hints  # How long what is read stays true, and for whom.
@@ -205,8 +212,10 @@ class Prompt(Completable[P, R]):
     kind = "prompt"
     response = v1.GetPromptResponse
 
-    def __init__(self, fn: Callable[P, R], name: str, of: Signature, message: v1.Prompt) -> None:
-        super().__init__(fn, name, of)
+    def __init__(
+        self, fn: Callable[P, R], name: str, of: Signature, message: v1.Prompt, refuse: Callable[[DefinitionError], None]
+    ) -> None:
+        super().__init__(fn, name, of, refuse)
         self.message = message
 
     def success(self, value: Any, request: v1.GetPromptRequest) -> v1.GetPromptResponse:

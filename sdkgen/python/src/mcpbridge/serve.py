@@ -40,6 +40,8 @@ MAX_PATH = 100  # A unix socket's path: sun_path is 104 to 108 bytes.
 def run(app: "App", listen: str | None) -> None:
     """Serves app until it is told to stop. See App.run."""
     listen = listen or _listen_argument(sys.argv[1:])
+    app.check()
+    app._running = True
     if listen:
         asyncio.run(_attached(app, listen))
     elif stdout.MANAGED:

@@ -80,7 +80,7 @@ async def call(
     list of the URIs of roots, or an InputResponse.
     """
     request = v1.CallToolRequest(context=context, name=name, arguments=pydantic_core.to_json(arguments or {}))
-    return await _rounds(name, app.call_tool, request, Called(v1.CallToolResult()), answers)
+    return await _rounds(app, name, app.call_tool, request, Called(v1.CallToolResult()), answers)
 
 
 async def read(
@@ -88,7 +88,7 @@ async def read(
 ) -> Called[v1.ReadResourceResult]:
     """Reads a resource. The answers are as of call."""
     request = v1.ReadResourceRequest(context=context, uri=uri)
-    return await _rounds(uri, app.read_resource, request, Called(v1.ReadResourceResult()), answers)
+    return await _rounds(app, uri, app.read_resource, request, Called(v1.ReadResourceResult()), answers)
 
 
 async def prompt(
@@ -101,7 +101,7 @@ async def prompt(
 ) -> Called[v1.GetPromptResult]:
     """Gets a prompt. The answers are as of call."""
     request = v1.GetPromptRequest(context=context, name=name, arguments=arguments)
-    return await _rounds(name, app.get_prompt, request, Called(v1.GetPromptResult()), answers)
+    return await _rounds(app, name, app.get_prompt, request, Called(v1.GetPromptResult()), answers)
 
 
 async def complete(
@@ -114,6 +114,7 @@ async def complete(
     context: v1.CallContext = EVERYTHING,
 ) -> list[str]:
     """The values proposed for an argument of a prompt, by its name, or of a resource template, by the template."""
+    app.check()
     ref = v1.CompletionReference(prompt=v1.PromptReference(name=of))
     if ":" in of:
         ref = v1.CompletionReference(resource=v1.ResourceReference(uri=of))
@@ -127,6 +128,7 @@ async def complete(
 
 
 async def _rounds(
+    app: App,
     name: str,
     method: Callable[[Any, Any], Awaitable[Any]],
     request: Any,
@@ -134,6 +136,7 @@ async def _rounds(
     answers: Sequence[Any],
 ) -> Called[Result]:
     left = list(answers)
+    app.check()
 
     async def write(event: Any) -> None:
         if event.HasField("progress"):
