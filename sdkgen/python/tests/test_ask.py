@@ -4,6 +4,7 @@ import asyncio
 import enum
 import json
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -127,6 +128,42 @@ async def test_a_key_keeps_a_question_the_same() -> None:
 
     got = await call(app, "now", answers=["because"])
     assert (got.text, got.rounds) == ("because", 2)
+
+
+async def ask_name(ctx: Context) -> str:
+    return (await ctx.elicit("Name?", str)).data
+
+
+@pytest.mark.parametrize("which", ["elicit", "elicit_url", "sample", "roots", "ask_name", "once"])
+async def test_what_is_asked_and_not_awaited_fails_with_its_line(which: str, caplog: pytest.LogCaptureFixture) -> None:
+    app = App("test")
+
+    @app.tool
+    async def greet(ctx: Context) -> str:
+        name: Any
+        if which == "elicit":
+            name = ctx.elicit("Name?", str)
+        elif which == "elicit_url":
+            name = ctx.elicit_url("Sign in", "https://a.example")
+        elif which == "sample":
+            name = ctx.sample("Name?")
+        elif which == "roots":
+            name = ctx.roots()
+        elif which == "ask_name":
+            name = ask_name(ctx)
+        else:
+            name = ctx.once("name", lambda: ask_name(ctx))
+        return f"hi {name}"
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns, too.
+        got = await call(app, "greet", answers=["Ada", "Ada"])
+    lines = {"elicit": 5, "elicit_url": 7, "sample": 9, "roots": 11, "ask_name": 13, "once": 15}
+    at = f"test_ask.py:{greet.__code__.co_firstlineno + lines[which] - 1}"
+    call_of = {"ask_name": "ask_name", "once": "once"}.get(which, f"ctx.{which}")
+    assert got.is_error
+    assert got.text == f"{at}: {call_of}(...) was not awaited; write await {call_of}(...)"
+    assert got.text in caplog.text
 
 
 async def test_gather_asks_all_in_one_round() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import enum
 import json
 import logging
+import math
 import sys
 import threading
 import time
@@ -14,10 +15,11 @@ from typing import Annotated, Any
 
 import grpc
 import pytest
+from pydantic import BaseModel, Field
 
 from mcpbridge import App, Audio, Context, Image, McpError, NotFound, ToolError, content, v1
 from mcpbridge.handlers import StatusError
-from mcpbridge.testing import EVERYTHING, call
+from mcpbridge.testing import EVERYTHING, call, read
 
 
 class Colour(str, enum.Enum):
@@ -46,7 +48,6 @@ IMAGE = v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png"))
         ({"a": [1]}, v1.CallToolResult(content=[text('{"a":[1]}')], structured_content=b'{"a":[1]}')),
         ([1, "a"], v1.CallToolResult(content=[text('[1,"a"]')], structured_content=b'{"result":[1,"a"]}')),
         (Point(1, 2), v1.CallToolResult(content=[text('{"x":1,"y":2}')], structured_content=b'{"x":1,"y":2}')),
-        (float("nan"), v1.CallToolResult(content=[text("null")], structured_content=b'{"result":null}')),
         (Image(b"i"), v1.CallToolResult(content=[IMAGE])),
         (["see", Image(b"i")], v1.CallToolResult(content=[text("see"), IMAGE])),
         (Audio(b"a"), v1.CallToolResult(content=[v1.ContentBlock(audio=v1.AudioContent(data=b"a", mime_type="audio/wav"))])),
@@ -155,7 +156,7 @@ async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixt
         (Image, None, "the tool returned None, and its return type is Image"),
         (list[Image], None, "the tool returned None, and its return type is list | tuple"),
         (int, "x", "the tool returned what its return type does not allow:\nInput should be a valid integer"),
-        (Any, object(), "Unable to serialize unknown type: <class 'object'>"),
+        (Any, object(), "the tool returned what JSON cannot hold: of type object"),
     ],
 )
 async def test_what_a_tool_must_not_return(caplog: pytest.LogCaptureFixture, hint: Any, value: Any, message: str) -> None:
@@ -397,3 +398,86 @@ def test_context_parameters_of_callables() -> None:
     app.add_tool(Adder(), name="adder")
     assert asyncio.run(call(app, "adder", {"a": 2})).structured == {"result": 2}
     assert json.loads(app.list_tools(v1.ListToolsRequest()).tools[0].input_schema)["required"] == ["a"]
+
+
+class Person:
+    """Nothing that JSON has."""
+
+
+class Row(BaseModel):
+    price: float
+    owner: Any = None
+    secret: float = Field(default=math.nan, exclude=True)
+
+
+@dataclass
+class Table:
+    rows: list[Row]
+    note: str | None = None
+
+
+async def later() -> None: ...
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (Table([Row(price=1), Row(price=math.nan)]), "rows.1.price is NaN"),
+        (Table([Row(price=1, owner={"pay": -math.inf})]), "rows.0.owner.pay is -Infinity"),
+        (Table([Row(price=1, owner=[None, Person()])]), "rows.0.owner.1 is of type Person"),
+        (Table([Row(price=1, owner=Person)]), "rows.0.owner is of type type"),
+        (Table([Row(price=1, owner=LOOP)]), "rows.0.owner.0 is a value that contains itself"),
+    ],
+)
+async def test_what_json_cannot_hold_is_refused_with_its_place(
+    typed: bool, value: Any, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App("test")
+
+    async def table() -> Any:
+        return value
+
+    if typed:
+        table.__annotations__["return"] = Table
+    app.add_tool(table)
+    with caplog.at_level(logging.ERROR):
+        got = await call(app, "table")
+    assert (got.is_error, got.text) == (True, f"the tool returned what JSON cannot hold: {says}")
+    assert f'tool "table" failed at test_call.py:{table.__code__.co_firstlineno}: TypeError' in caplog.text
+    assert says in caplog.text
+
+
+async def test_what_is_none_or_left_out_is_no_harm() -> None:
+    app = App("test")
+
+    @app.tool
+    def table() -> Table:
+        return Table([Row(price=1)], "NaN")
+
+    assert (await call(app, "table")).structured == {"rows": [{"price": 1, "owner": None}], "note": "NaN"}
+
+
+async def test_a_resource_refuses_what_json_cannot_hold() -> None:
+    app = App("test")
+
+    @app.resource("test://it")
+    def it() -> Any:
+        return {"a": [math.inf]}
+
+    with pytest.raises(McpError, match=r"the resource returned what JSON cannot hold: a\.0 is Infinity"):
+        await read(app, "test://it")
+
+
+async def test_a_coroutine_in_a_result_is_one_that_was_not_awaited() -> None:
+    app = App("test")
+
+    @app.tool
+    async def forgets() -> Any:
+        return {"a": later()}
+
+    assert (await call(app, "forgets")).text == "the tool returned what JSON cannot hold: a is later() without await"

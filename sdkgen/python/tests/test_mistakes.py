@@ -65,8 +65,13 @@ async def logged(client: Client) -> list[str]:
             "tool \"add\" failed at tools.py:7: KeyError: 'missing'",
             "KeyError: 'missing'",
         ),
+        (
+            "    return int(input('Sure?'))",
+            'tool "add" failed at tools.py:6: RuntimeError: nobody can answer input() here; ask the user with ctx.elicit',
+            "nobody can answer input() here",
+        ),
     ],
-    ids=["wrong result", "exception"],
+    ids=["wrong result", "exception", "input"],
 )
 async def test_what_fails_says_the_line(tmp_path: Path, body: str, says: str, model: str) -> None:
     text = APP + f"@app.tool\ndef add(a: int) -> int:\n{body}\n" + RUN

@@ -1,13 +1,17 @@
 """What tools, resources and prompts return, and how it becomes a result."""
 
+import inspect
+import math
 import mimetypes
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pydantic_core
 from google.protobuf.message import Message as ProtoMessage
+from pydantic import BaseModel
 
 from mcpbridge import v1
 
@@ -142,7 +146,65 @@ Dump = tuple[Callable[[Any], bytes], bool]
 
 def meta_json(meta: Meta | None) -> bytes:
     """MCP `_meta` as the contract has it."""
-    return pydantic_core.to_json(meta) if meta else b""
+    return to_json(meta, "_meta") if meta else b""
+
+
+# JSON.
+
+
+def to_json(value: Any, who: str, write: Callable[[Any], bytes] | None = None) -> bytes:
+    """JSON of a value that somebody returned. TypeError names the place of what JSON has nothing for."""
+    try:
+        text = write(value) if write else pydantic_core.to_json(value, inf_nan_mode="null")
+    except Exception as e:
+        at = _place(value, _is_opaque)
+        raise TypeError(f"{who} returned what JSON cannot hold: {at or e}") from None
+    # Only what is not finite is written as null without being None.
+    if b"null" in text and (at := _place(value, _is_not_finite)):
+        raise TypeError(f"{who} returned what JSON cannot hold: {at}")
+    return text
+
+
+def _is_not_finite(value: Any) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return None
+
+
+def _is_opaque(value: Any) -> str | None:
+    if inspect.iscoroutine(value):
+        return f"{value.__qualname__}() without await"
+    try:
+        pydantic_core.to_json(value)
+    except Exception:
+        return f"of type {type(value).__name__}"
+    return None
+
+
+def _place(value: Any, wrong: Callable[[Any], str | None], at: tuple[str, ...] = (), above: tuple[int, ...] = ()) -> str | None:
+    """The first place in a value where something is wrong, and what: `rows.0.price is NaN`."""
+    if id(value) in above:
+        what: str | None = "a value that contains itself"
+    elif (parts := _parts(value)) is None:
+        what = wrong(value)
+    else:
+        found = (_place(part, wrong, (*at, str(name)), (*above, id(value))) for name, part in parts)
+        return next(filter(None, found), None)
+    return f"{'.'.join(at)} is {what}" if what and at else what
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """What a value consists of; None if it is one thing."""
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return enumerate(value)
+    if isinstance(value, BaseModel):
+        kept = [name for name, f in type(value).model_fields.items() if not f.exclude]
+        return [(name, getattr(value, name)) for name in (*kept, *(value.model_extra or ()))]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(f.name, getattr(value, f.name)) for f in fields(value)]
+    return None
 
 
 # Tools.
@@ -166,8 +228,8 @@ def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1
     if isinstance(value, v1.CallToolResult):
         result.CopyFrom(value)
     elif dump is not None:
-        to_json, wrap = dump
-        _structured(result, to_json(value), wrap)
+        write, wrap = dump
+        _structured(result, write(value), wrap)
     elif returns and not isinstance(value, (*returns, v1.InputRequired)):
         wanted = " | ".join("None" if c is type(None) else c.__name__ for c in dict.fromkeys(returns))
         got = "None" if value is None else type(value).__name__
@@ -185,7 +247,7 @@ def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1
     elif isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError("a tool cannot return bytes: return Image(data, mime_type), Audio(data, mime_type) or text")
     else:
-        text = pydantic_core.to_json(value, inf_nan_mode="null")
+        text = to_json(value, "the tool")
         _structured(result, text, not text.startswith(b"{"))
     return response
 
@@ -246,7 +308,7 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> v1.Resourc
     elif isinstance(value, ProtoMessage):
         raise TypeError(f"a resource cannot hold {type(value).__name__}")
     else:
-        contents.text = pydantic_core.to_json(value, inf_nan_mode="null").decode()
+        contents.text = to_json(value, "the resource").decode()
         mime_type = mime_type or "application/json"
     contents.uri = contents.uri or uri
     if mime_type and not contents.HasField("mime_type"):

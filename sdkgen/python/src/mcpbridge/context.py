@@ -7,9 +7,13 @@ import contextvars
 import hashlib
 import inspect
 import json
+import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import pydantic_core
@@ -62,9 +66,11 @@ class Context:
         "_answers",
         "_app",
         "_asked",
+        "_begun",
         "_call",
         "_closed",
         "_counts",
+        "_dropped",
         "_ended",
         "_loop",
         "_meta",
@@ -103,6 +109,8 @@ class Context:
         self._once: dict[str, tuple[Any, bool]] = {}
         self._counts: dict[str, int] = {}
         self._questions: dict[str, v1.InputRequest] = {}
+        self._begun: dict[str, tuple[str, str]] = {}  # Where they were asked, for those whose answer nobody has looked at.
+        self._dropped: str | None = None  # A coroutine of the call that was not awaited.
         self._together = 0
         self._ended = False
 
@@ -286,10 +294,10 @@ class Context:
         if not inspect.isawaitable(value):
             return self._remember(key, value, False)
 
-        async def wait() -> Any:
+        async def once() -> Any:  # The name is seen where it is not awaited.
             return self._remember(key, await value, True)
 
-        return wait()
+        return once()
 
     # Below: for the runtime.
 
@@ -330,6 +338,7 @@ class Context:
         # An answer of another kind is none: the question is asked again.
         if answer is None or answer.WhichOneof("response") not in (request.WhichOneof("request"), "error"):
             self._questions[key] = request
+            self._begun[key] = _caller()
             if threading.get_ident() != self._thread and not self._together:
                 self._end_round()
             return None
@@ -338,6 +347,17 @@ class Context:
     def _end_round(self) -> None:
         self._ended = True
         raise RoundEnd
+
+    def _check_awaited(self, called: Callable[[str], str]) -> None:
+        """Of a call that has returned: raises if something was asked and the answer not awaited.
+
+        What was returned then does not have the answer in it. `called` says where the function calls another one.
+        """
+        for at, name in self._begun.values():
+            raise RuntimeError(f"{at}: ctx.{name}(...) was not awaited; write await ctx.{name}(...)")
+        if self._dropped is not None:
+            name = self._dropped.rpartition(".")[2]
+            raise RuntimeError(f"{called(name)}: {name}(...) was not awaited; write await {name}(...)")
 
     def _input_required(self) -> Any:
         """How a round ends that asked something."""
@@ -394,6 +414,32 @@ class Context:
         self.cancelled = self._closed = True
         if self._pump is not None:
             self._pump.cancel()
+
+
+def _caller() -> tuple[str, str]:
+    """The line that called us, and the name it called us by."""
+    frame, name = sys._getframe(1), ""
+    while frame.f_back and frame.f_code.co_filename == __file__:
+        frame, name = frame.f_back, frame.f_code.co_name
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", name
+
+
+def _notice_dropped() -> None:
+    """Makes a Context notice coroutines that were given it and are dropped without await. Python only warns of them."""
+    warn = getattr(warnings, "_warn_unawaited_coroutine", None)
+    if warn is None:
+        return
+
+    def notice(coroutine: "CoroutineType[Any, Any, Any]") -> None:
+        for value in coroutine.cr_frame.f_locals.values() if coroutine.cr_frame else ():
+            if isinstance(value, Context) and not value._closed:
+                value._dropped = value._dropped or coroutine.__qualname__
+        warn(coroutine)
+
+    warnings._warn_unawaited_coroutine = notice  # type: ignore[attr-defined]
+
+
+_notice_dropped()
 
 
 class _Done:

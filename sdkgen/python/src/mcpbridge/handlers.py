@@ -21,7 +21,7 @@ from mcpbridge import v1
 from mcpbridge.content import failure, prompt_result, resource_result, success
 from mcpbridge.context import Context, Response, Write, current
 from mcpbridge.errors import DefinitionError, McpError, NotFound, ToolError
-from mcpbridge.schema import NOTHING, Kind, Object, Signature, choices, definition_error, signature, unwrap, where
+from mcpbridge.schema import NOTHING, Kind, Object, Signature, choices, definition_error, signature, unwrap, where, where_called
 from mcpbridge.template import Template
 from mcpbridge.threads import Threads
 
@@ -250,6 +250,8 @@ class Calls:
                 value = await handler.fn(**arguments)
             else:
                 value = await self._in_thread(handler.fn, arguments)
+            if ctx is not None and not ctx._ended:
+                ctx._check_awaited(functools.partial(where_called, handler.fn))
             response = handler.success(value, request)
         except asyncio.CancelledError as e:
             if _cancelling():

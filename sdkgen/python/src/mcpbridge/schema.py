@@ -23,7 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import PydanticUndefined
 from typing_extensions import NotRequired, TypedDict, is_typeddict
 
-from mcpbridge.content import CONTENT_TYPES, Dump
+from mcpbridge.content import CONTENT_TYPES, Dump, to_json
 from mcpbridge.errors import DefinitionError, InvalidAnswer, ToolError
 from mcpbridge.formats import FORMATS, LOCAL_DATE_TIME, LOCAL_TIME, Check, Location, check_of
 
@@ -236,10 +236,10 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
         if defs:
             schema["$defs"] = defs
 
-    def to_json(value: Any) -> bytes:
+    def write(value: Any) -> bytes:
         wrong: list[str] = []
         try:
-            text = adapter.dump_json(adapter.validate_python(value))
+            text = to_json(adapter.validate_python(value), "the tool", adapter.dump_json)
         except ValidationError as e:
             wrong = _lines(e)
         else:
@@ -250,7 +250,7 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
             raise TypeError("\n".join(("the tool returned what its return type does not allow:", *wrong)))
         return text
 
-    return pydantic_core.to_json(schema), (to_json, wrap)
+    return pydantic_core.to_json(schema), (write, wrap)
 
 
 def _classes(hint: Any) -> tuple[type, ...]:
@@ -404,6 +404,30 @@ def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def where(fn: Callable[..., Any], parameter: str | None = None) -> str:
     """The line of the parameter, or of the function where that cannot be found: `tools.py:12`."""
+
+    def of_parameter(node: _Function) -> int | None:
+        a = node.args
+        named = (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg)
+        return next((arg.lineno for arg in named if arg and arg.arg == parameter), None)
+
+    return _line(fn, of_parameter)
+
+
+def where_called(fn: Callable[..., Any], name: str) -> str:
+    """The line where a function calls another one without await, or its own line where that cannot be found."""
+
+    def of_call(node: _Function) -> int | None:
+        awaited = {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Await)}
+        calls = (n for n in ast.walk(node) if isinstance(n, ast.Call) and id(n) not in awaited)
+        return next((n.lineno for n in calls if ast.unparse(n.func).rpartition(".")[2] == name), None)
+
+    return _line(fn, of_call)
+
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _line(fn: Callable[..., Any], find: Callable[[_Function], int | None]) -> str:
     code = getattr(unwrap(fn), "__code__", None)
     if code is None:
         return repr(fn)
@@ -411,10 +435,7 @@ def where(fn: Callable[..., Any], parameter: str | None = None) -> str:
     with contextlib.suppress(OSError, SyntaxError, IndexError):
         node = ast.parse(textwrap.dedent(inspect.getsource(code))).body[0]
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            a = node.args
-            named = (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg)
-            at = next((arg.lineno for arg in named if arg and arg.arg == parameter), node.lineno)
-            line += at - 1
+            line += (find(node) or node.lineno) - 1
     return f"{Path(code.co_filename).name}:{line}"
 
 

@@ -3,17 +3,24 @@
 Everything else that is printed, by C libraries and child processes too, goes to stderr, which the bridge takes for log.
 """
 
+import builtins
 import io
 import os
 import sys
+from typing import Any, NoReturn
 
 MANAGED = os.environ.get("MCPBRIDGE_PLUGIN") == "mcpbridge.v1"
+
+
+def _no_input(*_: Any) -> NoReturn:
+    raise RuntimeError('nobody can answer input() here; ask the user with ctx.elicit("...", str)')
 
 
 def _take() -> int | None:
     """Points fd 1 at stderr and returns what it was."""
     if not MANAGED:
         return None
+    builtins.input = _no_input
     real = os.dup(1)
     sys.stdout.flush()
     os.dup2(2, 1)
