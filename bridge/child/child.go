@@ -231,6 +231,42 @@ func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
+// A Shortage is a resource that there is nothing left of. That a program does not start then says nothing of the program.
+type Shortage struct {
+	// Resource names it.
+	Resource string
+	// Fix says what to do about it.
+	Fix string
+
+	errnos []syscall.Errno
+}
+
+var shortages = []Shortage{
+	{"file descriptors", MoreFiles, []syscall.Errno{syscall.EMFILE, syscall.ENFILE}},
+	{"disk space", "free some in the directory for temporary files (TMPDIR); mcpbridge tries again meanwhile", []syscall.Errno{syscall.ENOSPC}},
+	{"disk quota", "free some in the directory for temporary files (TMPDIR), or raise the quota; mcpbridge tries again meanwhile", []syscall.Errno{syscall.EDQUOT}},
+	{"memory", "let the machine or the container have more memory; mcpbridge tries again meanwhile", []syscall.Errno{syscall.ENOMEM}},
+	{
+		"processes", "let the user or the container have more processes (ulimit -u, TasksMax, pids.max); mcpbridge tries again meanwhile",
+		[]syscall.Errno{syscall.EAGAIN},
+	},
+}
+
+// ShortageOf returns the resource for whose want a program could not be started with err, or nil if that is not why.
+func ShortageOf(err error) *Shortage {
+	if _, unheld := errors.AsType[*LimitError](err); unheld {
+		return nil // of a limit that was asked for
+	}
+	for i := range shortages {
+		for _, errno := range shortages[i].errnos {
+			if errors.Is(err, errno) {
+				return &shortages[i]
+			}
+		}
+	}
+	return nil
+}
+
 // withoutPath returns err without the path that the message around it has already.
 func withoutPath(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {

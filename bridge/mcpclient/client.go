@@ -63,9 +63,9 @@ type Options struct {
 
 	// Revision is the only revision to speak. NoRevision: the server is asked which era it is of, and the newest is agreed on.
 	Revision bridge.Revision
-	// Stray is told every line that the program prints and that is no MCP, which is otherwise ignored: perhaps the program is
+	// Stray gets every line that the program prints and that is no MCP. One that it does not expect is logged: perhaps the program is
 	// something else than a server. It must not block, nor keep the line. Nil: nobody is told.
-	Stray func(line []byte)
+	Stray func(line []byte) (expected bool)
 
 	// ClientInfo is what the server is told we are, where a caller does not say what it is. Nil: mcpbridge.
 	ClientInfo *pb.Implementation
@@ -395,7 +395,8 @@ func (c *Client) keep() error {
 		began := time.Now()
 		l, err := c.connect(c.ctx)
 		again := starved
-		starved = child.OutOfFiles(err)
+		shortage := child.ShortageOf(err)
+		starved = shortage != nil
 		switch {
 		case err != nil && c.ctx.Err() != nil:
 			return nil //nolint:nilerr // it was told to end
@@ -404,7 +405,7 @@ func (c *Client) keep() error {
 		case starved:
 			c.change(func(s *state) { s.err = err })
 			if !again {
-				c.log.Error().Err(err).Msg("the server is not reached, because the bridge has no descriptors left")
+				c.log.Error().Err(err).Str("fix", shortage.Fix).Msgf("the server is not reached, because the bridge has no %s left", shortage.Resource)
 			}
 			c.pause(c.pace.starved) // that says nothing of the server
 			continue

@@ -124,8 +124,8 @@ func (c *Client) notStarted(err error) error {
 	if missing, ok := errors.AsType[*child.NotFoundError](err); ok {
 		fix = missing.Fix
 	}
-	if child.OutOfFiles(err) {
-		fix = child.MoreFiles
+	if short := child.ShortageOf(err); short != nil {
+		fix = short.Fix
 	}
 	if unheld, ok := errors.AsType[*child.LimitError](err); ok {
 		fix = unheld.Fix
@@ -168,8 +168,8 @@ func (s *stdio) tooLong(n int) {
 
 // garbage counts a line that is no message: some programs print to their standard output what belongs on standard error.
 func (s *stdio) garbage(line []byte, err error) {
-	if stray := s.p.c.o.Stray; stray != nil {
-		stray(line)
+	if stray := s.p.c.o.Stray; stray != nil && stray(line) {
+		return
 	}
 	s.stray.Add(line)
 	s.mu.Lock()

@@ -339,7 +339,7 @@ func TestABackendForWhichThereAreNoDescriptors(t *testing.T) {
 	const attempts = 8 // more than make a crash loop
 	for {
 		text, changed := r.log.look()
-		if strings.Count(text, "no descriptors left") >= attempts {
+		if strings.Count(text, "no file descriptors left") >= attempts {
 			if n := strings.Count(text, `"level":"error","backend":"b","error"`); n != 1 {
 				t.Errorf("%d errors are logged", n)
 			}

@@ -51,6 +51,15 @@ func newRunDir() (*runDir, error) {
 
 func runDirBases() []string { return []string{os.TempDir(), "/tmp"} }
 
+// probe returns an error if nothing can be written to the directory, which a program that could not make its socket does not say
+// in a way that can be relied on.
+func (d *runDir) probe() error {
+	file := filepath.Join(d.path, "probe")
+	err := os.WriteFile(file, make([]byte, 4<<10), 0o600)
+	_ = os.Remove(file)
+	return err
+}
+
 // remove removes the directory with all that is in it.
 func (d *runDir) remove() error {
 	err := os.RemoveAll(d.path)

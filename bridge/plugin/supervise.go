@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
+	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -52,21 +53,22 @@ func (p *Plugin) runManaged(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 	sweep(&p.log)
 	var row crashes
-	for first, starved := true, false; ctx.Err() == nil; first = false {
+	var starved *child.Shortage
+	for first := true; ctx.Err() == nil; first = false {
 		useful, err := p.keepProcess(ctx)
-		again := starved
-		starved = err != nil && outOfFiles(err)
+		before := starved
+		starved = shortageOf(err)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && first:
 			return err
-		case starved:
-			tell := p.log.Error
-			if again {
-				tell = p.log.Debug
+		case starved != nil:
+			level := zerolog.ErrorLevel
+			if starved == before {
+				level = zerolog.DebugLevel
 			}
-			tell().Err(err).Msg("the backend did not start, because the bridge has no descriptors left")
+			p.log.WithLevel(level).Err(err).Str("fix", starved.Fix).Msgf("the backend did not start, because the bridge has no %s left", starved.Resource)
 			p.pause(ctx, p.pace.starved)
 			continue
 		case err != nil:
@@ -121,11 +123,12 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 	return l.called.Load() && time.Since(ready) >= p.pace.settled, nil
 }
 
-// outOfFiles reports whether a backend did not start because there were no descriptors left for it. That says nothing of the backend, so
-// it is no crash.
-func outOfFiles(err error) bool {
-	unheard, silent := errors.AsType[*mute](err)
-	return child.OutOfFiles(err) || silent && strings.Contains(unheard.err.Error(), syscall.EMFILE.Error()) // which gRPC does not wrap
+// shortageOf returns the resource for whose want a backend did not start, or nil. That says nothing of the backend, so it is no crash.
+func shortageOf(err error) *child.Shortage {
+	if unheard, silent := errors.AsType[*mute](err); silent && strings.Contains(unheard.err.Error(), syscall.EMFILE.Error()) { // which gRPC does not wrap
+		return child.ShortageOf(syscall.EMFILE)
+	}
+	return child.ShortageOf(err)
 }
 
 // A crashes is when a backend crashed, in a row: it did not start, or it was lost before it was of any use.
@@ -207,6 +210,7 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	})
 	addr, err := client.Start()
 	if err != nil {
+		err = errors.Join(err, dir.probe())
 		r.Signal(child.Kill)
 		client.Kill()
 		m.finish()
@@ -453,8 +457,8 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		case silent.ended:
 			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
 		}
-	case child.OutOfFiles(err):
-		fix = child.MoreFiles
+	case shortageOf(err) != nil:
+		fix = shortageOf(err).Fix
 	case !r.Started():
 		fix = "check that the program may be executed, and its #! line if it is a script"
 	case took >= p.o.StartTimeout:

@@ -59,14 +59,16 @@ func openAuto(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back,
 	return a, nil
 }
 
-// stray sees what the program prints that is no MCP.
-func (a *auto) stray(line []byte) {
-	if handshakeLine.Match(line) {
-		a.once.Do(func() {
-			close(a.isPlugin)
-			a.stop()
-		})
+// stray gets what the program prints that is no MCP, and expects only the handshake of a backend.
+func (a *auto) stray(line []byte) bool {
+	if !handshakeLine.Match(line) {
+		return false
 	}
+	a.once.Do(func() {
+		close(a.isPlugin)
+		a.stop()
+	})
+	return true
 }
 
 // known returns the back that the program is, as far as that is known.
