@@ -91,12 +91,12 @@ func (f *fake) serveAt(t *testing.T, listen net.Listener, opts ...grpc.ServerOpt
 }
 
 // attach serves f and runs a Plugin that has dialled it.
-func attach(t *testing.T, f *fake, o Options) *running {
+func attach(t *testing.T, f *fake, o Options, set ...func(*pace)) *running {
 	t.Helper()
 	sock := filepath.Join(t.TempDir(), "s")
 	f.serve(t, "unix", sock)
 	o.Address = "unix:" + sock
-	return run(t, o).ready(t)
+	return run(t, o, set...).ready(t)
 }
 
 func saying(text string) *pb.CallToolResponse {

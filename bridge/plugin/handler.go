@@ -26,6 +26,7 @@ type discoverCache struct {
 
 // Handle implements bridge.Handler.
 func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	call = withArguments(call)
 	var w wait
 	again := false
 	p.retries.Called()
@@ -83,6 +84,19 @@ func lacksList(m *bridge.Method, err error) bool {
 	return lists
 }
 
+// withArguments returns call, or if it is of a tool and has no arguments, one with an empty object: backends parse what they get.
+func withArguments(call *bridge.Call) *bridge.Call {
+	r, ok := call.Request.(*pb.CallToolRequest)
+	if !ok || len(r.GetArguments()) > 0 {
+		return call
+	}
+	r = proto.CloneOf(r) // the front needs it as it was
+	r.Arguments = []byte("{}")
+	c := *call
+	c.Request = r
+	return &c
+}
+
 // An attempt is what became of a call at one backend.
 type attempt struct {
 	result *bridge.Result
@@ -112,6 +126,9 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		ctx, end = context.WithCancel(ctx)
 		defer end()
 		defer context.AfterFunc(l.here, end)()
+		var acknowledged func()
+		emit, acknowledged = p.acknowledge(ctx, l, call, emit)
+		defer acknowledged()
 	} else if l.frames.draining() { // what waits for the last call in flight has set it before it counted them
 		return attempt{err: errNotBegun, lost: true}
 	}
@@ -155,10 +172,18 @@ func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 		return a
 	}
 	if !a.lost {
+		if ctx.Err() == nil && isReset(s.Message()) {
+			p.log.Warn().Str("call", target(call)).Str("status", s.Message()).
+				Str("fix", "look for a panic, or an exception that nothing catches, in the backend's own log").
+				Msg("the backend reset the stream of a call")
+		}
 		a.err = p.answered(ctx, s)
 	}
 	return a
 }
+
+// isReset reports whether gRPC says that the server reset the stream of a call (RST_STREAM), which it tells by text only.
+func isReset(text string) bool { return strings.HasPrefix(text, "stream terminated by RST_STREAM") }
 
 // endWithin is how long a stream may take to end after its result.
 const endWithin = time.Second

@@ -79,7 +79,7 @@ type Options struct {
 	Log zerolog.Logger
 	// LogLimits are how much of the backend's own output is logged.
 	LogLimits child.LogLimits
-	// MaxMessage is the most bytes one gRPC message may have, either way. 0: 4 MiB.
+	// MaxMessage is the most bytes one gRPC message may have, either way. 0: 16 MiB.
 	MaxMessage int
 }
 
@@ -108,6 +108,7 @@ type pace struct {
 	look                time.Duration // between looks at a backend that has not answered a health check yet
 	stopped             int           // in so many looks in a row it was stopped, which is a loss
 	busy                time.Duration // until it is reported that it does not answer
+	acknowledge         time.Duration // how long a backend may take to acknowledge a Listen until it is assumed
 	silence             time.Duration // a dialled backend that does not answer and cannot be connected to for so long gets no more calls
 	lastAnswer          time.Duration // how long calls that it has may wait for a sign of life then
 }
@@ -117,7 +118,7 @@ var usualPace = pace{
 	crashes: 5, crashWindow: time.Minute, starved: 200 * time.Millisecond,
 	patience: 5 * time.Second, hopeless: 2 * time.Second,
 	health: time.Second, idle: 30 * time.Second, misses: 3,
-	look: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second,
+	look: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second, acknowledge: 200 * time.Millisecond,
 	silence: 1800 * time.Millisecond, lastAnswer: 3 * time.Second,
 }
 
@@ -154,6 +155,8 @@ type life struct {
 	calls    inFlight
 	discover discoverCache
 	after    sync.Once // to tell that it sends more after a result
+
+	unacknowledged sync.Once // to warn that it does not acknowledge a Listen
 }
 
 // state is what there is to know while there is no life.
@@ -192,7 +195,7 @@ func New(o Options) (*Plugin, error) {
 		}
 	}
 	if p.o.MaxMessage == 0 {
-		p.o.MaxMessage = 4 << 20
+		p.o.MaxMessage = 16 << 20
 	}
 	if p.o.StartTimeout == 0 {
 		p.o.StartTimeout = 30 * time.Second

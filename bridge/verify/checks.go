@@ -419,10 +419,33 @@ func listing() []row {
 			},
 		},
 		{
+			name: "acknowledges", does: "acknowledges a Listen at once if it declares changes", clause: inService + "Listen",
+			why: "subscribers wait for it, and nobody knows from when on changes are sent",
+			fix: "send the event `acknowledged`, with the notifications that will be sent, as soon as Listen is called",
+			run: acknowledging,
+		},
+		{
 			name: "unknown-names", does: "refuses what does not exist", clause: inErrors, why: "clients tell from the code what is wrong",
 			fix: "fail with NOT_FOUND for a name or a URI that does not exist, and with UNIMPLEMENTED for a method",
 			run: unknownNames,
 		},
+	}
+}
+
+// acknowledging listens to all that the backend declares.
+func acknowledging(t *trial) {
+	d, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: caller()})
+	if err != nil {
+		return // which another check says
+	}
+	c, yes := d.GetCapabilities(), true
+	if !c.GetTools().GetListChanged() && !c.GetPrompts().GetListChanged() && !c.GetResources().GetListChanged() && !c.GetResources().GetSubscribe() {
+		return
+	}
+	l := t.listen(t.ctx, &pb.SubscriptionFilter{ToolsListChanged: &yes, PromptsListChanged: &yes, ResourcesListChanged: &yes})
+	defer l.stop()
+	if m := l.next(); m.GetAcknowledged() == nil {
+		t.wrong("the first event of Listen is not the acknowledgement but %v", m)
 	}
 }
 

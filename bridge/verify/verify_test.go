@@ -149,6 +149,7 @@ func TestDefectsAreFound(t *testing.T) {
 		{"asks anybody", "answers", "it asks a client that cannot show forms"},
 		{"gullible", "state", "a state that it has not said is taken for its own"},
 		{"crossed", "side-by-side", "who says to client-"},
+		{"no acknowledgement", "acknowledges", "the first event of Listen is not the acknowledgement"},
 		{"no acknowledgement", "listen", "the first event is not the acknowledgement"},
 		{"tells nobody", "listen", "a listener is not told that test://a has changed"},
 		{"tells everybody", "listen", "a listener that asked for test://other only is told"},

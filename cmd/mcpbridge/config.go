@@ -93,7 +93,7 @@ type LimitsConfig struct {
 	// Line is how many bytes a line of stdio has, at most maxMessage. 0: 16 MiB.
 	Line int `koanf:"line"`
 	// Message is how many bytes a message to or from a backend or a gRPC client has, or one from an MCP server; at most maxMessage.
-	// 0: 4 MiB, and 16 MiB from an MCP server.
+	// 0: 16 MiB, and 4 MiB for a gRPC client.
 	Message int `koanf:"message"`
 	// JSONDepth is how deep values are nested in any JSON text. 0: 256.
 	JSONDepth int `koanf:"jsonDepth"`

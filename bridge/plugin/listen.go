@@ -1,0 +1,129 @@
+package plugin
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An acknowledger makes sure that a Listen is acknowledged, which subscribers wait for. A backend that does not do it soon is taken at the
+// word of its Discover; when it does it later, everything may have changed meanwhile.
+type acknowledger struct {
+	p    *Plugin
+	call *bridge.Call
+	next bridge.Emit
+
+	mu      sync.Mutex // held while next is called
+	acked   bool       // by the backend
+	assumed bool       // by us
+}
+
+// acknowledge returns an Emit to use instead of emit for a Listen, and what to call at its end.
+func (p *Plugin) acknowledge(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) (bridge.Emit, func()) {
+	a := &acknowledger{p: p, call: call, next: emit}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer p.panics.Recover("acknowledging a Listen", nil)
+		a.wait(ctx, l)
+	})
+	return a.emit, func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// wait acknowledges for a backend that has not done it, and warns if it still has not later.
+func (a *acknowledger) wait(ctx context.Context, l *life) {
+	if !pass(ctx, a.p.pace.acknowledge) {
+		return
+	}
+	res, err := a.p.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: a.call.Context()}}, nil)
+	if err != nil {
+		return // the Listen fails as well, or is acknowledged when the backend answers again
+	}
+	d, _ := res.Complete.(*pb.DiscoverResponse)
+	a.mu.Lock()
+	if !a.acked {
+		a.assumed = true
+		_ = a.next(ctx, acknowledgement(honored(a.filter(), d.GetCapabilities()))) // its error ends the Listen with its next event
+	}
+	a.mu.Unlock()
+	if !pass(ctx, a.p.pace.busy) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.acked {
+		l.unacknowledged.Do(func() {
+			a.p.log.Warn().Str("method", bridge.Listen.GRPC).
+				Str("fix", "send the event `acknowledged`, with the notifications that will be sent, as soon as Listen is called").
+				Msg("the backend does not acknowledge Listen; it is assumed to notify of what its Discover declares")
+		})
+	}
+}
+
+func (a *acknowledger) filter() *pb.SubscriptionFilter {
+	r, _ := a.call.Request.(*pb.ListenRequest)
+	return r.GetNotifications()
+}
+
+func (a *acknowledger) emit(ctx context.Context, e bridge.Event) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ack := e.Change.GetAcknowledged()
+	if ack == nil {
+		return a.next(ctx, e)
+	}
+	late := a.assumed && !a.acked
+	a.acked = true
+	if !late {
+		return a.next(ctx, e)
+	}
+	for _, change := range bridge.ChangesOf(ack.GetNotifications()) {
+		if err := a.next(ctx, bridge.Event{Change: change}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func acknowledgement(f *pb.SubscriptionFilter) bridge.Event {
+	ack := &pb.SubscriptionsAcknowledged{Notifications: f}
+	return bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}
+}
+
+// honored returns what of f a backend with such capabilities notifies of.
+func honored(f *pb.SubscriptionFilter, c *pb.ServerCapabilities) *pb.SubscriptionFilter {
+	out := &pb.SubscriptionFilter{}
+	if f.GetToolsListChanged() && c.GetTools().GetListChanged() {
+		out.ToolsListChanged = proto.Bool(true)
+	}
+	if f.GetPromptsListChanged() && c.GetPrompts().GetListChanged() {
+		out.PromptsListChanged = proto.Bool(true)
+	}
+	if f.GetResourcesListChanged() && c.GetResources().GetListChanged() {
+		out.ResourcesListChanged = proto.Bool(true)
+	}
+	if c.GetResources().GetSubscribe() {
+		out.ResourceSubscriptions = f.GetResourceSubscriptions()
+	}
+	return out
+}
+
+// pass waits for d. It reports false if ctx ends before.
+func pass(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
