@@ -88,7 +88,7 @@ demo: ## call the Python example with real clients of both eras; KEEP=1 keeps se
 	@KEEP='$(KEEP)' scripts/demo
 
 .PHONY: test
-test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop test-readme test-attack ## run every test
+test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop test-readme test-examples test-attack ## run every test
 
 .PHONY: test-generated
 test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
@@ -127,6 +127,14 @@ test-attack: build ## run every attack of survive/attack against the real bridge
 .PHONY: test-readme
 test-readme: setup build
 	scripts/check-readme
+
+.PHONY: test-examples
+test-examples: setup setup-java build examples/watch-typescript/node_modules/.done ## have `mcpbridge verify` check every example that is a backend
+	python scripts/check-examples
+
+.PHONY: test-languages
+test-languages: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
+	python scripts/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: lint
 lint: lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and compare the contract with the one before
@@ -197,4 +205,4 @@ fuzz: ## have every parser read what nobody would write; FUZZTIME=10m for longer
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,2024/node_modules,.venv,java/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,2024/node_modules,.venv,java/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}

@@ -43,9 +43,8 @@ const (
 )
 
 const (
-	answerTime    = 10 * time.Second // in which a program answers that has said where it listens
-	dialTime      = 3 * time.Second  // in which one answers that runs already
-	maxSocketPath = 100              // bytes of a unix socket's path: systems have room for 104 to 108
+	dialTime      = 3 * time.Second // in which one answers that runs already
+	maxSocketPath = 100             // bytes of a unix socket's path: systems have room for 104 to 108
 	maxMessage    = 64 << 20
 	maxHandshakes = 10 // that are kept
 )
@@ -58,6 +57,7 @@ type process struct {
 	*child.Process
 	dir    string // private: sockets and the key pair
 	client tls.Certificate
+	within time.Duration // how long it may take until it answers
 	shaken chan struct{} // closed when there is a handshake
 
 	stdout, stderr child.Tail
@@ -122,7 +122,7 @@ func (d *driver) spawn(with ...string) (*process, error) {
 		cookie+"=mcpbridge.v1", versions+"=1", "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000", clientCert+"="+string(keys.Authority),
 		socketDir+"="+dir, transports+"="+can, keyPair+"="+file, lifeline+"=stdin")
 	nothing := zerolog.Nop()
-	p := &process{Process: child.New(d.o.Command, d.o.Dir, &nothing), dir: dir, client: keys.Client, shaken: make(chan struct{})}
+	p := &process{Process: child.New(d.o.Command, d.o.Dir, &nothing), dir: dir, client: keys.Client, within: d.o.StartTimeout, shaken: make(chan struct{})}
 	p.Env = altered(env, with)
 	p.Stdout = func(f *os.File) { child.CopyLines(f, p.read) }
 	p.Stderr = func(f *os.File) { child.CopyLines(f, func(line []byte, _ int) { p.stderr.Add(line) }) }
@@ -228,7 +228,7 @@ func (p *process) connect(ctx context.Context) (*backend, error) {
 	}
 	b := dial(f[2], f[3], config)
 	b.proc = p
-	if err := b.answers(ctx, answerTime); err != nil {
+	if err := b.answers(ctx, p.within); err != nil {
 		_ = b.conn.Close()
 		return nil, &StartError{Defect{
 			What: fmt.Sprintf("it printed its handshake and does not answer at %s %s: %v", f[2], f[3], err), Why: p.said(),

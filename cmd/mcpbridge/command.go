@@ -134,14 +134,14 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: trace, debug, info, warn, error")
 	flags.StringVar(&l.Format, "log-format", "auto", "log as text or json; auto is text on a terminal and json elsewhere")
-	root.AddCommand(p.runCommand(l), p.verifyCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(l), p.verifyCommand(), p.protoCommand(), p.versionCommand())
 	root.AddCommand(p.clientCommands(l)...)
 	return root, l
 }
 
 // noCommand says that the first argument is no command: it is mistyped, or `run` has been forgotten.
 func noCommand(args []string) error {
-	commands := []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "version", "help"}
+	commands := []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto", "version", "help"}
 	fix := didYouMean(args[0], commands)
 	switch _, err := exec.LookPath(args[0]); {
 	case nearest(args[0], commands) != "":

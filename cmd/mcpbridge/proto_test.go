@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What the command writes is all that stubs are made of: every import is there, but for what every protoc brings along.
+func TestProtoWritesWhatItImports(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "proto")
+	for range 2 { // the second time over what the first has written
+		var out, errs bytes.Buffer
+		p := &Program{Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}
+		if code := p.Run(t.Context()); code != 0 {
+			t.Fatalf("exit code %d: %s", code, errs.String())
+		}
+	}
+	for path, has := range map[string]string{
+		"mcpbridge/v1/service.proto": "service McpService", "mcpbridge/v1/error.proto": "message CallFailure",
+		"grpc/health/v1/health.proto": "service Health", "plugin/grpc_controller.proto": "service GRPCController",
+		"google/rpc/status.proto": "message Status", "buf.gen.ruby.yaml": "plugins:",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil || !strings.Contains(string(text), has) {
+			t.Errorf("%s: %v, does not have %q", path, err, has)
+		}
+		for _, name := range regexp.MustCompile(`(?m)^import "(.*)";`).FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(dir, name[1])); err != nil && !strings.HasPrefix(name[1], "google/protobuf/") {
+				t.Errorf("%s imports %s: %v", path, name[1], err)
+			}
+		}
+	}
+	var errs bytes.Buffer
+	p := &Program{Args: []string{"proto", filepath.Join(dir, "buf.gen.ruby.yaml")}, Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs}
+	if code := p.Run(t.Context()); code == 0 || !strings.Contains(errs.String(), "name a directory that can be written to") {
+		t.Errorf("a file in place of the directory: exit code %d: %s", code, errs.String())
+	}
+}

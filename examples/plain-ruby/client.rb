@@ -1,0 +1,41 @@
+# A client without an SDK: lists the tools of any MCP server behind the bridge, and calls one.
+#
+#     ruby client.rb unix:///tmp/mcp.sock add '{"a":2,"b":40}'
+
+$LOAD_PATH.unshift("#{__dir__}/gen")
+require "grpc"
+require "google/rpc/status_pb"
+require "mcpbridge/v1/error_pb"
+require "mcpbridge/v1/service_services_pb"
+
+include Mcpbridge::V1
+
+address, tool, arguments = ARGV
+abort "usage: client.rb ADDRESS TOOL ARGUMENTS" unless arguments
+mcp = McpService::Stub.new(address, :this_channel_is_insecure, channel_args: { "grpc.max_receive_message_length" => 64 << 20 })
+caller_context = CallContext.new(client_info: Implementation.new(name: "plain-ruby", version: "1"), progress_wanted: true)
+
+begin
+  request = ListToolsRequest.new(context: caller_context)
+  loop do
+    page = mcp.list_tools(request)
+    page.tools.each { |t| puts "tool #{t.name}" }
+    break unless page.has_next_cursor?
+
+    request.cursor = page.next_cursor
+  end
+  mcp.call_tool(CallToolRequest.new(context: caller_context, name: tool, arguments: arguments)).each do |event|
+    case event.event
+    when :progress then puts "progress #{event.progress.progress} of #{event.progress.total}"
+    when :result then event.result.content.each { |block| puts block.text&.text }
+    end
+  end
+rescue GRPC::BadStatus => e
+  puts "error #{e.code}: #{e.details}"
+  # What the bridge knows of why a call has failed is in the details of the status.
+  details = Google::Rpc::Status.decode(e.metadata["grpc-status-details-bin"] || "").details
+  details.select { |any| any.is(CallFailure) }.each do |any|
+    failure = any.unpack(CallFailure)
+    puts "  #{failure.reason} #{failure.outcome}"
+  end
+end
