@@ -181,6 +181,7 @@ export class App {
   #ran = false;
   #current: AsyncLocalStorage<Context> | undefined; // The call that is under way, where somebody wants to know.
   #toolList: ListToolsResponse | undefined;
+  readonly #mistakes: string[] = [];
 
   constructor(
     readonly name: string,
@@ -189,11 +190,28 @@ export class App {
   ) {
     this.#has = new Set(options.declares);
     const at = place();
+    refuseOthers(options, APP_OPTIONS, (what) => this.#mistakes.push(`${at}: app "${name}": ${what}`));
     if (MANAGED) {
       process.once("exit", (code) => {
         if (code === 0 && !this.#ran) console.error(`mcpbridge: ${at}: the app "${name}" was never run; end the file with: await a.run()`);
       });
     }
+  }
+
+  /**
+   * Throws a DefinitionError if tools, resources or prompts are defined wrongly: all of them, each with its line. `run` does this
+   * first. What is added while the app runs is refused at once.
+   */
+  check(): void {
+    if (this.#mistakes.length) throw new DefinitionError(this.#mistakes.join("\n"));
+  }
+
+  /** Remembers what is wrong with a definition, for check, and returns whether it is all right. */
+  #accept(what: string, at: string, wrong: string[]): boolean {
+    if (!wrong.length) return true;
+    this.#mistakes.push(...wrong.map((w) => `${at}: ${what}: ${w}`));
+    if (this.#ran) throw new DefinitionError(this.#mistakes.splice(0).join("\n"));
+    return false;
   }
 
   // Tools.
@@ -208,22 +226,19 @@ export class App {
     ) => Promised<[O] extends [never] ? unknown : InputOf<O> | Result | Content | Required>,
   ): this {
     const at = place();
-    const wrong = (what: string) => new DefinitionError(`${at}: tool "${name}": ${what}`);
-    if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) throw wrong("a name is 1 to 128 letters, digits, '_', '-' and '.'");
+    const what = `tool "${name}"`;
+    const wrong: string[] = [];
+    if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) wrong.push("a name is 1 to 128 letters, digits, '_', '-' and '.'");
     const before = this.#tools.get(name);
-    if (before) throw wrong(`is there already, from ${before.at}`);
-    if (typeof handler !== "function") throw wrong("has no handler; write tool(name, options, (args, ctx) => ...)");
-    refuseOthers(options, TOOL_OPTIONS, wrong);
-    const read = (what: "input" | "output", schema: AnySchema) => {
-      try {
-        return compile(schema, what);
-      } catch (e) {
-        throw wrong(`${what}: ${e instanceof Error ? e.message : String(e)}`);
-      }
-    };
-    const input = read("input", options.input ?? {});
-    if (input.json.type !== "object") throw wrong(`input: has to be an object, not ${typeof input.json.type === "string" ? input.json.type : "anything"}`);
-    const output = options.output && read("output", options.output);
+    if (before) wrong.push(`is there already, from ${before.at}`);
+    if (typeof handler !== "function") wrong.push("has no handler; write tool(name, options, (args, ctx) => ...)");
+    refuseOthers(options, TOOL_OPTIONS, (w) => wrong.push(w));
+    const input = read(wrong, "input", () => compile(options.input ?? {}, "input"));
+    if (input && input.json.type !== "object") {
+      wrong.push(`input: has to be an object, not ${typeof input.json.type === "string" ? input.json.type : "anything"}`);
+    }
+    const output = options.output && read(wrong, "output", () => compile(options.output as AnySchema, "output"));
+    if (!this.#accept(what, at, wrong) || !input) return this;
     const wrap = output && output.json.type !== "object";
     const annotations = {
       readOnlyHint: options.readOnly,
@@ -271,41 +286,33 @@ export class App {
     handler: (variables: Typed<U, V>, ctx: Context<ReadResourceRequest>) => unknown,
   ): this {
     const at = place();
-    const wrong = (what: string) => new DefinitionError(`${at}: resource "${uri}": ${what}`);
+    const wrong: string[] = [];
     const before = this.#resources.get(uri) ?? this.#templates.get(uri);
-    if (before) throw wrong(`is there already, from ${before.at}`);
-    if (!/^[A-Za-z][A-Za-z0-9+.-]*:/.test(uri)) throw wrong("a URI begins with a scheme, such as file:///");
-    if (typeof handler !== "function") throw wrong("has no handler; write resource(uri, options, (variables, ctx) => ...)");
-    refuseOthers(options, RESOURCE_OPTIONS, wrong);
+    if (before) wrong.push(`is there already, from ${before.at}`);
+    if (!/^[A-Za-z][A-Za-z0-9+.-]*:/.test(uri)) wrong.push("a URI begins with a scheme, such as file:///");
+    if (typeof handler !== "function") wrong.push("has no handler; write resource(uri, options, (variables, ctx) => ...)");
+    refuseOthers(options, RESOURCE_OPTIONS, (w) => wrong.push(w));
     const { mimeType, size, name = uri } = options;
+    const template = uri.includes("{") ? read(wrong, undefined, () => new Template(uri)) : undefined;
+    const variables = template?.variables ?? [];
+    for (const odd of Object.keys({ ...options.variables, ...options.complete })) {
+      if (template && !variables.includes(odd)) wrong.push(`there is no variable "${odd}"${didYouMean(odd, variables)}`);
+    }
+    const completers = completersOf(options.complete);
+    const schemas = Object.entries((options.variables ?? {}) as Shape).flatMap(([n, schema]): [string, Compiled][] => {
+      const c = read(wrong, "variables", () => ofTexts({ [n]: schema }));
+      const choices = (c?.json.properties as Record<string, JsonObject> | undefined)?.[n]?.enum;
+      if (!completers.has(n) && Array.isArray(choices)) completers.set(n, choices.map(String));
+      return c ? [[n, c]] : [];
+    });
+    if (!this.#accept(`resource "${uri}"`, at, wrong)) return this;
     const annotations = annotationsOf(options.hints);
-    if (!uri.includes("{")) {
-      const message = Resource.fromPartial({ uri, name, ...about(options), mimeType, size, annotations });
-      this.#resources.set(uri, { message, template: undefined, schemas: [], options, completers: new Map(), handler, at });
-    } else {
-      let template: Template;
-      try {
-        template = new Template(uri);
-      } catch (e) {
-        throw wrong((e as Error).message);
-      }
-      const odd = Object.keys({ ...options.variables, ...options.complete }).find((n) => !template.variables.includes(n));
-      if (odd) throw wrong(`there is no variable "${odd}"${didYouMean(odd, template.variables)}`);
-      const completers = completersOf(options.complete);
-      const schemas = Object.entries((options.variables ?? {}) as Shape).map(([n, schema]): [string, Compiled] => {
-        let c: Compiled;
-        try {
-          c = compile({ [n]: schema }, "input");
-          refuseLists(c);
-        } catch (e) {
-          throw wrong(`variables: ${e instanceof Error ? e.message : String(e)}`);
-        }
-        const choices = (c.json.properties as Record<string, JsonObject>)[n]?.enum;
-        if (!completers.has(n) && Array.isArray(choices)) completers.set(n, choices.map(String));
-        return [n, c];
-      });
+    if (template) {
       const message = ResourceTemplate.fromPartial({ uriTemplate: uri, name, ...about(options), mimeType, annotations });
       this.#templates.set(uri, { message, template, schemas, options, completers, handler, at });
+    } else {
+      const message = Resource.fromPartial({ uri, name, ...about(options), mimeType, size, annotations });
+      this.#resources.set(uri, { message, template, schemas: [], options, completers: new Map(), handler, at });
     }
     this.#changed("resources");
     return this;
@@ -333,22 +340,19 @@ export class App {
     ) => Promised<string | Content | Message | (string | Content | Message)[] | Required>,
   ): this {
     const at = place();
-    const wrong = (what: string) => new DefinitionError(`${at}: prompt "${name}": ${what}`);
+    const wrong: string[] = [];
     const before = this.#prompts.get(name);
-    if (before) throw wrong(`is there already, from ${before.at}`);
-    if (typeof handler !== "function") throw wrong("has no handler; write prompt(name, options, (args, ctx) => ...)");
-    refuseOthers(options, PROMPT_OPTIONS, wrong);
-    let input: Compiled;
-    try {
-      input = compile(options.arguments ?? {}, "input");
-      refuseLists(input);
-    } catch (e) {
-      throw wrong(`arguments: ${e instanceof Error ? e.message : String(e)}`);
+    if (before) wrong.push(`is there already, from ${before.at}`);
+    if (typeof handler !== "function") wrong.push("has no handler; write prompt(name, options, (args, ctx) => ...)");
+    refuseOthers(options, PROMPT_OPTIONS, (w) => wrong.push(w));
+    const input = read(wrong, "arguments", () => ofTexts(options.arguments ?? {}));
+    const required = (input?.json.required ?? []) as string[];
+    const properties = Object.entries((input?.json.properties ?? {}) as Record<string, JsonObject>);
+    for (const odd of Object.keys(options.complete ?? {})) {
+      const names = properties.map(([n]) => n);
+      if (input && !names.includes(odd)) wrong.push(`complete: there is no argument "${odd}"${didYouMean(odd, names)}`);
     }
-    const required = (input.json.required ?? []) as string[];
-    const properties = Object.entries((input.json.properties ?? {}) as Record<string, JsonObject>);
-    const odd = Object.keys(options.complete ?? {}).find((n) => !properties.some(([p]) => p === n));
-    if (odd) throw wrong(`complete: there is no argument "${odd}"`);
+    if (!this.#accept(`prompt "${name}"`, at, wrong) || !input) return this;
     const message = Prompt.fromPartial({
       name,
       ...about(options),
@@ -616,6 +620,7 @@ export class App {
    * there, so keep it on this machine.
    */
   async run(options: { listen?: string } = {}): Promise<void> {
+    this.check();
     this.#ran = true;
     for (const tool of this.#tools.values()) lint(tool);
     const { run } = await import("./serve.js");
@@ -623,15 +628,36 @@ export class App {
   }
 }
 
+const APP_OPTIONS = [
+  "title", "description", "websiteUrl", "icons", "instructions", "declares", "ttlMs", "cacheScope", "meta", "maxConcurrentCalls",
+];
 const ABOUT = ["title", "description", "icons", "meta"];
 const TOOL_OPTIONS = [...ABOUT, "input", "output", "readOnly", "destructive", "idempotent", "openWorld"];
 const RESOURCE_OPTIONS = [...ABOUT, "name", "mimeType", "size", "ttlMs", "cacheScope", "hints", "variables", "complete"];
 const PROMPT_OPTIONS = [...ABOUT, "arguments", "complete"];
 
-/** Refuses an option that does not exist, which in JavaScript would silently do nothing. */
-function refuseOthers(options: object, known: string[], wrong: (what: string) => Error): void {
-  const odd = Object.keys(options).find((name) => !known.includes(name));
-  if (odd) throw wrong(`there is no option "${odd}"${didYouMean(odd, known)}`);
+/** Refuses options that do not exist, which in JavaScript would silently do nothing. */
+function refuseOthers(options: object, known: string[], wrong: (what: string) => void): void {
+  for (const odd of Object.keys(options)) {
+    if (!known.includes(odd)) wrong(`there is no option "${odd}"${didYouMean(odd, known) || `; there are ${known.join(", ")}`}`);
+  }
+}
+
+/** What make returns, or undefined and what is wrong with it. */
+function read<T>(wrong: string[], what: string | undefined, make: () => T): T | undefined {
+  try {
+    return make();
+  } catch (e) {
+    wrong.push((what ? `${what}: ` : "") + (e instanceof Error ? e.message : String(e)));
+    return undefined;
+  }
+}
+
+/** The schema of values that come as text. */
+function ofTexts(shape: Shape): Compiled {
+  const c = compile(shape, "input");
+  refuseLists(c);
+  return c;
 }
 
 /** Says what clients would not, and nobody would see. */

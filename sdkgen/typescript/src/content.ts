@@ -6,7 +6,7 @@ import { Resource, Role, type Annotations, type ContentBlock, type ResourceConte
 import { InputRequired, type SamplingMessage } from "./gen/mcpbridge/v1/input.js";
 import type { GetPromptResult, PromptMessage, ReadResourceResult } from "./gen/mcpbridge/v1/service.js";
 import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
-import { NOTHING, toBytes, toJson } from "./json.js";
+import { NOTHING, toBytes, toExactJson } from "./json.js";
 
 /** How to use a piece of content. */
 export interface Hints {
@@ -186,7 +186,7 @@ export function success(value: unknown, schema: "wrapped" | "object" | undefined
     throw new TypeError("a tool cannot return bytes: return image(data, mimeType), audio(data, mimeType) or text");
   } else {
     // MCP's structured content is an object, and stands as text beside it for clients that do not know it.
-    const json = toJson(value);
+    const json = toExactJson(value);
     r.content = [toBlock(json)];
     const wrap = schema ? schema === "wrapped" : !json.startsWith("{");
     r.structuredContent = Buffer.from(wrap ? `{"result":${json}}` : json);
@@ -195,7 +195,7 @@ export function success(value: unknown, schema: "wrapped" | "object" | undefined
 }
 
 function jsonOf(value: unknown): Buffer {
-  return value instanceof Uint8Array ? bytes(value) : Buffer.from(toJson(value));
+  return value instanceof Uint8Array ? bytes(value) : Buffer.from(toExactJson(value));
 }
 
 function toBlock(value: unknown): ContentBlock {
@@ -234,7 +234,7 @@ function contents(value: unknown, uri: string, mimeType: string | undefined): Re
     throw new TypeError(`a resource cannot hold ${String(value)}: throw new NotFound(...) if there is no such resource`);
   }
   if (value instanceof Content) throw new TypeError("a resource cannot hold this content: return text, bytes or JSON");
-  return { ...rest, mimeType: mimeType ?? "application/json", body: { $case: "text", value: toJson(value) } };
+  return { ...rest, mimeType: mimeType ?? "application/json", body: { $case: "text", value: toExactJson(value) } };
 }
 
 // Prompts.

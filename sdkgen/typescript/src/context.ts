@@ -1,7 +1,7 @@
 /** What a handler can do beside returning: report progress, log, ask the user, the model and the client. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createHash } from "node:crypto";
-import { format } from "node:util";
+import { format, inspect } from "node:util";
 
 import type { ClientCapabilities } from "./gen/mcpbridge/v1/capability.js";
 import { LogLevel, type Implementation, type LogMessage, type Progress } from "./gen/mcpbridge/v1/common.js";
@@ -18,7 +18,7 @@ import type { CallContext, Principal } from "./gen/mcpbridge/v1/service.js";
 import type { Tool } from "./gen/mcpbridge/v1/tool.js";
 import { conversation, type Message } from "./content.js";
 import { InvalidAnswer, McpError, NoAnswer, NotAccepted, placeOf, Refused, Suspend, ToolError, Unsupported } from "./errors.js";
-import { NOTHING, toBytes, toJson, toObject, type JsonObject } from "./json.js";
+import { checkJson, NOTHING, toBytes, toExactJson, toObject, type JsonObject } from "./json.js";
 import { formOf, type Form, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
 
 // The contract's limit. The bridge would refuse more.
@@ -195,7 +195,7 @@ export class Context<Request extends Round = Round> extends Caller {
     const severity = LogLevel[level.toUpperCase() as Uppercase<Level>];
     const wanted = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
     if (wanted === LogLevel.UNSPECIFIED || severity < wanted || this.#closed) return;
-    const value = { level: severity, logger, data: Buffer.from(toJson(data)), meta: NOTHING, extra: NOTHING };
+    const value = { level: severity, logger, data: Buffer.from(logged(data)), meta: NOTHING, extra: NOTHING };
     await this.#emit({ $case: "log", value });
   }
 
@@ -274,7 +274,7 @@ export class Context<Request extends Round = Round> extends Caller {
     const doing = started.get(key);
     if (doing) return (await doing) as Awaited<T>;
     const start = (async () => {
-      const value = checkJson(await fn(), key);
+      const value = remembered(await fn(), key);
       once.set(key, value);
       return value;
     })();
@@ -411,19 +411,23 @@ function askYourself(cannot: string, question: string): string {
 }
 
 /** The same value in every round: what JSON makes of it, in the first too. */
-function checkJson(value: unknown, key: string): unknown {
-  const bad = (v: unknown): boolean =>
-    typeof v === "function" || typeof v === "symbol" || typeof v === "bigint" ||
-    (typeof v === "object" && v !== null && ((!Array.isArray(v) && !plain(v)) || Object.values(v).some(bad)));
-  if (bad(value)) {
-    throw new TypeError(`ctx.once(${JSON.stringify(key)}) can remember only JSON (objects, arrays, strings, numbers, booleans, null)`);
+function remembered(value: unknown, key: string): unknown {
+  if (value === undefined) return null;
+  try {
+    checkJson(value);
+    return JSON.parse(JSON.stringify(value));
+  } catch (e) {
+    throw new TypeError(`ctx.once(${JSON.stringify(key)}) can remember only JSON: ${(e as Error).message}`, { cause: e });
   }
-  return JSON.parse(toJson(value));
 }
 
-function plain(value: object): boolean {
-  const prototype: unknown = Object.getPrototypeOf(value);
-  return prototype === null || prototype === Object.prototype || "toJSON" in value;
+/** The JSON of any value: of what JSON cannot hold, its text. */
+function logged(value: unknown): string {
+  try {
+    return toExactJson(value);
+  } catch {
+    return JSON.stringify(inspect(value));
+  }
 }
 
 /** Writes to the call's log. Below the level the caller asked for nothing is sent, nor is anything if it did not ask. */

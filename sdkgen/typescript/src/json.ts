@@ -1,6 +1,7 @@
 /** Values to the JSON bytes of the contract, and back. */
 import { isAscii, isUtf8, transcode } from "node:buffer";
 import { randomUUID } from "node:crypto";
+import { types } from "node:util";
 
 export type JsonObject = Record<string, unknown>;
 
@@ -19,6 +20,71 @@ export function toJson(value: unknown): string {
     // Perhaps a bigint, which JSON has no trouble with, but JSON.stringify has.
     return (stringify(value, (_, v) => (typeof v === "bigint" ? `${MARK}${String(v)}` : v)) ?? "null").replace(MARKED, "$1");
   }
+}
+
+/** The JSON of an author's value. A TypeError names the path of what JSON.stringify would write as null or {}, or leave out. */
+export function toExactJson(value: unknown): string {
+  checkJson(value);
+  return toJson(value);
+}
+
+/** Throws a TypeError that names the path of what JSON cannot hold in a value. */
+export function checkJson(value: unknown): void {
+  const loss = lossIn(value, []);
+  if (loss) throw new TypeError(`${loss.path.reverse().join(".") || "the value"} is ${loss.what}, which JSON cannot hold${loss.fix}`);
+}
+
+/** What JSON cannot hold in a value, and its path, the last name first. */
+interface Loss {
+  readonly what: string;
+  readonly fix: string;
+  readonly path: string[];
+}
+
+function loss(what: string, fix = ""): Loss {
+  return { what, fix, path: [] };
+}
+
+function lossIn(value: unknown, around: object[]): Loss | undefined {
+  if (typeof value === "number") return Number.isFinite(value) ? undefined : loss(String(value));
+  if (value === undefined) return loss("undefined");
+  if (typeof value === "function" || typeof value === "symbol") return loss(`a ${typeof value}`);
+  if (typeof value !== "object" || value === null || types.isBoxedPrimitive(value)) return undefined;
+  if (around.includes(value)) return loss("an object that contains itself");
+  if (ArrayBuffer.isView(value)) return loss(nameOf(value), "; write its base64");
+  if ("toJSON" in value && typeof value.toJSON === "function") {
+    const told = (value as { toJSON: (key: string) => unknown }).toJSON("");
+    if (told === null && types.isDate(value)) return loss("an invalid Date");
+    return typeof told === "object" && told !== value ? lossIn(told, around) : undefined;
+  }
+  const keys = Object.keys(value);
+  const list = Array.isArray(value);
+  if (!list && (types.isNativeError(value) || (keys.length === 0 && !plain(value)))) {
+    return loss(nameOf(value), value instanceof Map ? "; write Object.fromEntries(map)" : value instanceof Set ? "; write [...set]" : "");
+  }
+  around.push(value);
+  // Not by its keys: a list may have holes, which are undefined. A member that is undefined is not there.
+  const count = list ? value.length : keys.length;
+  for (let i = 0; i < count; i++) {
+    const name = list ? i : (keys[i] ?? "");
+    const member = (value as JsonObject)[name];
+    const found = !list && member === undefined ? undefined : lossIn(member, around);
+    if (found) {
+      found.path.push(String(name));
+      return found;
+    }
+  }
+  around.pop();
+  return undefined;
+}
+
+function plain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+function nameOf(value: object): string {
+  return (value.constructor as { name: string } | undefined)?.name ?? "object";
 }
 
 // TypeScript believes that there is always a string.

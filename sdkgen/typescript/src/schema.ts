@@ -414,18 +414,17 @@ function typeOf(s: unknown): string {
   if (Array.isArray(s.type)) return s.type.join(" | ");
   if (s.type === "array") {
     const items = typeOf(s.items);
-    return `${items.includes(" ") ? `(${items})` : items}[]${range(s.minItems, s.maxItems)}`;
+    return items.includes(" | ") ? `(${items})[]` : `${items}[]`;
   }
-  if (s.type === "string") return (formatOf(s) ? String(s.format) : "string") + range(s.minLength, s.maxLength);
-  if (s.type !== "integer" && s.type !== "number") return typeof s.type === "string" ? s.type : "any";
-  const above = s.exclusiveMinimum === undefined ? "" : ` >${toJson(s.exclusiveMinimum)}`;
-  const below = s.exclusiveMaximum === undefined ? "" : ` <${toJson(s.exclusiveMaximum)}`;
-  return s.type + range(s.minimum, s.maximum) + above + below;
+  if (s.type === "string" && formatOf(s)) return String(s.format);
+  return typeof s.type === "string" ? s.type + bounds(s) : "any";
 }
 
-/** Bounds, such as ` 1..14`, ` 1..` and ` ..14`. */
-function range(min: unknown, max: unknown): string {
-  return min === undefined && max === undefined ? "" : ` ${min === undefined ? "" : toJson(min)}..${max === undefined ? "" : toJson(max)}`;
+/** What a number may be, after its type: ` 1..14`, ` > 0`. */
+function bounds({ minimum, exclusiveMinimum, maximum, exclusiveMaximum }: JsonObject): string {
+  if (minimum !== undefined && maximum !== undefined) return ` ${toJson(minimum)}..${toJson(maximum)}`;
+  const each = [[">=", minimum], [">", exclusiveMinimum], ["<=", maximum], ["<", exclusiveMaximum]] as const;
+  return each.map(([sign, at]) => (at === undefined ? "" : ` ${sign} ${toJson(at)}`)).join("");
 }
 
 /** `; did you mean "days"?`, if one of the names is near. */
@@ -498,6 +497,20 @@ function makeForm(schema: Schema | Shape | JsonSchema): Form {
 // MCP's forms have fields of these types only, and lists of choices.
 const PRIMITIVES: unknown[] = ["string", "number", "integer", "boolean"];
 
+/** Whether it is a schema of strings, each of which is named: by a literal, an enum, or choices of these. */
+function isChoice(s: JsonObject): boolean {
+  return s.type === "string" && (Array.isArray(s.enum) || Array.isArray(s.oneOf));
+}
+
+/** The strings of several such schemas: with titles if one of them has one. */
+function choice(schemas: JsonObject[]): JsonObject {
+  const all = schemas.flatMap(({ enum: values, oneOf, title }) =>
+    Array.isArray(oneOf) ? (oneOf as JsonObject[]) : (values as unknown[]).map((value) => ({ const: value, ...(title === undefined ? {} : { title }) })),
+  ) as { const: unknown; title?: unknown }[];
+  if (all.every((c) => c.title === undefined)) return { enum: all.map((c) => c.const) };
+  return { oneOf: all.map((c) => ({ const: c.const, title: c.title ?? c.const })) };
+}
+
 /** A schema as the flat one that MCP has for forms: no references, no nulls, no nesting. */
 function flat(json: JsonObject): JsonObject {
   const defs = (json.$defs ?? {}) as Record<string, JsonObject>;
@@ -510,9 +523,7 @@ function flat(json: JsonObject): JsonObject {
       const { anyOf, ...rest } = s;
       const choices = (anyOf as JsonObject[]).filter((c) => c.type !== "null").map(resolve);
       if (choices.length === 1) s = { ...choices[0], ...rest };
-      else if (choices.every((c) => c.type === "string" && Array.isArray(c.enum))) {
-        s = { type: "string", enum: choices.flatMap((c) => c.enum as unknown[]), ...rest };
-      }
+      else if (choices.every(isChoice)) s = { type: "string", ...choice(choices), ...rest };
     }
     if (Array.isArray(s.type)) {
       const types = s.type.filter((t) => t !== "null");
@@ -523,7 +534,11 @@ function flat(json: JsonObject): JsonObject {
     if (only !== undefined) s = { type: "string", ...rest, enum: [only] };
     if (pattern !== undefined && !("format" in s)) s.pattern = pattern;
     if (s.default === null) delete s.default;
-    if (s.type === "array" && isObject(s.items)) s.items = resolve(s.items);
+    if (s.type === "array" && isObject(s.items)) {
+      const { oneOf, type, ...items } = resolve(s.items);
+      // MCP has titled choices as oneOf where one may be chosen, and as anyOf where several may be.
+      s.items = { ...(oneOf ? { anyOf: oneOf } : { type }), ...items };
+    }
     return s;
   };
   let required = (json.required ?? []) as string[];

@@ -182,14 +182,29 @@ function watchParent(gone: () => void): void {
   if (process.env.MCP_PLUGIN_LIFELINE === "stdin") {
     const lifeline = new Socket({ fd: 0, readable: true, writable: false });
     lifeline.once("close", gone).on("error", () => undefined).resume();
-    // A tool that reads stdin gets an end of file, and not the lifeline.
-    Object.defineProperty(process, "stdin", { configurable: true, value: Readable.from([]) });
+    Object.defineProperty(process, "stdin", { configurable: true, value: new NoInput() });
     return;
   }
   const parent = process.ppid;
   setInterval(() => {
     if (process.ppid !== parent) gone();
   }, 1_000).unref();
+}
+
+/** Standard input belongs to the bridge: reading it throws in the line that does, rather than wait for what never comes. */
+class NoInput extends Readable {
+  override on(event: string | symbol, listener: (...args: any[]) => void): this { // eslint-disable-line @typescript-eslint/no-explicit-any
+    if (event === "data" || event === "readable") throw noInput();
+    return super.on(event, listener);
+  }
+
+  override read(): never {
+    throw noInput();
+  }
+}
+
+function noInput(): Error {
+  return new Error("a tool cannot read standard input, which belongs to the bridge; ask the user: await ctx.elicit(message, schema)");
 }
 
 // The services.

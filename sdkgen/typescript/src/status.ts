@@ -6,7 +6,7 @@ import { status } from "@grpc/grpc-js";
 
 import { McpError } from "./errors.js";
 import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
-import { NOTHING, toJson } from "./json.js";
+import { NOTHING, toExactJson } from "./json.js";
 import { report } from "./stdout.js";
 
 /** Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of. */
@@ -47,7 +47,7 @@ export function statusOf(e: unknown): Status {
 function dataOf(e: McpError): Uint8Array {
   if (e.data === undefined) return NOTHING;
   try {
-    return Buffer.from(toJson(e.data));
+    return Buffer.from(toExactJson(e.data));
   } catch (cause) {
     report("error", `mcpbridge: the data of an McpError is left out, as it cannot be JSON: ${inspect(cause)}`);
     return NOTHING;

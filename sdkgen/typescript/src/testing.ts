@@ -71,6 +71,7 @@ export class ToolCalled extends Called<CallToolResult> {
 
 /** Calls a tool, and answers its questions, as the bridge does. */
 export async function call(app: App, name: string, args: object = {}, answers: Answers = {}): Promise<ToolCalled> {
+  app.check();
   const request = CallToolRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: toBytes(args) });
   const called = new ToolCalled({ content: [], structuredContent: Buffer.alloc(0), meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
   return await rounds(called, answers, request, async (emit) =>
@@ -80,6 +81,7 @@ export async function call(app: App, name: string, args: object = {}, answers: A
 
 /** Reads a resource. */
 export async function read(app: App, uri: string, answers: Answers = {}): Promise<Called<ReadResourceResult>> {
+  app.check();
   const request = ReadResourceRequest.fromPartial({ context: answers.context ?? EVERYTHING, uri });
   const called = new Called<ReadResourceResult>({ contents: [], meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
   return await rounds(called, answers, request, async (emit) =>
@@ -94,6 +96,7 @@ export async function prompt(
   args: Record<string, string> = {},
   answers: Answers = {},
 ): Promise<Called<GetPromptResult>> {
+  app.check();
   const request = GetPromptRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: args });
   const called = new Called<GetPromptResult>({ messages: [], meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
   return await rounds(called, answers, request, async (emit) =>
@@ -113,6 +116,7 @@ export async function complete(
     "prompt" in of
       ? { $case: "prompt" as const, value: { name: of.prompt } }
       : { $case: "resource" as const, value: { uri: of.resource } };
+  app.check();
   const request = CompleteRequest.fromPartial({
     context: EVERYTHING,
     ref: { reference },

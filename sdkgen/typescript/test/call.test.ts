@@ -61,6 +61,43 @@ describe("what a tool returns", () => {
     });
   });
 
+  class Opaque {
+    readonly #secret = 1;
+    get secret() { return this.#secret; }
+  }
+  const cycle: Record<string, unknown> = {};
+  cycle.self = { cycle };
+  test.each<[string, unknown, string]>([
+    ["NaN", { degrees: [1, NaN] }, "degrees.1 is NaN, which JSON cannot hold"],
+    ["an infinity", -Infinity, "the value is -Infinity, which"],
+    ["a Map", { by: { city: new Map([["rome", 1]]) } }, "by.city is Map, which JSON cannot hold; write Object.fromEntries(map)"],
+    ["a Set", [new Set([1])], "0 is Set, which JSON cannot hold; write [...set]"],
+    ["an object that shows nothing", { o: new Opaque() }, "o is Opaque, which"],
+    ["an error", { e: Object.assign(new Error("x"), { code: 1 }) }, "e is Error, which"],
+    ["a promise", { p: Promise.resolve(1) }, "p is Promise, which"],
+    ["a function", { f: () => 1 }, "f is a function, which"],
+    ["bytes", { b: png }, "b is Uint8Array, which JSON cannot hold; write its base64"],
+    ["a hole", { list: [1, undefined] }, "list.1 is undefined, which"],
+    ["a cycle", cycle, "self.cycle is an object that contains itself, which"],
+    ["an invalid date", { d: new Date(NaN) }, "d is an invalid Date, which"],
+  ])("what JSON would lose is refused with its path: %s", async (_, value, message) => {
+    const a = app("test", "1")
+      .tool("t", {}, () => value)
+      .tool("any", { output: z.object({ a: z.any() }) }, () => ({ a: value }))
+      .tool("structured", {}, () => result({ structured: { a: value } }))
+      .resource("a:b", {}, () => ({ a: value }));
+    expect(await call(a, "t")).toMatchObject({ isError: true, text: expect.stringContaining(message) as string });
+    const nested = message.replace("the value", "a").replace(/^(?!a )/, "a.");
+    for (const tool of ["any", "structured"]) expect((await call(a, tool)).text).toContain(nested);
+    await expect(read(a, "a:b")).rejects.toThrow(nested);
+  });
+
+  test("what has a JSON of its own is fine, and so is a member that is undefined", async () => {
+    const value = { d: new Date(0), u: new URL("https://x/"), n: Object.create(null) as object, s: new String("x"), none: undefined, empty: {} };
+    const a = app("test", "1").tool("t", {}, () => value);
+    expect((await call(a, "t")).structured).toEqual({ d: "1970-01-01T00:00:00.000Z", u: "https://x/", n: {}, s: "x", empty: {} });
+  });
+
   test("bytes are refused", async () => {
     const called = await call(app("test", "1").tool("t", {}, () => png), "t");
     expect(called.text).toContain("a tool cannot return bytes: return image(data, mimeType)");
@@ -181,10 +218,10 @@ describe("resources", () => {
   });
 
   test("that cannot be", () => {
-    expect(() => app("t", "1").resource("notes", {}, () => "")).toThrow(/^call\.test\.ts:\d+: resource "notes": a URI begins with a scheme/);
-    expect(() => app("t", "1").resource("a:{b}{c}", {}, () => "")).toThrow(DefinitionError);
-    expect(() => app("t", "1").resource("a:{b}", { complete: { c: [] } as never }, () => "")).toThrow('there is no variable "c"');
-    expect(() => app("t", "1").resource("a:{b}", { variables: { b: z.date() } }, () => "")).toThrow(/^call\.test\.ts:\d+: resource "a:\{b\}": variables: "b": Date/);
+    expect(() => { app("t", "1").resource("notes", {}, () => "").check(); }).toThrow(/^call\.test\.ts:\d+: resource "notes": a URI begins with a scheme/);
+    expect(() => { app("t", "1").resource("a:{b}{c}", {}, () => "").check(); }).toThrow(DefinitionError);
+    expect(() => { app("t", "1").resource("a:{b}", { complete: { c: [] } as never }, () => "").check(); }).toThrow('there is no variable "c"');
+    expect(() => { app("t", "1").resource("a:{b}", { variables: { b: z.date() } }, () => "").check(); }).toThrow(/^call\.test\.ts:\d+: resource "a:\{b\}": variables: "b": Date/);
   });
 
   test("have variables with types", async () => {

@@ -38,10 +38,10 @@ async function refused(command: string[]): Promise<string> {
 
 describe("it does not start", () => {
   test.each<[string, string, string, string]>([
-    ["a wrong schema", "a.mjs", `${BEGIN}a.tool("t", { description: "d", input: { n: "number" } }, () => 1);`, 'DefinitionError: a.mjs:4: tool "t": input: "n" is no schema; write z.string()'],
-    ["no handler", "b.mjs", `${BEGIN}a.tool("t", ({ n }) => n);`, 'DefinitionError: b.mjs:4: tool "t": has no handler; write tool(name, options, (args, ctx) => ...)'],
-    ["a misspelt option", "i.mjs", `${BEGIN}a.tool("t", { description: "d", readonly: true }, () => 1);`, 'DefinitionError: i.mjs:4: tool "t": there is no option "readonly"; did you mean readOnly?'],
-    ["a list where there is text", "j.mjs", `${BEGIN}a.prompt("p", { arguments: { n: z.array(z.int()) } }, () => "");`, 'DefinitionError: j.mjs:4: prompt "p": arguments: "n" is text on the wire, and cannot be an array; write z.string()'],
+    ["a wrong schema", "a.mjs", `${BEGIN}a.tool("t", { description: "d", input: { n: "number" } }, () => 1);\nawait a.run();`, 'DefinitionError: a.mjs:4: tool "t": input: "n" is no schema; write z.string()'],
+    ["no handler", "b.mjs", `${BEGIN}a.tool("t", ({ n }) => n);\nawait a.run();`, 'DefinitionError: b.mjs:4: tool "t": has no handler; write tool(name, options, (args, ctx) => ...)'],
+    ["a misspelt option", "i.mjs", `${BEGIN}a.tool("t", { description: "d", readonly: true }, () => 1);\nawait a.run();`, 'DefinitionError: i.mjs:4: tool "t": there is no option "readonly"; did you mean readOnly?'],
+    ["a list where there is text", "j.mjs", `${BEGIN}a.prompt("p", { arguments: { n: z.array(z.int()) } }, () => "");\nawait a.run();`, 'DefinitionError: j.mjs:4: prompt "p": arguments: "n" is text on the wire, and cannot be an array; write z.string()'],
     ["a crash at import", "c.mjs", `${BEGIN}JSON.parse("{");`, "SyntaxError: Expected property name or '}' in JSON at position 1"],
     ["a typing error", "d.mjs", `${BEGIN}a.tool("t", { description "d" }, () => 1);`, "SyntaxError: Unexpected string at FOLDER/d.mjs:4"],
     ["a file that is not there", "e.mjs", 'import "./none.mjs";', "Cannot find module 'FOLDER/none.mjs' imported from FOLDER/e.mjs"],
@@ -52,6 +52,12 @@ describe("it does not start", () => {
     expect(hint).toMatch(/^mend what it said last: /);
     expect(hint).toContain(fix.replaceAll("FOLDER", folder));
     if (name !== "e.mjs") expect(hint).toMatch(new RegExp(`at .*${basename(name)}:\\d+$`)); // Node names no line there.
+  });
+
+  test("with several mistakes, all of which it says", async () => {
+    const said = await refused(write("k.mjs", `${BEGIN}a.tool("t", { readonly: true }, () => 1);\na.tool("u", { input: { n: z.int().default("seven") } }, () => 1);\nawait a.run();`));
+    expect(said).toContain('DefinitionError: k.mjs:4: tool "t": there is no option "readonly"; did you mean readOnly?');
+    expect(said).toContain('k.mjs:5: tool "u": input: "n": the default "seven" does not fit: Invalid input: expected number, received string');
   });
 
   test("with an app that is not run", async () => {

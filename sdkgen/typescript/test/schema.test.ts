@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 
-import { app, DefinitionError, result } from "../src/index.js";
+import { app, DefinitionError, result, type App } from "../src/index.js";
 import type { JsonSchema, Schema, Shape } from "../src/index.js";
 import { compile, didYouMean, formOf, usageOf } from "../src/schema.js";
 import { toExactObject, toJson, toObject } from "../src/json.js";
@@ -35,7 +35,7 @@ const inputs: [string, Any, unknown, string][] = [
       required: ["city"],
       ...closed,
     },
-    't(city: string 1.., days: integer 1..14 = 3, unit: "c" | "f" = ...)',
+    't(city: string, days: integer 1..14 = 3, unit: "c" | "f" = ...)',
   ],
   [
     "an integer without bounds",
@@ -97,7 +97,7 @@ describe("input", () => {
         "- city: is required\n" +
         "- days: Too big: expected number to be <=14, got 30\n" +
         '- at.hour: Invalid input: expected number, received string, got "noon"\n' +
-        "Usage: forecast(city: string, days: integer ..14 = 3, at: object = ...)",
+        "Usage: forecast(city: string, days: integer <= 14 = 3, at: object = ...)",
     );
     expect((await call(a, "forecast", { city: "Rome" })).text).toBe("Rome 3");
   });
@@ -114,7 +114,7 @@ describe("input", () => {
     };
     const { json } = compile(input, "input");
     expect(usageOf("t", json)).toBe(
-      "t(day: date, mail: email = ..., own: email, price: number ..10 >0, share: number <1, codes: (string 2..2)[] 1.., either: (string | integer)[])",
+      "t(day: date, mail: email = ..., own: email, price: number > 0 <= 10, share: number < 1, codes: string[], either: (string | integer)[])",
     );
     expect(json.properties).toMatchObject({ day: { type: "string", format: "date" }, own: { format: "email", pattern: "@corp\\.example$" } });
     expect(JSON.stringify(json.properties)).not.toContain("02-29");
@@ -155,7 +155,7 @@ describe("input", () => {
     expect((await call(a, "t", {})).text).toBe("");
   });
 
-  test.each<[string, () => unknown, string]>([
+  test.each<[string, () => App, string]>([
     ["no schema", () => app("t", "1").tool("t", { input: { a: "string" } as never }, () => ""), 'tool "t": input: "a" is no schema; write z.string()'],
     ["what JSON cannot hold", () => app("t", "1").tool("t", { input: { when: z.date() } }, () => ""), 'tool "t": input: "when": Date cannot be represented'],
     ["no object", () => app("t", "1").tool("t", { input: z.string() }, () => ""), 'tool "t": input: has to be an object, not string'],
@@ -169,9 +169,35 @@ describe("input", () => {
     ["no handler", () => app("t", "1").tool("t", {}, undefined as never), "has no handler"],
     ["a library without JSON Schema", () => app("t", "1").tool("t", { input: { a: { "~standard": { version: 1, vendor: "zod", validate: () => ({ value: 1 }) } } as never } }, () => ""), "use zod 4.2 or newer"],
   ])("a definition that cannot work names its line: %s", (_, define, message) => {
-    expect(define).toThrow(DefinitionError);
-    expect(define).toThrow(/^schema\.test\.ts:\d+: /);
-    expect(define).toThrow(message);
+    const check = () => { define().check(); };
+    expect(check).toThrow(DefinitionError);
+    expect(check).toThrow(/^schema\.test\.ts:\d+: /);
+    expect(check).toThrow(message);
+  });
+
+  test("all mistakes are reported at once, each with its line", async () => {
+    const a = app("t", "1", { instruction: "Hi" } as never)
+      .tool("t t", { input: { a: z.date(), b: "string" as never }, readonly: true, destructve: true } as object, undefined as never)
+      .tool("good", {}, () => "")
+      .resource("nothing", { mimetype: "a/b" } as never, () => "")
+      .resource("a://{x}", { complete: { y: [] } } as never, () => "")
+      .prompt("p", { arguments: { list: z.array(z.string()) }, complete: { lst: [] } }, undefined as never);
+    const lines = [
+      'app "t": there is no option "instruction"; did you mean instructions?',
+      `tool "t t": a name is 1 to 128 letters, digits, '_', '-' and '.'`,
+      'tool "t t": has no handler; write tool(name, options, (args, ctx) => ...)',
+      'tool "t t": there is no option "readonly"; did you mean readOnly?',
+      'tool "t t": there is no option "destructve"; did you mean destructive?',
+      'tool "t t": input: "b" is no schema; write z.string() or the like, of a library of the Standard Schema',
+      'resource "nothing": a URI begins with a scheme, such as file:///',
+      'resource "nothing": there is no option "mimetype"; did you mean mimeType?',
+      'resource "a://{x}": there is no variable "y"; did you mean x?',
+      'prompt "p": has no handler; write prompt(name, options, (args, ctx) => ...)',
+      'prompt "p": arguments: "list" is text on the wire, and cannot be an array; write z.string() or the like',
+    ];
+    expect(() => { a.check(); }).toThrow(DefinitionError);
+    const told = await call(a, "good").then((c) => c.text, (e: unknown) => (e as Error).message);
+    expect(told.split("\n").map((line) => line.replace(/^schema\.test\.ts:\d+: /, ""))).toEqual(lines);
   });
 });
 
@@ -282,6 +308,23 @@ describe("forms", () => {
       },
       required: ["text", "mail", "size", "either"],
     });
+  });
+
+  test("have the titles of choices", () => {
+    const one = z.union([z.literal("r").meta({ title: "Red" }), z.literal("g").meta({ title: "Green" }), z.literal("b")]);
+    const titled = [{ const: "r", title: "Red" }, { const: "g", title: "Green" }, { const: "b", title: "b" }];
+    expect(formOf({ one, several: z.array(one).min(1).max(2), maybe: one.optional(), single: z.literal("x").meta({ title: "X" }) }).schema).toEqual({
+      type: "object",
+      properties: {
+        one: { type: "string", oneOf: titled },
+        several: { type: "array", items: { anyOf: titled }, minItems: 1, maxItems: 2 },
+        maybe: { type: "string", oneOf: titled },
+        single: { type: "string", enum: ["x"], title: "X" },
+      },
+      required: ["one", "several", "single"],
+    });
+    expect(formOf(one).parse({ value: "g" })).toBe("g");
+    expect(() => formOf(one).parse({ value: "Green" })).toThrow("the answer does not fit the form");
   });
 
   test("of a simple type have one field", () => {

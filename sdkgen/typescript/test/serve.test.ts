@@ -113,8 +113,12 @@ describe("a served app", () => {
     await plugin.find(() => plugin.stderr.includes("slow was aborted"));
   });
 
-  test("gives tools an empty stdin", async () => {
-    expect(await client.text("stdin")).toBe('""');
+  // An end of file would leave a question of readline without an answer, and its call without an end.
+  test.each(["question", "pipe", "iterate"])("refuses a tool that reads stdin, with the fix: %s", async (how) => {
+    expect(await client.text("stdin", { how })).toBe(
+      "a tool cannot read standard input, which belongs to the bridge; ask the user: await ctx.elicit(message, schema)",
+    );
+    await plugin.find(() => /tool \\"stdin\\" failed at tools\.mjs:\d+/.test(plugin.stderr));
   });
 
   test("is healthy", async () => {

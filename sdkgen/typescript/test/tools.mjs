@@ -2,6 +2,7 @@
 console.log("printed before the import"); // Imports come first all the same: what is printed before run() is log.
 import { spawnSync } from "node:child_process";
 import { writeSync } from "node:fs";
+import { createInterface } from "node:readline/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { z } from "zod";
@@ -89,10 +90,11 @@ a.tool("forget", {}, () => {
   void Promise.reject(new Error("nobody waits"));
   return "ok";
 });
-a.tool("stdin", {}, async () => {
-  let text = "";
-  for await (const chunk of process.stdin) text += chunk;
-  return JSON.stringify(text);
+a.tool("stdin", { input: { how: z.string() } }, async ({ how }) => {
+  if (how === "question") return await createInterface({ input: process.stdin }).question("Name? ");
+  if (how === "pipe") return process.stdin.pipe(process.stderr) && "piped";
+  for await (const chunk of process.stdin) return String(chunk);
+  return "nothing";
 });
 a.tool("block", {}, () => {
   for (;;);
