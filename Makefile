@@ -1,5 +1,6 @@
 # Everything that is done in this repository has a target here. `make` lists them. Needed on the machine: Go, Python 3.10 or
-# newer with venv, Node 20 or newer, and Java 17 and Maven for what is Java; the rest comes from the package registries.
+# newer with venv, Node 20 or newer, Java 17 and Maven for what is Java, and cargo for `make test-interop`; the rest comes from the
+# package registries.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,7 +15,7 @@ BUF := tools/node_modules/.bin/buf
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The modules beside the main one: peers that nobody who uses mcpbridge should have to download.
-PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod bench/go.mod survive/go.mod))
+PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod interop/servers/both/go/go.mod bench/go.mod survive/go.mod))
 # The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest,
 # programs that start programs) is let off.
 PYTHON_BESIDE := ../../examples ../../interop/witness.py ../../conformance ../../bench
@@ -70,7 +71,16 @@ examples/%/dist/.done: examples/%/node_modules/.done sdkgen/typescript/dist/inde
 	@touch $@
 
 # Servers that others wrote.
-SERVERS := interop/servers/node_modules/.done interop/servers/2024/node_modules/.done interop/servers/.venv/.done $(JAVA)
+SERVERS := interop/servers/node_modules/.done interop/servers/2024/node_modules/.done interop/servers/.venv/.done \
+	interop/servers/both/go/target/.done interop/servers/both/rust/target/.done $(JAVA)
+
+interop/servers/both/go/target/.done: $(addprefix interop/servers/both/go/,main.go go.mod go.sum)
+	cd $(<D) && $(GO) build -o target/both .
+	@touch $@
+
+interop/servers/both/rust/target/.done: $(addprefix interop/servers/both/rust/,src/main.rs Cargo.toml Cargo.lock)
+	cargo build --quiet --locked --manifest-path interop/servers/both/rust/Cargo.toml
+	@touch $@
 
 bench/java/target/.done: $(JAVA) bench/java/pom.xml $(wildcard bench/java/src/main/java/bench/*.java)
 	mvn -B -q -f sdkgen/java/all.xml -P bench package -DskipTests
@@ -205,4 +215,4 @@ fuzz: ## have every parser read what nobody would write; FUZZTIME=10m for longer
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,2024/node_modules,.venv,java/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,2024/node_modules,.venv,java/target,both/go/target,both/rust/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}

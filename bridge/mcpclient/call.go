@@ -48,6 +48,13 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case err != nil:
 			return nil, c.crashed(err)
 		}
+		if l.peer.rev().Modern() && isLegacy(call) {
+			if t, err := c.legacyTwin(ctx, l); t != nil {
+				return t.handle(ctx, call, emit)
+			} else if err != nil {
+				return nil, err
+			}
+		}
 		if call.Method == bridge.Discover {
 			return c.discovery(ctx, l), nil
 		}

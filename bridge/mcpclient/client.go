@@ -1,7 +1,8 @@
 // Package mcpclient is the back that is one MCP server: a program that it launches and talks to over stdio, or one that is
 // reached over Streamable HTTP or HTTP+SSE, of any revision. It makes MCP of bridge.Calls, and tells what the server answers.
 //
-// Which era the server is of is found out by asking it (probe.go) and remembered. To a server of the modern era (2026-07-28)
+// Which era the server is of is found out by asking it (probe.go) and remembered. One that offers both is spoken to in the era of each
+// caller (eras.go). To a server of the modern era (2026-07-28)
 // every call goes by itself, with all that it needs. A server of the legacy era is told once, in initialize, what its client
 // can do: so a caller with capabilities has sessions of its own (lease.go), one for each call that goes on, and a call in the
 // middle of which the server asks is parked until its caller comes back with the answers (park.go). All callers without
@@ -61,7 +62,8 @@ type Options struct {
 	// Header is sent with every HTTP request.
 	Header http.Header
 
-	// Revision is the only revision to speak. NoRevision: the server is asked which era it is of, and the newest is agreed on.
+	// Revision is the only revision to speak. If NoRevision, the server is probed, and if it offers both eras, a caller is served in
+	// its own.
 	Revision bridge.Revision
 	// Stray gets every line that the program prints and that is no MCP. One that it does not expect is logged: perhaps the program is
 	// something else than a server. It must not block, nor keep the line. Nil: nobody is told.
@@ -74,9 +76,8 @@ type Options struct {
 	// LogLimits are how much of the server's own output is logged.
 	LogLimits child.LogLimits
 
-	// ProbeTimeout is how long a server may take to answer server/discover before initialize is tried beside it; an answer that
-	// comes later counts all the same. With a Transport, which may have to get credentials first, there is no such limit but
-	// StartTimeout. 0: 3 s.
+	// ProbeTimeout is how long a server may take to answer server/discover before initialize is sent as well; a later answer still
+	// counts. With a Transport, which may have to get credentials first, StartTimeout is used. If zero, half of StartTimeout.
 	ProbeTimeout time.Duration
 	// CallTimeout is the most that a call may take, whatever its progress. Its time with the caller, while the caller answers
 	// what the server asks, does not count. 0: 15 minutes.
@@ -110,7 +111,7 @@ func (o Options) withDefaults() Options {
 	}
 	or(&o.StartTimeout, 30*time.Second)
 	or(&o.StopTimeout, 5*time.Second)
-	or(&o.ProbeTimeout, 3*time.Second)
+	or(&o.ProbeTimeout, o.StartTimeout/2)
 	or(&o.CallTimeout, 15*time.Minute)
 	or(&o.HangTimeout, o.CallTimeout)
 	or(&o.MaxMessage, 16<<20)
@@ -181,6 +182,8 @@ type Client struct {
 	params           paramTable
 	lot              lot
 	pool             pool
+	eras             eras
+	isTwin           bool // this is the twin of another Client
 
 	mu    sync.Mutex // guards the rest
 	state state
@@ -217,6 +220,8 @@ func newLife(p *peer, d *pb.DiscoverResponse) *life {
 const (
 	unsaid   = time.Minute
 	maxKnown = time.Hour
+	// replyTimeout is how long it may take to answer; after that, the previous answer is used.
+	replyTimeout = 3 * time.Second
 )
 
 // learn replaces what the server says it is.
@@ -315,6 +320,7 @@ func New(o Options) (*Client, error) {
 	c.panics.Log = c.log
 	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
 	c.lot = lot{c: c, cars: map[string]*parked{}}
+	c.eras.created = make(chan struct{})
 	return c, nil
 }
 
@@ -400,7 +406,7 @@ func (c *Client) keep() error {
 		switch {
 		case err != nil && c.ctx.Err() != nil:
 			return nil //nolint:nilerr // it was told to end
-		case err != nil && first && c.url == nil:
+		case err != nil && (first && (c.url == nil || c.isTwin) || c.isTwin && refusesInitialize(err)):
 			return err
 		case starved:
 			c.change(func(s *state) { s.err = err })
@@ -415,6 +421,9 @@ func (c *Client) keep() error {
 		default:
 			c.log.Info().Stringer("revision", l.peer.rev()).Dur("took", time.Since(began)).Msg("the server is ready")
 			ready := time.Now()
+			if !l.peer.rev().Modern() {
+				c.endTwin()
+			}
 			c.change(func(s *state) { s.life, s.lived, s.retryAt, s.err = l, true, time.Time{}, nil })
 			select {
 			case <-l.gone:
@@ -510,7 +519,7 @@ func (c *Client) sweepOnce(now time.Time) {
 func (c *Client) discovery(ctx context.Context, l *life) *bridge.Result {
 	if l.peer.rev().Modern() && time.Now().UnixNano() >= l.until.Load() && l.asking.CompareAndSwap(false, true) {
 		defer l.asking.Store(false)
-		limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+		limited, cancel := context.WithTimeout(ctx, replyTimeout)
 		defer cancel()
 		d, err := c.discover(limited, l.peer)
 		switch {

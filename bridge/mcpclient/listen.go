@@ -32,6 +32,16 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	if s.asked == nil {
 		s.asked = &pb.SubscriptionFilter{}
 	}
+	if c.o.Revision == bridge.NoRevision {
+		var beside sync.WaitGroup
+		defer beside.Wait()
+		until, cancel := context.WithCancel(ctx)
+		defer cancel()
+		beside.Go(func() {
+			defer c.panics.Recover("listening to the connection of the legacy era", nil)
+			c.listenToTwin(until, call, s.also)
+		})
+	}
 	delay := c.pace.backoff
 	for {
 		var w wait
@@ -42,6 +52,9 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			var res *bridge.Result
 			if l.peer.rev().Modern() {
 				res, err = s.modern(ctx, l)
+				if t, _ := c.currentTwin(); t != nil && isUnimplemented(err) {
+					err = s.twinOnly(ctx, l)
+				}
 			} else {
 				err = s.legacy(ctx, l)
 			}
@@ -83,11 +96,27 @@ type subscription struct {
 	first *pb.SubscriptionFilter
 	// failed is why nobody listens any more.
 	failed error
+
+	emitting sync.Mutex // guards told, and is held while an event is emitted
+	told     bool       // the acknowledgement was emitted
 }
 
 func (s *subscription) tell(change *pb.ListenResponse) error {
+	s.emitting.Lock()
+	defer s.emitting.Unlock()
 	s.failed = s.emit(bridge.Event{Change: change})
+	s.told = true
 	return s.failed
+}
+
+// also emits a change of another connection, unless the subscription has not been acknowledged yet.
+func (s *subscription) also(change *pb.ListenResponse) error {
+	s.emitting.Lock()
+	defer s.emitting.Unlock()
+	if !s.told {
+		return nil
+	}
+	return s.emit(bridge.Event{Change: change})
 }
 
 // acknowledge tells what will be told. The second time it is that everything may have changed: what happened meanwhile is lost

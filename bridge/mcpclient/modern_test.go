@@ -145,7 +145,7 @@ func TestModernRequests(t *testing.T) {
 			result(w, m, `{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"},"k":[1]}}`)
 		}
 	})
-	c := run(t, mcpclient.Options{URL: f.URL}, quick)
+	c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20260728}, quick)
 	tool := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 		Context: &pb.CallContext{
 			ProtocolVersion: "2025-06-18", LogLevel: pb.LogLevel_LOG_LEVEL_WARNING, ProgressWanted: true,

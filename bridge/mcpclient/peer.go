@@ -50,6 +50,7 @@ const (
 
 // The JSON-RPC codes that decide about more than the error itself.
 const (
+	codeInvalidRequest     = -32600
 	codeMethodNotFound     = -32601
 	codeInvalidParams      = -32602
 	codeInternal           = -32603

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -221,6 +222,13 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		<-tried
 		return legacy, msg.Error.GetCode() == codeMethodNotFound, failed
 	}
+	if c.url == nil {
+		select { // whether initialize was refused decides about the connection
+		case <-tried:
+		case <-time.After(c.o.ProbeTimeout):
+		case <-ctx.Done():
+		}
+	}
 	stop()
 	<-tried
 	if legacy != nil && legacy.peer != p {
@@ -229,6 +237,17 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 	switch {
 	case err != nil:
 		return nil, false, err
+	case c.url == nil && !refusesInitialize(failed):
+		// A server of both eras that has read initialize may serve the connection in the legacy era from then on.
+		c.log.Info().Msg("the server is started again in 2026-07-28: it took longer than the probe's timeout to answer server/discover, and was sent initialize")
+		p.close()
+		if p, err = c.dial(ctx, era{}); err != nil {
+			return nil, false, err
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, c.o.StartTimeout) // it takes as long again
+		defer cancel()
+		l, err = c.beginModern(ctx, p)
+		return l, false, err
 	case again:
 		l, err = c.beginModern(ctx, p)
 		return l, false, err
@@ -397,8 +416,11 @@ func refusesInitialize(err error) bool {
 	if l, ok := errors.AsType[*lost](err); ok {
 		return l.refused
 	}
-	e, ok := errors.AsType[*bridge.Error](err)
-	return ok && e.RPC != nil
+	e, ok := errors.AsType[*refusal](err)
+	return ok && slices.Contains([]int64{
+		codeInvalidRequest, codeMethodNotFound, codeInvalidParams, codeHeaderMismatch,
+		bridge.CodeMissingCapability, codeUnsupportedVersion,
+	}, e.rpc.GetCode())
 }
 
 // initializeHTTP begins a session by initialize, over Streamable HTTP or else HTTP+SSE. Modern says that the endpoint is of the

@@ -1,6 +1,7 @@
 package mcpclient_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -30,14 +31,17 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 	second := time.Second
 	for name, tt := range map[string]struct {
 		discover, initialize says
-		timeout              time.Duration // of the probe
+		timeout              time.Duration // of the probe; 0: 3 s; negative: the default
 		rev                  string        // what is spoken in the end
+		starts               int64         // of the program; 0: 1
 		fails                string        // or why nothing is
 	}{
-		"modern, and slower than the probe":   {discover: says{5 * second, discovered}, rev: "2026-07-28"},
+		"modern, and slower than the probe":   {discover: says{5 * second, discovered}, initialize: says{4 * second, modernOnly}, rev: "2026-07-28"},
+		"modern, and silent about the other":  {discover: says{5 * second, discovered}, rev: "2026-07-28", starts: 2},
 		"modern only, and far slower":         {discover: says{25 * second, discovered}, initialize: says{4 * second, modernOnly}, rev: "2026-07-28"},
 		"modern only, without saying so":      {discover: says{5 * second, discovered}, initialize: says{4 * second, unknown}, rev: "2026-07-28"},
-		"of both eras":                        {discover: says{7 * second, discovered}, initialize: says{7*second - 200*time.Millisecond, initialized}, rev: "2026-07-28"},
+		"of both eras":                        {discover: says{7 * second, discovered}, initialize: says{7*second - 200*time.Millisecond, initialized}, rev: "2026-07-28", starts: 2},
+		"of both, and given time by default":  {discover: says{9 * second, discovered}, initialize: says{0, initialized}, timeout: -1, rev: "2026-07-28"},
 		"of both, and one is far slower":      {discover: says{9 * second, discovered}, initialize: says{4 * second, initialized}, rev: "2024-11-05"},
 		"modern, slow, and given time":        {discover: says{9 * second, discovered}, initialize: says{0, initialized}, timeout: 10 * second, rev: "2026-07-28"},
 		"legacy, and silent about the other":  {initialize: says{20 * second, initialized}, rev: "2024-11-05"},
@@ -65,7 +69,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 					}
 					return true
 				}}
-				c, end := started(t, mcpclient.Options{ProbeTimeout: tt.timeout}, s)
+				c, end := started(t, mcpclient.Options{ProbeTimeout: max(0, cmp.Or(tt.timeout, 3*second))}, s)
 				err := c.Ready(t.Context())
 				switch {
 				case tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)):
@@ -76,7 +80,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 					if got := spoken(t, c); got != tt.rev {
 						t.Errorf("it speaks %s, want %s", got, tt.rev)
 					}
-					if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != 1 {
+					if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != cmp.Or(tt.starts, 1) {
 						t.Errorf("got %q after %d starts", got, s.starts.Load())
 					}
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
 	"github.com/mcpbridge/mcpbridge/bridge/plugin"
 )
@@ -344,7 +345,10 @@ type MCPConfig struct {
 	PassEnv      []string          `koanf:"passEnv"`
 	StartTimeout time.Duration     `koanf:"startTimeout"`
 	Limits       MachineConfig     `koanf:"limits"`
-	// ProbeTimeout is how long it may take to answer server/discover before initialize is tried beside it. 0: 3 s.
+	// Revision is the revision of MCP to speak to it, or auto, legacy or modern. Empty: auto, which serves each client in its own era if
+	// the server offers both.
+	Revision string `koanf:"revision"`
+	// ProbeTimeout is how long it may take to answer server/discover before initialize is sent as well. If zero, half of StartTimeout.
 	ProbeTimeout time.Duration `koanf:"probeTimeout"`
 	// HangTimeout is how long a command may say nothing at all while calls wait, until it is started again. 0: as long as a call may last.
 	HangTimeout time.Duration `koanf:"hangTimeout"`
@@ -372,6 +376,29 @@ func (m *MCPConfig) launch() *LaunchConfig {
 	return &LaunchConfig{
 		Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv, StartTimeout: m.StartTimeout, HangTimeout: m.HangTimeout, Limits: m.Limits,
 	}
+}
+
+// revision returns the revision to speak, which is none if both eras are to be tried, and whether there is such a revision.
+func (m *MCPConfig) revision() (bridge.Revision, bool) {
+	switch m.Revision {
+	case "", "auto":
+		return bridge.NoRevision, true
+	case "legacy":
+		return bridge.LatestLegacy, true
+	case "modern":
+		revisions := bridge.Revisions()
+		return revisions[len(revisions)-1], true
+	}
+	return bridge.ParseRevision(m.Revision)
+}
+
+// revisionNames returns what the key revision may be.
+func revisionNames() []string {
+	names := []string{"auto", "legacy", "modern"}
+	for _, rev := range bridge.Revisions() {
+		names = append(names, rev.String())
+	}
+	return names
 }
 
 // An AuthConfig is how mcpbridge says to an MCP server who calls. Exactly one field is set.
@@ -923,11 +950,14 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 	if err := l.validateLimits(at+".sessions", reflect.ValueOf(m.Sessions)); err != nil {
 		return err
 	}
+	_, known := m.revision()
 	switch {
 	case m.StartTimeout < 0:
 		return misconfigured(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)
 	case m.ProbeTimeout < 0:
 		return misconfigured(l.where(at+".probeTimeout"), "write a time such as 3s", "probeTimeout cannot be %s", m.ProbeTimeout)
+	case !known:
+		return misconfigured(l.where(at+".revision"), didYouMean(m.Revision, revisionNames()), "there is no revision %q of MCP", m.Revision)
 	case len(m.Command) > 0 && m.URL != "":
 		return misconfigured(l.where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
 )
 
@@ -34,6 +35,26 @@ backends:
 	got := runCommand(t, "", "list", "--plugin", "-c", wrong)
 	if got.code != exitPlugin || strings.Contains(got.stderr, "hunter2") || !strings.Contains(got.stderr, "${env:SECRET_TOKEN}") {
 		t.Errorf("it said %+v", got)
+	}
+}
+
+// The revision to speak to a server is a name of an era or of a revision, which YAML would read as a date.
+func TestRevisionOfServer(t *testing.T) {
+	for name, want := range map[string]bridge.Revision{
+		"auto": bridge.NoRevision, "legacy": bridge.Rev20251125, "modern": bridge.Rev20260728,
+		"2025-06-18": bridge.Rev20250618, `"2024-11-05"`: bridge.Rev20241105,
+	} {
+		file := writeConfig(t, `backends: [{name: a, mcp: {url: "https://example.com/mcp", revision: `+name+`}}]`)
+		l, err := load(file, nil, nil, map[string]string{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.validate(); err != nil {
+			t.Error(err)
+		}
+		if got, ok := l.Backends[0].MCP.revision(); !ok || got != want {
+			t.Errorf("revision %s is %v", name, got)
+		}
 	}
 }
 

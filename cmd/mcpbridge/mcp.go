@@ -24,8 +24,10 @@ import (
 // openMCP returns an MCP server.
 func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, error) {
 	m := b.MCP
+	revision, _ := m.revision()
 	o := mcpclient.Options{
-		Name: b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
+		Revision: revision,
+		Name:     b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
 		ProbeTimeout: m.ProbeTimeout, CallTimeout: l.Limits.CallTotal, HangTimeout: m.HangTimeout, MaxMessage: l.Limits.Message, Limits: m.Limits.limits(),
 		URL: m.URL, ClientInfo: clientInfo(), Log: log, MaxSessions: m.Sessions.Most, SessionIdle: m.Sessions.Idle,
 		ParkTTL: l.Limits.StateLife, AskTimeout: l.Limits.AnswerTime, LogLimits: l.Limits.logs(),

@@ -169,17 +169,23 @@ func prepare(t *testing.T) (map[string]server, string) {
 	return servers, filepath.Join(work, "mcpbridge.yaml")
 }
 
-// serve starts a server that speaks HTTP, and returns its address once it can be reached.
-func serve(t *testing.T, command []string) string {
+// freeAddress returns a loopback address with a port that nobody listens at.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := free.Addr().String()
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return free.Addr().String()
+}
+
+// serve starts a server that speaks HTTP, and returns its address once it can be reached.
+func serve(t *testing.T, command []string) string {
+	t.Helper()
+	address := freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "PORT="+port)

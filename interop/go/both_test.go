@@ -1,0 +1,173 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// bothEras are servers on libraries of others that speak both eras and ask in the middle of a call.
+func bothEras(t *testing.T) map[string][]string {
+	t.Helper()
+	here, err := filepath.Abs("../servers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	python, both := filepath.Join(here, ".venv", "bin", "python"), filepath.Join(here, "both")
+	return map[string][]string{
+		"python":     {python, filepath.Join(both, "sdk.py")},
+		"fastmcp":    {python, filepath.Join(both, "fast.py")},
+		"typescript": {"node", filepath.Join(both, "sdk.mjs")},
+		"mcp-go":     {filepath.Join(both, "go", "target", "both")},
+		"rmcp":       {filepath.Join(both, "rust", "target", "debug", "both")},
+	}
+}
+
+// asked is what a client gets of a tool that asks in the middle of its call, if the server has the tool.
+var asked = map[string]string{"ask": "hi Ada!", "think": "The model says: You said: What is love?"}
+
+// What a client gets from a server of both eras, it gets through the bridge, in each revision and with clients of the others beside it. A
+// tool that asks in the middle of a call works in the legacy era only.
+func TestBothEras(t *testing.T) {
+	for name, command := range bothEras(t) {
+		stdio := func() mcp.Transport { return &mcp.CommandTransport{Command: exec.Command(command[0], command[1:]...)} }
+		t.Run(name+"/stdio", func(t *testing.T) {
+			sameThroughBridge(t, stdio, append([]string{"--mcp", "--"}, command...)...)
+		})
+		if name == "typescript" || name == "rmcp" { // which need a web framework for HTTP
+			continue
+		}
+		t.Run(name+"/http", func(t *testing.T) {
+			url := "http://" + serveAt(t, command) + "/mcp"
+			direct := func() mcp.Transport { return &mcp.StreamableClientTransport{Endpoint: url} }
+			sameThroughBridge(t, direct, "-c", config(t, map[string]any{"url": url}))
+		})
+	}
+}
+
+// sameThroughBridge compares what clients get of a server with what they get through a bridge that is run with args.
+func sameThroughBridge(t *testing.T, direct func() mcp.Transport, args ...string) {
+	t.Helper()
+	url, _ := listening(t, bridgeRun(t, append([]string{"--http", "127.0.0.1:0"}, args...)...))
+	for _, revision := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2026-07-28"} {
+		want := answersOf(t, revision, direct())
+		for tool, says := range asked {
+			if has := want[tool] != "none"; has && revision != "2026-07-28" && want[tool] != says {
+				t.Fatalf("%s without the bridge: %q", revision, want)
+			}
+		}
+		if got := answersOf(t, revision, &mcp.StreamableClientTransport{Endpoint: url}); !maps.Equal(got, want) {
+			t.Errorf("%s: %q, and without the bridge %q", revision, got, want)
+		}
+	}
+}
+
+// With revision: legacy, what such a tool asks is an input request to a client of 2026-07-28, which no server of both eras offers.
+func TestLegacyForModernClients(t *testing.T) {
+	for name, command := range bothEras(t) {
+		t.Run(name, func(t *testing.T) {
+			mcpOf := map[string]any{"command": command, "revision": "legacy"}
+			url, _ := listening(t, bridgeRun(t, "-c", config(t, mcpOf), "--http", "127.0.0.1:0"))
+			got := answersOf(t, "2026-07-28", &mcp.StreamableClientTransport{Endpoint: url})
+			for tool, says := range asked {
+				if got[tool] != "none" && got[tool] != says {
+					t.Errorf("%s: %q", tool, got[tool])
+				}
+			}
+		})
+	}
+}
+
+// config returns a configuration file with one MCP server.
+func config(t *testing.T, server map[string]any) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+	text, err := json.Marshal(map[string]any{"version": 1, "backends": []any{map[string]any{"name": "both", "mcp": server}}}) // JSON is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// serveAt starts a server that speaks HTTP at the port that PORT says, and returns its address once it accepts connections.
+func serveAt(t *testing.T, command []string) string {
+	t.Helper()
+	address := freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "PORT="+port)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // nothing else tells that it listens
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = c.Close()
+			return address
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// answersOf returns what a client of a revision gets of each tool of a server.
+func answersOf(t *testing.T, revision string, transport mcp.Transport) map[string]string {
+	t.Helper()
+	client := mcp.NewClient(&mcp.Implementation{Name: "both", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}}, nil
+		},
+		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) { //nolint:staticcheck // deprecated, and served all the same
+			heard, _ := r.Params.Messages[0].Content.(*mcp.TextContent)
+			return &mcp.CreateMessageResult{Model: "ada-1", Role: "assistant", Content: &mcp.TextContent{Text: "You said: " + heard.Text}}, nil //nolint:staticcheck // as above
+		},
+	})
+	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if got := session.InitializeResult().ProtocolVersion; got != revision {
+		t.Fatalf("the revision is %s", got)
+	}
+	answers := map[string]string{"echo": "none", "ask": "none", "think": "none"}
+	tools, err := session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools.Tools {
+		call, arguments := tool.Name, map[string]any{}
+		if call == "echo" {
+			arguments["text"] = "hi"
+		}
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: call, Arguments: arguments})
+		switch {
+		case err != nil:
+			// How the SDK tells that the status was 400, not 200, is between it and the transport.
+			text := strings.TrimSuffix(err.Error(), ": rejected by transport: Bad Request")
+			answers[call] = "error: " + strings.Replace(text, `sending "tools/call": `, "", 1)
+		case res.IsError:
+			answers[call] = "failed: " + said(res)
+		default:
+			answers[call] = said(res)
+		}
+	}
+	return answers
+}

@@ -1,0 +1,31 @@
+"""A server on FastMCP that speaks both eras and asks in the middle of a call, as 2025-11-25 does."""
+
+import os
+from dataclasses import dataclass
+
+from fastmcp import Context, FastMCP
+
+server = FastMCP("both-fastmcp")
+
+
+@dataclass
+class Name:
+    name: str
+
+
+@server.tool
+def echo(text: str) -> str:
+    return text
+
+
+@server.tool
+async def ask(ctx: Context) -> str:
+    answer = await ctx.elicit("Who are you?", response_type=Name)
+    return f"hi {answer.data.name}!" if answer.action == "accept" else f"hi {answer.action}"
+
+
+if __name__ == "__main__":
+    if port := os.environ.get("PORT"):
+        server.run(transport="http", port=int(port), show_banner=False)
+    else:
+        server.run(show_banner=False)

@@ -1,0 +1,56 @@
+// Command go is a server on mcp-go that speaks both eras and asks in the middle of a call, as 2025-11-25 does.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+func main() {
+	s := server.NewMCPServer("both-go", "1", server.WithElicitation())
+	s.EnableSampling()
+	s.AddTool(mcp.NewTool("echo", mcp.WithString("text", mcp.Required())),
+		func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText(r.GetString("text", "")), nil
+		})
+	s.AddTool(mcp.NewTool("ask"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		question := mcp.ElicitationRequest{Params: mcp.ElicitationParams{
+			Message: "Who are you?",
+			RequestedSchema: map[string]any{
+				"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []string{"name"},
+			},
+		}}
+		answer, err := s.RequestElicitation(ctx, question)
+		if err != nil {
+			return nil, err
+		}
+		if answer.Action != mcp.ElicitationResponseActionAccept {
+			return mcp.NewToolResultText("hi " + string(answer.Action)), nil
+		}
+		content, _ := answer.Content.(map[string]any)
+		return mcp.NewToolResultText(fmt.Sprintf("hi %v!", content["name"])), nil
+	})
+	s.AddTool(mcp.NewTool("think"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		question := mcp.CreateMessageRequest{CreateMessageParams: mcp.CreateMessageParams{
+			Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.NewTextContent("What is love?")}},
+			MaxTokens: 10,
+		}}
+		answer, err := s.RequestSampling(ctx, question)
+		if err != nil {
+			return nil, err
+		}
+		return mcp.NewToolResultText("The model says: " + mcp.GetTextFromContent(answer.Content)), nil
+	})
+	serve := func() error { return server.ServeStdio(s) }
+	if port := os.Getenv("PORT"); port != "" {
+		serve = func() error { return server.NewStreamableHTTPServer(s).Start("127.0.0.1:" + port) }
+	}
+	if err := serve(); err != nil {
+		log.Fatal(err)
+	}
+}
