@@ -162,7 +162,8 @@ async def test_what_is_asked_and_not_awaited_fails_with_its_line(which: str, cap
     at = f"test_ask.py:{greet.__code__.co_firstlineno + lines[which] - 1}"
     call_of = {"ask_name": "ask_name", "once": "once"}.get(which, f"ctx.{which}")
     assert got.is_error
-    assert got.text == f"{at}: {call_of}(...) was not awaited; write await {call_of}(...)"
+    what = f"the question at {at}" if call_of.startswith("ctx.") else f"{call_of}(...) at {at}"
+    assert got.text == f"{what} was not awaited; write: await {call_of}(...)"
     assert got.text in caplog.text
 
 
@@ -562,3 +563,71 @@ class Nested(BaseModel):
 def test_forms_cannot_be_nested() -> None:
     with pytest.raises(TypeError, match='a form cannot ask for "inner" of Nested'):
         form(Nested)
+
+
+async def test_sampling_takes_the_dicts_of_mcp() -> None:
+    """What other SDKs call typed dicts, and what comes from a file."""
+    app = App("test")
+    text = {"type": "text", "text": "Hi", "annotations": {"audience": ["user"], "priority": 0.5}}
+    use = {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 1}, "x-more": True}
+    result = {"type": "tool_result", "toolUseId": "1", "content": [text], "structuredContent": [1], "isError": True}
+    image = {"type": "image", "data": "AQI=", "mimeType": "image/png", "_meta": {"a": 1}}
+    resource = {"type": "resource", "resource": {"uri": "x://a", "text": "t", "mimeType": "text/plain"}}
+    schema = {"type": "object", "properties": {"at": {"type": "integer"}}}
+
+    @app.tool
+    async def ask(ctx: Context) -> str:
+        said = await ctx.sample(
+            [
+                {"role": "user", "content": text},
+                {"role": "assistant", "content": [use]},
+                {"role": "user", "content": [result, image, resource]},
+            ],
+            tools=[{"name": "look", "description": "Look.", "inputSchema": schema, "annotations": {"readOnlyHint": True}}],
+            tool_choice={"mode": "required"},
+            model={"hints": [{"name": "m"}], "costPriority": 1},
+        )
+        return said.text
+
+    got = await call(app, "ask", answers=["Hello"])
+    assert got.text == "Hello", got.text
+    hi = v1.ContentBlock(text=v1.TextContent(text="Hi", annotations=v1.Annotations(audience=[v1.ROLE_USER], priority=0.5)))
+    wish = v1.ToolUseContent(id="1", name="look", input=b'{"at":1}', extra=b'{"x-more":true}')
+    answer = v1.ToolResultContent(tool_use_id="1", content=[hi], structured_content=b"[1]", is_error=True)
+    picture = v1.ImageContent(data=b"\1\2", mime_type="image/png", meta=b'{"a":1}')
+    inside = v1.EmbeddedResource(resource=v1.ResourceContents(uri="x://a", text="t", mime_type="text/plain"))
+    last = [v1.ContentBlock(tool_result=answer), v1.ContentBlock(image=picture), v1.ContentBlock(resource=inside)]
+    look = v1.Tool(name="look", description="Look.", annotations=v1.ToolAnnotations(read_only_hint=True))
+    look.input_schema = json.dumps(schema, separators=(",", ":")).encode()
+    assert got.asked[0].create_message == v1.CreateMessageRequest(
+        messages=[
+            v1.SamplingMessage(role=v1.ROLE_USER, content=[hi]),
+            v1.SamplingMessage(role=v1.ROLE_ASSISTANT, content=[v1.ContentBlock(tool_use=wish)]),
+            v1.SamplingMessage(role=v1.ROLE_USER, content=last),
+        ],
+        tools=[look],
+        tool_choice=v1.ToolChoice(mode="required"),
+        model_preferences=v1.ModelPreferences(hints=[v1.ModelHint(name="m")], cost_priority=1),
+        max_tokens=1024,
+    )
+
+
+@pytest.mark.parametrize(
+    ("turn", "says"),
+    [
+        (
+            {"role": "user", "content": {"type": "txt"}},
+            "ContentBlock: type is one of text, image, audio, resource, resource_link",
+        ),
+        ({"role": "robot", "content": []}, "SamplingMessage: "),
+        (7, "SamplingMessage is a dict of MCP or a message of the contract, not 7"),
+    ],
+)
+async def test_a_dict_that_is_none_of_mcp_is_refused(turn: Any, says: str) -> None:
+    app = App("test")
+
+    @app.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample([turn])).text
+
+    assert says in (await call(app, "ask")).text

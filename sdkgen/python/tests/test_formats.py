@@ -144,15 +144,19 @@ def naive(a: datetime = NAIVE) -> None: ...
 @pytest.mark.parametrize(
     ("fn", "line", "says"),
     [
-        (number, 0, 'parameter "a" has a default that does not fit its type: must be a valid integer, got "seven"'),
+        (number, 0, 'parameter "a": the default "seven" does not fit: must be a valid integer'),
         (
             nothing,
             2,
-            'parameter "a" has a default that does not fit its type: must be a valid string, got null; write a: str | None',
+            'parameter "a": the default null does not fit: must be a valid string; write a: str | None',
         ),
-        (bound, 0, 'parameter "a" has a default that does not fit its type: must be greater than or equal to 1, got 0'),
-        (described, 0, 'parameter "a" has a default that does not fit its type: must be a valid integer, got "seven"'),
-        (naive, 0, 'parameter "a" has a default that does not fit its type: must be a date and time with an offset such as'),
+        (bound, 0, 'parameter "a": the default 0 does not fit: must be greater than or equal to 1'),
+        (described, 0, 'parameter "a": the default "seven" does not fit: must be a valid integer'),
+        (
+            naive,
+            0,
+            'parameter "a": the default "2026-01-31T00:00:00" does not fit: must be a date and time with an offset such as',
+        ),
     ],
 )
 def test_a_default_fits_its_type(fn: Any, line: int, says: str) -> None:

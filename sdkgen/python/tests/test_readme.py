@@ -1,6 +1,7 @@
 """The README's code is true: it is run here, one block after the other, and its tests are too."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,45 @@ async def test_its_code_does_what_it_says(names: dict[str, Any]) -> None:
     assert await complete(app, "packing", "city", "o") == ["oslo"]
     assert await complete(app, "packing", "style") == []
     assert (await call(app, "book", answers=["decline"])).text == "Then not."
+    wish = {"seat": "w", "extras": ["wifi"]}
+    got = await call(app, "comfort", answers=[wish, "ic", ["bz"]])
+    assert got.text == "w ['wifi'] ic ['bz']"
+    forms = [json.loads(q.elicit.form.requested_schema)["properties"] for q in got.asked]
+    seats = [{"const": "w", "title": "Window"}, {"const": "a", "title": "Aisle"}]
+    lines = [{"const": "ic", "title": "InterCity"}, {"const": "rj", "title": "Railjet"}]
+    cities = [{"const": "bz", "title": "Bolzano"}, {"const": "in", "title": "Innsbruck"}]
+    assert forms == [
+        {
+            "seat": {"type": "string", "oneOf": seats},
+            "extras": {"type": "array", "items": {"type": "string", "enum": ["lunch", "wifi"]}},
+        },
+        {"value": {"type": "string", "oneOf": lines}},
+        {"value": {"type": "array", "items": {"anyOf": cities}}},
+    ]
+    assert (await call(app, "comfort", answers=[wish, "x"])).is_error
+
+    wishes = [
+        v1.ToolUseContent(id=city, name="degrees", input=json.dumps({"city": city}).encode()) for city in ("rome", "oslo")
+    ]
+    blocks = [v1.ContentBlock(tool_use=wish) for wish in wishes]
+    said = v1.CreateMessageResult(role=v1.ROLE_ASSISTANT, content=blocks, stop_reason="toolUse")
+    got = await call(app, "advise", {"question": "Where?"}, answers=[v1.InputResponse(create_message=said), "Rome"])
+    assert (got.text, got.rounds) == ("Rome", 3)
+    question, *turns = got.asked[1].create_message.messages
+    assert question.content[0].text.text == "Where?"
+    assert list(turns[0].content) == blocks
+    results = [block.tool_result for block in turns[1].content]
+    assert [(r.tool_use_id, json.loads(r.structured_content)) for r in results] == [
+        ("rome", {"result": 30}),
+        ("oslo", {"result": 12}),
+    ]
+    assert [t.name for t in got.asked[1].create_message.tools] == ["degrees"]
+
+    with app._changes.listen(v1.SubscriptionFilter(tools_list_changed=True)) as listener:
+        for on in (True, False):
+            assert (await call(app, "expert", {"on": on})).text == "done"
+            assert ("calibrate_all" in app._tools) is on
+            assert (await asyncio.wait_for(anext(listener.events()), 5)).HasField("tools_list_changed")
     assert (await call(app, "calibrate", {"station": 1}, answers=[{}])).text == "{'station': 1} True"
     with pytest.raises(McpError):
         await call(app, "calibrate", context=v1.CallContext())

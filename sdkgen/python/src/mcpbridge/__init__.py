@@ -18,7 +18,7 @@ from mcpbridge import stdout as _stdout  # noqa: F401, I001
 from pydantic import Field
 
 from mcpbridge.app import App
-from mcpbridge.content import Audio, Embedded, Image, Link, Message, assistant, user
+from mcpbridge.content import Audio, Embedded, Image, Link, Message, assistant, tool_result, user
 from mcpbridge.context import Answer, Context, Log, Roots, Sample
 from mcpbridge.errors import (
     DefinitionError,
@@ -34,6 +34,7 @@ from mcpbridge.errors import (
 )
 from mcpbridge.frames import Frames as _Frames  # noqa: F401  # At the import: what it takes from the environment.
 from mcpbridge.handlers import Prompt, Resource
+from mcpbridge.schema import choice, choices_of
 
 __all__ = [
     "Answer",
@@ -61,5 +62,8 @@ __all__ = [
     "Unsupported",
     "VisitRequired",
     "assistant",
+    "choice",
+    "choices_of",
+    "tool_result",
     "user",
 ]

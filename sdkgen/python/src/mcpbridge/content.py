@@ -1,5 +1,6 @@
 """What tools, resources and prompts return, and how it becomes a result."""
 
+import base64
 import inspect
 import math
 import mimetypes
@@ -7,13 +8,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pydantic_core
 from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel
 
 from mcpbridge import v1
+from mcpbridge.v1.json_pb2 import json as json_field
+from mcpbridge.v1.json_pb2 import json_message
 
 Meta = Mapping[str, Any]
 
@@ -341,11 +344,72 @@ def _prompt_messages(turn: Any) -> list[v1.PromptMessage]:
 # Sampling.
 
 
-def conversation(prompt: str | Message | Sequence[Message | v1.SamplingMessage]) -> list[v1.SamplingMessage]:
+# MCP's own dict for it, too.
+Turn = Message | v1.SamplingMessage | Mapping[str, Any]
+
+
+def conversation(prompt: str | Turn | Sequence[Turn]) -> list[v1.SamplingMessage]:
     """What a model is to go on with."""
-    if isinstance(prompt, (str, Message)):
-        prompt = [prompt if isinstance(prompt, Message) else user(prompt)]
+    if isinstance(prompt, (str, Message, v1.SamplingMessage, Mapping)):
+        prompt = [user(prompt) if isinstance(prompt, str) else prompt]
     return [
-        turn if isinstance(turn, v1.SamplingMessage) else v1.SamplingMessage(role=turn.role, content=turn.blocks)
+        v1.SamplingMessage(role=turn.role, content=turn.blocks)
+        if isinstance(turn, Message)
+        else from_mcp(turn, v1.SamplingMessage)
         for turn in prompt
     ]
+
+
+def tool_result(call: v1.ToolUseContent, value: Any, *, is_error: bool = False) -> v1.ToolResultContent:
+    """What a tool that a model wished for returned, for the next turn: `user(tool_result(call, value))`."""
+    result = success(value, None).result
+    return v1.ToolResultContent(
+        tool_use_id=call.id, content=result.content, structured_content=result.structured_content, is_error=is_error
+    )
+
+
+M = TypeVar("M", bound=ProtoMessage)
+
+
+def from_mcp(value: Any, of: type[M]) -> Any:
+    """A message of the contract, or what MCP's own dict is as one: `{"role": "user", "content": {"type": "text", ...}}`."""
+    return value if value is None or isinstance(value, of) else _from_mcp(value, of)
+
+
+def _from_mcp(value: Any, of: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{of.__name__} is a dict of MCP or a message of the contract, not {value!r:.80}")
+    fields = {_option(f).name or f.json_name: f for f in of.DESCRIPTOR.fields}
+    if tag := of.DESCRIPTOR.GetOptions().Extensions[json_message].tag:
+        chosen = fields.get(value.get(tag, ""))
+        if chosen is None:
+            raise TypeError(f"{of.__name__}: {tag} is one of {', '.join(fields)}, not {value.get(tag)!r:.80}")
+        rest = {name: v for name, v in value.items() if name != tag}
+        return of(**{chosen.name: _from_mcp(rest, chosen.message_type._concrete_class)})
+    members: dict[str, Any] = {}
+    more: dict[str, Any] = {}
+    for name, v in value.items():
+        f = fields.get(name)
+        if f is None or f.name == "extra":
+            more[name] = v
+        elif f.message_type and (f.is_repeated if hasattr(f, "is_repeated") else f.label == f.LABEL_REPEATED):
+            members[f.name] = [from_mcp(one, f.message_type._concrete_class) for one in ([v] if isinstance(v, Mapping) else v)]
+        elif f.message_type:
+            members[f.name] = from_mcp(v, f.message_type._concrete_class)
+        elif f.type == f.TYPE_BYTES:
+            members[f.name] = to_json(v, f"{of.__name__}.{name}") if _option(f).raw else base64.b64decode(v)
+        elif f.enum_type:
+            named = [f"{f.enum_type.name}_{one}".upper() for one in ([v] if isinstance(v, str) else v)]
+            members[f.name] = named[0] if isinstance(v, str) else named
+        else:
+            members[f.name] = v
+    if more:
+        members["extra"] = to_json(more, of.__name__)
+    try:
+        return of(**members)
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"{of.__name__}: {e}") from None
+
+
+def _option(f: Any) -> Any:
+    return f.GetOptions().Extensions[json_field]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 import pydantic_core
 
 from mcpbridge import v1
-from mcpbridge.content import Message, Meta, conversation, meta_json
+from mcpbridge.content import Meta, Turn, conversation, from_mcp, meta_json
 from mcpbridge.errors import (
     McpError,
     NoAnswer,
@@ -211,15 +211,15 @@ class Context:
 
     def sample(
         self,
-        prompt: str | Message | Sequence[Message | v1.SamplingMessage],
+        prompt: str | Turn | Sequence[Turn],
         *,
         max_tokens: int = 1024,
         system: str | None = None,
         temperature: float | None = None,
         stop: Sequence[str] = (),
-        model: str | Sequence[str] | v1.ModelPreferences = (),
-        tools: Sequence[str | v1.Tool] = (),
-        tool_choice: Literal["auto", "required", "none"] | None = None,
+        model: str | Sequence[str] | v1.ModelPreferences | Mapping[str, Any] = (),
+        tools: Sequence[str | v1.Tool | Mapping[str, Any]] = (),
+        tool_choice: Literal["auto", "required", "none"] | Mapping[str, Any] | None = None,
         include_context: Literal["none", "thisServer", "allServers"] | None = None,
         metadata: Mapping[str, Any] | None = None,
         meta: Meta | None = None,
@@ -228,13 +228,16 @@ class Context:
         """Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API.
 
         `model` is the names of those that are wanted, the best first. `tools` are those it may wish to have called, by their
-        names in this app or as messages of the contract; what it wishes for is in the answer's `tool_calls`.
+        names in this app, as messages of the contract or as MCP's own dicts, which messages and the others may be, too. What it
+        wishes for is in the answer's `tool_calls`; a `tool_result` answers it in the next turn.
         """
         can = self._call.client_capabilities
         if not can.HasField("sampling"):
             raise Unsupported("This client does not let tools ask its model. Answer this yourself and go on without the tool.")
         if tools and not can.sampling.HasField("tools"):
             raise Unsupported("This client does not give its model tools. Answer this yourself and go on without the tool.")
+        if isinstance(model, Mapping):
+            model = from_mcp(model, v1.ModelPreferences)
         if not isinstance(model, v1.ModelPreferences):
             names = [model] if isinstance(model, str) else model
             model = v1.ModelPreferences(hints=[v1.ModelHint(name=name) for name in names])
@@ -247,8 +250,10 @@ class Context:
             max_tokens=max_tokens,
             stop_sequences=stop,
             metadata=meta_json(metadata),
-            tools=[self._app.tool_message(tool) if isinstance(tool, str) else tool for tool in tools],
-            tool_choice=v1.ToolChoice(mode=tool_choice) if tool_choice else None,
+            tools=[self._app.tool_message(tool) if isinstance(tool, str) else from_mcp(tool, v1.Tool) for tool in tools],
+            tool_choice=v1.ToolChoice(mode=tool_choice)
+            if isinstance(tool_choice, str)
+            else from_mcp(tool_choice, v1.ToolChoice),
             meta=meta_json(meta),
         )
         return Sample(self, key, v1.InputRequest(create_message=request))
@@ -354,10 +359,10 @@ class Context:
         What was returned then does not have the answer in it. `called` says where the function calls another one.
         """
         for at, name in self._begun.values():
-            raise RuntimeError(f"{at}: ctx.{name}(...) was not awaited; write await ctx.{name}(...)")
+            raise RuntimeError(f"the question at {at} was not awaited; write: await ctx.{name}(...)")
         if self._dropped is not None:
             name = self._dropped.rpartition(".")[2]
-            raise RuntimeError(f"{called(name)}: {name}(...) was not awaited; write await {name}(...)")
+            raise RuntimeError(f"{name}(...) at {called(name)} was not awaited; write: await {name}(...)")
 
     def _input_required(self) -> Any:
         """How a round ends that asked something."""
@@ -638,6 +643,11 @@ class Sample(_Question):
     def text(self) -> str:
         """Its text."""
         return "".join(block.text.text for block in self.message.content)
+
+    @property
+    def turn(self) -> v1.SamplingMessage:
+        """It as a turn of the conversation, for the next question."""
+        return v1.SamplingMessage(role=self.message.role, content=self.message.content)
 
     @property
     def tool_calls(self) -> list[v1.ToolUseContent]:

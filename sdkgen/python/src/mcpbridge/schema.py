@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import json
+import operator
 import textwrap
 import types
 import typing
@@ -122,7 +123,7 @@ def signature(
     for p in inspect.signature(fn).parameters.values():
         if p.name in arguments and (why := _unfit_default(p, adapter, check)):
             instead = f"; write {p.name}: {_name(hints[p.name])} | None = None" if p.default is None else ""
-            raise wrong(f'parameter "{p.name}" has a default that does not fit its type: {why}{instead}', p.name)
+            raise wrong(f'parameter "{p.name}": {why}{instead}', p.name)
     if kind != "tool":
         for parameter, of in schema.get("properties", {}).items():
             if any(s.get("type") in ("array", "object") for s in _resolved(of, schema)):
@@ -344,14 +345,15 @@ def _unfit_default(p: inspect.Parameter, adapter: TypeAdapter[Any], check: Check
     except pydantic_core.PydanticSerializationError:
         return None  # Clients do not see it.
     formats = check(pydantic_core.from_json(given)) if check else {}
-    for _, what in formats.items():
-        return f"{what}, got {_shown(default)}"
+    shown = f"the default {_shown(default)} does not fit"
+    for what in formats.values():
+        return f"{shown}: {what}"
     try:
         adapter.validate_json(given, strict=True)
     except ValidationError as error:
         for e in error.errors(include_url=False, include_context=False):
             if e["loc"][0] == p.name and e["type"] != "missing":
-                return f"{e['msg'].replace('Input should be', 'must be')}, got {_shown(e['input'])}"
+                return f"{shown}: {e['msg'].replace('Input should be', 'must be')}"
     return None
 
 
@@ -507,6 +509,30 @@ def _read_object(content: bytes) -> Object:
     return value
 
 
+def _titled(s: Object) -> list[Object] | None:
+    """The choices of a union of Literals as MCP has them, each with a title."""
+    choices = s.get("anyOf", ())
+    if not choices or not all("const" in c for c in choices):
+        return None
+    return [{"const": c["const"], "title": c.get("title", str(c["const"]))} for c in choices]
+
+
+def choice(titles: Mapping[str, str]) -> Any:
+    """The type of one of some values, for a form: `ctx.elicit("Which?", choice({"#f00": "Red", "#0f0": "Green"}))`.
+
+    Where they are known when the program is written, a union of Literals says the same:
+    `Annotated[Literal["#f00"], Field(title="Red")] | Annotated[Literal["#0f0"], Field(title="Green")]`.
+    """
+    if not titles:
+        raise ValueError("there is nothing to choose from")
+    return functools.reduce(operator.or_, (Annotated[Literal[value], Field(title=title)] for value, title in titles.items()))
+
+
+def choices_of(titles: Mapping[str, str]) -> Any:
+    """The type of any number of some values, as `choice`."""
+    return list[choice(titles)]  # type: ignore[misc]
+
+
 # MCP's forms have fields of these types only, and lists of choices.
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 
@@ -524,13 +550,17 @@ def _flat(schema: Object, of: Any) -> Object:
             if len(choices) == 1:
                 s = {**resolve(choices[0]), **s}
                 del s["anyOf"]
+        if (titled := _titled(s)) is not None:
+            s = {"type": "string", **s, "oneOf": titled}
+            del s["anyOf"]
         if s.get("default", ...) is None:
             s = {k: v for k, v in s.items() if k != "default"}
         if "const" in s:
             s = {"type": "string", **s, "enum": [s["const"]]}
             del s["const"]
         if s.get("type") == "array" and "items" in s:
-            s = {**s, "items": resolve(s["items"])}
+            titled = _titled(s["items"])
+            s = {**s, "items": resolve(s["items"]) if titled is None else {"anyOf": titled}}
         return s
 
     required = set(schema.get("required", ()))
