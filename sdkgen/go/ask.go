@@ -38,20 +38,24 @@ import (
 // maxState is the contract's limit of what a call can remember. The bridge would refuse more.
 const maxState = 32 << 10
 
-// An AskOption says how something is asked: Key, OneOf, FormSchema.
+// An AskOption says how something is asked: Key, OneOf, Titles, FormSchema.
 type AskOption func(*ask)
 
 type ask struct {
 	key    string
 	oneOf  []string
+	titles []string
 	schema []byte
 }
 
 // Key makes a question the same from round to round although what it says differs, such as the time.
 func Key(key string) AskOption { return func(a *ask) { a.key = key } }
 
-// OneOf lets the user choose. For Elicit[string].
+// OneOf lets the user choose one value, with Elicit[string], or any number of them, with Elicit[[]string].
 func OneOf(choices ...string) AskOption { return func(a *ask) { a.oneOf = choices } }
+
+// Titles are what the user sees of the choices of OneOf, in their order.
+func Titles(titles ...string) AskOption { return func(a *ask) { a.titles = titles } }
 
 // FormSchema is the form as a JSON Schema, for an Elicit[map[string]any] and the like.
 func FormSchema(schema string) AskOption { return func(a *ask) { a.schema = []byte(schema) } }
@@ -166,6 +170,30 @@ func Sample(ctx context.Context, request *pb.CreateMessageRequest, opts ...AskOp
 	create := &pb.InputRequest_CreateMessage{CreateMessage: request}
 	response, err := from(ctx).ask(options(opts).key, &pb.InputRequest{Request: create})
 	return response.GetCreateMessage(), err
+}
+
+// ToolCalls returns the tools that the client's model wishes to have called. ToolResult answers each.
+func ToolCalls(said *pb.CreateMessageResult) (calls []*pb.ToolUseContent) {
+	for _, block := range said.GetContent() {
+		if call := block.GetToolUse(); call != nil {
+			calls = append(calls, call)
+		}
+	}
+	return calls
+}
+
+// ToolResult is what a tool that the client's model wished for returned, or why it failed, for the next turn of the conversation.
+func ToolResult(call *pb.ToolUseContent, value any, err error) *Content {
+	var result *Result
+	if err == nil {
+		result, err = resultOf(value)
+	}
+	if err != nil {
+		result = failure(err.Error())
+	}
+	return &pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{
+		ToolUseId: call.GetId(), Content: result.GetContent(), StructuredContent: result.GetStructuredContent(), IsError: result.IsError,
+	}}}
 }
 
 // SampleText asks the client's model one thing, and returns its text.
@@ -499,10 +527,10 @@ func formOf[T any](a ask) (form[T], error) {
 	var f form[T]
 	var err error
 	if t.Kind() == reflect.Struct {
-		f, err = typedForm[T](t, nil)
+		f, err = typedForm[T](t, ask{})
 	} else {
 		var w form[wrapped[T]]
-		w, err = typedForm[wrapped[T]](t, a.oneOf)
+		w, err = typedForm[wrapped[T]](t, a)
 		f = form[T]{w.schema, func(content []byte) (T, error) {
 			v, err := w.read(content)
 			return v.Value, err
@@ -521,7 +549,7 @@ func orEmpty(content []byte) []byte {
 	return content
 }
 
-func typedForm[T any](of reflect.Type, oneOf []string) (form[T], error) {
+func typedForm[T any](of reflect.Type, a ask) (form[T], error) {
 	var f form[T]
 	in := &input[T]{} // Not typed: members that we do not know do no harm.
 	v := reflect.ValueOf(&in.proto).Elem()
@@ -529,8 +557,17 @@ func typedForm[T any](of reflect.Type, oneOf []string) (form[T], error) {
 	if err != nil {
 		return f, fmt.Errorf("a form of %s: %w", of, err)
 	}
-	for _, choice := range oneOf {
-		s.Properties["value"].Enum = append(s.Properties["value"].Enum, choice)
+	if of := s.Properties["value"]; a.oneOf != nil {
+		inList := of.Items != nil
+		if inList {
+			of = of.Items
+		}
+		for _, choice := range a.oneOf {
+			of.Enum = append(of.Enum, choice)
+		}
+		if err := setTitles(of, inList, a.titles); err != nil {
+			return f, err
+		}
 	}
 	if err := flatten(s, of); err != nil {
 		return f, err
@@ -556,7 +593,10 @@ func flatten(s *jsonschema.Schema, of reflect.Type) error {
 			p.Type, p.Types = p.Types[1], nil
 			s.Required = slices.DeleteFunc(s.Required, func(n string) bool { return n == name })
 		}
-		choices := p.Type == "array" && p.Items != nil && len(p.Items.Enum) > 0
+		choices := p.Type == "array" && p.Items != nil && choicesOf(p.Items) != nil
+		if choices && p.Items.AnyOf != nil {
+			p.Items.Type = "" // MCP has the titles alone.
+		}
 		if !choices && !slices.Contains([]string{"string", "number", "integer", "boolean"}, p.Type) {
 			return fmt.Errorf("a form cannot ask for %q of %s: its fields are text, numbers, bool, or a list of text with an enum", name, of)
 		}

@@ -27,7 +27,7 @@ type listener struct {
 func (a *App) changed(k kinds) bool {
 	if d := a.discover.GetCapabilities(); d != nil {
 		if k.tools && d.GetTools() == nil || k.resources && d.GetResources() == nil || k.prompts && d.GetPrompts() == nil {
-			logger().Warn("clients have been told that there is nothing of this kind, and will not see it; say AddsLater to mcpbridge.New")
+			logger().Warn("clients have been told that there is nothing of this kind, and will not see it; give mcpbridge.New the option Declares")
 		}
 	}
 	for l := range a.listeners {

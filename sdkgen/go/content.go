@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"encoding/base64"
 	stdjson "encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -120,21 +122,44 @@ func resultOf(v any) (*Result, error) {
 	case nil, None, struct{}:
 		return &pb.CallToolResult{}, nil
 	}
-	json, err := marshal(v)
+	text, err := marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("what the tool returned cannot become JSON: %w", err)
+		return nil, notHeld("the tool", err)
 	}
-	return structured(json, json[0] != '{'), nil
+	return structured(text, text[0] != '{'), nil
 }
 
 // structured is a result of JSON. MCP's structured content is an object, and stands as text beside it for clients that do
 // not know it.
-func structured(json []byte, wrap bool) *Result {
-	r := &pb.CallToolResult{Content: []*pb.ContentBlock{Text(string(json))}, StructuredContent: json}
+func structured(value []byte, wrap bool) *Result {
+	r := &pb.CallToolResult{Content: []*pb.ContentBlock{Text(string(value))}, StructuredContent: value}
 	if wrap {
-		r.StructuredContent = append(append([]byte(`{"result":`), json...), '}')
+		r.StructuredContent = append(append([]byte(`{"result":`), value...), '}')
 	}
 	return r
+}
+
+// notHeld says where something that was returned is what JSON has nothing for.
+func notHeld(who string, err error) error {
+	e, ok := errors.AsType[*json.SemanticError](err)
+	if !ok {
+		return fmt.Errorf("%s returned what JSON cannot hold: %w", who, err)
+	}
+	what := fmt.Sprintf("of type %v", e.GoType)
+	if e.Err != nil {
+		what = e.Err.Error()
+		if value, ok := strings.CutPrefix(what, "unsupported value: "); ok {
+			what = cmp.Or(map[string]string{"+Inf": "Infinity", "-Inf": "-Infinity"}[value], value)
+		} else if what == "encountered a cycle" {
+			what = "a value that contains itself"
+		} else {
+			what = fmt.Sprintf("of type %v: %s", e.GoType, what)
+		}
+	}
+	if at := strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", "."); at != "" {
+		what = shorten([]byte(at)) + " is " + what
+	}
+	return fmt.Errorf("%s returned what JSON cannot hold: %s", who, what)
 }
 
 // An output is how a T becomes a result.
@@ -181,19 +206,19 @@ func (o *output[T]) write(v T) (*Result, error) {
 	if o.schema == nil {
 		return resultOf(v)
 	}
-	json, err := marshal(v)
+	text, err := marshal(v)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("what the tool returned cannot become JSON: %w", err)
-	case !o.wrap && json[0] != '{':
-		return nil, fmt.Errorf("the tool returned %s and no error, and its results are objects", json)
+		return nil, notHeld("the tool", err)
+	case !o.wrap && text[0] != '{':
+		return nil, fmt.Errorf("the tool returned %s and no error, and its results are objects", text)
 	}
 	if o.limits != nil {
-		if _, wrong := o.limits.check(json); wrong != nil {
+		if _, wrong := o.limits.check(text); wrong != nil {
 			return nil, fmt.Errorf("the tool returned what its return type does not allow:\n%s", strings.Join(wrong, "\n"))
 		}
 	}
-	return structured(json, o.wrap), nil
+	return structured(text, o.wrap), nil
 }
 
 // Resources.
@@ -215,11 +240,11 @@ func contentsOf(v any, uri, mimeType string) (*Contents, error) {
 	case nil:
 		return nil, errors.New("a resource cannot hold nothing: return ErrNotFound if there is no such resource")
 	default:
-		json, err := marshal(v)
+		content, err := marshal(v)
 		if err != nil {
-			return nil, fmt.Errorf("what the resource holds cannot become JSON: %w", err)
+			return nil, notHeld("the resource", err)
 		}
-		c.Body, usual = &pb.ResourceContents_Text{Text: string(json)}, "application/json"
+		c.Body, usual = &pb.ResourceContents_Text{Text: string(content)}, "application/json"
 	}
 	if mimeType == "" {
 		mimeType = usual

@@ -125,19 +125,45 @@ func TestFormatsThatAreNotCheckedAreRefused(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	for tag, fn := range map[string]func(*App){
-		`- default: must be a date such as 2026-01-31, got "today"`: with[struct {
+		`the default "today" does not fit: must be a date such as 2026-01-31`: with[struct {
 			Day string `schema:"format=date,default=today"`
 		}],
-		"- default: must be at least 1, got 0": with[struct {
+		"the default 0 does not fit: must be at least 1": with[struct {
 			Days int `schema:"default=0,min=1"`
 		}],
-		`- default: must be one of "a", "b", got "c"`: with[struct {
+		`the default "c" does not fit: must be one of "a", "b"`: with[struct {
 			Of string `schema:"enum=a|b,default=c"`
 		}],
 	} {
 		if got := add(fn); !strings.Contains(got, tag) {
 			t.Errorf("got %s, want %s", got, tag)
 		}
+	}
+}
+
+func TestTitlesAreOfEveryChoice(t *testing.T) {
+	app := New("test", "1")
+	with[struct {
+		Seat string `schema:"enum=w|a,titles=Window"`
+	}](app)
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "there are 1 titles for 2 choices") {
+		t.Errorf("got %v", err)
+	}
+	in, err := inputOf[struct {
+		Seat  string   `json:"seat" schema:"enum=w|a,titles=Window|Aisle"`
+		Lines []string `json:"lines,omitempty" schema:"enum=ic|rj,titles=InterCity|Railjet"`
+	}]("book", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.usage != `book(seat: "w" | "a", lines: "ic" | "rj"[] = ...)` {
+		t.Errorf("got %s", in.usage)
+	}
+	if !strings.Contains(string(in.schema), `"oneOf":[{"title":"Window","const":"w"},{"title":"Aisle","const":"a"}]`) {
+		t.Errorf("got %s", in.schema)
+	}
+	if _, err := in.read([]byte(`{"seat":"w","lines":["ic","x"]}`)); err == nil || err.Error() != `- lines.1: must be one of "ic", "rj", got "x"` {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,6 +67,18 @@ func (a *App) Err() error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return errors.Join(a.wrong...)
+}
+
+// Tools returns tools of the app as clients see them, for Sample. A name that does not exist is left out.
+func (a *App) Tools(names ...string) (messages []*pb.Tool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, name := range names {
+		if t := a.tools.byName[name]; t != nil {
+			messages = append(messages, t.message)
+		}
+	}
+	return messages
 }
 
 // RemoveTool removes a tool and says whether it was there.
@@ -199,7 +212,7 @@ func add[T any](d definition, t *table[T], v *T, at func(*T) string, changed kin
 
 // Options.
 
-// An AppOption says more of an App: Instructions, Title, Icon, WebsiteURL, MaxCalls, AddsLater.
+// An AppOption says more of an App: Instructions, Title, Icon, WebsiteURL, MaxCalls, Declares.
 type AppOption interface{ toApp(a *App) }
 
 // A ToolOption says more of a tool: Title, Icon, Meta, ReadOnly, Destructive, Idempotent, OpenWorld, InputSchema.
@@ -317,10 +330,25 @@ func (a *App) listTTL() *int64 {
 	return proto.Int64(5000)
 }
 
-// AddsLater says that an app without resources, or prompts, or tools, will get some while it runs. Clients are told what
-// kinds an app has when they connect, and do not ask for others.
-func AddsLater(tools, resources, prompts bool) AppOption {
-	return appOption(func(a *App) { a.later = kinds{tools, resources, prompts} })
+// Declares declares lists that are empty at the start and will not be later: "tools", "resources", "prompts". Clients read what
+// an app has when they connect, and do not ask for anything else.
+func Declares(lists ...string) AppOption {
+	return appOption(func(a *App) {
+		for _, list := range lists {
+			switch list {
+			case "tools":
+				a.later.tools = true
+			case "resources":
+				a.later.resources = true
+			case "prompts":
+				a.later.prompts = true
+			default:
+				known := []string{"tools", "resources", "prompts"}
+				a.wrong = append(a.wrong, fmt.Errorf("Declares(%q): there is no such list%s; there are %s",
+					list, didYouMean(list, known), strings.Join(known, ", ")))
+			}
+		}
+	})
 }
 
 // Answers.

@@ -6,9 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
 // A new user copies the programs of the README.
@@ -23,15 +26,19 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	}
 	dir := t.TempDir()
 	overlay := map[string]map[string]string{"Replace": {}}
-	var packages []string
+	var packages, names []string // of programs, and of their apps
 	program := ""
 	for i, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(readme, -1) {
 		n := strconv.Itoa(i)
 		text, name := string(block[1]), "main.go"
 		if !strings.Contains(text, "func main()") {
-			name = "more.go" // It is about the program before.
+			// It is beside the program that it names.
+			name = "more.go"
+			of := slices.Index(names, string(regexp.MustCompile(`package main // \S+ of (\w+)`).FindSubmatch(block[1])[1]))
+			program = filepath.Join(here, filepath.Base(packages[of]))
 		} else {
 			program = filepath.Join(here, "readme"+n)
+			names = append(names, string(regexp.MustCompile(`mcpbridge\.New\("(\w+)"`).FindSubmatch(block[1])[1]))
 			packages = append(packages, "./readme"+n)
 		}
 		file := filepath.Join(dir, n+".go")
@@ -57,6 +64,69 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		out, err := exec.Command(filepath.Join(dir, "bin", filepath.Base(p))).CombinedOutput()
 		if !strings.Contains(string(out), "is a set of tools for mcpbridge") {
 			t.Errorf("%s: %v: %s", p, err, out)
+		}
+	}
+	bridge := bridgeBinary(t)
+	run := func(name string) *mcpbridgetest.Client {
+		i := slices.IndexFunc(names, func(n string) bool { return n == name })
+		if i < 0 {
+			t.Fatalf("the README has no program %s", name)
+		}
+		return mcpbridgetest.Start(t, bridge, filepath.Join(dir, "bin", filepath.Base(packages[i])))
+	}
+
+	// Choices with titles.
+	c := run("comfort")
+	var forms []string
+	answers := []any{M{"seat": "w", "extras": []string{"wifi"}}, M{"value": "ic"}, M{"value": []string{"bz"}}}
+	c.Answer = func(_ string, params json.RawMessage) any {
+		var asked struct {
+			RequestedSchema struct{ Properties json.RawMessage }
+		}
+		_ = json.Unmarshal(params, &asked)
+		forms = append(forms, canonical(t, asked.RequestedSchema.Properties))
+		return M{"action": "accept", "content": answers[len(forms)-1]}
+	}
+	if text := c.Call("comfort", nil); text != "w [wifi] ic [bz]" {
+		t.Errorf("got %q", text)
+	}
+	for i, want := range []string{
+		`{"seat":{"type":"string","oneOf":[{"const":"w","title":"Window"},{"const":"a","title":"Aisle"}]},
+			"extras":{"type":"array","items":{"type":"string","enum":["lunch","wifi"]}}}`,
+		`{"value":{"type":"string","oneOf":[{"const":"ic","title":"InterCity"},{"const":"rj","title":"Railjet"}]}}`,
+		`{"value":{"type":"array","items":{"anyOf":[{"const":"bz","title":"Bolzano"},{"const":"in","title":"Innsbruck"}]}}}`,
+	} {
+		if i >= len(forms) || forms[i] != canonical(t, []byte(want)) {
+			t.Errorf("got %s, want %s", forms, want)
+		}
+	}
+
+	// Sampling with tools.
+	c = run("advice")
+	var asked []string
+	c.Answer = func(_ string, params json.RawMessage) any {
+		if asked = append(asked, string(params)); len(asked) > 1 {
+			return M{"role": "assistant", "model": "m", "content": M{"type": "text", "text": "Rome"}}
+		}
+		wish := M{"type": "tool_use", "id": "1", "name": "degrees", "input": M{"city": "rome"}}
+		return M{"role": "assistant", "model": "m", "stopReason": "toolUse", "content": []M{wish}}
+	}
+	if text := c.Call("advise", M{"question": "Where?"}); text != "Rome" {
+		t.Errorf("got %q", text)
+	}
+	if len(asked) != 2 || !strings.Contains(asked[0], `"name":"degrees"`) || !strings.Contains(asked[1], `"toolUseId":"1"`) || !strings.Contains(asked[1], `{"result":30}`) {
+		t.Errorf("asked %s", asked)
+	}
+
+	// What comes and goes.
+	c = run("stations")
+	for _, on := range []bool{true, false} {
+		if text := c.Call("expert", M{"on": on}); text != "done" {
+			t.Errorf("got %s", text)
+		}
+		c.AwaitNotification("notifications/tools/list_changed")
+		if tools := string(c.Request("tools/list", nil).Result); strings.Contains(tools, `"name":"calibrate_all"`) != on {
+			t.Errorf("%t: got %s", on, tools)
 		}
 	}
 }

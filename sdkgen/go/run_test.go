@@ -531,13 +531,19 @@ func TestStockGoPluginHost(t *testing.T) {
 	}
 }
 
-// The bridge itself, as a user runs it.
-func TestBehindTheBridge(t *testing.T) {
+// bridgeBinary builds the bridge.
+func bridgeBinary(t *testing.T) string {
+	t.Helper()
 	bridge := filepath.Join(t.TempDir(), "mcpbridge")
 	if out, err := exec.Command("go", "build", "-o", bridge, "../../cmd/mcpbridge").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Setenv("MCPBRIDGE_BIN", bridge)
+	return bridge
+}
+
+// The bridge itself, as a user runs it.
+func TestBehindTheBridge(t *testing.T) {
+	t.Setenv("MCPBRIDGE_BIN", bridgeBinary(t))
 	c := mcpbridgetest.Start(t, "", os.Args[0])
 	if got := c.Call("echo", M{"Text": "日本語"}); got != "日本語" {
 		t.Errorf("got %s", got)

@@ -167,13 +167,14 @@ func refine(t reflect.Type, s *jsonschema.Schema, v *reflect.Value, result bool)
 }
 
 var tagKeys = []string{
-	"min", "max", "above", "below", "multipleOf", "minLen", "maxLen", "minItems", "maxItems", "unique", "enum", "format", "default",
+	"min", "max", "above", "below", "multipleOf", "minLen", "maxLen", "minItems", "maxItems", "unique", "enum", "titles", "format", "default",
 	"title", "pattern",
 }
 
 // applyTag puts one field's tag into its schema. Of a list, all but the number of items is said of its items.
 func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value, result bool) error {
 	list, item := s, s
+	var titles []string
 	for s.Items != nil && item.Items != nil {
 		item = item.Items
 	}
@@ -215,6 +216,8 @@ func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value
 				}
 				item.Enum = append(item.Enum, c)
 			}
+		case "titles":
+			titles = strings.Split(value, "|")
 		case "format":
 			err = tagFormat(item, value)
 		case "title":
@@ -234,10 +237,48 @@ func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value
 			return err
 		}
 	}
+	if err := setTitles(item, item != list, titles); err != nil {
+		return err
+	}
 	if s.Default != nil {
 		return checkDefault(s)
 	}
 	return nil
+}
+
+// setTitles makes the choices of s ones with titles, as MCP has them in forms: oneOf, and anyOf for the items of a list.
+func setTitles(s *jsonschema.Schema, inList bool, titles []string) error {
+	if titles == nil {
+		return nil
+	}
+	if len(titles) != len(s.Enum) {
+		return fmt.Errorf("there are %d titles for %d choices", len(titles), len(s.Enum))
+	}
+	choices := make([]*jsonschema.Schema, len(titles))
+	for i, title := range titles {
+		choices[i] = &jsonschema.Schema{Const: &s.Enum[i], Title: title}
+	}
+	if s.Enum = nil; inList {
+		s.AnyOf = choices
+	} else {
+		s.OneOf = choices
+	}
+	return nil
+}
+
+// choicesOf returns the values that s allows, with titles or without. It is nil if there are others.
+func choicesOf(s *jsonschema.Schema) []any {
+	if s.Enum != nil {
+		return s.Enum
+	}
+	var choices []any
+	for _, c := range slices.Concat(s.OneOf, s.AnyOf) {
+		if c.Const == nil {
+			return nil
+		}
+		choices = append(choices, *c.Const)
+	}
+	return choices
 }
 
 func is(s *jsonschema.Schema, types ...string) bool {
@@ -324,7 +365,8 @@ func checkDefault(s *jsonschema.Schema) error {
 		return err
 	}
 	if _, wrong := n.check(s.Default); wrong != nil {
-		return errors.New(strings.ReplaceAll(strings.Join(wrong, "\n"), "- (all):", "- default:"))
+		why, _, _ := strings.Cut(strings.TrimPrefix(strings.Join(wrong, "; "), "- (all): "), ", got ")
+		return fmt.Errorf("the default %s does not fit: %s", s.Default, why)
 	}
 	return nil
 }
@@ -453,11 +495,11 @@ func usage(name string, s *jsonschema.Schema) string {
 // typeName is what a schema allows, in a few words.
 func typeName(s *jsonschema.Schema) string {
 	switch {
-	case len(s.Enum) > 0:
-		choices := make([]string, len(s.Enum))
-		for i, c := range s.Enum {
+	case choicesOf(s) != nil:
+		var choices []string
+		for _, c := range choicesOf(s) {
 			text, _ := marshal(c)
-			choices[i] = string(text)
+			choices = append(choices, string(text))
 		}
 		return strings.Join(choices, " | ")
 	case s.Items != nil:

@@ -144,7 +144,7 @@ func TestDiscoverSaysWhatThereIs(t *testing.T) {
 	for want, app := range map[string]*mcpbridge.App{
 		"tools":                         mcpbridge.New("a", "1"),
 		"completions resources prompts": library(),
-		"tools prompts completions":     mcpbridge.New("c", "1", mcpbridge.AddsLater(true, false, true)),
+		"tools prompts completions":     mcpbridge.New("c", "1", mcpbridge.Declares("tools", "prompts")),
 	} {
 		d, err := app.Service().Discover(t.Context(), &pb.DiscoverRequest{})
 		if err != nil {

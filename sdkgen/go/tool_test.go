@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,7 +167,6 @@ func TestResultsOfEveryType(t *testing.T) {
 	tool(app, "others", []*mcpbridge.Content{mcpbridge.Audio([]byte{3}, "audio/wav"), embedded})
 	tool[any](app, "any", M{"x": 1})
 	tool(app, "nil", (*forecast)(nil))
-	tool(app, "nan", math.NaN())
 	tool(app, "invalid", "a\xffb")
 	if err := app.Err(); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,36 @@ func TestResultsOfEveryType(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
-	if called := mcpbridgetest.Call(t, app, "nan", nil); !called.IsError() || !strings.Contains(called.Text(), "cannot become JSON") {
+}
+
+// What JSON has nothing for is refused with its place.
+func TestResultsThatJSONCannotHold(t *testing.T) {
+	type row struct {
+		Price float64 `json:"price"`
+		Owner any     `json:"owner"`
+	}
+	for want, v := range map[string]any{
+		"NaN":                         math.NaN(),
+		"rows.1.price is NaN":         M{"rows": []row{{Price: 1}, {Price: math.NaN()}}},
+		"0.owner.pay is -Infinity":    []row{{1, M{"pay": math.Inf(-1)}}},
+		"0.owner is of type chan int": []row{{1, make(chan int)}},
+		"0.owner is of type sync.Mutex: Go struct has no exported fields":         []row{{1, &sync.Mutex{}}},
+		"0.owner is of type errors.errorString: Go struct has no exported fields": []row{{1, errors.New("x")}},
+	} {
+		app := mcpbridge.New("test", "1")
+		tool(app, "returns", v)
+		mcpbridge.ResourceFunc(app, "x://a", "a", "", func(context.Context) (any, error) { return v, nil })
+		if called := mcpbridgetest.Call(t, app, "returns", nil); !called.IsError() || called.Text() != "the tool returned what JSON cannot hold: "+want {
+			t.Errorf("got %s, want %s", called.Text(), want)
+		}
+		read := mcpbridgetest.Read(t, app, "x://a")
+		if read.Err == nil || !strings.Contains(read.Err.Error(), "the resource returned what JSON cannot hold: "+want) {
+			t.Errorf("got %v, want %s", read.Err, want)
+		}
+	}
+	typed := mcpbridge.New("test", "1")
+	tool(typed, "row", []row{{Price: math.Inf(1)}})
+	if called := mcpbridgetest.Call(t, typed, "row", nil); called.Text() != "the tool returned what JSON cannot hold: 0.price is Infinity" {
 		t.Errorf("got %s", called.Text())
 	}
 }

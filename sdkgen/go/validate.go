@@ -68,7 +68,7 @@ func compileSimple(s *jsonschema.Schema) (*node, error) {
 		types: typesOf(s), min: s.Minimum, max: s.Maximum, above: s.ExclusiveMinimum, below: s.ExclusiveMaximum, multipleOf: s.MultipleOf,
 		minLen: s.MinLength, maxLen: s.MaxLength, minItems: s.MinItems, maxItems: s.MaxItems, unique: s.UniqueItems,
 	}
-	for _, c := range s.Enum {
+	for _, c := range choicesOf(s) {
 		text, err := marshal(c)
 		if err != nil {
 			return nil, err
@@ -141,6 +141,9 @@ func typesOf(s *jsonschema.Schema) []string {
 // simple reports whether a node can check all that s says.
 func simple(s *jsonschema.Schema) bool {
 	known := *s
+	if choicesOf(s) != nil {
+		known.OneOf, known.AnyOf = nil, nil
+	}
 	// What is checked here, and what needs no check.
 	for _, field := range []any{
 		&known.Type, &known.Types, &known.Properties, &known.PropertyOrder, &known.Required, &known.AdditionalProperties, &known.Items,

@@ -108,7 +108,7 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 		"protocolVersion": "2025-11-25", "clientInfo": map[string]any{"name": "mcpbridgetest", "version": "1"},
 		"capabilities": map[string]any{
 			"elicitation": map[string]any{"form": map[string]any{}, "url": map[string]any{}},
-			"sampling":    map[string]any{}, "roots": map[string]any{},
+			"sampling":    map[string]any{"tools": map[string]any{}}, "roots": map[string]any{},
 		},
 	})
 	c.Notify("notifications/initialized", nil)

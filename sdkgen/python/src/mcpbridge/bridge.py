@@ -23,7 +23,7 @@ PATIENCE = 30.0
 MAX_LINE = 64 << 20
 
 # What a client can that can be asked everything.
-EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 
 @contextlib.asynccontextmanager
