@@ -64,6 +64,9 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	if err != nil {
 		return s.failed(m, err)
 	}
+	if err := out.claim(m, msg); err != nil {
+		return s.failed(m, err)
+	}
 	return out.send(ss, msg)
 }
 
@@ -123,6 +126,9 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	if err != nil {
 		return nil, err
 	}
+	conn := connectionOf(ctx)
+	conn.Begin(who != nil)
+	defer conn.End()
 	if m == bridge.Listen {
 		done, err := s.o.Streams.Open(who)
 		if err != nil {

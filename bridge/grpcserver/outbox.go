@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -20,9 +19,11 @@ const (
 	// unreadOfCall is how many bytes of a call may wait for its client, before what the call says next waits in its Handler. With less, gRPC
 	// takes what is sent at once.
 	unreadOfCall = 64 << 10
-	// unreadMessages is how many of the longest messages may wait for the client of one connection, before it is given no more, and
-	// leastUnread how many bytes anyway.
-	unreadMessages, leastUnread = 4, 1 << 20
+	// unreadMessages is how many of the longest messages may wait for the client of one connection, before no call of it begins and none
+	// says anything more: from leastUnread to mostUnread bytes, and one message in any case.
+	unreadMessages, leastUnread, mostUnread = 4, 1 << 20, 16 << 20
+	// unreadAnswers is how many bytes, and two of the longest messages, may wait besides of the answers of calls that had begun before.
+	unreadAnswers = 16 << 20
 	// enough is how many bytes a client has to read within Options.WriteTimeout, or all that there are, while memory is short.
 	enough = 256 << 10
 	// leastBuffer is how long memory has to be for gRPC to give it back.
@@ -33,8 +34,10 @@ const (
 
 // An outbox is what one stream has sent and its client has not read: gRPC takes what is sent, whether the client reads or not.
 type outbox struct {
-	conn *counted
+	conn *connection
 	left chan struct{} // has an element when something has left
+	// claimed is how many of the unread bytes are of an answer that has yet to be encoded; of the one who sends.
+	claimed int
 
 	// The connection's lock guards what follows.
 	unread int  // bytes
@@ -45,8 +48,7 @@ type outbox struct {
 func outboxOf(ss grpc.ServerStream) *outbox {
 	// What is packed would not be known to have left. It only fails where a message was sent already.
 	_ = grpc.SetSendCompressor(ss.Context(), encoding.Identity)
-	from, _ := peer.FromContext(ss.Context())
-	return &outbox{conn: from.Addr.(origin).conn, left: make(chan struct{}, 1)} //nolint:forcetypeassert // all connections are of our listener
+	return &outbox{conn: connectionOf(ss.Context()), left: make(chan struct{}, 1)}
 }
 
 // await waits until the client has read enough of other calls for one more. It is an error if it does not in time, or the server is cut.
@@ -93,9 +95,28 @@ func (b *outbox) tell(ctx context.Context, ss grpc.ServerStream, m any) error {
 	}
 }
 
-// send sends a message. There must not be another one that is being sent.
+// claim counts the last message of a call as one that waits for the client, before it is sent. It is an error if too much
+// waits already: for a client that never reads, the answers of all its calls would.
+func (b *outbox) claim(m *bridge.Method, msg proto.Message) error {
+	size, c := proto.Size(msg), b.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unread+size > c.most+c.spare {
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "TOO_MUCH_UNREAD",
+			"%s: the call was executed, but its answer of %d bytes was dropped: %d bytes of other answers of this connection have not been read; "+
+				"read them, or make fewer calls at a time", m.Name, size, c.unread)
+	}
+	b.claimed = size
+	b.count(size)
+	return nil
+}
+
+// send sends a message, the last one after claim. There must not be another one that is being sent.
 func (b *outbox) send(ss grpc.ServerStream, m any) error {
 	err := ss.SendMsg(&parcel{message: m, box: b})
+	if b.claimed > 0 { // it was not even encoded
+		b.add(-b.unclaim())
+	}
 	if ss.Context().Err() != nil {
 		b.lose() // Where the client has ended the stream just before, gRPC forgets the message and tells nobody.
 	}
@@ -110,9 +131,21 @@ func (b *outbox) full() bool {
 
 // add notes that so many more bytes wait for the client, or have left.
 func (b *outbox) add(n int) {
+	b.conn.mu.Lock()
+	defer b.conn.mu.Unlock()
+	b.count(n)
+}
+
+// unclaim returns what is claimed, and claims it no longer.
+func (b *outbox) unclaim() int {
+	n := b.claimed
+	b.claimed = 0
+	return n
+}
+
+// count is add for who holds the connection's lock.
+func (b *outbox) count(n int) {
 	c := b.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if b.lost {
 		return
 	}
@@ -132,7 +165,7 @@ func (b *outbox) lose() {
 }
 
 // waits notes that so many more bytes wait for the client. The caller holds mu.
-func (c *counted) waits(n int) {
+func (c *connection) waits(n int) {
 	if c.unread += n; c.room != nil && c.unread < c.most {
 		close(c.room)
 		c.room = nil
@@ -140,7 +173,7 @@ func (c *counted) waits(n int) {
 }
 
 // full returns nil, or what is closed when the client has read enough for more to be sent.
-func (c *counted) full() <-chan struct{} {
+func (c *connection) full() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unread < c.most {
@@ -153,10 +186,10 @@ func (c *counted) full() <-chan struct{} {
 }
 
 // moves notes that the client reads. The caller holds mu.
-func (c *counted) moves() { c.moved, c.taken = time.Now(), 0 }
+func (c *connection) moves() { c.moved, c.taken = time.Now(), 0 }
 
 // takes notes that so many bytes were written to the client.
-func (c *counted) takes(n int) {
+func (c *connection) takes(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.taken += n; c.taken >= enough {
@@ -165,7 +198,7 @@ func (c *counted) takes(n int) {
 }
 
 // stuck reports whether there was something for the client for so long, and it has not read enough of it.
-func (c *counted) stuck(limit time.Duration) bool {
+func (c *connection) stuck(limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unread > 0 && time.Since(c.moved) > limit
@@ -188,7 +221,7 @@ type parcel struct {
 // Get implements mem.BufferPool.
 func (p *parcel) Get(n int) *[]byte {
 	b := wire.Buffers.Get(max(n, leastBuffer))
-	p.box.add(cap(*b) + prefix)
+	p.box.add(cap(*b) + prefix - p.box.unclaim())
 	return b
 }
 

@@ -110,6 +110,45 @@ func TestUnreadAnswersHaveALimit(t *testing.T) {
 	}
 }
 
+// Calls that have all begun before anything was unread do not have all their answers be kept: those that are too much are dropped, and the
+// client is told that they were executed.
+func TestAnswersOfCallsThatBeganTogetherHaveALimit(t *testing.T) {
+	const calls, each, message = 200, 500_000, 1 << 20
+	const most = 4*message + 2*message + 16<<20
+	begun, letGo := make(chan struct{}, calls), make(chan struct{})
+	long := strings.Repeat("x", each)
+	addr := serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		begun <- struct{}{}
+		<-letGo
+		return said(long), nil
+	}), nil, grpcserver.Options{MaxMessage: message})
+	c := shut(t, addr)
+	for i := range calls {
+		if err := c.begin(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range calls {
+		<-begun
+	}
+	close(letGo)
+	kept, dropped := 0, 0
+	if err := c.until(t, func(f http2.Frame) bool {
+		if h, ok := f.(*http2.HeadersFrame); ok && h.StreamEnded() {
+			dropped++
+		} else if ok {
+			kept++
+		}
+		return kept+dropped == calls
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if kept*each > most || kept*each < most/2 {
+		t.Errorf("%d answers of %d bytes are kept, and %d bytes are the most", kept, each, most)
+	}
+	well(t, addr)
+}
+
 // A call waits for its client to read the answers of others.
 func TestCallsWaitUntilOthersAreRead(t *testing.T) {
 	addr := serve(t, verbose(100_000), nil, grpcserver.Options{MaxMessage: 1 << 18, WriteTimeout: time.Hour})
@@ -270,7 +309,7 @@ func TestCallsThatAreGivenUpAreNotUnread(t *testing.T) {
 	for w := range 16 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(w)))
-			for range 1_000 {
+			for range 500 { // more of them would be a flood
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(2_000))*time.Microsecond)
 				_, err := call(ctx, c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
 				switch status.Code(err) {

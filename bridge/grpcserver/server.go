@@ -19,9 +19,11 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health"
@@ -33,6 +35,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/conns"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/seal"
@@ -59,8 +62,11 @@ type Options struct {
 	MaxMessage int
 	// MaxStreams is how many calls one connection may make at a time; further ones wait at the client. Zero: 1,000.
 	MaxStreams int
-	// MaxConns is how many connections there may be; further ones are closed. Zero: 4,096.
+	// MaxConns is how many connections there may be, of which one address has three quarters at most. If there are more, idle ones of
+	// clients that have not authenticated are closed for them, as package conns says, or else they are. Zero: 4,096.
 	MaxConns int
+	// Idle is how long a connection is kept that has no call. Zero: 120 s.
+	Idle time.Duration
 	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
 	MaxCalls int
 	// WriteTimeout is how long a call waits if its client has not read four of the longest messages of others on its connection, before
@@ -93,6 +99,10 @@ const (
 	minPing = 10 * time.Second
 	// A connection that says nothing is pinged, and closed if that is not answered.
 	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
+	// idleConnection is how long a connection is kept that has no call, if nothing else is said.
+	idleConnection = 2 * time.Minute
+	// logEvery is how often it is logged at most what any client can cause.
+	logEvery = time.Second
 	// lastWord is how long those who watch the health have to hear that the server ends.
 	lastWord = 250 * time.Millisecond
 	// lastAnswer is how long the answers of calls that were cut have to leave.
@@ -120,7 +130,10 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	calls  atomic.Int64
+	port   conns.Port
 	conns  connections
+
+	refusals, floods rate.Sometimes // pace what is logged of them
 
 	// draining ends when no new calls are taken, quiet a moment after, when what only waits has to end, and open when calls are cut.
 	draining, quiet, open           context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
@@ -144,7 +157,8 @@ var errClosed = errors.New("mcpbridge is shutting down")
 func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
 	or(&o.MaxMessage, 4<<20)
 	or(&o.MaxStreams, 1_000)
-	or(&o.MaxConns, 4_096)
+	or(&o.MaxConns, conns.Most)
+	or(&o.Idle, idleConnection)
 	or(&o.MaxCalls, 16_384)
 	or(&o.WriteTimeout, 10*time.Second)
 	or(&o.Drain, 30*time.Second)
@@ -154,12 +168,13 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	switch {
 	case o.MaxMessage < 0 || o.MaxMessage > HardMaxMessage:
 		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.MaxMessage, HardMaxMessage)
-	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.WriteTimeout < 0 || o.Drain < 0:
+	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Idle < 0 || o.WriteTimeout < 0 || o.Drain < 0:
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
 		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.StateTTL, o.MaxState)}, byName: map[string]served{},
-		health: health.NewServer(),
+		health: health.NewServer(), port: conns.Port{Name: "gRPC", Most: o.MaxConns, Log: o.Log},
+		refusals: rate.Sometimes{Interval: logEvery}, floods: rate.Sometimes{Interval: logEvery},
 	}
 	s.panics.Log = o.Log
 	s.draining, s.startDrain = context.WithCancel(context.Background())
@@ -184,20 +199,21 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.InTapHandle(weigh),
 		grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWithin}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.Idle, Time: pingAfter, Timeout: pingWithin}),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.hush),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(codec{}), experimental.BufferPool(wire.Buffers),
 	}
+	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		config, err := o.TLS.load()
 		if err != nil {
 			return nil, fmt.Errorf("gRPC server: %w", err)
 		}
-		opts = append(opts, grpc.Creds(credentials.NewTLS(config)))
+		creds = credentials.NewTLS(config)
 	}
-	s.grpc = grpc.NewServer(opts...)
+	s.grpc = grpc.NewServer(append(opts, grpc.Creds(&watched{creds, s}))...)
 	o.Memory.Relieve(s.relieve)
 	s.register()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
@@ -252,7 +268,7 @@ func servingStatus(serving bool) grpc_health_v1.HealthCheckResponse_ServingStatu
 // may be several listeners; the first whose context ends drains all.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	served := make(chan error, 1)
-	go func() { served <- s.grpc.Serve(&limited{Listener: ln, s: s}) }()
+	go func() { served <- s.grpc.Serve(&listener{Listener: ln, s: s}) }()
 	select {
 	case err := <-served:
 		return s.why(err)

@@ -80,7 +80,7 @@ type LimitsConfig struct {
 	HeaderFields int `koanf:"headerFields"`
 	// HeaderTime is how long it may take to come. 0: 5 s.
 	HeaderTime time.Duration `koanf:"headerTime"`
-	// ConnectionIdle is how long an HTTP connection is kept on which nothing is requested. 0: 120 s.
+	// ConnectionIdle is how long an HTTP connection is kept on which nothing is requested, or a gRPC connection without a call. 0: 120 s.
 	ConnectionIdle time.Duration `koanf:"connectionIdle"`
 	// Body is how many bytes the body of an HTTP request has. 0: 4 MiB.
 	Body int `koanf:"body"`

@@ -28,6 +28,7 @@ func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
 	o := grpcserver.Options{
 		Log: a.log, Drain: a.cfg.Serve.Drain, MaxMessage: a.cfg.Limits.Message, StateTTL: a.cfg.Limits.StateLife,
 		MaxState: a.cfg.Limits.State, Streams: a.streams, Memory: a.memory, WriteTimeout: a.cfg.Limits.WriteTime,
+		Idle: a.cfg.Limits.ConnectionIdle,
 	}
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}

@@ -1,0 +1,246 @@
+// Package conns bounds how many connections a port has, and decides who loses one when there are too many: a client that nobody knows
+// gives way to one that is newer, and neither to one that has shown who it is or has a call running.
+package conns
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const (
+	// Most is how many connections a port has if nothing else is said.
+	Most = 4_096
+	// warnEvery is how often the log says at most that there are too many.
+	warnEvery = 10 * time.Second
+)
+
+// A Port counts the connections of one port. Its methods may be called concurrently.
+type Port struct {
+	// Name is what the log calls the connections, such as "gRPC".
+	Name string
+	// Most is how many there may be. Zero: the constant Most.
+	Most int
+	// Log tells that there are too many.
+	Log zerolog.Logger
+
+	mu     sync.Mutex // guards what follows
+	all    map[*Conn]struct{}
+	hosts  map[netip.Prefix]*host
+	opened uint64 // so many were accepted
+
+	warned          time.Time
+	closed, refused int // since then: idle ones that gave way, and new ones that did not get in
+}
+
+// A host is where connections come from: an IPv4 address, or an IPv6 network of 64 bits.
+type host struct {
+	from  netip.Prefix
+	conns int
+	idle  int // while room looks for one that can give way
+}
+
+// A standing is what is known of a connection's client.
+type standing int32
+
+const (
+	stranger standing = iota
+	caller            // it has made a call that was let in, as everybody is where nobody is asked
+	known             // it has shown who it is
+)
+
+// A Conn is one of a Port's connections.
+type Conn struct {
+	net.Conn
+
+	port     *Port
+	host     *host // nil: it is of no network
+	number   uint64
+	calls    atomic.Int32
+	standing atomic.Int32
+}
+
+// Add returns a connection that was accepted, as one of those of the port. It returns nil, and has closed it, if there is no room: no
+// other connection gives way to it.
+func (p *Port) Add(c net.Conn) *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most := p.Most
+	if most == 0 {
+		most = Most
+	}
+	h := p.host(c.RemoteAddr())
+	// The last quarter is for others than the address that has the rest. That of a small port is not worth dividing.
+	crowded := h != nil && most >= 4 && h.conns >= most-most/4
+	if crowded || len(p.all) >= most {
+		var of *host
+		if crowded {
+			of = h
+		}
+		victim := p.victim(of)
+		if victim == nil {
+			p.refused++
+			p.warn(c.RemoteAddr(), most)
+			_ = c.Close() // nothing was read
+			p.forget(h)
+			return nil
+		}
+		p.closed++
+		p.warn(c.RemoteAddr(), most)
+		_ = victim.Conn.Close() // whoever serves it sees that
+		p.remove(victim)
+	}
+	p.opened++
+	if p.all == nil {
+		p.all = map[*Conn]struct{}{}
+	}
+	if h != nil {
+		h.conns++
+	}
+	added := &Conn{Conn: c, port: p, host: h, number: p.opened}
+	p.all[added] = struct{}{}
+	return added
+}
+
+// victim returns the connection that gives way to a new one, of a host if that is not nil; nil: none does. It is idle, of a client that
+// has not shown who it is: of those that have made no call if there are any, of the host that has most of them, the oldest.
+func (p *Port) victim(of *host) *Conn {
+	lowest := known
+	for c := range p.all {
+		if c.idle(of) {
+			lowest = min(lowest, c.stands())
+		}
+	}
+	if lowest == known {
+		return nil
+	}
+	for _, h := range p.hosts {
+		h.idle = 0
+	}
+	for c := range p.all {
+		if c.host != nil && c.idle(of) && c.stands() == lowest {
+			c.host.idle++
+		}
+	}
+	var victim *Conn
+	for c := range p.all {
+		if !c.idle(of) || c.stands() != lowest {
+			continue
+		}
+		if victim == nil || c.idleOfHost() > victim.idleOfHost() || c.idleOfHost() == victim.idleOfHost() && c.number < victim.number {
+			victim = c
+		}
+	}
+	return victim
+}
+
+func (c *Conn) idle(of *host) bool { return c.calls.Load() == 0 && (of == nil || c.host == of) }
+
+func (c *Conn) stands() standing { return standing(c.standing.Load()) }
+
+func (c *Conn) idleOfHost() int {
+	if c.host == nil {
+		return 0
+	}
+	return c.host.idle
+}
+
+// host returns the host of an address, or nil if it is of no network.
+func (p *Port) host(a net.Addr) *host {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	from, err := ip.Prefix(bits)
+	if err != nil {
+		return nil
+	}
+	if p.hosts == nil {
+		p.hosts = map[netip.Prefix]*host{}
+	}
+	h := p.hosts[from]
+	if h == nil {
+		h = &host{from: from}
+		p.hosts[from] = h
+	}
+	return h
+}
+
+// forget forgets a host that has no connections.
+func (p *Port) forget(h *host) {
+	if h != nil && h.conns == 0 {
+		delete(p.hosts, h.from)
+	}
+}
+
+// remove removes a connection, if it is there.
+func (p *Port) remove(c *Conn) {
+	if _, ok := p.all[c]; !ok {
+		return
+	}
+	delete(p.all, c)
+	if c.host != nil {
+		c.host.conns--
+		p.forget(c.host)
+	}
+}
+
+// warn says that there are too many connections, with those since it was said last. The caller holds mu.
+func (p *Port) warn(from net.Addr, most int) {
+	now := time.Now()
+	if now.Sub(p.warned) < warnEvery {
+		return
+	}
+	p.warned = now
+	e := p.Log.Warn().Int("connections", len(p.all)).Int("limit", most).Int("idle_closed", p.closed).Int("refused", p.refused)
+	if from != nil {
+		e.Str("remote", from.String())
+	}
+	var top *host
+	for _, h := range p.hosts {
+		if top == nil || h.conns > top.conns {
+			top = h
+		}
+	}
+	if top != nil {
+		e.Stringer("most_from", top.from).Int("of_them", top.conns)
+	}
+	e.Msgf("too many %s connections: idle ones of clients that have not authenticated are closed for new ones, and else new ones refused; "+
+		"limit at the network who can reach the port", p.Name)
+	p.closed, p.refused = 0, 0
+}
+
+// Begin notes that a call has begun that was let in, and whether its caller has shown who it is. End has to follow.
+func (c *Conn) Begin(identified bool) {
+	c.calls.Add(1)
+	stands := caller
+	if identified {
+		stands = known
+	}
+	if c.stands() < stands {
+		c.standing.Store(int32(stands))
+	}
+}
+
+// End notes that a call has ended.
+func (c *Conn) End() { c.calls.Add(-1) }
+
+// Known notes that the client has shown who it is, before any call.
+func (c *Conn) Known() { c.standing.Store(int32(known)) }
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.port.mu.Lock()
+	c.port.remove(c)
+	c.port.mu.Unlock()
+	return c.Conn.Close()
+}

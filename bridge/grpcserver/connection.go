@@ -1,0 +1,142 @@
+package grpcserver
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/mcpbridge/mcpbridge/bridge/conns"
+)
+
+// A listener closes connections that are too many. They are not left waiting: whoever holds the others would decide for how long.
+type listener struct {
+	net.Listener
+	s *Server
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if added := l.s.port.Add(c); added != nil {
+			message := l.s.o.MaxMessage
+			conn := &connection{
+				Conn: added, s: l.s, most: max(min(unreadMessages*message, mostUnread), message, leastUnread), spare: 2*message + unreadAnswers,
+			}
+			l.s.conns.add(conn)
+			return conn, nil
+		}
+	}
+}
+
+// A connection is one of a client.
+type connection struct {
+	*conns.Conn
+	s     *Server
+	heard atomic.Bool // the client has said something
+
+	most   int           // how many bytes may wait for the client before calls do
+	spare  int           // how many more, of answers
+	mu     sync.Mutex    // guards what follows
+	unread int           // how many do
+	moved  time.Time     // when enough had been written, or the first of them came
+	taken  int           // how many bytes were written since then
+	room   chan struct{} // is closed when there is room for more; nil: nobody waits for that
+}
+
+// connectionOf returns the connection of a call.
+func connectionOf(ctx context.Context) *connection {
+	from, _ := peer.FromContext(ctx)
+	return from.Addr.(origin).conn //nolint:forcetypeassert // all connections are of our listener
+}
+
+// RemoteAddr returns where the client is. What gRPC says of who calls has it, and so calls find their connection.
+func (c *connection) RemoteAddr() net.Addr { return origin{c.Conn.RemoteAddr(), c} }
+
+// An origin is where a client is, and its connection.
+type origin struct {
+	net.Addr
+	conn *connection
+}
+
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	return n, err
+}
+
+func (c *connection) Close() error {
+	c.s.conns.remove(c)
+	return c.Conn.Close()
+}
+
+// Write implements net.Conn. A client that takes nothing for as long as one may that says nothing has its connection closed as well.
+func (c *connection) Write(b []byte) (int, error) {
+	err := c.SetWriteDeadline(time.Now().Add(pingAfter + pingWithin))
+	n := 0
+	if err == nil {
+		n, err = c.Conn.Write(b)
+	}
+	if err != nil {
+		c.cut() // gRPC would go on reading
+	}
+	c.takes(n)
+	return n, err
+}
+
+// cut closes the connection for whoever serves it, who sees that and removes it. Whoever has it may be faster.
+func (c *connection) cut() { _ = c.Conn.Conn.Close() }
+
+// A connections is those that there are.
+type connections struct {
+	mu  sync.Mutex
+	all map[*connection]struct{}
+}
+
+func (s *connections) add(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[*connection]struct{}{}
+	}
+	s.all[c] = struct{}{}
+}
+
+func (s *connections) remove(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, c)
+}
+
+// close closes all of them, or only those whose clients have said nothing.
+func (s *connections) close(silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		if !silent || !c.heard.Load() {
+			c.cut()
+		}
+	}
+}
+
+// closeStuck closes those whose clients have left something unread for so long, and returns how many there were.
+func (s *connections) closeStuck(limit time.Duration) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for c := range s.all {
+		if c.stuck(limit) {
+			c.cut()
+			n++
+		}
+	}
+	return n
+}
