@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,8 @@ type Process struct {
 
 	cmd    *exec.Cmd
 	trap   trap     // kills the process group if we die
+	guard  guard    // kills what has left the group then
+	mark   string   // that the guard knows it by, in the environment
 	stdin  *os.File // ours of its standard input
 	bounds *bounds  // hold it to its limits
 
@@ -63,7 +66,7 @@ type Process struct {
 
 // New returns a Process that is not started yet.
 func New(command []string, dir string, log *zerolog.Logger) *Process {
-	p := &Process{Command: command, Dir: dir, Log: log}
+	p := &Process{Command: command, Dir: dir, Log: log, mark: newMark()}
 	p.panics.Log = *log
 	p.ctx, p.ended = context.WithCancel(context.Background())
 	return p
@@ -84,6 +87,9 @@ func (p *Process) Start() error {
 		p.bounds.end(p.Log)
 		return err
 	}
+	if p.guard, err = setGuard(p.mark); err != nil {
+		p.Log.Debug().Err(err).Msg("what leaves the backend's process group may survive if the bridge is killed")
+	}
 	p.mu.Lock() // whoever hears from the process can ask for its number
 	cmd, err := p.startAnyhow(path, theirs)
 	if err == nil {
@@ -94,6 +100,7 @@ func (p *Process) Start() error {
 	if err != nil {
 		closeAll(ours)
 		p.bounds.end(p.Log)
+		p.guard.dismiss()
 		return err
 	}
 	if p.trap, err = setTrap(cmd.Process.Pid); err != nil {
@@ -134,6 +141,9 @@ func (p *Process) startHeld(path string, files []*os.File) (*exec.Cmd, error) {
 	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // the kill ladder ends it; a context would know only SIGKILL
 	cmd.Args[0] = p.Command[0]
 	cmd.Dir, cmd.Env = p.Dir, p.Env
+	if p.mark != "" {
+		cmd.Env = append(slices.Clip(p.Env), p.mark)
+	}
 	// Files and not mere readers, so that waiting for the process is not waiting for its output.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
 	ownGroup(cmd)
@@ -292,6 +302,7 @@ func (p *Process) reap() {
 	p.mu.Unlock()
 	p.bounds.end(p.Log)
 	p.trap.disarm()
+	p.guard.dismiss()
 	_ = p.stdin.Close()
 }
 

@@ -208,7 +208,7 @@ func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailur
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for range 500 {
+	for range 5000 {
 		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || bytes.Contains(b, []byte(") Z ")) {
 			return
 		}

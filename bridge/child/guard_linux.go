@@ -1,0 +1,65 @@
+package child
+
+import (
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// guardVariable marks the environment of a program, and so that of all that it starts.
+const guardVariable = "MCPBRIDGE_RUN"
+
+// guardScript waits for a line, after which there is nothing to do. If the pipe ends without one, the bridge has been killed, and whatever
+// has the mark $1 in its environment is killed, until nothing is left. It has to be a process of its own to be there then, and a shell,
+// because any system that has programs which leave their group has one.
+const guardScript = `read -r line && exit
+for n in 1 2 3 4 5 6 7 8 9 10; do
+	found=$(grep -la "$1" /proc/[0-9]*/environ 2>/dev/null) || exit
+	for file in $found; do
+		pid=${file#/proc/}
+		kill -9 "${pid%/environ}"
+	done
+done`
+
+// A guard kills what has left the process group of a program (setsid) when we are killed: neither the trap nor Pdeathsig reach it, and a
+// control group can be made in few places only. The zero value guards nothing.
+type guard struct {
+	cmd  *exec.Cmd
+	pipe *os.File
+}
+
+// newMark returns an environment entry that no other run of a program has.
+func newMark() string { return guardVariable + "=" + rand.Text() }
+
+// setGuard starts to guard what has the mark.
+func setGuard(mark string) (guard, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return guard{}, err
+	}
+	defer read.Close()
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "mcpbridge-guard", mark) //nolint:noctx // it ends when the pipe does
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Dir = "/"
+	cmd.Stdin = read
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what ends us does not end it
+	beginning.RLock()
+	defer beginning.RUnlock()
+	if err := cmd.Start(); err != nil {
+		_ = write.Close()
+		return guard{}, err
+	}
+	started.Store(cmd.Process.Pid, cmd)
+	return guard{cmd, write}, nil
+}
+
+// dismiss ends the guard, and waits for it.
+func (g guard) dismiss() {
+	if g.cmd == nil {
+		return
+	}
+	_, _ = g.pipe.WriteString("\n")
+	_ = g.pipe.Close()
+	wait(g.cmd)
+}
