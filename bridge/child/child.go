@@ -300,6 +300,7 @@ func (p *Process) reap() {
 	wait(p.cmd)
 	p.state = p.cmd.ProcessState
 	p.mu.Unlock()
+	p.Log.Debug().Int("pid", p.cmd.Process.Pid).Str("ended", p.How()).Msg("the process ended")
 	p.bounds.end(p.Log)
 	p.trap.disarm()
 	p.guard.dismiss()

@@ -19,15 +19,21 @@ import (
 	"unicode/utf8"
 
 	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An asker answers what servers ask: from --answer, and by asking the person at the terminal.
+// An asker answers what servers ask: from --answer and --sample, and by asking the person at the terminal.
 type asker struct {
 	answers map[string][]string
-	asked   map[string]bool // the fields that forms had
+	action  string          // of --answer /accept, /decline or /cancel: the answer to what no field answers
+	asked   map[string]bool // the fields that forms had, and the action if something has been answered by it
+	samples []*pb.CreateMessageResult
+	sampled int // how many of samples have been used
 	roots   []*pb.Root
 	// out and in are the terminal; in is nil if there is none.
 	out io.Writer
@@ -41,29 +47,90 @@ func (c *client) newAsker(ctx context.Context) (*asker, error) {
 	if isTerminal(c.p.Stdin) && isTerminal(c.p.Stderr) {
 		a.in = c.p.Stdin
 	}
+	var wrong []error
 	for _, answer := range c.answers {
 		name, value, ok := strings.Cut(answer, "=")
-		if !ok || name == "" {
-			return nil, usage("--answer "+answer, "write --answer FIELD=VALUE", "%q does not answer a field", answer)
+		switch {
+		case slices.Contains(actions, answer):
+			a.action = answer
+			continue
+		case !ok || name == "":
+			wrong = append(wrong, usage("--answer "+answer, "write --answer FIELD=VALUE, or --answer /accept, /decline or /cancel for all of a form or page",
+				"%q does not answer a field", answer))
+			continue
 		}
 		text, err := argumentReader{c.p.Stdin}.text(ctx, value)
 		if err != nil {
-			return nil, err
+			wrong = append(wrong, err)
 		}
 		a.answers[name] = append(a.answers[name], text)
 	}
-	return a, nil
+	for _, name := range c.samples {
+		sample, err := readSample(ctx, argumentReader{c.p.Stdin}, name)
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+		a.samples = append(a.samples, sample)
+	}
+	return a, allOf(wrong...)
 }
 
-// capability returns what can be asked: nothing if nobody is there who could answer.
-func (a *asker) capability() *pb.ElicitationCapability {
-	switch {
-	case a.in != nil:
-		return &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}}
-	case len(a.answers) > 0:
-		return &pb.ElicitationCapability{Form: &pb.Capability{}}
+// The answers to a form or a web page as a whole, on the command line and at the terminal.
+const (
+	answerAccept  = "/accept"
+	answerDecline = "/decline"
+	answerCancel  = "/cancel"
+)
+
+var actions = []string{answerAccept, answerDecline, answerCancel}
+
+// readSample reads what --sample answers in place of a model: a result of sampling/createMessage in JSON, or a text.
+func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateMessageResult, error) {
+	text, err := r.text(ctx, "@"+name)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	raw := []byte(strings.TrimSpace(text))
+	if isJSON := rawjson.Check(raw) == nil; !isJSON || !rawjson.IsObject(raw) || rawjson.Get(raw, "content") == nil {
+		return sampled(text), nil
+	}
+	for _, m := range []struct{ name, value string }{{"model", `"mcpbridge"`}, {"role", `"assistant"`}} {
+		if rawjson.Get(raw, m.name) == nil {
+			raw = slices.Concat([]byte(`{"`+m.name+`":`+m.value+`,`), raw[1:])
+		}
+	}
+	var sample pb.CreateMessageResult
+	revisions := bridge.Revisions()
+	if err := mcpjson.Unmarshal(raw, &sample, revisions[len(revisions)-1]); err != nil {
+		return nil, &problem{
+			Exit: exitUsage, Code: "usage", What: "the answer in place of a model is not a result of sampling/createMessage", Where: "--sample " + name,
+			Why: err.Error(), Fix: `write a text, or {"content": {"type": "text", "text": "..."}}`, Cause: err,
+		}
+	}
+	return &sample, nil
+}
+
+// sampled returns a text as the answer of a model.
+func sampled(text string) *pb.CreateMessageResult {
+	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.TrimRight(text, "\r\n")}}}
+	return &pb.CreateMessageResult{
+		Role: pb.Role_ROLE_ASSISTANT, Content: []*pb.ContentBlock{block}, Model: "mcpbridge", StopReason: proto.String("endTurn"),
+	}
+}
+
+// capabilities returns what can be asked: nothing if nobody is there who could answer.
+func (a *asker) capabilities() *pb.ClientCapabilities {
+	c := &pb.ClientCapabilities{}
+	switch {
+	case a.in != nil || a.action != "":
+		c.Elicitation = &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}}
+	case len(a.answers) > 0:
+		c.Elicitation = &pb.ElicitationCapability{Form: &pb.Capability{}}
+	}
+	if a.in != nil || len(a.samples) > 0 {
+		c.Sampling = &pb.SamplingCapability{Tools: &pb.Capability{}}
+	}
+	return c
 }
 
 // answer answers everything that a call needs.
@@ -83,6 +150,8 @@ func (a *asker) one(ctx context.Context, req *pb.InputRequest) (*pb.InputRespons
 	var res *pb.ElicitResult
 	var err error
 	switch r := req.GetRequest().(type) {
+	case *pb.InputRequest_CreateMessage:
+		return a.sample(ctx, r.CreateMessage)
 	case *pb.InputRequest_ListRoots:
 		return &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: a.roots}}}, nil
 	case *pb.InputRequest_Elicit:
@@ -122,11 +191,12 @@ func outcome(err error) (*pb.ElicitResult, error) {
 }
 
 // form asks for the fields of a form. Those that --answer answers are not asked for, and neither is whether to send them if it
-// answers all.
+// answers all, or is /accept.
 func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, error) {
 	fields := schemaOf(f.GetRequestedSchema()).properties()
 	values := map[string][]byte{}
 	var open []property
+	var wrong []error
 	for _, field := range fields {
 		a.asked[field.name] = true
 		texts, ok := a.answers[field.name]
@@ -134,14 +204,20 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 			open = append(open, field)
 			continue
 		}
-		raw, wrong := field.schema.value(texts)
-		if wrong != "" {
-			return nil, usage("--answer "+field.name, "answer with "+field.schema.answerText(), "the answer %s %s", field.name, wrong)
+		raw, why := field.schema.value(texts)
+		if why != "" {
+			wrong = append(wrong, usage("--answer "+field.name, "answer with "+field.schema.answerText(), "the answer %s %s", field.name, why))
 		}
 		values[field.name] = raw
 	}
-	if a.in == nil {
-		if err := fillDefaults(fields, open, values, f.GetMessage()); err != nil {
+	if len(wrong) > 0 {
+		return nil, allOf(wrong...)
+	}
+	if err := a.act(); err != nil {
+		return outcome(err)
+	}
+	if a.in == nil || a.action == answerAccept {
+		if err := a.fillDefaults(fields, open, values, f.GetMessage()); err != nil {
 			return nil, err
 		}
 		return accept(fields, values), nil
@@ -164,37 +240,65 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	}
 }
 
-// fillDefaults fills what nobody answers from the form's defaults. They make no answer by themselves: to accept a form is to say that
-// the user approves.
-func fillDefaults(fields, open []property, values map[string][]byte, message string) error {
-	if len(fields) == 0 {
-		return &problem{
-			Exit: exitUsage, Code: "no_answer", What: "the server asks for a yes, and nobody answers", Why: message,
-			Fix: "call it from a terminal: it asks for no field that --answer could answer",
-		}
+// act returns the error by which --answer /decline or /cancel ends a form or a page.
+func (a *asker) act() error {
+	if a.action != "" {
+		a.asked[a.action] = true
 	}
-	noAnswer := func(field property) error {
-		return &problem{
-			Exit: exitUsage, Code: "no_answer", What: "the server asks for " + field.name + ", and nobody answers", Why: message,
-			Fix: "answer with --answer " + field.name + "=VALUE, where VALUE is " + field.schema.answerText() + ", or call it from a terminal",
-		}
-	}
-	for _, field := range open {
-		if def := rawjson.Get(field.schema.raw, "default"); def != nil {
-			values[field.name] = def
-		} else if field.required {
-			return noAnswer(field)
-		}
-	}
-	if len(open) == len(fields) {
-		return noAnswer(fields[0])
+	switch a.action {
+	case answerDecline:
+		return errDecline
+	case answerCancel:
+		return errCancel
 	}
 	return nil
 }
 
+// fillDefaults fills what nobody answers from the form's defaults. They make no answer by themselves: to accept a form is to say that
+// the user approves.
+func (a *asker) fillDefaults(fields, open []property, values map[string][]byte, message string) error {
+	missing := func(fields ...property) error {
+		var names, fixes []string
+		for _, field := range fields {
+			names = append(names, field.name)
+			fixes = append(fixes, "--answer "+field.name+"=VALUE, where VALUE is "+field.schema.answerText())
+		}
+		what := "the server asks for " + strings.Join(names, ", ") + ", and nobody answers"
+		if len(fields) == 0 {
+			what, fixes = "the server asks for a yes, and nobody answers", []string{"--answer " + answerAccept + " or --answer " + answerDecline}
+		}
+		return &problem{
+			Exit: exitUsage, Code: "no_answer", What: what, Why: message,
+			Fix: "answer with " + strings.Join(fixes, "\nand ") + ", or call it from a terminal",
+		}
+	}
+	var required []property
+	for _, field := range open {
+		if def := rawjson.Get(field.schema.raw, "default"); def != nil {
+			values[field.name] = def
+		} else if field.required {
+			required = append(required, field)
+		}
+	}
+	switch {
+	case len(required) > 0:
+		return missing(required...)
+	case a.action == answerAccept || len(open) < len(fields):
+		return nil
+	case len(fields) == 0:
+		return missing()
+	}
+	return missing(fields[0])
+}
+
 // tellUnused warns of answers that no form has asked for: their names may be mistyped.
 func (a *asker) tellUnused(log zerolog.Logger) {
-	for _, name := range slices.Sorted(maps.Keys(a.answers)) {
+	answers := slices.Collect(maps.Keys(a.answers))
+	if a.action != "" {
+		answers = append(answers, a.action)
+	}
+	slices.Sort(answers)
+	for _, name := range answers {
 		if a.asked[name] {
 			continue
 		}
@@ -203,6 +307,9 @@ func (a *asker) tellUnused(log zerolog.Logger) {
 			fix = harmless(didYouMean(name, slices.Collect(maps.Keys(a.asked))))
 		}
 		log.Warn().Str("fix", fix).Msgf("nobody asked for --answer %s", name)
+	}
+	if len(a.samples) > 0 && a.sampled == 0 {
+		log.Warn().Str("fix", "leave it out").Msg("nobody asked for --sample")
 	}
 }
 
@@ -310,7 +417,10 @@ func (a *asker) confirm(ctx context.Context) (again bool, err error) {
 
 // page asks to visit a web page.
 func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, error) {
-	if a.in == nil {
+	if err := a.act(); err != nil {
+		return outcome(err)
+	}
+	if a.in == nil && a.action == "" {
 		return nil, nil //nolint:nilnil // nobody can visit it
 	}
 	a.say("\nThe server asks to visit a web page: %s\n  %s\n", harmless(p.GetMessage()), harmless(p.GetUrl()))
@@ -320,6 +430,9 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 			a.say(" It is not encrypted.")
 		}
 		a.say(" Do not visit it if you do not know why.\n")
+	}
+	if a.action == answerAccept {
+		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT}, nil
 	}
 	for {
 		line, err := a.line(ctx, "Have you visited it? (yes, /decline, /cancel): ")
@@ -333,6 +446,54 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 			return outcome(errDecline)
 		}
 	}
+}
+
+// sample answers in place of a model: from --sample, whose last answer is also that to what is asked after it, or by the person at the
+// terminal.
+func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.InputResponse, error) {
+	answer := func(res *pb.CreateMessageResult) (*pb.InputResponse, error) {
+		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: res}}, nil
+	}
+	if len(a.samples) > 0 {
+		a.sampled++
+		return answer(a.samples[min(a.sampled, len(a.samples))-1])
+	}
+	refuse := func(reason pb.InputError_Reason, message string) (*pb.InputResponse, error) {
+		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: reason, Message: message}}}, nil
+	}
+	if a.in == nil {
+		return refuse(pb.InputError_REASON_UNSUPPORTED, "mcpbridge has no model; --sample FILE answers in place of one")
+	}
+	a.say("\nThe server asks a model, and you answer in its place:\n")
+	if text := req.GetSystemPrompt(); text != "" {
+		a.say("  system: %s\n", below(text, "  "))
+	}
+	for _, m := range req.GetMessages() {
+		role := strings.ToLower(strings.TrimPrefix(m.GetRole().String(), "ROLE_"))
+		a.say("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
+	}
+	for _, t := range req.GetTools() {
+		a.say("  tool: %s\n", oneLine(signature(t.GetName(), t.GetInputSchema(), nil), maxSignature))
+	}
+	a.say("(end with a line that is only a dot; /decline refuses)\n")
+	var lines []string
+	for {
+		line, err := a.line(ctx, "> ")
+		switch {
+		case errors.Is(err, errDecline), errors.Is(err, errCancel):
+			return refuse(pb.InputError_REASON_REFUSED, "the user refused")
+		case err != nil:
+			return nil, err
+		case line == ".":
+			return answer(sampled(strings.Join(lines, "\n")))
+		}
+		lines = append(lines, line)
+	}
+}
+
+// below returns a text of several lines with what is below its first line indented.
+func below(text, indent string) string {
+	return strings.ReplaceAll(harmless(strings.TrimSpace(text)), "\n", "\n"+indent+"  ")
 }
 
 func (a *asker) say(format string, args ...any) {
@@ -357,9 +518,9 @@ func (a *asker) line(ctx context.Context, prompt string) (string, error) {
 	case line, ok := <-a.lines:
 		line = strings.TrimSpace(line)
 		switch {
-		case !ok || line == "/cancel":
+		case !ok || line == answerCancel:
 			return "", errCancel
-		case line == "/decline":
+		case line == answerDecline:
 			return "", errDecline
 		}
 		return line, nil
@@ -469,6 +630,18 @@ func (s schema) outOfBounds(raw []byte) string {
 		}
 	}
 	return ""
+}
+
+// misfits returns which members of an object are out of bounds, in words: the server may say so by a regular expression.
+func (s schema) misfits(object []byte) []string {
+	var wrong []string
+	for _, p := range s.properties() {
+		value := rawjson.Get(object, p.name)
+		if why := p.schema.outOfBounds(value); value != nil && why != "" {
+			wrong = append(wrong, p.name+" "+why+", and is "+rawjson.Shorten(string(rawjson.AppendLine(nil, value))))
+		}
+	}
+	return wrong
 }
 
 // maxBound is how long a number may be that is compared, and plainNumber how it looks: with an exponent, a short text is a

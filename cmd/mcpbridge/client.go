@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,7 +56,7 @@ by repeating NAME or as JSON, members of an object as a.b=VALUE or as JSON. VALU
 file, @- for stdin, and @@ for a text that begins with @. Or all arguments are one JSON object, or come from
 @FILE or - (stdin).
 
-A tool that asks its user asks on the terminal; --answer answers for scripts.`,
+A tool that asks its user, or a model, asks on the terminal; --answer and --sample answer for scripts.`,
 		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
 			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
 		atLeast: 1, atMost: -1, flags: askFlags, run: runCall,
@@ -88,22 +89,23 @@ const clientExits = `
 
 Without --log-level, only warnings and errors are logged.
 
-Exit codes: 0 all is well, 1 a wrong command line or arguments, too little time, or an unexpected error, 3 the server
-wants to know who calls, 4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the
-backend did not start, 130 cancelled.`
+Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpected error, 3 the server requires authentication,
+4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did not start, 8 the
+backend crashed during the call, 9 timeout, 130 cancelled.`
 
 // A client is one run of a client command.
 type client struct {
 	p   *Program
 	log zerolog.Logger
-	// backLog is where backs log.
-	backLog zerolog.Logger
-	target  targetFlags
-	asJSON  bool
+	// backends is the log of the backends.
+	backends *backendLog
+	target   targetFlags
+	asJSON   bool
 	// timeout is how long all of it may take. 0: as long as it takes.
 	timeout time.Duration
 
 	answers []string
+	samples []string
 	roots   []string
 	output  string
 
@@ -163,7 +165,8 @@ func (p *Program) clientCommands(l *logging) []*cobra.Command {
 // askFlags are the flags of commands whose server may ask something.
 func askFlags(c *client, cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&c.answers, "answer", nil, "answer `FIELD=VALUE` when asked (repeatable)")
+	flags.StringArrayVar(&c.answers, "answer", nil, "answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
+	flags.StringArrayVar(&c.samples, "sample", nil, "answer with the text or the JSON in `FILE`, or - for stdin, when a model is asked (repeatable)")
 	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
 }
 
@@ -197,9 +200,8 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		return err
 	}
 	c.log, _ = newLog(c.p.Stderr, cfg.Log, cfg.secrets)
-	if c.backLog = c.log; c.log.GetLevel() > zerolog.InfoLevel {
-		c.backLog = zerolog.Nop() // what goes wrong is the error of the command
-	}
+	out, _ := logWriter(c.p.Stderr, cfg.Log, cfg.secrets)
+	c.backends = &backendLog{next: out, level: cfg.Log.level(), gone: make(chan struct{})}
 	cfg.tellWarnings(c.log)
 	ctx := cmd.Context()
 	if c.timeout > 0 {
@@ -209,7 +211,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 	}
 	cfg.Limits = patient(cfg.Limits)
 	cfg.auto = t.backend != nil && !c.target.plugin
-	err = c.perform(ctx, cfg, row, rest)
+	err = c.backends.explain(c.perform(ctx, cfg, row, rest))
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		why := "the server has been told"
@@ -219,7 +221,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		return &problem{Exit: exitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
 	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
 		return &problem{
-			Exit: exitUnexpected, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: errText(err),
+			Exit: exitTimeout, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: errText(err),
 			Where: "--timeout", Fix: "allow it more time", Cause: err,
 		}
 	}
@@ -235,8 +237,11 @@ func (c *client) perform(ctx context.Context, cfg *loaded, row *clientCommand, a
 		return err
 	}
 	return c.with(ctx, cfg, func(ctx context.Context) error {
-		defer c.asker.tellUnused(c.log)
-		return row.run(ctx, c, args)
+		err := row.run(ctx, c, args)
+		if err == nil || c.called.Load() || len(c.asker.asked) > 0 { // else nobody could have asked
+			c.asker.tellUnused(c.log)
+		}
+		return err
 	})
 }
 
@@ -244,6 +249,9 @@ func (c *client) perform(ctx context.Context, cfg *loaded, row *clientCommand, a
 func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t target, args, rest []string) error {
 	fix := "write mcpbridge " + row.use
 	switch {
+	case len(rest) == 0 && cmd.ArgsLenAtDash() == 0:
+		what := strings.Fields(row.use)[3] // TOOL, URI or another
+		return usage("", "write it before --: mcpbridge "+cmd.Name()+" "+what+" -- "+strings.Join(args, " "), "what to %s is missing", cmd.Name())
 	case len(args) == 0 && t.backend == nil:
 		return usage("", fix, "the target and what to %s are missing", cmd.Name())
 	case len(rest) == 0:
@@ -273,7 +281,7 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 	cc := &pb.CallContext{
 		ProtocolVersion:    revisions[len(revisions)-1].String(),
 		ClientInfo:         clientInfo(),
-		ClientCapabilities: &pb.ClientCapabilities{Elicitation: c.asker.capability()},
+		ClientCapabilities: c.asker.capabilities(),
 		LogLevel:           logLevels[strings.ToLower(logLevel)],
 		ProgressWanted:     true,
 	}
@@ -304,7 +312,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, c.backLog)
+		b := newBackend(cfg, i, c.backends.logger())
 		b.cfg = b.counting()
 		backends = append(backends, b)
 		handlers[b.Name] = catalogOf(b, nil, c.log)
@@ -356,7 +364,12 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 		}
 		warn.Msg(p.What)
 	}
-	return do(ctx)
+	c.backends.begin()
+	err = do(ctx)
+	if p, ok := errors.AsType[*problem](err); ok && p.Exit == exitCrashed && slices.ContainsFunc(backends, func(b *backend) bool { return b.command() != nil }) {
+		c.backends.await()
+	}
+	return err
 }
 
 // reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not, unless its user is
@@ -508,7 +521,7 @@ func lacking(err error) string {
 	for _, m := range []struct{ name, fix string }{
 		{"elicitation", "answer with --answer FIELD=VALUE, or call it from a terminal"},
 		{"roots", "say where it may work: --root DIR"},
-		{"sampling", "call it from a client that has a model: mcpbridge has none"},
+		{"sampling", "answer in place of a model with --sample FILE, or call it from a terminal"},
 	} {
 		if rawjson.Get(rawjson.Get(rpc.GetData(), "requiredCapabilities"), m.name) != nil {
 			fixes = append(fixes, m.fix)
@@ -562,13 +575,15 @@ func callProblem(err error, what, authFix string) *problem {
 		p.Code = "not_found"
 	case codes.Unimplemented:
 		p.Code, p.Fix = "not_found", "`mcpbridge list` shows what the server has"
-	case codes.Internal, codes.Unknown, codes.DataLoss, codes.DeadlineExceeded:
-		if e.RPC == nil {
-			p.Exit, p.Code = exitUnexpected, "call_failed"
-		}
 	}
 	if f != nil && p.Exit != exitAuth {
 		p.Code = strings.ToLower(f.GetReason())
+		switch f.GetReason() {
+		case "BACKEND_CRASHED", "BACKEND_OOM":
+			p.Exit, p.What = exitCrashed, "the backend was lost during "+what
+		case "DEADLINE":
+			p.Exit = exitTimeout
+		}
 		if unknown {
 			p.Fix = "it may have been executed: look before calling it again"
 		}

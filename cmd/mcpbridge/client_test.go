@@ -109,6 +109,7 @@ func (s *shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListT
 		tool("nag", `{"type":"object"}`),
 		tool("deny", `{"type":"object"}`),
 		tool("sell", `{"type":"object"}`),
+		tool("dream", `{"type":"object"}`),
 		tool("buy", cmp.Or(s.schema, buySchema)),
 	}}, nil
 }
@@ -166,6 +167,19 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: page}})
 		}
 		return say(answer.GetElicit().GetAction().String(), false)
+	case "dream":
+		if answer == nil {
+			message := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{
+				{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "Of what\x1b[2J do you\ndream?"}}},
+			}}
+			return ask(&pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
+				Messages: []*pb.SamplingMessage{message}, SystemPrompt: text("Be brief."), MaxTokens: 100,
+			}}})
+		}
+		if e := answer.GetError(); e != nil {
+			return say(e.GetReason().String(), true)
+		}
+		return say(contentText(answer.GetCreateMessage().GetContent())+" "+answer.GetCreateMessage().GetModel(), false)
 	case "wait":
 		close(s.waiting)
 		half, total := 5.0, 10.0
@@ -298,6 +312,7 @@ func TestListShowsFunctions(t *testing.T) {
   nag()
   deny()
   sell()
+  dream()
   buy(what: string, n?: integer = 1, pay?: {by?: "card" | "cash", tip?: number}, tags?: string[], fast?: boolean, price?: number | null)
 
 Resources
@@ -316,7 +331,7 @@ Prompts
 		Tools, Resources, ResourceTemplates, Prompts []struct{ Name string }
 	}
 	got = runCommand(t, "", "list", "--json", shop)
-	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 10 || document.Prompts[0].Name != "haggle" ||
+	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 11 || document.Prompts[0].Name != "haggle" ||
 		len(document.Resources) != 1 || len(document.ResourceTemplates) != 1 {
 		t.Errorf("%v: %s", err, got.stdout)
 	}
@@ -474,7 +489,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"call nobody x", "usage", exitUsage},
 		{"list -- no-such-program", "command", exitPlugin},
 		{"list --plugin -- sh -c exit", "plugin_start", exitPlugin},
-		{"call --timeout 50ms " + shop + " wait", "timeout", exitUnexpected},
+		{"call --timeout 50ms " + shop + " wait", "timeout", exitTimeout},
 		{"call " + shop + " order", "no_answer", exitUsage},
 		{"call --answer gift=perhaps " + shop + " order", "usage", exitUsage},
 		{"call --root /no/such/dir " + shop + " where", "usage", exitUsage},
@@ -512,7 +527,7 @@ func TestNobodyIsToldToRepeatWhatMayHaveBeenDone(t *testing.T) {
 func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 	_, shop := startShop(t)
 	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
-	if got := runCommand(t, "", "call", shop, "wait"); got.code != exitUnexpected || !strings.Contains(got.stderr, "it lasted 50ms") {
+	if got := runCommand(t, "", "call", shop, "wait"); got.code != exitTimeout || !strings.Contains(got.stderr, "it lasted 50ms") {
 		t.Errorf("with a limit, it said %+v", got)
 	}
 	day := 24 * time.Hour
@@ -538,7 +553,7 @@ func TestServerThatSpeaksElsewhere(t *testing.T) {
 func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
 	for script, want := range map[string]string{
 		"exit 3":                           "run the command by itself",
-		"echo tools.py:3: bad >&2; exit 3": "mend what it said on standard error",
+		"echo tools.py:3: bad >&2; exit 3": "correct what it printed last on standard error",
 		"echo starting >&2":                "must end with app.run()",
 	} {
 		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != exitPlugin || !strings.Contains(got.stderr, want) {
@@ -692,7 +707,7 @@ func TestWhatTheCallerLacks(t *testing.T) {
 	for required, want := range map[string]string{
 		`{"elicitation":{}}`:            "--answer FIELD=VALUE",
 		`{"elicitation":{},"roots":{}}`: "--root DIR",
-		`{"sampling":{"tools":{}}}`:     "has a model",
+		`{"sampling":{"tools":{}}}`:     "--sample FILE",
 		`{"experimental":{"dance":{}}}`: "",
 		`"elicitation"`:                 "",
 	} {
@@ -762,6 +777,117 @@ func TestAnswersThatNobodyAskedFor(t *testing.T) {
 		if got.code != exitOK || !strings.HasPrefix(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.warns) || (got.stderr == "") != (c.warns == "") {
 			t.Errorf("%s: it said %+v", c.args, got)
 		}
+	}
+}
+
+// All wrong answers are reported at once, and no right one is reported as unused.
+func TestEveryWrongAnswerIsReported(t *testing.T) {
+	_, shop := startShop(t)
+	got := runCommand(t, "", strings.Fields("call --log-format text --answer size=xxl --answer gift=yes --answer count=many "+shop+" order")...)
+	for _, want := range []string{"the answer size cannot be", "the answer count cannot be", "--answer size", "--answer count"} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("%q is missing: %+v", want, got)
+		}
+	}
+	if got.code != exitUsage || strings.Contains(got.stderr, "nobody asked") || strings.Contains(got.stderr, "gift") {
+		t.Errorf("it said %+v", got)
+	}
+	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" order")...); !strings.Contains(got.stderr, `"code":"no_answer"`) ||
+		!strings.Contains(got.stderr, "asks for count, ") || strings.Contains(got.stderr, "nobody asked") {
+		t.Errorf("it said %+v", got)
+	}
+	// Nothing was called, so nothing could have been asked.
+	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" buy nothing=1")...); got.errorCode(t) != "arguments" || strings.Contains(got.stderr, "nobody asked") {
+		t.Errorf("it said %+v", got)
+	}
+}
+
+// Forms and pages are accepted, declined and canceled as a whole from the command line.
+func TestAnswerToAWholeFormOrPage(t *testing.T) {
+	s, shop := startShop(t)
+	const empty, sure = `{"type":"object","properties":{}}`, `{"type":"object","properties":{"sure":{"type":"boolean","default":true}}}`
+	for _, c := range []struct{ form, args, want string }{
+		{empty, "--answer /accept", "accept {}"},
+		{empty, "--answer /decline", "decline "},
+		{sure, "--answer /accept", `accept {"sure":true}`},
+		{sure, "--answer /accept --answer sure=no", `accept {"sure":false}`},
+		{orderForm, "--answer /decline", "decline "},
+		{orderForm, "--answer /cancel", "cancel "},
+	} {
+		s.form = c.form
+		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
+		if got != (said{c.want + "\n", "", exitOK}) {
+			t.Errorf("%s with %s: it said %+v", c.form, c.args, got)
+		}
+	}
+	s.form = orderForm
+	if got := runCommand(t, "", "call", shop, "order", "--answer", "/accept"); got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, "size, count") {
+		t.Errorf("without the required fields, it said %+v", got)
+	}
+	for action, want := range map[string]string{"/accept": "ELICIT_ACTION_ACCEPT", "/decline": "ELICIT_ACTION_DECLINE", "/cancel": "ELICIT_ACTION_CANCEL"} {
+		got := runCommand(t, "", "call", shop, "visit", "--answer", action)
+		if got.code != exitOK || got.stdout != want+"\n" || strings.Contains(got.stderr, "https://pay.example.com/1") != (action == "/accept") {
+			t.Errorf("a page with %s: it said %+v", action, got)
+		}
+	}
+	if got := runCommand(t, "", "call", shop, "visit", "--answer", "accept"); got.code != exitUsage || !strings.Contains(got.stderr, "/accept, /decline or /cancel") {
+		t.Errorf("it said %+v", got)
+	}
+}
+
+// --sample answers in place of a model.
+func TestSamplingFromTheCommandLine(t *testing.T) {
+	s, shop := startShop(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"text": "Of electric sheep.\n", "json": `{"content": {"type": "text", "text": "Of sheep."}, "model": "android"}`, "wrong": `{"content": {"type": "dance"}}`,
+		"object": `{"sheep": 1}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		filepath.Join(dir, "text"): "Of electric sheep. mcpbridge\n", filepath.Join(dir, "json"): "Of sheep. android\n", "-": "Of stdin. mcpbridge\n",
+		filepath.Join(dir, "object"): "{\"sheep\": 1} mcpbridge\n",
+	} {
+		if got := runCommand(t, "Of stdin.", "call", shop, "dream", "--sample", name); got != (said{want, "", exitOK}) {
+			t.Errorf("--sample %s: it said %+v", name, got)
+		}
+	}
+	if s.caller.GetClientCapabilities().GetSampling() == nil {
+		t.Error("it did not declare sampling")
+	}
+	got := runCommand(t, "", "call", shop, "dream", "--sample", filepath.Join(dir, "wrong"), "--sample", filepath.Join(dir, "absent"))
+	if got.code != exitUsage || !strings.Contains(got.stderr, "not a result of sampling") || !strings.Contains(got.stderr, "absent") {
+		t.Errorf("it said %+v", got)
+	}
+	if got := runCommand(t, "", "call", shop, "paint", "--sample", filepath.Join(dir, "text")); !strings.Contains(got.stderr, "nobody asked for --sample") {
+		t.Errorf("it said %+v", got)
+	}
+}
+
+func TestSamplingOnATerminal(t *testing.T) {
+	_, shop := startShop(t)
+	x := openTerminal(t, "call", shop, "dream")
+	x.expect("system: Be brief.")
+	x.expect(`user: Of what\u001b[2J do you`)
+	x.expect("> ")
+	x.write("Of electric\n")
+	x.expect("> ")
+	x.write("sheep.\n")
+	x.expect("> ")
+	x.write(".\n")
+	x.expect("Of electric\r\nsheep. mcpbridge")
+	if code, all := x.wait(); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, all)
+	}
+	x = openTerminal(t, "call", shop, "dream")
+	x.expect("> ")
+	x.write("/decline\n")
+	x.expect("REASON_REFUSED")
+	if code, all := x.wait(); code != exitTool {
+		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 }
 
@@ -881,7 +1007,7 @@ func TestElicitationOnATerminal(t *testing.T) {
 	x.write("perhaps\n")
 	x.expect(`it cannot be "perhaps": it is yes or no`)
 	x.write("y\n")
-	x.expect("mail (string, optional): ")
+	x.expect("mail (email, optional): ")
 	x.write("ada\n")
 	x.expect("an address such as")
 	x.write("ada@example.com\n")
@@ -1029,7 +1155,7 @@ func TestWaitingForStdinEnds(t *testing.T) {
 			code, exit := "cancelled", exitInterrupted
 			if timeout {
 				words = append(words, "--timeout", "100ms")
-				code, exit = "timeout", exitUnexpected
+				code, exit = "timeout", exitTimeout
 			}
 			stdin := silent{make(chan struct{}), make(chan struct{})}
 			t.Cleanup(func() { close(stdin.end) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,24 +19,62 @@ var logFormats = []string{"auto", "text", "json"}
 
 // newLog returns a logger to w that does not tell what is hidden, and whether it writes JSON.
 func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
-	level, err := zerolog.ParseLevel(strings.ToLower(c.Level))
-	if err != nil {
-		level = zerolog.InfoLevel // validate has refused it
-	}
 	if q, ok := w.(*queue); ok {
 		direct, _ := newLog(q.to, c, hidden)
 		q.log.Store(&direct)
 	}
-	asJSON := c.Format == "json" || c.Format != "text" && !isTerminal(w)
-	color := isTerminal(w) && os.Getenv("NO_COLOR") == ""
-	if asJSON {
-		w = hidden.hide(harmlessJSON{w})
-	} else {
-		w = zerolog.ConsoleWriter{
-			Out: hidden.hide(w), TimeFormat: time.TimeOnly, NoColor: !color, FormatMessage: messageText, FormatFieldValue: fieldText,
-		}
+	out, asJSON := logWriter(w, c, hidden)
+	return zerolog.New(out).Level(c.level()).With().Timestamp().Logger(), asJSON
+}
+
+// level returns the lowest level that is logged.
+func (c LogConfig) level() zerolog.Level {
+	level, err := zerolog.ParseLevel(strings.ToLower(c.Level))
+	if err != nil {
+		return zerolog.InfoLevel // validate has refused it
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger(), asJSON
+	return level
+}
+
+// logWriter returns a writer of zerolog's records to w, as c says, and whether it writes JSON.
+func logWriter(w io.Writer, c LogConfig, hidden secrets) (io.Writer, bool) {
+	if c.Format == "json" || c.Format != "text" && !isTerminal(w) {
+		return hidden.hide(harmlessJSON{w}), true
+	}
+	color := isTerminal(w) && os.Getenv("NO_COLOR") == ""
+	return zerolog.ConsoleWriter{
+		Out: hidden.hide(w), TimeFormat: time.TimeOnly, NoColor: !color, FormatMessage: messageText, FormatFieldValue: fieldText,
+		FormatPrepare: foldRecord, FormatExtra: writeTrace, FieldsExclude: []string{traceField},
+	}, false
+}
+
+// traceField is where foldRecord leaves a trace for writeTrace.
+const traceField = "record.trace"
+
+// foldRecord removes from a backend's own record what the rest of the line has. Its trace is written in lines.
+func foldRecord(line map[string]any) error {
+	record, ok := line["record"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	if trace := traceOf(record); trace != "" {
+		line[traceField] = trace
+	}
+	for _, name := range slices.Concat(traceMembers, []string{"level", "@level", "message", "@message", "msg"}) {
+		delete(record, name)
+	}
+	if len(record) == 0 {
+		delete(line, "record")
+	}
+	return nil
+}
+
+// writeTrace writes the trace of a record below its line.
+func writeTrace(line map[string]any, b *bytes.Buffer) error {
+	if trace, ok := line[traceField].(string); ok {
+		b.WriteString("\n    " + strings.ReplaceAll(harmless(trace), "\n", "\n    "))
+	}
+	return nil
 }
 
 // messageText returns the message of a line, for people. It may be what a backend printed.

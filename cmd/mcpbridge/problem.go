@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -14,11 +15,14 @@ const (
 	exitOK          = 0
 	exitUnexpected  = 1
 	exitUsage       = 1   // the command line is wrong: what is to be done, to what, or with which arguments
+	exitFindings    = 2   // verify found something wrong
 	exitAuth        = 3   // the server wants to know who calls
 	exitUnreachable = 4   // nothing answers there
 	exitTool        = 5   // the tool failed, or there is none of that name
 	exitConfig      = 6   // the configuration is wrong, be it in a file, in the environment or in the flags that stand for it
 	exitPlugin      = 7   // the backend did not start
+	exitCrashed     = 8   // the backend was lost during the call
+	exitTimeout     = 9   // there was not enough time for the call
 	exitInterrupted = 130 // a call was cancelled, or a second signal ended the process before it had drained
 )
 
@@ -36,8 +40,13 @@ type problem struct {
 	Why string
 	// Fix says what to do about it.
 	Fix string
+	// Trace is the stack of the exception that it comes from, if there is one, and Stderr what the backend printed last. They are for
+	// the user who runs the command.
+	Trace, Stderr string
 	// Cause is the error that the problem comes from. It may be nil.
 	Cause error
+	// Others are further problems of the same kind, which have none.
+	Others []*problem
 }
 
 // Error implements error.
@@ -45,6 +54,24 @@ func (p *problem) Error() string { return p.What }
 
 // Unwrap returns what the problem comes from.
 func (p *problem) Unwrap() error { return p.Cause }
+
+// allOf returns errors as one: nil if there are none, and the error itself if there is one. Several are a problem like the first of
+// them, which comes with the others.
+func allOf(errs ...error) error {
+	var all []*problem
+	for _, err := range errs {
+		if err != nil {
+			p := asProblem(err)
+			all = append(append(all, p), p.Others...)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	first := *all[0]
+	first.Others = all[1:]
+	return &first
+}
 
 // asProblem returns err as a problem. What is not one is unexpected.
 func asProblem(err error) *problem {
@@ -66,25 +93,52 @@ func misconfigured(where, fix, format string, args ...any) *problem {
 	return &problem{Exit: exitConfig, Code: "usage", What: fmt.Sprintf(format, args...), Where: where, Fix: fix}
 }
 
-// tell writes the problem: as text for people, or as a line of the log for programs. Parts of it may be what a server said.
+// A section is a part of a problem, with the name that it has in JSON and in text.
+type section struct{ member, label, text string }
+
+// sections returns the parts of a problem that there are, in their order. Parts of them may be what a server sent.
+func (p *problem) sections() []section {
+	all := []section{
+		{"where", "where: ", p.Where},
+		{"cause", "why:   ", p.Why},
+		{"trace", "trace: ", p.Trace},
+		{"stderr", "stderr: ", p.Stderr},
+		{"hint", "fix:   ", p.Fix},
+	}
+	for i := range all {
+		all[i].text = strings.TrimRight(harmless(all[i].text), "\n")
+	}
+	return slices.DeleteFunc(all, func(s section) bool { return s.text == "" })
+}
+
+// dict returns the problem as an object of the log.
+func (p *problem) dict() *zerolog.Event {
+	e := zerolog.Dict().Str("code", p.Code).Str("message", harmless(p.What))
+	for _, s := range p.sections() {
+		e = e.Str(s.member, s.text)
+	}
+	return e
+}
+
+// tell writes the problem and those that come with it: as text for people, or as a line of the log for programs.
 func (p *problem) tell(w io.Writer, log zerolog.Logger, asJSON bool) {
-	p = &problem{Exit: p.Exit, Code: p.Code, What: harmless(p.What), Where: harmless(p.Where), Why: harmless(p.Why), Fix: harmless(p.Fix)}
 	if asJSON {
-		e := zerolog.Dict().Str("code", p.Code).Str("message", p.What)
-		for _, m := range []struct{ name, text string }{{"where", p.Where}, {"cause", p.Why}, {"hint", p.Fix}} {
-			if m.text != "" {
-				e = e.Str(m.name, m.text)
+		e := p.dict()
+		if len(p.Others) > 0 {
+			others := zerolog.Arr()
+			for _, other := range p.Others {
+				others.Dict(other.dict())
 			}
+			e = e.Array("others", others)
 		}
-		log.WithLevel(zerolog.ErrorLevel).Dict("error", e).Int("exit", p.Exit).Msg(p.What)
+		log.WithLevel(zerolog.ErrorLevel).Dict("error", e).Int("exit", p.Exit).Msg(harmless(p.What))
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "mcpbridge: %s\n", p.What)
-	for _, m := range []struct{ name, text string }{{"where: ", p.Where}, {"why:   ", p.Why}, {"fix:   ", p.Fix}} {
-		if m.text != "" {
-			text := strings.TrimRight(m.text, "\n")
-			fmt.Fprintf(&b, "  %s%s\n", m.name, strings.ReplaceAll(text, "\n", "\n         "))
+	for _, p := range append([]*problem{p}, p.Others...) {
+		fmt.Fprintf(&b, "mcpbridge: %s\n", harmless(p.What))
+		for _, s := range p.sections() {
+			fmt.Fprintf(&b, "  %s%s\n", s.label, strings.ReplaceAll(s.text, "\n", "\n         "))
 		}
 	}
 	io.WriteString(w, b.String()) //nolint:errcheck // when stderr is gone there is nobody left to tell

@@ -323,13 +323,17 @@ func (s schema) typeOf(t string, depth int, left *int) string {
 	case "array":
 		items := s.get("items")
 		if !items.exists() {
-			return "any[]"
+			return "any[]" + s.bounds("minItems", "maxItems", " items")
 		}
 		text := items.typeAt(depth, left)
-		if strings.Contains(text, " | ") {
+		if strings.Contains(text, " | ") || strings.Contains(text, " ") && !strings.HasPrefix(text, "{") {
 			text = "(" + text + ")"
 		}
-		return text + "[]"
+		return text + "[]" + s.bounds("minItems", "maxItems", " items")
+	case "integer", "number":
+		return t + s.bounds("minimum", "maximum", "")
+	case "string":
+		return s.stringType()
 	case "object":
 		if depth == maxShown {
 			return "{…}"
@@ -344,6 +348,45 @@ func (s schema) typeOf(t string, depth int, left *int) string {
 		return "{" + strings.Join(memberTexts(list, depth, left), ", ") + "}"
 	}
 	return t
+}
+
+// stringType returns the type of a string: its format, or what else bounds it.
+func (s schema) stringType() string {
+	if format := s.text("format"); formatName.MatchString(format) {
+		return format // what bounds it besides says the same, such as the regular expression of a date
+	}
+	text := "string" + s.bounds("minLength", "maxLength", " characters")
+	if pattern := s.text("pattern"); pattern != "" && len(pattern) <= maxPattern {
+		text += " /" + pattern + "/"
+	}
+	return text
+}
+
+// maxPattern is how long a regular expression may be that is shown.
+const maxPattern = 40
+
+// formatName matches what can be the name of a format.
+var formatName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
+
+// bounds returns the bounds that two members set, as " 1..9". A bound that is not itself allowed is marked: " >0..9".
+func (s schema) bounds(least, most, of string) string {
+	number := func(name, exclusive, mark string) string {
+		for _, m := range []struct{ name, mark string }{{name, ""}, {exclusive, mark}} {
+			if text := strings.TrimSpace(string(rawjson.Get(s.raw, m.name))); plainNumber.MatchString(text) && len(text) <= maxBound {
+				return m.mark + text
+			}
+		}
+		return ""
+	}
+	low := number(least, "exclusiveMinimum", ">")
+	high := number(most, "exclusiveMaximum", "<")
+	if low == "0" && of != "" { // no length is below it
+		low = ""
+	}
+	if low == "" && high == "" {
+		return ""
+	}
+	return " " + low + ".." + high + of
 }
 
 // memberTexts returns members as people write them.

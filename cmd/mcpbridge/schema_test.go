@@ -22,6 +22,14 @@ func TestSignatures(t *testing.T) {
 		`{"properties":{"a":{"allOf":[{"$ref":"#/$defs/x~1y"}]}},"$defs":{"x/y":{"const":1}}}`:                           "f(a?: 1)",
 		`{"properties":{"a":{"$ref":"https://example.com/schema"}}}`:                                                     "f(a?: any)",
 		`{"properties":{"a":{"items":{"properties":{"b":{"items":{"properties":{"c":{"items":{"type":"string"}}}}}}}}}}`: "f(a?: {b?: {c?: string[]}[]}[])",
+		`{"properties":{"a":{"type":"integer","minimum":1,"maximum":9,"default":3}}}`:                                    "f(a?: integer 1..9 = 3)",
+		`{"properties":{"a":{"type":"number","exclusiveMinimum":0}}}`:                                                    "f(a?: number >0..)",
+		`{"properties":{"a":{"type":"string","minLength":1,"maxLength":64}}}`:                                            "f(a?: string 1..64 characters)",
+		`{"properties":{"a":{"type":"string","minLength":0,"pattern":"^[a-z]+$"}}}`:                                      "f(a?: string /^[a-z]+$/)",
+		`{"properties":{"a":{"type":"string","format":"date","pattern":"^\\d{4}"}}}`:                                     "f(a?: date)",
+		`{"properties":{"a":{"type":"array","maxItems":3,"items":{"type":"integer","minimum":0}}}}`:                      "f(a?: (integer 0..)[] ..3 items)",
+		`{"properties":{"a":{"type":"string","format":"\u001b[2J"}}}`:                                                    "f(a?: string)",
+		`{"properties":{"a":{"type":"string","pattern":"` + strings.Repeat("x", maxPattern+1) + `"}}}`:                   "f(a?: string)",
 	} {
 		if got := signature("f", []byte(input), nil); got != want {
 			t.Errorf("%s is shown as %s, not as %s", input, got, want)

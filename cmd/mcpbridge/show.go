@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -286,7 +287,7 @@ func (c *client) notFound(what, name string, known []string) error {
 	case len(known) > 0:
 		fix = didYouMean(name, known)
 	}
-	if what == "tool" && c.asker.capability() == nil && nearest(name, known) == "" {
+	if what == "tool" && c.asker.capabilities().GetElicitation() == nil && nearest(name, known) == "" {
 		fix += "\nit may be hidden because nobody can be asked: --answer FIELD=VALUE says that somebody can"
 	}
 	return &problem{Exit: exitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix}
@@ -348,11 +349,17 @@ func (c *client) describeTool(t *pb.Tool) error {
 		if p.required {
 			need = ", required"
 		}
-		line := fmt.Sprintf("  %s (%s%s)", p.name, p.schema.typeText(), need)
-		if about := p.schema.text("description"); about != "" {
-			line += "\n      " + strings.ReplaceAll(strings.TrimSpace(about), "\n", "\n      ")
+		if def := rawjson.Get(p.schema.raw, "default"); def != nil {
+			need += ", default " + oneLine(string(rawjson.AppendLine(nil, def)), maxDefault)
 		}
-		members = append(members, line)
+		lines := []string{fmt.Sprintf("  %s (%s%s)", p.name, p.schema.typeText(), need)}
+		if about := p.schema.text("description"); about != "" {
+			lines = append(lines, strings.Split(strings.TrimSpace(about), "\n")...)
+		}
+		for _, choice := range p.schema.titled() {
+			lines = append(lines, choice.value+"  "+choice.title)
+		}
+		members = append(members, strings.Join(lines, "\n      "))
 	}
 	arguments := ""
 	if len(members) > 0 {
@@ -467,7 +474,11 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	}
 	res := m.(*pb.CallToolResult)
 	if res.GetIsError() && !c.called.Load() {
-		return wrongArguments([]string{contentText(res.GetContent())}, name, shape)
+		wrong := schemaOf(t.GetInputSchema()).misfits(arguments)
+		if len(wrong) == 0 {
+			wrong = []string{contentText(res.GetContent())}
+		}
+		return wrongArguments(wrong, name, shape)
 	}
 	if c.asJSON {
 		if err := c.printMessage(res); err != nil {

@@ -16,8 +16,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/verify"
 )
 
-const exitFindings = 2 // what was looked at is not as it should be
-
 const verifyLong = `Drives a backend through every behaviour of the contract, and says what is wrong with it: what, where, why, how to mend
 it, and where it is written. A command is launched several times, as the bridge does; an address is dialled.
 
