@@ -93,6 +93,10 @@ func (r argumentReader) parse(ctx context.Context, words []string, s schema, cal
 	all := &argument{}
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
+		if strings.HasPrefix(words[0], "{") {
+			return nil, usage(strings.Join(words, " "), `write '{"name": "value"}' in one pair of quotes, or name=value; it is `+signature,
+				"JSON has to be one argument, and these are %d", len(words))
+		}
 		if !ok || key == "" {
 			return nil, usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+signature, "%q is not an argument", word)
 		}

@@ -141,16 +141,27 @@ func (p *Program) command() (*cobra.Command, *logging) {
 
 // noCommand says that the first argument is no command: it is mistyped, or `run` has been forgotten.
 func noCommand(args []string) error {
-	commands := []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto", "version", "help"}
-	fix := didYouMean(args[0], commands)
+	fix := didYouMean(args[0], commandNames)
 	switch _, err := exec.LookPath(args[0]); {
-	case nearest(args[0], commands) != "":
+	case otherNames[args[0]] != "":
+		fix = "did you mean " + otherNames[args[0]] + "?"
+	case nearest(args[0], commandNames) != "":
 	case validateDial(args[0], "") == nil || isURL(args[0]):
 		fix = "write mcpbridge run " + args[0]
 	case len(args) > 1 || err == nil || interpreters[filepath.Ext(args[0])] != nil:
 		fix = "write mcpbridge run -- " + strings.Join(runnable(args), " ")
 	}
 	return usage("", fix, "there is no command %q", args[0])
+}
+
+// commandNames are the names of the commands.
+var commandNames = []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto", "version", "help"}
+
+// otherNames are what other programs call the commands.
+var otherNames = map[string]string{
+	"serve": "run", "start": "run", "launch": "run", "dev": "run", "proxy": "run", "ls": "list", "tools": "list", "resources": "list", "prompts": "list",
+	"invoke": "call", "exec": "call", "tool": "call", "show": "describe", "inspect": "describe", "get": "read", "cat": "read", "check": "verify",
+	"test": "verify", "lint": "verify",
 }
 
 // interpreters run scripts, by how their names end.
@@ -183,8 +194,40 @@ func (p *Program) withDashes(args []string) string {
 	return strings.Join(slices.Concat([]string{"mcpbridge"}, line, []string{"--"}, runnable(args)), " ")
 }
 
-// flagError returns a problem of what the flags package says.
+// flagError returns the problems with the flags, of which the flags package reports the first.
 func (p *Program) flagError(c *cobra.Command, err error) error {
+	wrong := []error{p.wrongFlag(c, err)}
+	for args := p.Args; err != nil; {
+		i := slices.IndexFunc(args, func(arg string) bool { return isFlag(arg, err) })
+		if i < 0 || slices.Contains(args[:i], "--") {
+			break
+		}
+		args = args[i+1:]
+		if err = c.Flags().Parse(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
+			wrong = append(wrong, p.wrongFlag(c, err))
+		}
+	}
+	return allOf(wrong...)
+}
+
+// isFlag reports whether an argument is the flag that an error of the flags package is about.
+func isFlag(arg string, err error) bool {
+	name := ""
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if letters := e.GetSpecifiedShortnames(); letters != "" {
+			return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.HasSuffix(arg, letters)
+		}
+		name = e.GetSpecifiedName()
+	} else if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		name = e.GetFlag().Name
+	} else if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		name = e.GetSpecifiedName()
+	}
+	return name != "" && (arg == "--"+name || strings.HasPrefix(arg, "--"+name+"="))
+}
+
+// wrongFlag returns the problem with a flag.
+func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 	fix := fmt.Sprintf("`%s --help` lists the flags", c.CommandPath())
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string

@@ -470,20 +470,20 @@ func load(fileName string, environ []string, flags map[string]any, flagNames map
 	k := koanf.New(".")
 	l := &loaded{environ: environ, flags: flagNames, secrets: secrets{}}
 	layers := []koanf.Provider{confmap.Provider(defaults(), ".")}
+	var inFile error
 	if fileName != "" {
-		f, err := readFile(fileName, environ)
-		if err != nil {
-			return nil, err
+		var f *file
+		if f, inFile = readFile(fileName, environ); inFile == nil {
+			l.file, l.secrets = f, f.secrets
+			layers = append(layers, confmap.Provider(f.values, ""))
 		}
-		l.file, l.secrets = f, f.secrets
-		layers = append(layers, confmap.Provider(f.values, ""))
 	}
 	for _, layer := range layers {
 		if err := k.Load(layer, nil); err != nil {
 			return nil, fmt.Errorf("put the configuration together: %w", err)
 		}
 	}
-	if err := loadEnviron(k, environ); err != nil {
+	if err := allOf(inFile, loadEnviron(k, environ)); err != nil {
 		return nil, err
 	}
 	if err := k.Load(confmap.Provider(flags, "."), nil); err != nil {
@@ -581,10 +581,7 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 	if err := k.Load(provider, nil); err != nil {
 		return fmt.Errorf("read the environment: %w", err)
 	}
-	if len(problems) > 0 {
-		return problems[0]
-	}
-	return nil
+	return allOf(problems...)
 }
 
 // settle decides what the settings of serve leave open: whether stdio is served, and where HTTP is if nothing else is.
@@ -601,10 +598,7 @@ func (l *loaded) settle(stdin io.Reader) {
 
 // validate refuses what cannot work, and says which setting it is.
 func (l *loaded) validate() error {
-	if err := l.validateCalling(); err != nil {
-		return err
-	}
-	return l.validateServe()
+	return allOf(l.validateCalling(), l.validateServe())
 }
 
 // validateCalling is validate for who only calls the backends, and serves nobody.
@@ -613,95 +607,86 @@ func (l *loaded) validateCalling() error {
 		return misconfigured(l.where("version"), "write `version: 1`, or install a newer mcpbridge",
 			"version %d of the configuration is not known", l.Version)
 	}
+	var wrong []error
 	if _, err := zerolog.ParseLevel(strings.ToLower(l.Log.Level)); err != nil || l.Log.Level == "" {
 		levels := []string{"trace", "debug", "info", "warn", "error"}
-		return misconfigured(l.where("log.level"), didYouMean(l.Log.Level, levels), "there is no log level %q", l.Log.Level)
+		wrong = append(wrong, misconfigured(l.where("log.level"), didYouMean(l.Log.Level, levels), "there is no log level %q", l.Log.Level))
 	}
 	if !slices.Contains(logFormats, l.Log.Format) {
-		return misconfigured(l.where("log.format"), didYouMean(l.Log.Format, logFormats), "there is no log format %q", l.Log.Format)
+		wrong = append(wrong, misconfigured(l.where("log.format"), didYouMean(l.Log.Format, logFormats), "there is no log format %q", l.Log.Format))
 	}
-	if err := l.validateLimits("limits", reflect.ValueOf(l.Limits)); err != nil {
-		return err
-	}
-	return l.validateBackends()
+	wrong = append(wrong, l.validateLimits("limits", reflect.ValueOf(l.Limits)), l.validateBackends())
+	return allOf(wrong...)
 }
 
 // validateLimits refuses limits below nothing, which would let nobody do anything. They are at a key, and all numbers and times. Those
 // that have a row among the bounds are within it.
 func (l *loaded) validateLimits(at string, limits reflect.Value) error {
+	var wrong []error
 	for i := range limits.NumField() {
 		key := at + "." + limits.Type().Field(i).Tag.Get("koanf")
 		value, n := limits.Field(i).Interface(), limits.Field(i).Int()
 		b := bounds[key]
 		switch {
 		case n < 0:
-			return misconfigured(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, value)
+			wrong = append(wrong, misconfigured(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, value))
 		case n > 0 && n < b.least:
-			return misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.why)
+			wrong = append(wrong, misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.why))
 		case b.most > 0 && n > b.most:
-			return misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.orElse)
+			wrong = append(wrong, misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.orElse))
 		}
 	}
-	return nil
+	return allOf(wrong...)
 }
 
 func (l *loaded) validateServe() error {
 	s := l.Serve
-	switch s.Stdio {
-	case "auto", "true", "false":
-	default:
-		return misconfigured(l.where("serve.stdio"), "write true, false or auto", "serve.stdio cannot be %q", s.Stdio)
+	var wrong []error
+	refuse := func(key, fix, format string, args ...any) {
+		wrong = append(wrong, misconfigured(l.where(key), fix, format, args...))
+	}
+	if !slices.Contains([]string{"auto", "true", "false"}, s.Stdio) {
+		refuse("serve.stdio", "write true, false or auto", "serve.stdio cannot be %q", s.Stdio)
 	}
 	if s.Stdio == "true" && s.HTTP.Addr != "" {
-		return misconfigured(l.where("serve.http.addr"), "keep one of the two, or run mcpbridge twice",
-			"stdio and HTTP cannot both be served by one process yet")
+		refuse("serve.http.addr", "keep one of the two, or run mcpbridge twice", "stdio and HTTP cannot both be served by one process yet")
 	}
 	if s.PreDrain < 0 {
-		return misconfigured(l.where("serve.preDrain"), "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
+		refuse("serve.preDrain", "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
 	}
 	if s.Drain < 0 {
-		return misconfigured(l.where("serve.drain"), "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
+		refuse("serve.drain", "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
 	}
 	if s.HTTP.PollAfter < 0 {
-		return misconfigured(l.where("serve.http.pollAfter"), "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s", s.HTTP.PollAfter)
+		refuse("serve.http.pollAfter", "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s", s.HTTP.PollAfter)
 	}
 	if p := s.HTTP.Path; !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, "{}?# \t") {
-		return misconfigured(l.where("serve.http.path"), "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
+		refuse("serve.http.path", "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
 	}
 	for _, o := range s.HTTP.AllowedOrigins {
 		scheme, host, ok := strings.Cut(o, "://")
-		if o == "*" {
-			continue
-		}
-		if !ok || scheme == "" || host == "" || strings.Contains(host, "/") {
-			return misconfigured(l.where("serve.http.allowedOrigins"), "write a scheme and a host, such as https://app.example.com",
-				"%q is not a web origin", o)
+		if o != "*" && (!ok || scheme == "" || host == "" || strings.Contains(host, "/")) {
+			refuse("serve.http.allowedOrigins", "write a scheme and a host, such as https://app.example.com", "%q is not a web origin", o)
 		}
 	}
 	for _, name := range s.HTTP.PassHeaders {
-		switch strings.ToLower(name) {
-		case "authorization", "proxy-authorization":
-			return misconfigured(l.where("serve.http.passHeaders"), "leave it out, and say in serve.http.auth whose tokens are good; backends are told\n"+
+		switch {
+		case slices.Contains([]string{"authorization", "proxy-authorization"}, strings.ToLower(name)):
+			refuse("serve.http.passHeaders", "leave it out, and say in serve.http.auth whose tokens are good; backends are told\n"+
 				"who calls, as `principal`", "%s is for mcpbridge alone: what somebody may do with it, a backend could", name)
-		}
-		if !httpguts.ValidHeaderFieldName(name) {
-			return misconfigured(l.where("serve.http.passHeaders"), "write a name such as X-Team", "%q is not the name of a header", name)
+		case !httpguts.ValidHeaderFieldName(name):
+			refuse("serve.http.passHeaders", "write a name such as X-Team", "%q is not the name of a header", name)
 		}
 	}
 	if s.HTTP.Addr != "" {
-		if err := l.validateAddr(); err != nil {
-			return err
-		}
+		wrong = append(wrong, l.validateAddr())
 	}
-	if err := l.validateAccess(); err != nil {
-		return err
-	}
+	wrong = append(wrong, l.validateAccess())
 	if s.Ops.Addr != "" {
-		if _, _, err := l.splitAddr("serve.ops.addr", s.Ops.Addr); err != nil {
-			return err
-		}
+		_, _, err := l.splitAddr("serve.ops.addr", s.Ops.Addr)
+		wrong = append(wrong, err)
 	}
-	return l.validateGRPC()
+	return allOf(append(wrong, l.validateGRPC())...)
 }
 
 // validateAccess refuses settings of TLS and of who may call that do not fit together.
@@ -847,6 +832,7 @@ func (l *loaded) validateBackends() error {
 			"\nor name a backend in mcpbridge.yaml", "no backend is given")
 	}
 	first := map[string]int{}
+	var wrong []error
 	for i := range l.Backends {
 		b := &l.Backends[i]
 		at := "backends." + strconv.Itoa(i)
@@ -854,18 +840,17 @@ func (l *loaded) validateBackends() error {
 			b.Name = "backend"
 		}
 		if !backendName.MatchString(b.Name) {
-			return misconfigured(l.where(at+".name"), "write a name of at most 32 letters, digits, _ and -", "%q cannot be the name of a backend", b.Name)
+			wrong = append(wrong, misconfigured(l.where(at+".name"), "write a name of at most 32 letters, digits, _ and -",
+				"%q cannot be the name of a backend", b.Name))
 		}
 		if other, ok := first[b.Name]; ok {
-			return misconfigured(l.where(at+".name"), "give each its own name", "two backends are named %q; the other one is %s", b.Name,
-				cmp.Or(l.where("backends."+strconv.Itoa(other)+".name"), "before it"))
+			wrong = append(wrong, misconfigured(l.where(at+".name"), "give each its own name", "two backends are named %q; the other one is %s", b.Name,
+				cmp.Or(l.where("backends."+strconv.Itoa(other)+".name"), "before it")))
 		}
 		first[b.Name] = i
-		if err := l.validateBackend(b, at); err != nil {
-			return err
-		}
+		wrong = append(wrong, l.validateBackend(b, at))
 	}
-	return nil
+	return allOf(wrong...)
 }
 
 // validateBackend refuses a backend that is of no kind or of several, and what its kind does not allow.

@@ -148,12 +148,12 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 		return f, nil
 	}
 	v, err := f.read(root, reflect.TypeFor[Config](), "")
+	f.values, _ = v.(map[string]any)
+	if _, ok := f.values["version"]; !ok && f.values != nil {
+		err = allOf(err, misconfigured(f.at(root), "write `version: 1` as its first line", "the configuration does not say its version"))
+	}
 	if err != nil {
 		return nil, err
-	}
-	f.values, _ = v.(map[string]any)
-	if _, ok := f.values["version"]; !ok {
-		return nil, misconfigured(f.at(root), "write `version: 1` as its first line", "the configuration does not say its version")
 	}
 	return f, nil
 }
@@ -187,11 +187,7 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 		if what == "" {
 			what = "the configuration"
 		}
-		fix := "write " + kindOf(t) + " here"
-		if t == durationType {
-			fix = "write a time such as 30s or 500ms"
-		}
-		return misconfigured(f.at(n), fix, "%s is %s and has to be %s", what, describe(n), kindOf(t))
+		return misconfigured(f.at(n), fixFor(n, t, path), "%s is %s and has to be %s", what, describe(n), kindOf(t))
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -209,14 +205,12 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 			return nil, wrong()
 		}
 		list := make([]any, 0, len(n.Content))
+		var wrongs []error
 		for i, item := range n.Content {
 			v, err := f.read(item, t.Elem(), join(path, strconv.Itoa(i)))
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
+			wrongs, list = append(wrongs, err), append(list, v)
 		}
-		return list, nil
+		return list, allOf(wrongs...)
 	}
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return nil, wrong()
@@ -263,22 +257,41 @@ func (f *file) readMap(n *yaml.Node, t reflect.Type, path string) (map[string]an
 // readPairs returns the value of a mapping; typeOf says of what type the value of a key is.
 func (f *file) readPairs(n *yaml.Node, path string, typeOf func(k *yaml.Node) (reflect.Type, error)) (map[string]any, error) {
 	values := map[string]any{}
+	var wrongs []error
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
 		if _, ok := values[k.Value]; ok {
-			return nil, misconfigured(f.at(k), "keep one of the two", "the key %q is there twice", k.Value)
+			wrongs = append(wrongs, misconfigured(f.at(k), "keep one of the two", "the key %q is there twice", k.Value))
+			continue
 		}
 		t, err := typeOf(k)
 		if err != nil {
-			return nil, err
+			wrongs = append(wrongs, err)
+			continue
 		}
 		v, err := f.read(n.Content[i+1], t, join(path, k.Value))
-		if err != nil {
-			return nil, err
-		}
-		values[k.Value] = v
+		wrongs, values[k.Value] = append(wrongs, err), v
 	}
-	return values, nil
+	return values, allOf(wrongs...)
+}
+
+// fixFor returns what to write in place of a node that is not of type t.
+func fixFor(n *yaml.Node, t reflect.Type, path string) string {
+	key := path[strings.LastIndexByte(path, '.')+1:]
+	scalar := n.Kind == yaml.ScalarNode && n.Tag != "!!null"
+	switch {
+	case t == durationType:
+		return "write a time such as 30s or 500ms"
+	case scalar && t == reflect.TypeFor[MCPConfig]() && isURL(n.Value):
+		return fmt.Sprintf("write `%s: {url: %s}`", key, n.Value)
+	case scalar && (t == reflect.TypeFor[LaunchConfig]() || t == reflect.TypeFor[MCPConfig]()):
+		return fmt.Sprintf("write `%s: {command: [%s]}`", key, strings.Join(strings.Fields(n.Value), ", "))
+	case scalar && t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		return fmt.Sprintf("write `%s: [%s]`", key, strings.Join(strings.Fields(n.Value), ", "))
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Slice:
+		return "write a list here: - before its first key, and the other keys below that one"
+	}
+	return "write " + kindOf(t) + " here"
 }
 
 // at returns the place of a node: file:line:column.

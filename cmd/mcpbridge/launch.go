@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/mcpbridge/mcpbridge/bridge/plugin"
@@ -23,6 +25,16 @@ func checkCommand(l *LaunchConfig, where string) error {
 	if l.Dir != "" {
 		if info, err := os.Stat(l.Dir); err != nil || !info.IsDir() {
 			return fail("", "give a directory that exists", "the backend cannot start in %s: there is no such directory", l.Dir)
+		}
+	}
+	if script := scriptOf(l.Command); valueFlags[runs(l.Command)] != nil && interpreters[filepath.Ext(script)] != nil {
+		file := script
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(l.Dir, file)
+		}
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			dir, _ := filepath.Abs(filepath.Dir(file)) // it is only told
+			return fail("it was looked for in "+dir, scriptFix(file), "there is no file %s", script)
 		}
 	}
 	name := l.Command[0]
@@ -52,9 +64,39 @@ func checkCommand(l *LaunchConfig, where string) error {
 		return fail("", "name the program in it", "command %q is a directory", name)
 	case info.Mode()&0o111 == 0:
 		return fail("the file's mode is "+info.Mode().String(),
-			"run `chmod +x "+name+"`, or name its interpreter: -- python3 "+name, "command %q cannot be executed", name)
+			"name its interpreter: "+strings.Join(runnable(l.Command), " ")+"; or run `chmod +x "+name+"`", "command %q cannot be executed", name)
+	case filepath.Ext(name) != ".jar" && interpreters[filepath.Ext(name)] != nil && !hasInterpreter(file):
+		return fail("it is a script, and does not begin with #!", "name its interpreter: "+strings.Join(runnable(l.Command), " "),
+			"command %q cannot be executed", name)
 	}
 	return nil
+}
+
+// hasInterpreter reports whether a script says what runs it.
+func hasInterpreter(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return true // starting it will tell
+	}
+	defer f.Close()
+	var begin [2]byte
+	_, err = io.ReadFull(f, begin[:])
+	return err != nil || string(begin[:]) == "#!"
+}
+
+// scriptFix says what to do about a script that is not there.
+func scriptFix(file string) string {
+	var names []string
+	entries, _ := os.ReadDir(filepath.Dir(file)) // without it, nothing is similar
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == filepath.Ext(file) {
+			names = append(names, e.Name())
+		}
+	}
+	if guess := nearest(filepath.Base(file), names); guess != "" {
+		return "did you mean " + guess + "?"
+	}
+	return "check the path; --dir says where the backend is started"
 }
 
 // notFoundFix says what to do about a program that is not in PATH.
@@ -76,6 +118,9 @@ func notFoundFix(name string) string {
 	return "install it, or write its whole path"
 }
 
+// fixOutput is what to do about a program that has said what is wrong.
+const fixOutput = "correct what it printed last on standard error"
+
 // severalWords is what to do about a command line that was written as if it were a program.
 const severalWords = "write the program and each of its arguments by itself: command: [python3, tools.py], or in the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
 
@@ -94,6 +139,9 @@ func (b *backend) startProblem(err error) error {
 		p.Fix = "start the backend, or correct its address"
 		return p
 	}
+	if why, fix, ok := strings.Cut(p.Why, "\n  what to do: "); ok {
+		p.Why, p.Fix = why, fix
+	}
 	if start, ok := errors.AsType[*plugin.StartError](err); ok {
 		p.Why, p.Fix = start.Why, start.Fix
 		if strings.Contains(p.Why, "no handshake within") {
@@ -103,8 +151,11 @@ func (b *backend) startProblem(err error) error {
 	if strings.Contains(p.Why, "was answered within") {
 		p.Fix = "check that it is a server on stdin and stdout; if it only starts slowly, allow it more time: --start-timeout, or startTimeout in the file"
 	}
-	if strings.Contains(p.Why, "ModuleNotFoundError") {
-		p.Fix = missingModuleFix(launch, strings.Contains(p.Why, "No module named 'mcpbridge'"))
+	if m := missingModule.FindStringSubmatch(p.Why); m != nil {
+		p.Fix = missingModuleFix(launch, m[1])
+	}
+	if said, ok := strings.CutPrefix(p.Fix, "mend what it said last: "); ok && strings.HasSuffix(p.Why, said) {
+		p.Fix = fixOutput // which is right above
 	}
 	if p.Fix == "" { // it is an MCP server that has ended
 		p.Fix = "run the command by itself: a server on stdin and stdout waits there for a client"
@@ -112,7 +163,7 @@ func (b *backend) startProblem(err error) error {
 		case strings.Contains(p.Why, "\n  it ended: exit status 0"):
 			p.Fix += "; a Python\nscript for mcpbridge must end with app.run(), one for Node with await a.run()"
 		case strings.Contains(p.Why, "\n  stderr:\n"):
-			p.Fix = "mend what it said on standard error"
+			p.Fix = fixOutput
 		}
 	}
 	return p
@@ -126,8 +177,16 @@ func (b *backend) otherwise() string {
 	return "say --mcp"
 }
 
+// missingModule matches what Python says of a module that is not installed.
+var missingModule = regexp.MustCompile(`ModuleNotFoundError: No module named '([^']+)'`)
+
 // missingModuleFix says what to do about a Python script that lacks a module, which is perhaps the SDK.
-func missingModuleFix(l *LaunchConfig, isSDK bool) string {
+func missingModuleFix(l *LaunchConfig, module string) string {
+	const sdk = "mcpbridge"
+	isSDK := module == sdk || strings.HasPrefix(module, sdk+".")
+	if !isSDK && nearest(module, []string{sdk}) != "" {
+		return "correct the import: the SDK is called " + sdk
+	}
 	rest := strings.Join(l.Command[1:], " ")
 	venv := filepath.Join(".venv", "bin", "python")
 	there := func(file string) bool {
@@ -138,7 +197,7 @@ func missingModuleFix(l *LaunchConfig, isSDK bool) string {
 		return "use the interpreter of the virtual environment here: -- " + venv + " " + rest
 	}
 	if !isSDK {
-		return "install the module for the interpreter that runs the command: " + l.Command[0] + " -m pip install MODULE"
+		return "install the module for the interpreter that runs the command: " + l.Command[0] + " -m pip install " + module
 	}
 	if program, err := os.Executable(); err == nil {
 		ours := filepath.Join(filepath.Dir(filepath.Dir(program)), venv)

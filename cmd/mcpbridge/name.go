@@ -22,25 +22,31 @@ var mainClass = regexp.MustCompile(`^(?:[\w.]+/)?(?:\w+\.)*(\p{Lu}\w*)$`)
 
 // programName returns the name of the script or program that a command runs: that of the program itself if it runs no other.
 func programName(command []string) string {
-	program := filepath.Base(command[0])
-	runs := strings.TrimRight(strings.TrimSuffix(program, ".exe"), "0123456789.") // python3.12
-	name := program
-	for i := 1; i < len(command); i++ {
-		a := command[i]
-		if slices.Contains(valueFlags[runs], a) {
-			i++
-			continue
-		}
-		if strings.HasPrefix(a, "-") {
-			continue
-		}
-		if class := mainClass.FindStringSubmatch(a); runs == "java" && class != nil {
-			return class[1]
-		}
-		if ext := filepath.Ext(a); ext != "" && len(ext) < len(a) {
-			name = filepath.Base(a)
-		}
-		break
+	name := filepath.Base(command[0])
+	script := scriptOf(command)
+	if class := mainClass.FindStringSubmatch(script); runs(command) == "java" && class != nil {
+		return class[1]
+	}
+	if ext := filepath.Ext(script); ext != "" && len(ext) < len(script) {
+		name = filepath.Base(script)
 	}
 	return strings.TrimSuffix(name, filepath.Ext(name))
+}
+
+// runs returns the name of the program of a command, without its version.
+func runs(command []string) string {
+	return strings.TrimRight(strings.TrimSuffix(filepath.Base(command[0]), ".exe"), "0123456789.") // python3.12
+}
+
+// scriptOf returns the first argument of a command that is no flag and no value of one, which is what an interpreter runs, or "".
+func scriptOf(command []string) string {
+	for i := 1; i < len(command); i++ {
+		switch {
+		case slices.Contains(valueFlags[runs(command)], command[i]):
+			i++
+		case !strings.HasPrefix(command[i], "-"):
+			return command[i]
+		}
+	}
+	return ""
 }

@@ -66,6 +66,18 @@ func isURL(arg string) bool {
 	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
 }
 
+// isAddress reports whether an argument is a target that is not launched.
+func isAddress(arg string) bool {
+	return isURL(arg) || strings.Contains(arg, ":") && validateDial(arg, "") == nil
+}
+
+// withoutDashes returns the command line with the target that was written after -- as the first argument of its command.
+func (p *Program) withoutDashes(target []string) string {
+	line := p.Args[:slices.Index(p.Args, "--")]
+	command := slices.IndexFunc(line, func(arg string) bool { return slices.Contains(commandNames, arg) }) + 1
+	return strings.Join(slices.Concat([]string{"mcpbridge"}, line[:command], target[:1], line[command:], target[1:]), " ")
+}
+
 // targetOf returns the target that the arguments of a command say, and the arguments that are not part of it. Dash is how many
 // of them come before --, or -1. With a command after --, all before it are for the command that was typed.
 func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, rest []string, err error) {
@@ -73,6 +85,8 @@ func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, r
 	switch {
 	case dash >= 0 && dash == len(args):
 		return t, nil, usage("--", "write -- python3 tools.py", "there is no command after --")
+	case dash >= 0 && isAddress(args[dash]):
+		return t, nil, usage(args[dash], "write "+p.withoutDashes(args[dash:]), "only a command goes after --, and %s is none", args[dash])
 	case dash >= 0:
 		command := args[dash:]
 		key := "launch"
@@ -284,11 +298,13 @@ func (l *loaded) logIn() {
 
 // adjustLaunch applies the flags that say how to launch a backend.
 func (f *targetFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded, key string, c *LaunchConfig) error {
+	var wrong []error
 	for _, e := range f.env {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || name == "" {
-			return usage("--env "+e, "write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
-				"%q does not set a variable", e)
+			wrong = append(wrong, usage("--env "+e, "write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
+				"%q does not set a variable", e))
+			continue
 		}
 		if c.Env == nil {
 			c.Env = map[string]string{}
@@ -303,7 +319,7 @@ func (f *targetFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded, key string, 
 		c.StartTimeout = f.startTimeout
 		l.flags["backends.0."+key+".startTimeout"] = "--start-timeout"
 	}
-	return nil
+	return allOf(wrong...)
 }
 
 // adjustHeaders adds the headers of the flags.

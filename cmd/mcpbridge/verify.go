@@ -8,11 +8,13 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/bridge/verify"
 )
 
@@ -37,6 +39,10 @@ func (p *Program) verifyCommand() *cobra.Command {
   mcpbridge verify unix:/run/tools.sock`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
+			case dash == 0 && len(args) > 0 && isURL(args[0]), dash < 0 && len(args) == 1 && isURL(args[0]):
+				return notABackend(args[0], "mcpbridge list "+args[0])
+			case dash == 0 && len(args) > 0 && isAddress(args[0]):
+				return usage(args[0], "write "+p.withoutDashes(args), "only a command goes after --, and %s is none", args[0])
 			case dash == 0 && len(args) > 0:
 				o.Command = args
 			case dash < 0 && len(args) == 1 && validateDial(args[0], "") == nil && !strings.HasPrefix(args[0], "dns:"):
@@ -78,12 +84,66 @@ func (p *Program) verifyCommand() *cobra.Command {
 	return c
 }
 
+// notABackend is the problem of verifying an MCP server.
+func notABackend(what, try string) error {
+	return usage(what, "an MCP server has no contract to verify: "+try+" shows what it has",
+		"verify checks backends of mcpbridge, and this is an MCP server")
+}
+
+// probeAfter is how long a command may print no handshake until it is asked whether it is an MCP server.
+const probeAfter = 3 * time.Second
+
+// errIsServer is why a verification ends whose command is an MCP server.
+var errIsServer = errors.New("it is an MCP server")
+
+// whileNotMCP returns a context that ends when it turns out that the command is an MCP server, unless started is called before. Done
+// waits until nothing runs any more.
+func whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, started, done func()) {
+	both, end := context.WithCancelCause(ctx)
+	probe, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	if len(o.Command) > 0 {
+		wg.Go(func() {
+			select {
+			case <-time.After(probeAfter):
+			case <-probe.Done():
+				return
+			}
+			server, err := mcpclient.New(mcpclient.Options{
+				Name: "verify", Command: o.Command, Dir: o.Dir, Env: o.Env, StartTimeout: o.StartTimeout, StopTimeout: autoStop, ClientInfo: clientInfo(),
+			})
+			if err != nil {
+				return
+			}
+			running, finish := context.WithCancel(probe)
+			defer finish()
+			wg.Go(func() { _ = server.Run(running) }) // Ready says so, too
+			if server.Ready(probe) == nil {
+				end(errIsServer)
+			}
+		})
+	}
+	return both, stop, func() {
+		stop()
+		wg.Wait()
+		end(nil)
+	}
+}
+
 // verify makes the checks and prints what becomes of them.
 func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) error {
-	if !asJSON {
-		o.Told = func(c verify.Check) { printCheck(p.Stdout, c) }
+	ctx, started, done := whileNotMCP(ctx, o)
+	defer done()
+	o.Told = func(c verify.Check) {
+		started()
+		if !asJSON {
+			printCheck(p.Stdout, c)
+		}
 	}
 	checks, err := verify.Run(ctx, o)
+	if errors.Is(err, errIsServer) {
+		return notABackend(strings.Join(o.Command, " "), "mcpbridge list -- "+strings.Join(o.Command, " "))
+	}
 	if start, ok := errors.AsType[*verify.StartError](err); ok {
 		return &problem{Exit: exitPlugin, Code: "plugin_start", What: harmless(start.What), Why: harmless(start.Why), Fix: start.Fix, Cause: err}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,6 +25,10 @@ func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 	kit, echo := bridgetest.Programs()[0].Command(t)[0], echoGo(t)
+	mcpServer := filepath.Join(t.TempDir(), "server.py")
+	if err := os.WriteFile(mcpServer, []byte(failingMCP), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name           string
 		args           []string
@@ -60,6 +65,9 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 		{"nobody is there", []string{"unix:/nowhere/at/all"}, exitPlugin, nil, []string{"nothing answers at unix:/nowhere/at/all"}},
 		{"dashes forgotten", []string{"python3", "tools.py"}, exitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
 		{"nothing to verify", nil, exitUsage, nil, []string{"there is no backend to verify"}},
+		{"an MCP server", []string{"--", "python3", mcpServer}, exitUsage, nil, []string{"this is an MCP server", "mcpbridge list -- python3 "}},
+		{"the URL of an MCP server", []string{"https://example.com/mcp"}, exitUsage, nil, []string{"this is an MCP server", "mcpbridge list https://"}},
+		{"an address after --", []string{"--", "unix:/run/x.sock"}, exitUsage, nil, []string{"write mcpbridge verify unix:/run/x.sock"}},
 		{"no such check", []string{"--only", "helth", "--", kit}, exitUsage, nil, []string{"did you mean health?"}},
 		{"no such variable", []string{"--env", "X", "--", kit}, exitUsage, nil, []string{`"X" is not NAME=VALUE`}},
 	} {
