@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -14,22 +15,28 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A bar shows the progress of a call in the last line of a terminal. Where there is none, it shows nothing.
+// A bar shows in the last line of a terminal what is waited for, and how far it has come. Where there is no terminal, it shows
+// nothing.
 type bar struct {
 	w     io.Writer // nil: nothing is shown
 	width int
-	next  time.Time // when it may be drawn again
+
+	mu    sync.Mutex // guards the rest
+	next  time.Time  // when progress may be drawn again
+	moved bool       // there is progress
 	drawn string
 }
 
-// A call that is done within quietTime shows no bar, and one is drawn at most every drawTime.
+// What is done within quietTime shows no progress, which is drawn at most every drawTime; what reports none is shown after each
+// waitTime.
 const (
 	quietTime = 300 * time.Millisecond
 	drawTime  = 50 * time.Millisecond
+	waitTime  = time.Second
 )
 
-func (c *client) newBar() *bar {
-	f, ok := c.p.Stderr.(*os.File)
+func newBar(w io.Writer) *bar {
+	f, ok := w.(*os.File)
 	if !ok || !isTerminal(f) {
 		return &bar{}
 	}
@@ -37,21 +44,62 @@ func (c *client) newBar() *bar {
 	if err != nil || width <= 0 {
 		width = 80
 	}
-	return &bar{w: f, width: width, next: time.Now().Add(quietTime)}
+	return &bar{w: f, width: width}
+}
+
+// begin shows what is waited for until end is called.
+func (b *bar) begin(what string) (end func()) {
+	if b.w == nil {
+		return func() {}
+	}
+	began := time.Now()
+	b.mu.Lock()
+	b.next, b.moved = began.Add(quietTime), false
+	b.mu.Unlock()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(waitTime)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			seconds := fmt.Sprintf(" (%d s)", int(time.Since(began).Seconds()))
+			b.mu.Lock()
+			if !b.moved {
+				b.draw(oneLine(what, b.width-1-len(seconds)) + seconds)
+			}
+			b.mu.Unlock()
+		}
+	})
+	return func() {
+		close(stop)
+		wg.Wait()
+		b.clear()
+	}
 }
 
 // show draws how far the call has come.
 func (b *bar) show(p *pb.Progress) {
 	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.w == nil || now.Before(b.next) {
 		return
 	}
-	text := barText(p, b.width-1)
-	if text == b.drawn {
-		return
+	b.next, b.moved = now.Add(drawTime), true
+	b.draw(barText(p, b.width-1))
+}
+
+// draw draws a text. The caller holds mu.
+func (b *bar) draw(text string) {
+	if text != b.drawn {
+		b.drawn = text
+		fmt.Fprint(b.w, "\r\x1b[K"+text)
 	}
-	b.next, b.drawn = now.Add(drawTime), text
-	fmt.Fprint(b.w, "\r\x1b[K"+text)
 }
 
 // barText returns a bar of at most width letters: [####......]  40% what is being done.
@@ -75,11 +123,23 @@ func barText(p *pb.Progress, width int) string {
 
 // clear takes the bar away for something else to be written.
 func (b *bar) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.drawn != "" {
 		fmt.Fprint(b.w, "\r\x1b[K")
 		b.drawn = ""
 	}
 }
 
-// end takes the bar away for good.
-func (b *bar) end() { b.clear() }
+// A clearing writes to where a bar may be drawn.
+type clearing struct {
+	io.Writer
+
+	bar *bar
+}
+
+// Write implements io.Writer.
+func (c clearing) Write(p []byte) (int, error) {
+	c.bar.clear()
+	return c.Writer.Write(p)
+}

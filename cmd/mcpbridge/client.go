@@ -97,6 +97,7 @@ backend crashed during the call, 9 timeout, 130 cancelled.`
 type client struct {
 	p   *Program
 	log zerolog.Logger
+	bar *bar
 	// backends is the log of the backends.
 	backends *backendLog
 	target   targetFlags
@@ -199,8 +200,10 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 	if err != nil {
 		return err
 	}
-	c.log, _ = newLog(c.p.Stderr, cfg.Log, cfg.secrets)
+	c.bar = newBar(c.p.Stderr)
 	out, _ := logWriter(c.p.Stderr, cfg.Log, cfg.secrets)
+	out = clearing{out, c.bar}
+	c.log = zerolog.New(out).Level(cfg.Log.level()).With().Timestamp().Logger()
 	c.backends = &backendLog{next: out, level: cfg.Log.level(), gone: make(chan struct{})}
 	cfg.tellWarnings(c.log)
 	ctx := cmd.Context()
@@ -334,6 +337,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	defer stop()
 	errs := make([]error, len(backends))
 	var ready sync.WaitGroup
+	var starting []string
 	for i, b := range backends {
 		if errs[i] = b.open(); errs[i] != nil {
 			continue
@@ -346,8 +350,16 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 			}
 		})
 		ready.Go(func() { errs[i] = b.reach(ctx) })
+		if b.command() != nil {
+			starting = append(starting, b.text())
+		}
+	}
+	end := func() {}
+	if len(starting) > 0 {
+		end = c.bar.begin("starting " + strings.Join(starting, ", "))
 	}
 	ready.Wait()
+	end()
 	missing := 0
 	for i, err := range errs {
 		if err == nil {
@@ -455,9 +467,9 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		what = fmt.Sprintf("%s %q", what, call.Method.Target(call.Request))
 	}
 	for range maxRounds {
-		bar := c.newBar()
-		res, err := c.h.Handle(ctx, call, c.emit(bar))
-		bar.end()
+		end := c.bar.begin(what + ", Ctrl-C cancels")
+		res, err := c.h.Handle(ctx, call, c.emit)
+		end()
 		switch {
 		case err != nil:
 			p := callProblem(err, what, c.authFix)
@@ -480,35 +492,32 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 	}
 }
 
-// emit returns what shows progress and logs.
-func (c *client) emit(bar *bar) bridge.Emit {
-	return func(_ context.Context, e bridge.Event) error {
-		switch {
-		case e.Progress != nil:
-			bar.show(e.Progress)
-		case e.Log != nil:
-			bar.clear()
-			level := zerolog.InfoLevel
-			switch e.Log.GetLevel() {
-			case pb.LogLevel_LOG_LEVEL_DEBUG:
-				level = zerolog.DebugLevel
-			case pb.LogLevel_LOG_LEVEL_WARNING:
-				level = zerolog.WarnLevel
-			case pb.LogLevel_LOG_LEVEL_ERROR, pb.LogLevel_LOG_LEVEL_CRITICAL, pb.LogLevel_LOG_LEVEL_ALERT, pb.LogLevel_LOG_LEVEL_EMERGENCY:
-				level = zerolog.ErrorLevel
-			case pb.LogLevel_LOG_LEVEL_UNSPECIFIED, pb.LogLevel_LOG_LEVEL_INFO, pb.LogLevel_LOG_LEVEL_NOTICE:
-			}
-			line := c.log.WithLevel(level)
-			if level < c.log.GetLevel() {
-				return nil // WithLevel writes whatever the level is
-			}
-			if name := e.Log.GetLogger(); name != "" {
-				line = line.Str("logger", harmless(name))
-			}
-			line.Msg(harmless(valueText(e.Log.GetData())))
+// emit shows progress and logs.
+func (c *client) emit(_ context.Context, e bridge.Event) error {
+	switch {
+	case e.Progress != nil:
+		c.bar.show(e.Progress)
+	case e.Log != nil:
+		level := zerolog.InfoLevel
+		switch e.Log.GetLevel() {
+		case pb.LogLevel_LOG_LEVEL_DEBUG:
+			level = zerolog.DebugLevel
+		case pb.LogLevel_LOG_LEVEL_WARNING:
+			level = zerolog.WarnLevel
+		case pb.LogLevel_LOG_LEVEL_ERROR, pb.LogLevel_LOG_LEVEL_CRITICAL, pb.LogLevel_LOG_LEVEL_ALERT, pb.LogLevel_LOG_LEVEL_EMERGENCY:
+			level = zerolog.ErrorLevel
+		case pb.LogLevel_LOG_LEVEL_UNSPECIFIED, pb.LogLevel_LOG_LEVEL_INFO, pb.LogLevel_LOG_LEVEL_NOTICE:
 		}
-		return nil
+		line := c.log.WithLevel(level)
+		if level < c.log.GetLevel() {
+			return nil // WithLevel writes whatever the level is
+		}
+		if name := e.Log.GetLogger(); name != "" {
+			line = line.Str("logger", harmless(name))
+		}
+		line.Msg(harmless(valueText(e.Log.GetData())))
 	}
+	return nil
 }
 
 // lacking says what to do about an error that says that the caller cannot answer what it would be asked. Else it returns "".

@@ -39,6 +39,7 @@ type shop struct {
 
 	cancelled chan struct{} // closed when the context of `wait` ends
 	waiting   chan struct{} // closed when `wait` is called
+	held      chan struct{} // ends `hold`
 	endless   bool          // its list of prompts has no end
 	form      string        // what `order` asks, if not orderForm
 	schema    string        // the arguments of `buy`, if not buySchema
@@ -49,7 +50,7 @@ type shop struct {
 // startShop serves a shop, and returns its address.
 func startShop(t *testing.T) (*shop, string) {
 	t.Helper()
-	s := &shop{cancelled: make(chan struct{}), waiting: make(chan struct{})}
+	s := &shop{cancelled: make(chan struct{}), waiting: make(chan struct{}), held: make(chan struct{})}
 	socket := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
@@ -110,6 +111,7 @@ func (s *shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListT
 		tool("deny", `{"type":"object"}`),
 		tool("sell", `{"type":"object"}`),
 		tool("dream", `{"type":"object"}`),
+		tool("hold", `{"type":"object"}`),
 		tool("buy", cmp.Or(s.schema, buySchema)),
 	}}, nil
 }
@@ -167,6 +169,12 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: page}})
 		}
 		return say(answer.GetElicit().GetAction().String(), false)
+	case "hold":
+		select {
+		case <-s.held:
+		case <-stream.Context().Done():
+		}
+		return say("held", false)
 	case "dream":
 		if answer == nil {
 			message := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{
@@ -313,6 +321,7 @@ func TestListShowsFunctions(t *testing.T) {
   deny()
   sell()
   dream()
+  hold()
   buy(what: string, n?: integer = 1, pay?: {by?: "card" | "cash", tip?: number}, tags?: string[], fast?: boolean, price?: number | null)
 
 Resources
@@ -331,7 +340,7 @@ Prompts
 		Tools, Resources, ResourceTemplates, Prompts []struct{ Name string }
 	}
 	got = runCommand(t, "", "list", "--json", shop)
-	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 11 || document.Prompts[0].Name != "haggle" ||
+	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 12 || document.Prompts[0].Name != "haggle" ||
 		len(document.Resources) != 1 || len(document.ResourceTemplates) != 1 {
 		t.Errorf("%v: %s", err, got.stdout)
 	}
@@ -1081,6 +1090,31 @@ func TestProgressBarAndCtrlC(t *testing.T) {
 }
 
 // What a server says cannot do anything to a terminal; a pipe gets what was said.
+// Whoever waits at a terminal sees for what, and a line of the log does not run into it.
+func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
+	s, shop := startShop(t)
+	x := openTerminal(t, "list", "--plugin", "--", "sh", "-c", "sleep 2; exec "+echoGo(t))
+	x.expect("starting sh -c")
+	x.expect(" s)")
+	x.expect("\r\x1b[KTools")
+	if code, all := x.wait(); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, all)
+	}
+	x = openTerminal(t, "call", shop, "hold")
+	x.expect(`tools/call "hold", Ctrl-C cancels (1 s)`)
+	close(s.held)
+	x.expect("\r\x1b[Kheld")
+	if code, all := x.wait(); code != exitOK {
+		t.Errorf("it ended with %d:\n%s", code, all)
+	}
+	var out strings.Builder
+	b := &bar{w: &out, width: 40}
+	b.draw("waiting")
+	if _, err := (clearing{&out, b}).Write([]byte("line\n")); err != nil || out.String() != "\r\x1b[Kwaiting\r\x1b[Kline\n" {
+		t.Errorf("%v: %q", err, &out)
+	}
+}
+
 func TestTerminalIsShownNothingHarmful(t *testing.T) {
 	_, shop := startShop(t)
 	for _, args := range [][]string{{"call", shop, "paint"}, {"call", "--json", shop, "paint"}, {"call", shop, "fail"}, {"describe", shop}, {"list", shop}} {

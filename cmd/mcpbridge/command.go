@@ -231,10 +231,10 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 	fix := fmt.Sprintf("`%s --help` lists the flags", c.CommandPath())
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
-		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
-		name := "--" + unknown.GetSpecifiedName()
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		name := unknown.GetSpecifiedName()
 		if guess := nearest(name, known); guess != "" {
-			fix = "did you mean " + guess + "?"
+			fix = "did you mean --" + guess + "?"
 		}
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
 			fix = "flags of the backend's command go after --: " + c.CommandPath() + " -- python3 tools.py --its-flag"
@@ -242,7 +242,7 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 		if arg := p.meantFor(c, unknown.GetSpecifiedName()); arg != "" {
 			fix = "an argument of what is called has no dashes: " + arg
 			if guess := nearest(name, known); guess != "" {
-				fix += "\nif it is a flag: did you mean " + guess + "?"
+				fix += "\nif it is a flag: did you mean --" + guess + "?"
 			}
 		}
 		if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
