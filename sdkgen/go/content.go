@@ -124,7 +124,7 @@ func resultOf(v any) (*Result, error) {
 	}
 	text, err := marshal(v)
 	if err != nil {
-		return nil, notHeld("the tool", err)
+		return nil, notHeld(err)
 	}
 	return structured(text, text[0] != '{'), nil
 }
@@ -139,27 +139,25 @@ func structured(value []byte, wrap bool) *Result {
 	return r
 }
 
-// notHeld says where something that was returned is what JSON has nothing for.
-func notHeld(who string, err error) error {
+// notHeld returns the error of a value that JSON cannot hold, with its place.
+func notHeld(err error) error {
 	e, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
-		return fmt.Errorf("%s returned what JSON cannot hold: %w", who, err)
+		return err
 	}
-	what := fmt.Sprintf("of type %v", e.GoType)
+	what, why := "of no Go type", ""
+	if e.GoType != nil {
+		what = e.GoType.String()
+	}
 	if e.Err != nil {
-		what = e.Err.Error()
-		if value, ok := strings.CutPrefix(what, "unsupported value: "); ok {
+		if value, ok := strings.CutPrefix(e.Err.Error(), "unsupported value: "); ok {
 			what = cmp.Or(map[string]string{"+Inf": "Infinity", "-Inf": "-Infinity"}[value], value)
-		} else if what == "encountered a cycle" {
-			what = "a value that contains itself"
 		} else {
-			what = fmt.Sprintf("of type %v: %s", e.GoType, what)
+			why = ": " + e.Err.Error()
 		}
 	}
-	if at := strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", "."); at != "" {
-		what = shorten([]byte(at)) + " is " + what
-	}
-	return fmt.Errorf("%s returned what JSON cannot hold: %s", who, what)
+	at := strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", ".")
+	return fmt.Errorf("%s is %s, which JSON cannot hold%s", shorten([]byte(cmp.Or(at, "the value"))), what, why)
 }
 
 // An output is how a T becomes a result.
@@ -209,7 +207,7 @@ func (o *output[T]) write(v T) (*Result, error) {
 	text, err := marshal(v)
 	switch {
 	case err != nil:
-		return nil, notHeld("the tool", err)
+		return nil, notHeld(err)
 	case !o.wrap && text[0] != '{':
 		return nil, fmt.Errorf("the tool returned %s and no error, and its results are objects", text)
 	}
@@ -242,7 +240,7 @@ func contentsOf(v any, uri, mimeType string) (*Contents, error) {
 	default:
 		content, err := marshal(v)
 		if err != nil {
-			return nil, notHeld("the resource", err)
+			return nil, notHeld(err)
 		}
 		c.Body, usual = &pb.ResourceContents_Text{Text: string(content)}, "application/json"
 	}

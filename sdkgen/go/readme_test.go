@@ -27,10 +27,10 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	dir := t.TempDir()
 	overlay := map[string]map[string]string{"Replace": {}}
 	var packages, names []string // of programs, and of their apps
-	program := ""
 	for i, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(readme, -1) {
 		n := strconv.Itoa(i)
 		text, name := string(block[1]), "main.go"
+		var program string
 		if !strings.Contains(text, "func main()") {
 			// It is beside the program that it names.
 			name = "more.go"

@@ -199,27 +199,27 @@ func TestResultsThatJSONCannotHold(t *testing.T) {
 		Owner any     `json:"owner"`
 	}
 	for want, v := range map[string]any{
-		"NaN":                         math.NaN(),
-		"rows.1.price is NaN":         M{"rows": []row{{Price: 1}, {Price: math.NaN()}}},
-		"0.owner.pay is -Infinity":    []row{{1, M{"pay": math.Inf(-1)}}},
-		"0.owner is of type chan int": []row{{1, make(chan int)}},
-		"0.owner is of type sync.Mutex: Go struct has no exported fields":         []row{{1, &sync.Mutex{}}},
-		"0.owner is of type errors.errorString: Go struct has no exported fields": []row{{1, errors.New("x")}},
+		"the value is NaN, which JSON cannot hold":                                                math.NaN(),
+		"rows.1.price is NaN, which JSON cannot hold":                                             M{"rows": []row{{Price: 1}, {Price: math.NaN()}}},
+		"0.owner.pay is -Infinity, which JSON cannot hold":                                        []row{{1, M{"pay": math.Inf(-1)}}},
+		"0.owner is chan int, which JSON cannot hold":                                             []row{{1, make(chan int)}},
+		"0.owner is sync.Mutex, which JSON cannot hold: Go struct has no exported fields":         []row{{1, &sync.Mutex{}}},
+		"0.owner is errors.errorString, which JSON cannot hold: Go struct has no exported fields": []row{{1, errors.New("x")}},
 	} {
 		app := mcpbridge.New("test", "1")
 		tool(app, "returns", v)
 		mcpbridge.ResourceFunc(app, "x://a", "a", "", func(context.Context) (any, error) { return v, nil })
-		if called := mcpbridgetest.Call(t, app, "returns", nil); !called.IsError() || called.Text() != "the tool returned what JSON cannot hold: "+want {
+		if called := mcpbridgetest.Call(t, app, "returns", nil); !called.IsError() || called.Text() != want {
 			t.Errorf("got %s, want %s", called.Text(), want)
 		}
 		read := mcpbridgetest.Read(t, app, "x://a")
-		if read.Err == nil || !strings.Contains(read.Err.Error(), "the resource returned what JSON cannot hold: "+want) {
+		if read.Err == nil || !strings.Contains(read.Err.Error(), want) {
 			t.Errorf("got %v, want %s", read.Err, want)
 		}
 	}
 	typed := mcpbridge.New("test", "1")
 	tool(typed, "row", []row{{Price: math.Inf(1)}})
-	if called := mcpbridgetest.Call(t, typed, "row", nil); called.Text() != "the tool returned what JSON cannot hold: 0.price is Infinity" {
+	if called := mcpbridgetest.Call(t, typed, "row", nil); called.Text() != "0.price is Infinity, which JSON cannot hold" {
 		t.Errorf("got %s", called.Text())
 	}
 }

@@ -156,7 +156,7 @@ async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixt
         (Image, None, "the tool returned None, and its return type is Image"),
         (list[Image], None, "the tool returned None, and its return type is list | tuple"),
         (int, "x", "the tool returned what its return type does not allow:\nInput should be a valid integer"),
-        (Any, object(), "the tool returned what JSON cannot hold: of type object"),
+        (Any, object(), "the value is object, which JSON cannot hold"),
     ],
 )
 async def test_what_a_tool_must_not_return(caplog: pytest.LogCaptureFixture, hint: Any, value: Any, message: str) -> None:
@@ -429,8 +429,8 @@ LOOP.append(LOOP)
     [
         (Table([Row(price=1), Row(price=math.nan)]), "rows.1.price is NaN"),
         (Table([Row(price=1, owner={"pay": -math.inf})]), "rows.0.owner.pay is -Infinity"),
-        (Table([Row(price=1, owner=[None, Person()])]), "rows.0.owner.1 is of type Person"),
-        (Table([Row(price=1, owner=Person)]), "rows.0.owner is of type type"),
+        (Table([Row(price=1, owner=[None, Person()])]), "rows.0.owner.1 is Person"),
+        (Table([Row(price=1, owner=Person)]), "rows.0.owner is type"),
         (Table([Row(price=1, owner=LOOP)]), "rows.0.owner.0 is a value that contains itself"),
     ],
 )
@@ -447,7 +447,7 @@ async def test_what_json_cannot_hold_is_refused_with_its_place(
     app.add_tool(table)
     with caplog.at_level(logging.ERROR):
         got = await call(app, "table")
-    assert (got.is_error, got.text) == (True, f"the tool returned what JSON cannot hold: {says}")
+    assert (got.is_error, got.text) == (True, f"{says}, which JSON cannot hold")
     assert f'tool "table" failed at test_call.py:{table.__code__.co_firstlineno}: TypeError' in caplog.text
     assert says in caplog.text
 
@@ -469,7 +469,7 @@ async def test_a_resource_refuses_what_json_cannot_hold() -> None:
     def it() -> Any:
         return {"a": [math.inf]}
 
-    with pytest.raises(McpError, match=r"the resource returned what JSON cannot hold: a\.0 is Infinity"):
+    with pytest.raises(McpError, match=r"a\.0 is Infinity, which JSON cannot hold"):
         await read(app, "test://it")
 
 
@@ -480,4 +480,4 @@ async def test_a_coroutine_in_a_result_is_one_that_was_not_awaited() -> None:
     async def forgets() -> Any:
         return {"a": later()}
 
-    assert (await call(app, "forgets")).text == "the tool returned what JSON cannot hold: a is later() without await"
+    assert (await call(app, "forgets")).text == "a is a coroutine, which JSON cannot hold; write await later(...)"

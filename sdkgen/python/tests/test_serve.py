@@ -704,8 +704,8 @@ app.run()
     assert process.returncode == 1
     assert stderr.startswith('tools.py:5: tool "forecast": parameter "sky" has a type that JSON cannot hold, App; use str')
     assert stderr.splitlines()[1:] == [
-        'tools.py:8: tool "measure": there is no option readonly; did you mean read_only?',
-        'tools.py:12: resource "stations://all": there is no option mimetype; did you mean mime_type?',
+        'tools.py:8: tool "measure": there is no option "readonly"; did you mean read_only?',
+        'tools.py:12: resource "stations://all": there is no option "mimetype"; did you mean mime_type?',
         'tools.py:17: prompt "packing": parameter "city" has no type hint; write city: str',
     ]
 

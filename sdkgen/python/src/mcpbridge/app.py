@@ -158,7 +158,7 @@ class App:
                     if option not in known:
                         close = difflib.get_close_matches(option, known, 1)
                         instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-                        raise DefinitionError(f'{at}: {kind} "{called}": there is no option {option}; {instead}')
+                        raise DefinitionError(f'{at}: {kind} "{called}": there is no option "{option}"; {instead}')
                 # A tool in a function may use that function's types.
                 return add(*first, fn, caller.f_locals, **options)
             except DefinitionError as e:

@@ -149,51 +149,51 @@ Dump = tuple[Callable[[Any], bytes], bool]
 
 def meta_json(meta: Meta | None) -> bytes:
     """MCP `_meta` as the contract has it."""
-    return to_json(meta, "_meta") if meta else b""
+    return to_json(meta) if meta else b""
 
 
 # JSON.
 
 
-def to_json(value: Any, who: str, write: Callable[[Any], bytes] | None = None) -> bytes:
-    """JSON of a value that somebody returned. TypeError names the place of what JSON has nothing for."""
+def to_json(value: Any, write: Callable[[Any], bytes] | None = None) -> bytes:
+    """JSON of a value. TypeError names the place of what JSON cannot hold."""
     try:
         text = write(value) if write else pydantic_core.to_json(value, inf_nan_mode="null")
     except Exception as e:
-        at = _place(value, _is_opaque)
-        raise TypeError(f"{who} returned what JSON cannot hold: {at or e}") from None
+        raise TypeError(_place(value, _is_opaque) or str(e)) from None
     # Only what is not finite is written as null without being None.
     if b"null" in text and (at := _place(value, _is_not_finite)):
-        raise TypeError(f"{who} returned what JSON cannot hold: {at}")
+        raise TypeError(at)
     return text
 
 
 def _is_not_finite(value: Any) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return f"{'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'}, which JSON cannot hold"
     return None
 
 
 def _is_opaque(value: Any) -> str | None:
     if inspect.iscoroutine(value):
-        return f"{value.__qualname__}() without await"
+        return f"a coroutine, which JSON cannot hold; write await {value.__name__}(...)"
     try:
         pydantic_core.to_json(value)
     except Exception:
-        return f"of type {type(value).__name__}"
+        return f"{type(value).__name__}, which JSON cannot hold"
     return None
 
 
 def _place(value: Any, wrong: Callable[[Any], str | None], at: tuple[str, ...] = (), above: tuple[int, ...] = ()) -> str | None:
     """The first place in a value where something is wrong, and what: `rows.0.price is NaN`."""
+    parts = _parts(value)
     if id(value) in above:
-        what: str | None = "a value that contains itself"
-    elif (parts := _parts(value)) is None:
+        what: str | None = "a value that contains itself, which JSON cannot hold"
+    elif parts is None:
         what = wrong(value)
     else:
         found = (_place(part, wrong, (*at, str(name)), (*above, id(value))) for name, part in parts)
         return next(filter(None, found), None)
-    return f"{'.'.join(at)} is {what}" if what and at else what
+    return f"{'.'.join(at) or 'the value'} is {what}" if what else None
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
@@ -250,7 +250,7 @@ def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1
     elif isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError("a tool cannot return bytes: return Image(data, mime_type), Audio(data, mime_type) or text")
     else:
-        text = to_json(value, "the tool")
+        text = to_json(value)
         _structured(result, text, not text.startswith(b"{"))
     return response
 
@@ -311,7 +311,7 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> v1.Resourc
     elif isinstance(value, ProtoMessage):
         raise TypeError(f"a resource cannot hold {type(value).__name__}")
     else:
-        contents.text = to_json(value, "the resource").decode()
+        contents.text = to_json(value).decode()
         mime_type = mime_type or "application/json"
     contents.uri = contents.uri or uri
     if mime_type and not contents.HasField("mime_type"):
@@ -397,14 +397,14 @@ def _from_mcp(value: Any, of: Any) -> Any:
         elif f.message_type:
             members[f.name] = from_mcp(v, f.message_type._concrete_class)
         elif f.type == f.TYPE_BYTES:
-            members[f.name] = to_json(v, f"{of.__name__}.{name}") if _option(f).raw else base64.b64decode(v)
+            members[f.name] = to_json(v) if _option(f).raw else base64.b64decode(v)
         elif f.enum_type:
             named = [f"{f.enum_type.name}_{one}".upper() for one in ([v] if isinstance(v, str) else v)]
             members[f.name] = named[0] if isinstance(v, str) else named
         else:
             members[f.name] = v
     if more:
-        members["extra"] = to_json(more, of.__name__)
+        members["extra"] = to_json(more)
     try:
         return of(**members)
     except (TypeError, ValueError) as e:

@@ -240,7 +240,7 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
     def write(value: Any) -> bytes:
         wrong: list[str] = []
         try:
-            text = to_json(adapter.validate_python(value), "the tool", adapter.dump_json)
+            text = to_json(adapter.validate_python(value), adapter.dump_json)
         except ValidationError as e:
             wrong = _lines(e)
         else:
