@@ -624,6 +624,9 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 	for range maxPages {
 		res, err := c.do(ctx, &bridge.Call{Method: m, Request: request(cursor)})
 		if err != nil {
+			if cursor == nil && bridge.AsError(err).Code == codes.Unimplemented {
+				return nil, nil
+			}
 			if c.several && bridge.AsError(err).Code == codes.Unavailable {
 				c.log.Warn().Str("why", asProblem(err).Why).Msg("nothing that answers has " + m.Name)
 				return list, nil

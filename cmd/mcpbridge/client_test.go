@@ -657,7 +657,7 @@ func TestServersThatCompleteNothing(t *testing.T) {
 				w.WriteHeader(http.StatusAccepted)
 				return
 			case m.Method == "initialize":
-				answer = `"result":{"protocolVersion":"` + rev + `","capabilities":{"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`
+				answer = `"result":{"protocolVersion":"` + rev + `","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`
 			case m.Method == "prompts/list":
 				answer = `"result":{"prompts":[{"name":"haggle","arguments":[{"name":"price"}]}]}`
 			}
@@ -668,6 +668,10 @@ func TestServersThatCompleteNothing(t *testing.T) {
 		got := runCommand(t, "", "complete", s.URL, "haggle", "price=1")
 		if got.code != exitTool || !strings.Contains(got.stderr, "the server completes no arguments") || !strings.Contains(got.stderr, "mcpbridge describe") {
 			t.Errorf("%s: it said %+v", rev, got)
+		}
+		// It declares resources, and implements no list of them: that list is empty.
+		if got := runCommand(t, "", "list", s.URL); got.code != exitOK || !strings.Contains(got.stdout, "haggle") {
+			t.Errorf("%s: list: %+v", rev, got)
 		}
 	}
 }
