@@ -57,7 +57,11 @@ func starting() []row {
 			name: "health", does: `answers health checks for "" and "plugin"`, clause: inStart,
 			why: "the bridge takes a backend that does not for broken, and starts it anew", fix: `register grpc.health.v1.Health, and set "" and "plugin" to SERVING`,
 			run: func(t *trial) {
-				for _, service := range []string{"", "plugin"} {
+				services := []string{""}
+				if t.proc != nil {
+					services = append(services, "plugin") // of which a host of go-plugin asks
+				}
+				for _, service := range services {
 					res, err := t.health.Check(t.ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 					if err != nil {
 						t.wrong("health of %q: %s", service, problem(err))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,7 +17,7 @@ const protoLong = `Writes the .proto files that a backend or a gRPC client in an
 (mcpbridge/v1), gRPC's health service, the controller of go-plugin, and google.rpc.Status, which has the details of errors. Beside
 them are templates of ` + "`buf generate`" + ` for languages without an SDK; their first lines name the tools to install.
 
-Files that are there already are overwritten, and no other file is touched.`
+Files that differ are overwritten, and no others are touched.`
 
 // protoCommand returns the command `proto`.
 func (p *Program) protoCommand() *cobra.Command {
@@ -57,6 +58,9 @@ func writeFiles(dir string, from fs.FS) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(to, text, 0o644)
+		if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, text) { //nolint:gosec // The user names it.
+			return nil // Its time stays, so that nothing is built anew.
+		}
+		return os.WriteFile(to, text, 0o644) //nolint:gosec // Everybody may read it.
 	})
 }

@@ -7,17 +7,25 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What the command writes is all that stubs are made of: every import is there, but for what every protoc brings along.
 func TestProtoWritesWhatItImports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "proto")
+	long := time.Unix(1, 0)
 	for range 2 { // the second time over what the first has written
 		var out, errs bytes.Buffer
 		p := &Program{Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}
 		if code := p.Run(t.Context()); code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs.String())
 		}
+		if err := os.Chtimes(filepath.Join(dir, "plugin", "grpc_controller.proto"), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "plugin", "grpc_controller.proto")); err != nil || !info.ModTime().Equal(long) {
+		t.Errorf("what has not changed is written again: %v, %v", info, err)
 	}
 	for path, has := range map[string]string{
 		"mcpbridge/v1/service.proto": "service McpService", "mcpbridge/v1/error.proto": "message CallFailure",

@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -21,10 +23,23 @@ func main() {
 		HandshakeConfig: plugin.HandshakeConfig{
 			ProtocolVersion: 1, MagicCookieKey: "MCPBRIDGE_PLUGIN", MagicCookieValue: "mcpbridge.v1",
 		},
-		Plugins:    plugin.PluginSet{"mcpbridge": &served{}},
-		GRPCServer: plugin.DefaultGRPCServer,
-		Logger:     hclog.NewNullLogger(),
+		Plugins: plugin.PluginSet{"mcpbridge": &served{}},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.UnaryInterceptor(refuseCursors))...)
+		},
+		Logger: hclog.NewNullLogger(),
 	})
+}
+
+// refuseCursors refuses to list at a cursor: every list has one page, so no cursor is ours.
+func refuseCursors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if m, ok := req.(proto.Message); ok {
+		cursor := m.ProtoReflect().Descriptor().Fields().ByName("cursor")
+		if cursor != nil && m.ProtoReflect().Has(cursor) {
+			return nil, status.Error(codes.InvalidArgument, "there is one page only")
+		}
+	}
+	return next(ctx, req)
 }
 
 // served makes a server go-plugin's plugin.

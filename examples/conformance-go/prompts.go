@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -118,7 +119,11 @@ var completions = map[string][]string{
 	"id":   {"123", "456"},
 }
 
-func (*server) Complete(_ context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+func (s *server) Complete(_ context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+	named := func(p prompt) bool { return p.name == req.GetRef().GetPrompt().GetName() }
+	if req.GetRef().GetPrompt() != nil && !slices.ContainsFunc(s.prompts(), named) {
+		return nil, status.Errorf(codes.NotFound, "there is no prompt %q", req.GetRef().GetPrompt().GetName())
+	}
 	c := &pb.Completion{HasMore: proto.Bool(false)}
 	for _, value := range completions[req.GetArgument().GetName()] {
 		if strings.HasPrefix(value, req.GetArgument().GetValue()) {

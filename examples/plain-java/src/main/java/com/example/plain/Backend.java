@@ -21,6 +21,10 @@ public final class Backend extends McpServiceGrpc.McpServiceImplBase { // What i
 
   @Override
   public void listTools(ListToolsRequest request, StreamObserver<ListToolsResponse> out) {
+    if (request.hasCursor()) {
+      out.onError(Status.INVALID_ARGUMENT.withDescription("there is one page only").asException());
+      return;
+    }
     String schema = "{'type':'object','properties':{'a':{'type':'integer'},'b':{'type':'integer'}},'required':['a','b']}".replace('\'', '"');
     var add = Tool.newBuilder().setName("add").setDescription("Add two numbers.").setInputSchema(ByteString.copyFromUtf8(schema));
     answer(out, ListToolsResponse.newBuilder().addTools(add).build());
