@@ -536,7 +536,8 @@ func (w *wait) pause(ctx context.Context, gone <-chan struct{}) {
 	}
 }
 
-// await returns the server to send a call to. It waits for one, unless that is hopeless.
+// await returns the server to send a call to. It waits for one, unless that is hopeless: while a program starts for as long as that
+// takes, which the start timeout bounds.
 func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
 	l := c.live.Load()
 	if l != nil && w.step == 0 && !l.over() {
@@ -548,17 +549,19 @@ func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
 	}
 	timer := time.NewTimer(w.until.Sub(now))
 	defer timer.Stop()
-	for {
+	for started := false; ; {
 		s := c.look()
 		switch {
 		case ctx.Err() != nil:
 			return nil, bridge.Interrupted(ctx, false)
 		case s.ended:
 			return nil, c.unavailable(s.word(), 0, s.err)
-		case s.life != nil && !s.life.over() && time.Now().Before(w.until):
+		case s.life != nil && !s.life.over() && (started || time.Now().Before(w.until)):
 			return s.life, nil
 		case time.Until(s.retryAt) > c.pace.hopeless:
 			return nil, c.unavailable("keeps failing", time.Until(s.retryAt), s.err)
+		case s.life == nil && s.starting(&c.pace):
+			started = true
 		case !time.Now().Before(w.until):
 			return nil, c.unavailable(s.word(), max(time.Until(s.retryAt), time.Second), s.err)
 		}

@@ -265,6 +265,7 @@ type state struct {
 	down    time.Time     // since when there has been none
 	retryAt time.Time     // when the next start is, if it is not going on now
 	lived   bool          // there has been one
+	starts  bool          // while there is no life, a program is started, and the last one did not fail to start
 	ended   bool          // there will be none any more
 	err     error         // why, if that is not because Run's context ended; or why the last start failed
 	changed chan struct{} // closed when any of this changes
@@ -278,7 +279,7 @@ func (c *Client) deaf() {
 // New returns the Client that o describes. It starts nothing.
 func New(o Options) (*Client, error) {
 	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo, deafness: rate.Sometimes{First: 1, Interval: time.Minute}}
-	c.state = state{down: time.Now(), changed: make(chan struct{})}
+	c.state = state{down: time.Now(), starts: len(o.Command) > 0, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.spawn = make(chan func())
 	c.launch = c.launchChild
@@ -350,6 +351,27 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
+// Started waits while a program of ours starts, and returns nil when the server answers or its start has failed. It returns an error if
+// ctx ends before. A server that is reached by a URL does not start.
+func (c *Client) Started(ctx context.Context) error {
+	for {
+		s := c.look()
+		if s.life != nil || !s.starting(&c.pace) {
+			return nil
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// starting reports whether a program starts, or is about to: a call waits for it, however long that takes.
+func (s *state) starting(p *pace) bool {
+	return s.starts && !s.ended && time.Until(s.retryAt) <= p.hopeless
+}
+
 // look returns the state as it is now.
 func (c *Client) look() state {
 	c.mu.Lock()
@@ -409,7 +431,7 @@ func (c *Client) keep() error {
 		case err != nil && (first && (c.url == nil || c.isTwin) || c.isTwin && refusesInitialize(err)):
 			return err
 		case starved:
-			c.change(func(s *state) { s.err = err })
+			c.change(func(s *state) { s.err, s.starts = err, false })
 			if !again {
 				c.log.Error().Err(err).Str("fix", shortage.Fix).Msgf("the server is not reached, because the bridge has no %s left", shortage.Resource)
 			}
@@ -417,7 +439,7 @@ func (c *Client) keep() error {
 			continue
 		case err != nil:
 			c.log.Error().Err(err).Msg("the server does not answer")
-			c.change(func(s *state) { s.err = err })
+			c.change(func(s *state) { s.err, s.starts = err, false })
 		default:
 			c.log.Info().Stringer("revision", l.peer.rev()).Dur("took", time.Since(began)).Msg("the server is ready")
 			ready := time.Now()
@@ -431,7 +453,7 @@ func (c *Client) keep() error {
 				l.end()
 			case <-c.ctx.Done():
 			}
-			c.change(func(s *state) { s.life, s.down = nil, time.Now() })
+			c.change(func(s *state) { s.life, s.down, s.starts = nil, time.Now(), c.url == nil })
 			l.end()
 			if c.ctx.Err() == nil {
 				c.log.Warn().AnErr("why", l.peer.why()).Dur("lived", time.Since(began)).Msg("the server was lost")

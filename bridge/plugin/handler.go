@@ -355,7 +355,8 @@ func (w *wait) pause(ctx context.Context, gone <-chan struct{}) {
 	}
 }
 
-// await returns the backend to send a call to. It waits for one, unless that is hopeless.
+// await returns the backend to send a call to. It waits for one, unless that is hopeless: while a process starts for as long as that
+// takes, which the start timeout bounds.
 func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
 	l := p.live.Load()
 	if l != nil && w.step == 0 {
@@ -370,7 +371,7 @@ func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
 	}
 	timer := time.NewTimer(w.until.Sub(now))
 	defer timer.Stop()
-	for {
+	for started := false; ; {
 		s := p.look()
 		switch {
 		case ctx.Err() != nil:
@@ -387,10 +388,12 @@ func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
 			return nil, p.unavailable("does not answer any more", time.Second)
 		case s.life == nil && p.o.Address != "" && time.Since(s.down) > p.pace.patience:
 			return nil, p.unavailable("cannot be reached", time.Second)
+		case s.life != nil && (started || time.Now().Before(w.until)):
+			return s.life, nil
+		case s.life == nil && s.starting(&p.pace):
+			started = true
 		case !time.Now().Before(w.until):
 			return nil, p.unavailable(s.word(), max(time.Until(s.retryAt), time.Second))
-		case s.life != nil:
-			return s.life, nil
 		}
 		select {
 		case <-s.changed:

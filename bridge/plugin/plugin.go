@@ -167,6 +167,7 @@ type state struct {
 	looping bool          // it crashes again and again
 	silent  bool          // it was dialled, and said nothing any more
 	lived   bool          // there has been one
+	starts  bool          // while there is no life, a process is started, and the last one did not fail to start
 	ended   bool          // there will be none any more
 	err     error         // why, if that is not because Run's context ended
 	changed chan struct{} // closed when any of this changes
@@ -175,7 +176,7 @@ type state struct {
 // New returns the Plugin that o describes. It starts nothing.
 func New(o Options) (*Plugin, error) {
 	p := &Plugin{o: o, pace: usualPace}
-	p.state = state{down: time.Now(), changed: make(chan struct{})}
+	p.state = state{down: time.Now(), starts: len(o.Command) > 0, changed: make(chan struct{})}
 	switch {
 	case len(o.Command) == 0 && o.Address == "":
 		return nil, fmt.Errorf("backend %q: neither a command to launch nor an address to dial", o.Name)
@@ -251,6 +252,27 @@ func (p *Plugin) Ready(ctx context.Context) error {
 	}
 }
 
+// Started waits while a process of ours starts, and returns nil when it answers or its start has failed. It returns an error if ctx
+// ends before. A backend that is dialled does not start.
+func (p *Plugin) Started(ctx context.Context) error {
+	for {
+		s := p.look()
+		if s.life != nil || !s.starting(&p.pace) {
+			return nil
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// starting reports whether a process starts, or is about to: a call waits for it, however long that takes.
+func (s *state) starting(p *pace) bool {
+	return s.starts && !s.ended && !s.looping && time.Until(s.retryAt) <= p.hopeless
+}
+
 // look returns the state as it is now.
 func (p *Plugin) look() state {
 	p.mu.Lock()
@@ -280,6 +302,6 @@ func (p *Plugin) begin(l *life) *life {
 // lose takes l away from calls.
 func (p *Plugin) lose(l *life, lost loss) {
 	l.hung = lost.hung
-	p.change(func(s *state) { s.life, s.down = nil, time.Now() })
+	p.change(func(s *state) { s.life, s.down, s.starts = nil, time.Now(), p.o.Address == "" })
 	l.end()
 }

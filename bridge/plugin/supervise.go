@@ -100,6 +100,7 @@ func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
 	})
 	began := time.Now()
 	if m, err = p.launch(ctx); err != nil {
+		p.change(func(s *state) { s.starts = false })
 		return false, err
 	}
 	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
