@@ -53,6 +53,16 @@ func samplesTools(r *pb.CreateMessageRequest) bool {
 	})
 }
 
+// Superset returns the capabilities of a server of which nothing is known yet: all that it may have. A client that is sent fewer may never
+// ask for the rest.
+func Superset() *pb.ServerCapabilities {
+	yes := proto.Bool(true)
+	return &pb.ServerCapabilities{
+		Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{ListChanged: yes, Subscribe: yes},
+		Prompts: &pb.PromptsCapability{ListChanged: yes}, Logging: &pb.Capability{}, Completions: &pb.Capability{},
+	}
+}
+
 // TasksExtension is the extension of tasks (2026-07-28). Serving them needs a store, which the bridge does not have.
 const TasksExtension = "io.modelcontextprotocol/tasks"
 

@@ -37,8 +37,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 		a.route.mu.Unlock()
 		all = all && answered
 		if d == nil {
-			// Nobody knows what it has. A client that is told now that there are no prompts, say, may never ask for them.
-			merge(out.GetCapabilities(), anything)
+			merge(out.GetCapabilities(), bridge.Superset())
 			continue
 		}
 		none = false
@@ -58,6 +57,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	if none {
 		return nil, answers[0].err
 	}
+	reported(out.GetCapabilities())
 	if !all {
 		out.TtlMs = proto.Int64(0)
 	}
@@ -82,12 +82,17 @@ func narrower(a, b *pb.CacheScope) *pb.CacheScope {
 	return pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
 }
 
-// anything is what a server may have of which nothing is known.
-var anything = &pb.ServerCapabilities{
-	Tools:     &pb.ToolsCapability{ListChanged: proto.Bool(true)},
-	Resources: &pb.ResourcesCapability{ListChanged: proto.Bool(true), Subscribe: proto.Bool(true)},
-	Prompts:   &pb.PromptsCapability{ListChanged: proto.Bool(true)},
-	Logging:   &pb.Capability{}, Completions: &pb.Capability{},
+// reported makes lists ones whose changes are reported, whatever the servers do: of one that was missing, the Router does.
+func reported(c *pb.ServerCapabilities) {
+	if c.Tools != nil {
+		c.Tools.ListChanged = proto.Bool(true)
+	}
+	if c.Resources != nil {
+		c.Resources.ListChanged = proto.Bool(true)
+	}
+	if c.Prompts != nil {
+		c.Prompts.ListChanged = proto.Bool(true)
+	}
 }
 
 // merge adds to all what c can do. Tasks are not added: they are 2025-11-25's, and belong to one server.

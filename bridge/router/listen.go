@@ -39,15 +39,22 @@ type sound struct {
 	deaf   error // the route never tells changes
 }
 
-// listen tells what changes in any route. It says that it will tell what any of them does, once all of them have said so or
-// have not for as long as the Router is patient. Of a route that comes later, or comes back, everything is told to have
-// changed: nobody knows what has.
+// listen reports what changes in any route, and when a route that was missing from a list is back. It acknowledges what any of the routes
+// does, and all lists, once all routes have acknowledged or have not for as long as the Router has patience. Of a route that comes later,
+// or comes back, everything is reported to have changed: nobody knows what has.
 func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRequest, emit bridge.Emit) (*bridge.Result, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	heard, begun := make(chan sound), make(chan struct{})
+	lists := listsOf(req.GetNotifications())
+	late := bridge.NewPending(bridge.MaxPending, bridge.MaxPendingSize, func() *pb.SubscriptionFilter { return lists })
+	defer r.gaps.join(late)()
+	filled := late.Ready()
+	if len(bridge.ChangesOf(lists)) == 0 {
+		filled = nil
+	}
 	ears := r.ears(ctx, req, heard, begun)
 	for _, e := range ears {
 		wg.Go(func() {
@@ -60,9 +67,9 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	deaf, started := 0, false
 	patience := time.NewTimer(r.o.Patience)
 	defer patience.Stop()
-	late := patience.C
+	enough := patience.C
 	for {
-		if !started && (len(acked) == len(ears) || late == nil) {
+		if !started && (len(acked) == len(ears) || enough == nil) {
 			started = true
 			ack := &pb.SubscriptionsAcknowledged{Notifications: together(req.GetNotifications(), ears, acked)}
 			if err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}); err != nil {
@@ -83,12 +90,14 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 				acked[s.ear] = s.acked
 			default:
 				acked[s.ear] = &pb.SubscriptionFilter{}
-				if deaf++; deaf == len(ears) {
+				if deaf++; deaf == len(ears) && filled == nil {
 					return nil, s.deaf
 				}
 			}
-		case <-late:
-			late = nil
+		case <-enough:
+			enough = nil
+		case <-ifStarted(started, filled):
+			tell = late.Take()
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -125,19 +134,34 @@ func (r *Router) ears(ctx context.Context, req *pb.ListenRequest, heard chan<- s
 	return slices.DeleteFunc(ears, func(e *ear) bool { return proto.Size(e.want) == 0 })
 }
 
-// together returns what of the wanted changes is told: what routes have said, and all that was asked of those that are not
-// there yet.
+// ifStarted returns a channel to receive from once a Listen has been acknowledged, and one that blocks before.
+func ifStarted(started bool, c <-chan struct{}) <-chan struct{} {
+	if !started {
+		return nil
+	}
+	return c
+}
+
+// listsOf returns the lists that a filter names.
+func listsOf(f *pb.SubscriptionFilter) *pb.SubscriptionFilter {
+	if f == nil {
+		return &pb.SubscriptionFilter{}
+	}
+	return &pb.SubscriptionFilter{
+		ToolsListChanged: f.ToolsListChanged, PromptsListChanged: f.PromptsListChanged, ResourcesListChanged: f.ResourcesListChanged,
+	}
+}
+
+// together returns what of the wanted changes is reported: all lists, what routes have acknowledged, and all that was requested of those
+// that have not yet.
 func together(want *pb.SubscriptionFilter, ears []*ear, acked map[*ear]*pb.SubscriptionFilter) *pb.SubscriptionFilter {
-	out := &pb.SubscriptionFilter{}
+	out := listsOf(want)
 	uris := map[string]bool{}
 	for _, e := range ears {
 		f, ok := acked[e]
 		if !ok {
 			f = e.want
 		}
-		either(&out.ToolsListChanged, f.ToolsListChanged)
-		either(&out.PromptsListChanged, f.PromptsListChanged)
-		either(&out.ResourcesListChanged, f.ResourcesListChanged)
 		either(&out.ElicitationsCompleted, f.ElicitationsCompleted)
 		for _, uri := range f.GetResourceSubscriptions() {
 			uris[uri] = true

@@ -139,7 +139,11 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 		if a.err != nil && i == 0 && own != nil && bridge.AsError(a.err).Code == codes.InvalidArgument {
 			return nil, a.err // it is the cursor that is wrong
 		}
-		if b.add(a); b.next != nil {
+		b.add(a)
+		if a.shared || a.err != nil && down(a.err) {
+			r.gaps.add(ctx, a.route, call)
+		}
+		if b.next != nil {
 			break
 		}
 	}
@@ -185,6 +189,10 @@ func (b *binder) add(a answer) {
 		return
 	}
 	p := openPage(a.result)
+	if a.shared {
+		b.r.warn(a.route, "list is that of callers without capabilities, until there is a connection for this caller", b.list.Name, "that takes long")
+		p.ttl = proto.Int64(0)
+	}
 	first := b.answered == 0 && b.missing == nil
 	b.answered++
 	if first {

@@ -4,8 +4,9 @@
 // another server is added. Resources keep their URIs. The answers to lists are the others' one after the other. With one
 // route only, the Router is that route, and nothing is changed.
 //
-// A route that does not answer does not take the others down: lists and server/discover go on without it, say so in the log,
-// and are to be asked for again at once (ttl 0). Calls of what it has fail as they would without a router.
+// A route that is down does not take the others down: lists and server/discover are answered without it, with a ttl of 0 and a warning in
+// the log, and who listens receives list_changed when it is back. Calls of what it has fail as they would without a router. A route that
+// starts is not down: lists wait for it.
 package router
 
 import (
@@ -20,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
@@ -33,6 +35,9 @@ type Route struct {
 	Name string
 	// Handler answers what is meant for it.
 	Handler bridge.Handler
+	// Started waits while the server starts, and returns nil when it answers or is down. It returns an error if ctx ends before. Nil: the
+	// server does not start.
+	Started func(ctx context.Context) error
 }
 
 // Options are what a Router can be told.
@@ -42,7 +47,9 @@ type Options struct {
 	// Info is what the Router says it is, if it has several routes. Nil: mcpbridge, with the names and versions of the
 	// routes.
 	Info *pb.Implementation
-	// Patience is how long lists, server/discover and the beginning of a Listen wait for a route that does not answer. Zero: 5 s.
+	// Patience is how long lists, server/discover and the beginning of a Listen wait for a route that has started and does not answer. If zero,
+	// 5 s is used. After three fifths of it, a list takes what callers without capabilities get: a server of the legacy era has a connection
+	// for them, while that of this caller may have yet to be made.
 	Patience time.Duration
 }
 
@@ -61,6 +68,7 @@ type Router struct {
 	short  memory[string] // the name that a shortened one stands for, by shortKey
 	said   memory[struct{}]
 	seek   seeking
+	gaps   gaps
 	panics contain.Panics
 }
 
@@ -93,6 +101,7 @@ func New(routes []Route, o Options) (*Router, error) {
 		o.Patience = 5 * time.Second
 	}
 	r := &Router{o: o}
+	r.gaps = gaps{r: r, open: map[gap]*bridge.Call{}, listeners: map[*bridge.Pending]struct{}{}}
 	r.panics.Log = o.Log
 	for i, one := range routes {
 		rt := &route{Route: one, index: i, prefix: one.Name + "_"}
@@ -154,26 +163,31 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 type answer struct {
 	route  *route
 	result proto.Message // of the method's type
+	shared bool          // the result is that of callers without capabilities
 	err    error
 }
 
-// ask has some routes answer a call each, at the same time, and returns what they say, in their order. It waits for none
-// longer than the Router has patience, and for one that has not answered before much shorter.
+// ask has some routes answer a call each, at the same time, and returns what they say, in their order. It waits for one that starts as
+// long as that takes, for none longer than the Router has patience after that, and for one that has not answered before much shorter.
 func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *bridge.Call) []answer {
 	answers := make([]answer, len(routes))
 	var wg sync.WaitGroup
 	for i, rt := range routes {
 		answers[i].route = rt
-		patience, err := rt.awaited(r.o.Patience)
-		if err != nil {
-			answers[i].err = err
-			continue
-		}
 		wg.Go(func() {
 			defer r.panics.Recover("asking "+rt.Name, func(e *bridge.Error) { answers[i].err = e })
+			if rt.Started != nil && rt.Started(ctx) != nil {
+				answers[i].err = ctx.Err()
+				return
+			}
+			patience, err := rt.awaited(r.o.Patience)
+			if err != nil {
+				answers[i].err = err
+				return
+			}
 			limited, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			answers[i].result, answers[i].err = r.once(limited, rt, call(rt))
+			answers[i].result, answers[i].shared, answers[i].err = r.answer(limited, rt, call(rt), patience*3/5)
 			if ctx.Err() == nil {
 				r.noteAnswer(rt, answers[i].err)
 			}
@@ -181,6 +195,64 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 	}
 	wg.Wait()
 	return answers
+}
+
+// answer has a route answer a call. If that is for a list and takes long, or the caller's own connection is refused or fails, the answer is
+// that for callers without capabilities, which is shared.
+func (r *Router) answer(ctx context.Context, rt *route, call *bridge.Call, long time.Duration) (result proto.Message, shared bool, err error) {
+	if call.Method == bridge.Discover || proto.Size(call.Context().GetClientCapabilities()) == 0 {
+		result, err = r.once(ctx, rt, call)
+		return result, false, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	answers := make(chan answer, 2)
+	wg.Go(func() {
+		m, err := r.once(ctx, rt, call)
+		answers <- answer{result: m, err: err}
+	})
+	late := time.NewTimer(long)
+	defer late.Stop()
+	share := func() {
+		late.Stop()
+		wg.Go(func() {
+			m, err := r.once(ctx, rt, withoutCapabilities(call))
+			answers <- answer{result: m, shared: true, err: err}
+		})
+	}
+	for left := 1; left > 0; {
+		select {
+		case <-late.C:
+			left++
+			share()
+		case a := <-answers:
+			left--
+			switch {
+			case a.err == nil:
+				return a.result, a.shared, nil
+			case !a.shared:
+				if err = a.err; left == 0 && down(err) && ctx.Err() == nil {
+					left++
+					share()
+				}
+			case err == nil:
+				err = a.err // the caller's own follows, unless the route hangs
+			}
+		}
+	}
+	return nil, false, err
+}
+
+// withoutCapabilities returns a call by a caller that can do nothing.
+func withoutCapabilities(call *bridge.Call) *bridge.Call {
+	req := bridge.Shallow(call.Request)
+	caller := bridge.Shallow(req.GetContext())
+	caller.ClientCapabilities = nil
+	m := req.ProtoReflect()
+	m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(caller.ProtoReflect()))
+	return &bridge.Call{Method: call.Method, Request: req}
 }
 
 // nobody hears the events of a call that has none.

@@ -191,6 +191,11 @@ func route(t *testing.T, log *bytes.Buffer, servers ...bridge.Handler) *router.R
 	for i, s := range servers {
 		routes = append(routes, router.Route{Name: string(rune('a' + i)), Handler: s})
 	}
+	return routed(t, log, routes...)
+}
+
+func routed(t *testing.T, log *bytes.Buffer, routes ...router.Route) *router.Router {
+	t.Helper()
 	o := router.Options{}
 	if log != nil {
 		o.Log = zerolog.New(zerolog.SyncWriter(log))
@@ -650,7 +655,7 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 	want := &pb.DiscoverResponse{
 		ServerInfo: &pb.Implementation{Name: "mcpbridge", Version: "a 1.0, b 2.0"},
 		Capabilities: &pb.ServerCapabilities{
-			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes}, Logging: &pb.Capability{},
+			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes, ListChanged: yes}, Logging: &pb.Capability{},
 			Extensions: []byte(`{"e/1":{"a":1},"e/2":{},"e/3":{}}`), Experimental: []byte(`{"x":{}}`),
 		},
 		Instructions: proto.String("# a\n\nWhat begins with a_ is of this server.\n\nbe kind"),

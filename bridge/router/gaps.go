@@ -1,0 +1,137 @@
+package router
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	// maxGaps is how many gaps are remembered. Whoever receives another short list still receives the changes of the others.
+	maxGaps = 256
+	// fillTimeout bounds one request for a missing part. A server that hangs may answer the next one.
+	fillTimeout = time.Minute
+)
+
+// A gap is a list that was sent without the part of one route, or with the part that callers without capabilities get.
+type gap struct {
+	route   *route
+	list    *bridge.Method
+	who     bridge.Audience
+	session string
+}
+
+// gaps are the gaps that are open. While somebody listens, the missing parts are requested until they are there; then the lists are
+// reported to have changed. Without a listener there is nobody to report to, and nothing is requested.
+type gaps struct {
+	r *Router
+
+	mu        sync.Mutex
+	open      map[gap]*bridge.Call // that requests the missing part
+	listeners map[*bridge.Pending]struct{}
+	ctx       context.Context //nolint:containedctx // it ends when the last listener leaves; nil without one
+	cancel    context.CancelFunc
+	filling   *sync.WaitGroup // the requests under ctx
+}
+
+// add opens a gap in what the caller of call received.
+func (g *gaps) add(ctx context.Context, rt *route, call *bridge.Call) {
+	caller := call.Context()
+	key := gap{rt, call.Method, bridge.AudienceOf(caller), bridge.SessionOf(ctx)}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, again := g.open[key]; again || len(g.open) >= maxGaps {
+		return
+	}
+	g.open[key] = &bridge.Call{Method: call.Method, Request: call.Method.NewRequest(&pb.CallContext{
+		ProtocolVersion: caller.GetProtocolVersion(), ClientInfo: caller.GetClientInfo(),
+		ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
+	})}
+	if g.ctx != nil {
+		g.fill(g.ctx, key)
+	}
+}
+
+// join adds a listener, which leaves by the function that is returned.
+func (g *gaps) join(changes *bridge.Pending) (leave func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.listeners[changes] = struct{}{}
+	if g.ctx == nil {
+		g.ctx, g.cancel = context.WithCancel(context.Background())
+		g.filling = &sync.WaitGroup{}
+		for key := range g.open {
+			g.fill(g.ctx, key)
+		}
+	}
+	return func() {
+		g.mu.Lock()
+		delete(g.listeners, changes)
+		filling := &sync.WaitGroup{}
+		if len(g.listeners) == 0 {
+			g.cancel()
+			g.ctx, filling = nil, g.filling
+		}
+		g.mu.Unlock()
+		filling.Wait()
+	}
+}
+
+// fill requests the missing part until it is there or ctx ends. The caller holds mu.
+func (g *gaps) fill(ctx context.Context, key gap) {
+	call := g.open[key]
+	g.filling.Go(func() {
+		defer g.r.panics.Recover("completing "+key.list.Name, nil)
+		for pause := relistenMin; ; pause = min(2*pause, relistenMax) {
+			limited, cancel := context.WithTimeout(bridge.WithSession(ctx, key.session), fillTimeout)
+			_, err := g.r.once(limited, key.route, call)
+			cancel()
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil || !down(err) {
+				g.filled(key, err)
+				return
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// filled closes a gap, and reports that the list has changed if the route has one.
+func (g *gaps) filled(key gap, err error) {
+	g.mu.Lock()
+	delete(g.open, key)
+	var listeners []*bridge.Pending
+	for l := range g.listeners {
+		listeners = append(listeners, l)
+	}
+	g.mu.Unlock()
+	if err != nil && bridge.AsError(err).Code == codes.Unimplemented {
+		return
+	}
+	g.r.noteAnswer(key.route, err)
+	for _, l := range listeners {
+		l.Add(changeOf(key.list))
+	}
+}
+
+// changeOf returns what reports that a list has changed.
+func changeOf(list *bridge.Method) *pb.ListenResponse {
+	switch list {
+	case bridge.ListTools:
+		return &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}
+	case bridge.ListPrompts:
+		return &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}}
+	}
+	return &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}}
+}
