@@ -95,9 +95,13 @@ func (e *Error) Error() string { return e.RPC.GetMessage() }
 // OfNotification reports whether the text was to be a notification: nobody waits for an answer to one (JSON-RPC 2.0, 4.1).
 func (e *Error) OfNotification() bool { return e.ID == nil && e.RPC.GetCode() == codeInvalidParams }
 
+// NotExecuted is the data of the error of what is no request: it says, as that of every call without an answer does, that nothing was
+// executed. It is not changed.
+var NotExecuted = []byte(`{"reason":"INVALID_REQUEST","outcome":"not_executed"}`)
+
 func newError(id []byte, code int64, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
-	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message}}
+	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message, Data: NotExecuted}}
 }
 
 // check is rawjson.Check with the JSON-RPC code for what it finds. What is JSON by its grammar is no parse error.

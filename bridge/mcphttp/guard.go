@@ -41,7 +41,9 @@ type Guard struct {
 // Wrap returns a http.Handler that passes on to next what is not refused.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !r.ProtoAtLeast(1, 1) { // net/http overlooks Transfer-Encoding then, and would take a body for the next request (RFC 9112, 6.1)
+		// net/http overlooks Transfer-Encoding before HTTP/1.1, and would take a body for the next request; after it, it overlooks a
+		// Content-Length beside it, by which a proxy before us may have read where the next request begins (RFC 9112, 6.1).
+		if !r.ProtoAtLeast(1, 1) || len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
 		}
 		if status, why := g.check(r); why != "" {
@@ -74,7 +76,7 @@ func Refuse(w http.ResponseWriter, status int, why string) {
 	}
 	w.Header().Set("Content-Type", JSON)
 	w.WriteHeader(status)
-	_, _ = w.Write(jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why}, true))
+	_, _ = w.Write(jsonrpc.AppendError(nil, nil, &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why, Data: jsonrpc.NotExecuted}, true))
 }
 
 // shared reports whether a response is one of several on its connection: those of HTTP/2, and no others, can be pushed.
