@@ -137,7 +137,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		defer done()
 		if until := s.until(who); !until.IsZero() {
 			var stop context.CancelFunc
-			ctx, stop = context.WithDeadlineCause(ctx, until, errOver)
+			ctx, stop = bridge.WithWallDeadline(ctx, until, errOver)
 			defer stop()
 		}
 	}

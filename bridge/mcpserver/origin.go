@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -43,7 +44,7 @@ func (s *Server) letIn(until time.Time) (context.Context, context.CancelFunc) {
 	if until.IsZero() {
 		return s.draining, func() {}
 	}
-	return context.WithDeadline(s.draining, until)
+	return bridge.WithWallDeadline(s.draining, until, context.DeadlineExceeded)
 }
 
 // samePrincipal reports whether two callers are the same one. Their scopes and claims may differ from one request to the next.

@@ -1,0 +1,40 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A context ends at its time by the wall clock, although the machine was suspended meanwhile.
+func TestWallDeadlineCountsSuspension(t *testing.T) {
+	over := errors.New("over")
+	for name, c := range map[string]struct {
+		suspended, after time.Duration
+	}{
+		"awake":     {0, time.Hour},
+		"suspended": {50 * time.Minute, 10 * time.Minute},
+		"too long":  {2 * time.Hour, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				suspended := time.Duration(0)
+				ctx, cancel := withWallDeadline(t.Context(), begin.Add(time.Hour), over, func() time.Time { return time.Now().Add(suspended) })
+				defer cancel()
+				suspended = c.suspended
+				<-ctx.Done()
+				if took := time.Since(begin); took != c.after || context.Cause(ctx) != over {
+					t.Errorf("ended after %v with %v", took, context.Cause(ctx))
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := WithWallDeadline(t.Context(), time.Now().Add(-time.Second), over)
+		defer cancel()
+		<-ctx.Done()
+	})
+}
