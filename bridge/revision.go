@@ -129,6 +129,9 @@ func (r Revision) HasMultiSelect() bool { return r >= Rev20251125 }
 // HasSamplingTools reports whether a model that is asked can wish for tools.
 func (r Revision) HasSamplingTools() bool { return r >= Rev20251125 }
 
+// DeclaresSamplingContext reports whether clients say that they add the context of servers to what a model is asked.
+func (r Revision) DeclaresSamplingContext() bool { return r >= Rev20251125 }
+
 // HasStructuredContent reports whether a tool's result can have JSON beside its content, and whether that can be any JSON
 // value or only an object.
 func (r Revision) HasStructuredContent() (has, anyValue bool) {

@@ -37,19 +37,19 @@ type conn struct {
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
-	errors  rate                               // of those that answer no request
-	session *session                           // of the legacy era, since initialize
-	running map[string]context.CancelCauseFunc // modern requests being answered, by the key of their id
-	over    func()                             // what is done once no call runs, when calls have outlived the client
-	closed  bool                               // no call begins any more
-	until   time.Time                          // until when the client is let in, by the best token it has shown; zero: for ever
-	longer  chan struct{}                      // holds a token when until has become later
+	errors  rate          // of those that answer no request
+	session *session      // of the legacy era, since initialize
+	running running       // the modern requests
+	over    func()        // what is done once no call runs, when calls have outlived the client
+	closed  bool          // no call begins any more
+	until   time.Time     // until when the client is let in, by the best token it has shown; zero: for ever
+	longer  chan struct{} // holds a token when until has become later
 }
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	c := &conn{
 		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.MaxCalls),
-		running: map[string]context.CancelCauseFunc{}, errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
+		errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
 	return c
@@ -215,23 +215,19 @@ func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 
 // startModern begins to answer a modern request.
 func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
-	id := string(jsonrpc.Key(msg.ID))
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	c.mu.Lock()
-	_, twice := c.running[id]
-	if !twice {
-		c.running[id] = cancel
-	}
+	remove, err := c.running.add(msg, cancel)
 	c.mu.Unlock()
-	if twice {
+	if err != nil {
 		cancel(nil)
-		c.refuse(msg, out, "id "+string(msg.ID)+" is that of a request still being answered: every request needs an id of its own")
+		c.s.refuse(bridge.Rev20260728, msg, out, err)
 		return
 	}
 	to := &lastSink{out, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.running, id)
+		remove()
 	}}
 	if !c.start(func() {
 		defer cancel(nil)
@@ -246,8 +242,7 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out sink) {
 	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
-		x := &exchange{s: c.s, rev: ss.rev, id: msg.ID, out: out}
-		x.refuse(nil, err)
+		c.s.refuse(ss.rev, msg, out, err)
 		return
 	}
 	if !c.start(func() {
@@ -360,7 +355,7 @@ func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 	}
 	id := jsonrpc.Key(rawjson.Get(msg.Params, "requestId"))
 	c.mu.Lock()
-	cancel := c.running[string(id)]
+	cancel := c.running.cancel[string(id)]
 	c.mu.Unlock()
 	if cancel != nil {
 		cancel(errCancelled)

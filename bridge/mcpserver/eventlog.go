@@ -14,6 +14,8 @@ import (
 // until then: an answer that is longer than the bound reaches the client that waits for it.
 type eventLog struct {
 	id string
+	// tag is that of the session.
+	tag string
 	// within are the bounds, that of the session first.
 	within []*replay
 

@@ -197,7 +197,13 @@ func (x *exchange) about(call *bridge.Call, err error) error {
 }
 
 // fail answers the request with the error that a handler made of it.
-func (x *exchange) fail(m *bridge.Method, err error) { x.failWith(http.StatusOK, m, err) }
+func (x *exchange) fail(m *bridge.Method, err error) {
+	if page := x.s.empty(m, err); page != nil {
+		x.finish(m, page, nil)
+		return
+	}
+	x.failWith(http.StatusOK, m, err)
+}
 
 // refuse answers a request that no handler has seen with the error that is the reason.
 func (x *exchange) refuse(m *bridge.Method, err error) { x.failWith(http.StatusBadRequest, m, err) }
@@ -214,7 +220,7 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	if !e.Public() {
 		log = x.s.log.Error()
 	}
-	log.Str("method", name).Stringer("revision", x.rev).RawJSON("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
+	log.Str("method", name).Stringer("revision", x.rev).Bytes("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
 	rpc := e.Told().JSONRPC(x.rev, m)
 	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
 	executed := e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED
@@ -226,7 +232,7 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	case e.Scopes != nil && x.s.opts.Challenge != nil:
 		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // so do OAuth clients
 	}
-	x.end(h, jsonrpc.AppendError(nil, x.id, rpc, false))
+	x.end(h, jsonrpc.AppendError(nil, x.id, rpc, x.rev.OmitsUnknownErrorID()))
 }
 
 // end is the end of the request: by the response, or by none because nobody wants it.

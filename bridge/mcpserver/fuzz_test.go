@@ -70,7 +70,7 @@ func FuzzLastEventID(f *testing.F) {
 	ss := &session{logs: map[string]*eventLog{"1": log}}
 	fuzzing.Run(f, func(t *testing.T, s string) {
 		l, n := ss.resumable(s)
-		if there := s == "1-0" || s == "1-1" || s == "1-2"; there != (l != nil) || there && eventID("1", n) != s {
+		if there := s == "1-0" || s == "1-1" || s == "1-2"; there != (l != nil) || there && log.eventID(n) != s {
 			t.Fatalf("%q found event %d of %v", s, n, l)
 		}
 	})

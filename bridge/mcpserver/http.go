@@ -167,7 +167,7 @@ func asParseError(err error) *jsonrpc.Error {
 		return e
 	}
 	why := err.Error()
-	return &jsonrpc.Error{RPC: &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why}}
+	return &jsonrpc.Error{RPC: invalidRequest(why)}
 }
 
 // checkMedia returns why a POST's media types are refused, or nothing. The client must take both forms of an answer
@@ -494,8 +494,7 @@ func (ss *session) serve(msg *jsonrpc.Message, from origin, out sink) {
 	defer ss.s.panics.Recover(msg.Method, nil) // request does not let one come so far
 	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
-		x := &exchange{s: ss.s, rev: ss.rev, id: msg.ID, out: out}
-		x.refuse(nil, err)
+		ss.s.refuse(ss.rev, msg, out, err)
 		return
 	}
 	defer done()
@@ -514,7 +513,9 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		refuse(w, http.StatusNotFound, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
 		return nil
 	}
-	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && v[0] != ss.rev.String() {
+	// Any supported revision will do (2025-06-18: basic/transports, protocol version header): some clients send the latest that they know. The
+	// session's own counts all the same, and a modern one does not get here.
+	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
 		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+", and the session's revision is "+ss.rev.String()+": send that one")
 		return nil
 	}
@@ -576,7 +577,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	l, n := ss.resumable(last)
 	if l == nil {
-		refuseFor(w, http.StatusNotFound, forgotten(last))
+		refuseFor(w, http.StatusBadRequest, forgotten(last)) // 404 would say that the session has ended
 		return
 	}
 	if l.id != unrelated { // it ends with the answer, and the client can use its connection again
@@ -592,15 +593,15 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 // resumable returns the stream that an event is of, and the event's number. There is none if what came after the event is
 // not known any more.
 func (ss *session) resumable(event string) (*eventLog, int) {
-	id, number, _ := strings.Cut(event, "-")
+	id, number, _ := strings.Cut(strings.TrimPrefix(event, ss.tag), "-")
 	n, err := strconv.Atoi(number)
-	if err != nil || n < 0 || event != eventID(id, n) {
+	if err != nil || n < 0 {
 		return nil, 0
 	}
 	ss.mu.Lock()
 	l := ss.logs[id]
 	ss.mu.Unlock()
-	if l == nil || !l.has(n) {
+	if l == nil || event != l.eventID(n) || !l.has(n) {
 		return nil, 0
 	}
 	return l, n
@@ -610,7 +611,7 @@ func (ss *session) resumable(event string) (*eventLog, int) {
 func forgotten(event string) *pb.JsonRpcError {
 	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) + " is not known any more; its call may have been executed: " +
 		"make it again only if doing it twice does no harm")
-	e.Data = []byte(`{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}`)
+	e.Data = []byte(`{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}`) // of the call, not of this request
 	return e
 }
 
@@ -666,9 +667,9 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 		from := n
 		for _, msg := range events {
 			if msg == nil {
-				out = append(out, primingEvent(l.id, n)...)
+				out = append(out, primingEvent(l, n)...)
 			} else {
-				out = mcphttp.AppendEvent(out, eventID(l.id, n), "", msg)
+				out = mcphttp.AppendEvent(out, l.eventID(n), "", msg)
 			}
 			n++
 		}

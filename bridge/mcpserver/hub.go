@@ -360,6 +360,9 @@ func (h *hub) run(ctx context.Context, l *listening) {
 		}
 		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
 		if never {
+			if declared := h.s.known.Load(); declared == nil || demandOf(honour(l.filter, declared.GetCapabilities())).empty() {
+				return // only what was declared before the backend had started
+			}
 			h.s.log.Warn().Msg("the backend says that it tells changes, and has no Listen: clients will not learn of changes")
 			return
 		}

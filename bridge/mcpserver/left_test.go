@@ -174,7 +174,7 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		defer s.Close()
 		o := openOld(t, s)
 		o.send(202, workBody)
-		o.send(202, strings.Replace(workBody, `"id":2`, `"id":3`, 1))
+		o.send(202, strings.NewReplacer(`"id":2`, `"id":3`, `"progressToken":"t"`, `"progressToken":3`).Replace(workBody))
 		o.drop()
 		pass(time.Second)
 		h.letGo <- struct{}{}

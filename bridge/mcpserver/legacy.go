@@ -99,7 +99,7 @@ func (ss *session) callContext(x *exchange, from origin) *pb.CallContext {
 
 func (ss *session) initializeAgain(*jsonrpc.Message) error {
 	e := bridge.Errorf(codes.InvalidArgument, "initialize: this session has begun already")
-	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
+	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest, Data: jsonrpc.NotExecuted}
 	return e
 }
 

@@ -277,9 +277,13 @@ func TestLegacyIDsInUseAreRefused(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)
 	done := make(chan struct{})
-	go func() { defer close(done); read(t, c.send(call("1", "wait", "{}", ""))).rest() }()
+	go func() { defer close(done); read(t, c.send(call("1", "wait", "{}", `"progressToken":"t"`))).rest() }()
 	<-f.h.Started
-	want(t, read(t, c.send(call("1", "echo", "{}", ""))).next(), "id", "1", "error.code", "-32600")
+	// Clients take an error with the id for the answer to the first.
+	want(t, read(t, c.send(call("1", "echo", "{}", ""))).next(), "id", "null", "error.code", "-32600")
+	want(t, read(t, c.send(call("2", "echo", "{}", `"progressToken":"t"`))).next(), "id", "2", "error.code", "-32602", "error.data.outcome", `"not_executed"`)
+	want(t, read(t, c.send(call("2", "echo", "{}", `"progressToken":1`))).next(), "id", "2", "error", "null")
+	want(t, read(t, c.send(call("2", "echo", "{}", `"progressToken":1`))).next(), "id", "2", "error", "null") // it is free again
 	want(t, read(t, c.send(call(`"1"`, "echo", "{}", ""))).next(), "id", `"1"`, "error", "null")
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	<-done
@@ -288,11 +292,10 @@ func TestLegacyIDsInUseAreRefused(t *testing.T) {
 // sameIDs are ids that are the same in another text.
 var sameIDs = [][2]string{{`"a"`, `"\u0061"`}, {`"\u00e9\/"`, `"é/"`}, {`"\u000A"`, `"\n"`}, {"0", "-0"}}
 
-// An id is its value, however it is written: nobody is answered twice by it, and whoever cancels it means it. The answer has it as it was.
+// An id is its value, however it is written: nobody is answered twice by it, and whoever cancels it means it.
 func TestIDsAreTheirValues(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-03-26", clientCaps)
-	compact := func(id string) string { return get(t, `{"id":`+id+`}`, "id") }
 	for _, ids := range sameIDs {
 		for _, ids := range [][2]string{ids, {ids[1], ids[0]}} {
 			cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + ids[1] + `}}`
@@ -301,10 +304,7 @@ func TestIDsAreTheirValues(t *testing.T) {
 			go func() { done <- read(t, c.send(call(ids[0], "wait", "{}", ""))).rest() }()
 			<-f.h.Started
 			again := read(t, c.send(call(ids[1], "echo", "{}", ""))).next()
-			want(t, again, "error.code", "-32600")
-			if !strings.Contains(again, `"id":`+ids[1]+`,`) {
-				t.Errorf("%s is answered by %s", ids[1], again)
-			}
+			want(t, again, "id", "null", "error.code", "-32600")
 			c.send(cancel)
 			<-f.h.Ended
 			if msgs := <-done; len(msgs) > 0 {
@@ -319,7 +319,7 @@ func TestIDsAreTheirValues(t *testing.T) {
 				p.say(wait)
 				<-p.h.Started
 				p.say(strings.Replace(wait, `"id":`+ids[0], `"id":`+ids[1], 1))
-				want(t, p.next(), "id", compact(ids[1]), "error.code", "-32600")
+				want(t, p.next(), "id", "null", "error.code", "-32600")
 				p.say(cancel)
 				<-p.h.Ended
 			}
@@ -362,7 +362,7 @@ func TestSessionRules(t *testing.T) {
 	}{
 		{"its session", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18"}, 200},
 		{"its session, no revision", header{"Mcp-Session-Id", c.id}, 200},
-		{"another revision than negotiated", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25"}, 400},
+		{"another revision than negotiated", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25"}, 200},
 		{"a revision that is none", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "newest"}, 400},
 		{"a revision that is empty", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", " "}, 400},
 		{"two sessions", header{"Mcp-Session-Id", c.id, "Mcp-Session-Id", "x"}, 400},
@@ -507,12 +507,18 @@ func TestResumeOfWhatIsNotThere(t *testing.T) {
 	s := read(t, c.send(call("1", "count", "{}", `"progressToken":"t"`)))
 	s.rest()
 	other := f.initialize("2025-11-25", clientCaps)
-	if res := other.get(t.Context(), s.last); res.StatusCode != 404 {
+	read(t, other.send(call("1", "count", "{}", `"progressToken":"t"`))).rest() // so that it has streams with the same numbers
+	if res := other.get(t.Context(), s.last); res.StatusCode != 400 {
 		t.Errorf("another session's event: %s", res.Status)
 	}
 	for _, id := range []string{"nonsense", "1-999", "9-0", "1--1", "1-01", "-", "1-0x"} {
-		if res := c.get(t.Context(), id); res.StatusCode != 404 {
+		if res := c.get(t.Context(), id); res.StatusCode != 400 {
 			t.Errorf("%q: %s", id, res.Status)
+		}
+	}
+	for _, session := range []*client{c, other} { // which clients would begin anew after 404
+		if res := session.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); res.StatusCode != 200 {
+			t.Errorf("the session afterwards: %s", res.Status)
 		}
 	}
 	if res := f.do(t.Context(), "GET", f.url, "", append(c.headers(), "Last-Event-ID", "1-1", "Last-Event-ID", "1-2")); res.StatusCode != 400 {

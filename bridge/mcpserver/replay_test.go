@@ -254,7 +254,8 @@ func TestManyCallsOfASessionAreAllAnswered(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range s.opts.MaxCalls {
 			wg.Go(func() {
-				res := sent(t, s, id, strings.Replace(workBody, `"id":2`, `"id":`+strconv.Itoa(n), 1))
+				body := strings.Replace(workBody, `"id":2`, `"id":`+strconv.Itoa(n), 1)
+				res := sent(t, s, id, strings.Replace(body, `"progressToken":"t"`, `"progressToken":`+strconv.Itoa(n), 1))
 				if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), "it went well") {
 					t.Errorf("call %d is answered %s %q", n, res.Status, body)
 				}

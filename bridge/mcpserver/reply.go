@@ -155,7 +155,7 @@ func (r *reply) begin() {
 	r.log = r.open()
 	r.reader = r.log.take()
 	if r.prime {
-		r.write(primingEvent(r.log.id, r.log.append(nil, false)))
+		r.write(primingEvent(r.log, r.log.append(nil, false)))
 	}
 }
 
@@ -304,7 +304,7 @@ func (r *reply) event(msg []byte, last bool) {
 		if r.log.ended() {
 			return // by an answer that could not be written, which the client comes back for: there is one only
 		}
-		id = eventID(r.log.id, r.log.append(msg, last))
+		id = r.log.eventID(r.log.append(msg, last))
 		// gofail: var mcpserverLogged struct{}
 	}
 	r.write(mcphttp.AppendEvent(make([]byte, 0, len(msg)+len(id)+32), id, "", msg))
@@ -363,11 +363,11 @@ func reuse(msg []byte) {
 
 var contentTypeJSON = []string{mcphttp.JSON}
 
-// eventID names event n of a log.
-func eventID(log string, n int) string { return log + "-" + strconv.Itoa(n) }
+// eventID names event n of the log. No other session has an event of that name.
+func (l *eventLog) eventID(n int) string { return l.tag + l.id + "-" + strconv.Itoa(n) }
 
 // primingEvent is an event that has an id and no data, and says how long to wait, in milliseconds, before coming back when
 // the stream is lost or cut (2025-11-25: basic/transports, sending messages to the server).
-func primingEvent(log string, n int) []byte {
-	return []byte("id: " + eventID(log, n) + "\nretry: 1000\ndata: \n\n")
+func primingEvent(l *eventLog, n int) []byte {
+	return []byte("id: " + l.eventID(n) + "\nretry: 1000\ndata: \n\n")
 }

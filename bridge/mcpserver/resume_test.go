@@ -50,7 +50,7 @@ func TestLongAnswersReachWhoHasComeBack(t *testing.T) {
 			t.Errorf("%s: the answer has %d bytes", rev, len(answer))
 		}
 		again := c.get(t.Context(), s.last)
-		if again.StatusCode != http.StatusNotFound {
+		if again.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: once more: %s", rev, again.Status)
 		}
 		want(t, read(t, again).next(), "error.data.reason", `"EVENTS_FORGOTTEN"`, "error.data.outcome", `"unknown"`)

@@ -58,13 +58,38 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 			call = call.Retry(unsupported, res.Needs.State)
 			continue
 		}
-		asked = withIDs(res.Needs.GetRequests(), rand.Text)
+		asked = withIDs(withoutContext(res.Needs, ss.caller.GetClientCapabilities(), ss.rev).GetRequests(), rand.Text)
 		if answers, err = ss.askAll(ctx, x, asked); err != nil {
 			return nil, err
 		}
 		call = call.Retry(answers, res.Needs.State)
 	}
 	return nil, seal.TooManyRounds(call)
+}
+
+// withoutContext returns what is needed without includeContext, where the client has not declared sampling.context (2025-11-25 and
+// 2026-07-28: client/sampling, capabilities). It is a wish, so that the rest can be asked.
+func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bridge.Revision) *pb.InputRequired {
+	if can.GetSampling().GetContext() != nil || !rev.DeclaresSamplingContext() {
+		return needs
+	}
+	out := needs
+	for key, req := range needs.GetRequests() {
+		sample := req.GetCreateMessage()
+		if sample == nil || sample.IncludeContext == nil || sample.GetIncludeContext() == "none" {
+			continue
+		}
+		if out == needs {
+			out = bridge.Shallow(needs)
+			out.Requests = maps.Clone(needs.GetRequests())
+		}
+		sample = bridge.Shallow(sample)
+		sample.IncludeContext = nil
+		req = bridge.Shallow(req)
+		req.Request = &pb.InputRequest_CreateMessage{CreateMessage: sample}
+		out.Requests[key] = req
+	}
+	return out
 }
 
 // onceBegun returns the error of a call that went wrong when it was made again. That it was not executed then says nothing of the times

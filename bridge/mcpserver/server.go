@@ -85,6 +85,13 @@ type Options struct {
 	MaxChanges, MaxChangesSize int
 	// MaxState is how many bytes a requestState may have. Zero: 64 KiB.
 	MaxState int
+	// Started waits while the handler's backends start, and returns nil when none of them does, even if ctx has ended. It returns an error if
+	// ctx ends before. While one starts, initialize and server/discover are answered with Earlier, and calls wait. Nil: no backend starts.
+	Started func(ctx context.Context) error
+	// Earlier is what the handler declared when the bridge ran before. If nil, everything that it may have is declared.
+	Earlier *pb.DiscoverResponse
+	// Declared is called with what the handler declares, each time that differs. It must not block for long. Nil: it is not called.
+	Declared func(*pb.DiscoverResponse)
 	// Memory is how much there is: while it is short, new sessions, streams, long bodies and calls are refused. Nil: there is
 	// enough.
 	Memory *limit.Memory
@@ -141,6 +148,9 @@ type Server struct {
 
 	// known is what the handler last was.
 	known atomic.Pointer[known]
+	// early is what is declared while a backend starts, and promised says that it has been.
+	early    *known
+	promised atomic.Bool
 
 	mu       sync.Mutex // guards what is below, all of which Sessions counts
 	sessions map[string]*session
@@ -153,10 +163,17 @@ type known struct {
 	at time.Time
 	// info is the server_info, as JSON.
 	info []byte
+	// early says that the handler has not said it: its backend starts.
+	early bool
 }
 
-// knownFor is how long it is not asked again what the handler is, so that asking costs calls nothing.
-const knownFor = time.Second
+const (
+	// knownFor is how long it is not asked again what the handler is, so that asking costs calls nothing.
+	knownFor = time.Second
+	// earlyAfter is how long a client waits for what the handler is while a backend starts. Clients give up, or take the server for one of
+	// the other era, after a few seconds.
+	earlyAfter = 1500 * time.Millisecond
+)
 
 // The causes for which a call's context ends, besides those of its transport.
 var (
@@ -173,6 +190,7 @@ func New(h bridge.Handler, o Options) *Server {
 		sessions: map[string]*session{}, conns: map[string]*conn{},
 	}
 	s.panics.Log = o.Log
+	s.early = earlier(o.Earlier)
 	s.parting, s.part = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -203,8 +221,8 @@ func (s *Server) Drain() {
 // them.
 func (s *Server) Close() {
 	s.Drain()
-	s.cancel(errClosed)
 	s.mu.Lock()
+	s.cancel(errClosed)
 	sessions := s.sessions
 	s.sessions = map[string]*session{}
 	s.mu.Unlock()
@@ -237,8 +255,21 @@ func (s *Server) discover(ctx context.Context) (*known, error) {
 	if was != nil && now.Sub(was.at) < knownFor {
 		return was, nil
 	}
-	res, err := s.handle(ctx, discoverCall, nil)
+	limited, early := ctx, was == nil && s.starting()
+	if early {
+		if s.promised.Load() {
+			return s.early, nil
+		}
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, earlyAfter)
+		defer cancel()
+	}
+	res, err := s.handle(limited, discoverCall, nil)
 	if err != nil {
+		if early && limited.Err() != nil && ctx.Err() == nil {
+			s.declareEarly()
+			return s.early, nil
+		}
 		if was == nil || bridge.AsError(err).Failure.GetReason() != bridge.ReasonOverloaded {
 			return nil, err
 		}
@@ -256,7 +287,67 @@ func (s *Server) discover(ctx context.Context) (*known, error) {
 		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server/discover: server_info cannot be written as MCP: %w", err)
 	}
 	s.known.Store(k)
+	if s.opts.Declared != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
+		s.opts.Declared(d)
+	}
 	return k, nil
+}
+
+// declareEarly notes that a client is answered with early, and finds out what the handler is once its backends have started.
+func (s *Server) declareEarly() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil || s.promised.Swap(true) {
+		return
+	}
+	s.lasting.Go(func() {
+		if s.opts.Started(s.ctx) == nil {
+			_, _ = s.discover(s.ctx) // whoever asks next is told why not
+		}
+	})
+}
+
+// starting reports whether a backend of the handler starts.
+func (s *Server) starting() bool {
+	if s.opts.Started == nil {
+		return false
+	}
+	now, cancel := context.WithCancel(s.ctx)
+	cancel()
+	return s.opts.Started(now) != nil
+}
+
+// earlier returns what is declared while a backend starts that declared d before, if that is not nil. It is to be asked for again at once.
+func earlier(d *pb.DiscoverResponse) *known {
+	if d == nil {
+		d = &pb.DiscoverResponse{Capabilities: bridge.Superset()}
+	}
+	d = proto.CloneOf(d)
+	d.TtlMs, d.CacheScope = proto.Int64(0), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+	k := &known{DiscoverResponse: d, early: true}
+	var err error
+	if k.info, err = mcpjson.Append(nil, info(d), bridge.Rev20260728); err != nil {
+		return earlier(nil)
+	}
+	return k
+}
+
+// empty returns the page that a list is whose method the handler does not have, although that was declared while it started; or nil.
+func (s *Server) empty(m *bridge.Method, err error) proto.Message {
+	if bridge.AsError(err).Code != codes.Unimplemented || !s.promised.Load() {
+		return nil
+	}
+	switch m {
+	case bridge.ListTools:
+		return &pb.ListToolsResponse{TtlMs: proto.Int64(0)}
+	case bridge.ListPrompts:
+		return &pb.ListPromptsResponse{TtlMs: proto.Int64(0)}
+	case bridge.ListResources:
+		return &pb.ListResourcesResponse{TtlMs: proto.Int64(0)}
+	case bridge.ListResourceTemplates:
+		return &pb.ListResourceTemplatesResponse{TtlMs: proto.Int64(0)}
+	}
+	return nil
 }
 
 // serverInfo returns the member of `_meta` that says who answers (2026-07-28: basic/index, _meta).

@@ -27,6 +27,8 @@ type session struct {
 	// id is what the client names the session by, over HTTP.
 	id  string
 	rev bridge.Revision
+	// tag is what the ids of its events begin with.
+	tag string
 	// caller is what the client said in initialize. It never changes (2025-11-25: basic/lifecycle).
 	caller *pb.CallContext
 	// is is what the handler was when the session began.
@@ -56,8 +58,8 @@ type session struct {
 
 	mu      sync.Mutex // guards what is below
 	level   pb.LogLevel
-	running map[string]context.CancelCauseFunc // by the key of the request's id
-	asked   map[string]chan<- jsonrpc.Message  // by our request's id
+	running running
+	asked   map[string]chan<- jsonrpc.Message // by our request's id
 	lastAsk int
 	// logs are the streams of the session that a client can come back to, by id, and order has the ids, oldest first.
 	logs    map[string]*eventLog
@@ -139,8 +141,8 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		return nil, nil, err
 	}
 	ss := &session{
-		s: s, rev: rev, caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
-		running: map[string]context.CancelCauseFunc{}, asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
+		s: s, rev: rev, tag: rand.Text()[:6] + ".", caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
+		asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
 		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.MaxSessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.MaxReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
@@ -207,7 +209,7 @@ func (ss *session) over(now time.Time) bool {
 
 // overLocked is over by somebody who holds mu.
 func (ss *session) overLocked(now time.Time) bool {
-	return len(ss.running) == 0 && ss.push == nil && now.Sub(ss.used) > ss.s.opts.SessionTTL
+	return len(ss.running.cancel) == 0 && ss.push == nil && now.Sub(ss.used) > ss.s.opts.SessionTTL
 }
 
 // readyGrace is how long a request waits for the notification that the client is ready: it may be on its way on another
@@ -234,34 +236,32 @@ func (ss *session) awaitReady(ctx context.Context, method string) error {
 	case <-late.C:
 	}
 	e := bridge.Errorf(codes.InvalidArgument, "%s: send notifications/initialized first", rawjson.Shorten(method))
-	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
+	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest, Data: jsonrpc.NotExecuted}
 	return e
 }
 
 // begin notes that a request is being answered. It is answered under the context and to the sink that begin returns, and done
 // is called afterwards.
 func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, to sink, done func(), err error) {
-	id := string(jsonrpc.Key(msg.ID))
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ctx.Err() != nil {
 		return nil, nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED", "the session has ended: send initialize again")
 	}
-	if _, twice := ss.running[id]; twice {
-		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", msg.ID)
-		e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest}
-		return nil, nil, nil, e
-	}
-	if most := ss.s.opts.MaxCalls; len(ss.running) >= most {
+	if most := ss.s.opts.MaxCalls; len(ss.running.cancel) >= most {
 		return nil, nil, nil, overload(most)
 	}
 	ctx, cancel := context.WithCancelCause(ss.ctx)
-	ss.running[id] = cancel
+	remove, err := ss.running.add(msg, cancel)
+	if err != nil {
+		cancel(nil)
+		return nil, nil, nil, err
+	}
 	ss.calls.Add(1)
 	to = &lastSink{out, func() {
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
-		delete(ss.running, id)
+		remove()
 		ss.used = time.Now()
 	}}
 	return ctx, to, func() {
@@ -276,7 +276,7 @@ func (ss *session) notified(msg *jsonrpc.Message) {
 	case notifyCancelled:
 		id := jsonrpc.Key(rawjson.Get(msg.Params, "requestId"))
 		ss.mu.Lock()
-		cancel := ss.running[string(id)]
+		cancel := ss.running.cancel[string(id)]
 		ss.mu.Unlock()
 		if cancel != nil {
 			cancel(errCancelled)
@@ -333,6 +333,7 @@ func (ss *session) newLog() *eventLog {
 // addLog begins a stream with the given id. The caller holds mu.
 func (ss *session) addLog(id string) *eventLog {
 	l := newEventLog(id, &ss.replay, &ss.s.opts.Sessions.replay)
+	l.tag = ss.tag
 	ss.logs[id] = l
 	ss.order = append(ss.order, id)
 	for len(ss.order) > maxLogs {
@@ -414,7 +415,12 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 // listen makes sure that the session is told what changes, and returns what of it the handler tells. It fails only if the session wants to
 // know of a resource that it did not before.
 func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
-	return ss.s.hub.add(ss.ctx, &ss.sub, ss.wants)
+	ctx, cancel := context.WithCancel(ss.ctx)
+	defer cancel()
+	if ss.is.early { // the backend starts: once it acknowledges, the session receives all changes
+		cancel()
+	}
+	return ss.s.hub.add(ctx, &ss.sub, ss.wants)
 }
 
 // wants returns what the client wants to know: the lists, which a legacy client need not ask for, and the resources that it subscribed to.

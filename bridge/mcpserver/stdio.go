@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 
 // ServeStdio answers one client, which writes lines to r and reads lines from w (every revision: basic/transports, stdio).
 // It returns when r ends or ctx does, or when nothing can be written any more: what is asked then would be done, and nobody told. At
-// the end of r, what has been asked is still answered, and the server drains. Nobody else may write to w.
+// the end of r, what has been asked is still answered, and the server drains. Nobody else may write to w. The goroutine that reads r may
+// outlive the call: a client that does not read keeps it in a write.
 func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
 	ctx, deaf := context.WithCancel(ctx)
 	defer deaf()
@@ -30,48 +32,33 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	defer c.closeSoon()
 	defer context.AfterFunc(ctx, func() { c.cancel(errClosed) })()
 
-	lines := make(chan []byte)
-	failed := make(chan error, 1)
-	go func() { // ends with r; a read of stdin cannot be broken off, so nobody waits for it
-		defer close(lines)
-		defer s.panics.Recover("reading lines", func(e *bridge.Error) { failed <- e })
+	read := make(chan error, 1)
+	// Neither a read nor a write can be interrupted, and what is refused is written here: nobody waits for the goroutine.
+	go func() {
+		defer s.panics.Recover("reading lines", func(e *bridge.Error) { read <- e })
 		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.MaxLine}
-		for {
+		for ctx.Err() == nil {
 			line, err := in.next()
-			if errors.Is(err, errLineTooLong) {
-				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line is too long: send less, or raise the bridge's limit")})
-				continue
-			}
-			if err != nil {
-				failed <- err
+			switch {
+			case errors.Is(err, errLineTooLong):
+				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.MaxLine) + " bytes (limits.line): send less, or raise the limit")})
+			case err != nil:
+				read <- err
 				return
-			}
-			select {
-			case lines <- line:
-			case <-ctx.Done():
-				return
+			default:
+				c.receive(line, origin{})
 			}
 		}
 	}()
-	for {
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				c.finish(ctx)
-				select {
-				case err := <-failed:
-					if !errors.Is(err, io.EOF) {
-						return err
-					}
-				case <-ctx.Done(): // the reading was broken off, which is no error
-				}
-				return nil
-			}
-			c.receive(line, origin{})
-		case <-ctx.Done():
-			return nil
+	select {
+	case err := <-read:
+		c.finish(ctx)
+		if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+			return err
 		}
+	case <-ctx.Done():
 	}
+	return nil
 }
 
 // finish waits until what the client asked is answered, but not for long: a client that ends its side wants us to end soon
@@ -79,6 +66,9 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 func (c *conn) finish(ctx context.Context) {
 	if ss := c.legacy(); ss != nil {
 		ss.silence()
+	}
+	if c.s.opts.Started != nil {
+		_ = c.s.opts.Started(ctx) // what waits for a backend is answered, too
 	}
 	c.s.Drain()
 	ctx, cancel := context.WithTimeout(ctx, c.s.opts.Linger)
@@ -189,5 +179,5 @@ func (l lineReader) skip(err error) error {
 }
 
 func invalidRequest(message string) *pb.JsonRpcError {
-	return &pb.JsonRpcError{Code: codeInvalidRequest, Message: &message}
+	return &pb.JsonRpcError{Code: codeInvalidRequest, Message: &message, Data: jsonrpc.NotExecuted}
 }

@@ -14,12 +14,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/auth"
@@ -31,6 +33,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/nonblock"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	"github.com/mcpbridge/mcpbridge/bridge/router"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // The limits of the HTTP server; of the first three, if nothing else is said. There is none for writing: streams last.
@@ -52,6 +55,8 @@ const (
 	// several backends are.
 	dialTime  = 2 * time.Second
 	awaitTime = 10 * time.Second
+	// noticeTime is how long backends may start without a line in the log.
+	noticeTime = time.Second
 )
 
 // An App is the fronts, the backends, and the way between them. Call Listen, then Run.
@@ -63,6 +68,7 @@ type App struct {
 	started func(*App)
 
 	backends []*backend
+	opened   []error // of each of them
 	calls    *calls
 	memory   *limit.Memory       // nil: as much as there is
 	streams  *limit.Streams      // of all clients
@@ -131,12 +137,11 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, log)
-		if len(cfg.Backends) == 1 {
-			if err := b.open(); err != nil { // of several, the others are served
-				return nil, err
-			}
+		opened := b.open()
+		if opened != nil && len(cfg.Backends) == 1 { // of several, the others are served
+			return nil, opened
 		}
-		a.backends = append(a.backends, b)
+		a.backends, a.opened = append(a.backends, b), append(a.opened, opened)
 		cats[b.Name] = catalogOf(b, a.memory, log)
 		if len(b.ToolScopes) > 0 {
 			cats[b.Name] = auth.Handler(cats[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
@@ -147,10 +152,10 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 		return nil, err
 	}
 	a.merged = &counted{a.calls, h}
-	a.endpoint = a.newEndpoint("", a.merged)
+	a.endpoint = a.newEndpoint("", a.merged, a.backends)
 	if len(a.backends) > 1 {
 		for _, b := range a.backends {
-			a.named = append(a.named, a.newEndpoint(b.Name, &counted{a.calls, cats[b.Name]}))
+			a.named = append(a.named, a.newEndpoint(b.Name, &counted{a.calls, cats[b.Name]}, []*backend{b}))
 		}
 	} else {
 		a.named = []endpoint{{a.backends[0].Name, a.merged, a.endpoint.mcp}}
@@ -175,7 +180,7 @@ func catalogOf(b *backend, memory *limit.Memory, log zerolog.Logger) bridge.Hand
 func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler, log zerolog.Logger) (bridge.Handler, error) {
 	var routes []router.Route
 	for _, b := range backends {
-		routes = append(routes, router.Route{Name: b.Name, Handler: handlers[b.Name]})
+		routes = append(routes, router.Route{Name: b.Name, Handler: handlers[b.Name], Started: b.started})
 	}
 	if len(routes) == 1 {
 		return routes[0].Handler, nil
@@ -190,8 +195,25 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 	return r, nil
 }
 
-func (a *App) newEndpoint(name string, h bridge.Handler) endpoint {
+// newEndpoint returns the endpoint of some backends, which h is.
+func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint {
 	o := a.cfg.Limits.server()
+	o.Started = func(ctx context.Context) error {
+		for _, b := range of {
+			if err := b.started(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if d, ok := declarationOf(a.cfg, a.log); ok && name == "" && a.cfg.Serve.Stdio == "true" {
+		o.Earlier = d.read()
+		o.Declared = func(said *pb.DiscoverResponse) {
+			if !proto.Equal(said, o.Earlier) {
+				d.write(said)
+			}
+		}
+	}
 	o.Log, o.PollAfter, o.PassHeaders, o.Principal = a.log, a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
 	o.Until = auth.Until
 	o.Sessions, o.Streams, o.Memory = a.sessions, a.streams, a.memory
@@ -287,16 +309,28 @@ func (a *App) Run(ctx, now context.Context) error {
 	backendsDone := make(chan error, 1)
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
 
-	ready, err := a.awaitBackends(ctx, backendsDone)
-	if err == nil && ctx.Err() == nil {
+	isReady := func(ready bool) {
 		a.tellReady(ctx, ready)
 		probes.serving.Store(true)
-		if a.started != nil {
-			a.started(a)
-		}
+	}
+	var err error
+	if a.stdio && a.launches() { // its client is answered while they start: it may not wait for long
+		a.tellStarted()
+		probing.Go(func() {
+			if ready, err := a.awaitBackends(probeCtx, nil); err == nil && probeCtx.Err() == nil {
+				isReady(ready)
+			}
+		})
 		err = a.serveFronts(ctx, now, backendsDone)
 	} else {
-		a.closeListeners() // nothing was accepted
+		var ready bool
+		if ready, err = a.awaitBackends(ctx, backendsDone); err == nil && ctx.Err() == nil {
+			isReady(ready)
+			a.tellStarted()
+			err = a.serveFronts(ctx, now, backendsDone)
+		} else {
+			a.closeListeners() // nothing was accepted
+		}
 	}
 	stopBackends()
 	for _, e := range a.endpoints() {
@@ -308,6 +342,17 @@ func (a *App) Run(ctx, now context.Context) error {
 	return err
 }
 
+// launches reports whether a backend is a program that is started.
+func (a *App) launches() bool {
+	return slices.ContainsFunc(a.backends, func(b *backend) bool { return b.command() != nil })
+}
+
+func (a *App) tellStarted() {
+	if a.started != nil {
+		a.started(a)
+	}
+}
+
 // endpoints returns every endpoint.
 func (a *App) endpoints() []endpoint { return append([]endpoint{a.endpoint}, a.named...) }
 
@@ -317,8 +362,8 @@ func (a *App) runBackends(ctx context.Context) error {
 		return a.backends[0].run(ctx)
 	}
 	var wg sync.WaitGroup
-	for _, b := range a.backends {
-		wg.Go(func() { b.keep(ctx) })
+	for i, b := range a.backends {
+		wg.Go(func() { b.keep(ctx, a.opened[i]) })
 	}
 	wg.Wait()
 	return nil
@@ -326,7 +371,7 @@ func (a *App) runBackends(ctx context.Context) error {
 
 // awaitBackends waits until the backends answer, which it reports, one has failed that nothing is served without, or ctx
 // ends. A backend that is launched alone has its start timeout; others may come whenever they come, so they are not waited for
-// longer than awaitTime.
+// longer than awaitTime. After noticeTime, the log says what is waited for.
 func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answer bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -342,17 +387,35 @@ func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answe
 	case a.backends[0].command() == nil:
 		enough = time.After(dialTime)
 	}
-	select {
-	case err := <-backendsDone:
-		close(backendsDone)
-		return false, a.backends[0].startProblem(err)
-	case err := <-ready:
-		if err != nil && ctx.Err() == nil {
+	notice := time.NewTimer(noticeTime)
+	defer notice.Stop()
+	for {
+		select {
+		case err := <-backendsDone:
+			close(backendsDone)
 			return false, a.backends[0].startProblem(err)
+		case err := <-ready:
+			if err != nil && ctx.Err() == nil {
+				return false, a.backends[0].startProblem(err)
+			}
+			return err == nil, nil
+		case <-enough:
+			return false, nil
+		case <-notice.C:
+			a.tellStarting()
 		}
-		return err == nil, nil
-	case <-enough:
-		return false, nil
+	}
+}
+
+// tellStarting says which backends have not started yet.
+func (a *App) tellStarting() {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, b := range a.backends {
+		if b.started(now) != nil {
+			a.log.Info().Str("backend", b.Name).Str("command", b.text()).Stringer("atMost", cmp.Or(b.command().StartTimeout, 30*time.Second)).
+				Msg("the backend is starting")
+		}
 	}
 }
 
@@ -518,6 +581,10 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 
 	select {
 	case err := <-frontDone:
+		if failed := a.failedStart(backendsDone); failed != nil {
+			_ = endAll(len(fronts) - 1) // that explains all
+			return failed
+		}
 		if endErr := endAll(len(fronts) - 1); err == nil {
 			err = endErr
 		}
@@ -531,6 +598,9 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 		if frontErr := endAll(len(fronts)); frontErr != nil {
 			a.log.Warn().Err(frontErr).Msg("serving clients ended badly")
 		}
+		if err != nil { // the only backend has not started
+			return a.backends[0].startProblem(err)
+		}
 		return &problem{
 			Exit: exitUnexpected, Code: "backend_gone", What: fmt.Sprintf("backend %q is gone for good", a.backends[0].Name),
 			Why: errText(err), Fix: "the log above says what it did last; start mcpbridge again", Cause: err,
@@ -539,6 +609,28 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	}
 	a.drain(now, fronts)
 	return endAll(len(fronts))
+}
+
+// failedStart returns why the only backend does not start, if it still starts or has just failed to: a client that closes stdin at once is
+// often somebody who tries a command.
+func (a *App) failedStart(backendsDone chan error) error {
+	if len(a.backends) > 1 || a.backends[0].command() == nil || a.backends[0].now() == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
+	defer cancel()
+	if a.backends[0].started(ctx) != nil || a.backends[0].now() == nil {
+		return nil
+	}
+	select {
+	case err := <-backendsDone:
+		close(backendsDone)
+		if err != nil {
+			return a.backends[0].startProblem(err)
+		}
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // drain tells everybody that this is the end, and still takes everything for as long as whoever balances the load needs to hear

@@ -102,6 +102,14 @@ func (a *auto) Ready(ctx context.Context) error {
 	return a.plugin.Ready(ctx)
 }
 
+// Started implements back.
+func (a *auto) Started(ctx context.Context) error {
+	if err := a.mcp.Started(ctx); err != nil || a.known() == a.mcp {
+		return err
+	}
+	return a.plugin.Started(ctx)
+}
+
 // Handle implements bridge.Handler.
 func (a *auto) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	return a.known().Handle(ctx, call, emit)

@@ -24,6 +24,8 @@ type back interface {
 	Run(ctx context.Context) error
 	// Ready waits until it answers. It returns an error if Run has returned, or ctx ends, before.
 	Ready(ctx context.Context) error
+	// Started waits while a program starts, and returns nil when it answers or its start has failed. It returns an error if ctx ends before.
+	Started(ctx context.Context) error
 }
 
 // A kind is a row of the table of what a backend can be. Whatever is particular to one is here.
@@ -181,6 +183,15 @@ func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return (*opened).Handle(ctx, call, emit)
 }
 
+// started is Started of the back.
+func (b *backend) started(ctx context.Context) error {
+	opened := b.back.Load()
+	if opened == nil {
+		return nil
+	}
+	return (*opened).Started(ctx)
+}
+
 // now returns nil if the back answers now, context.Canceled in an error if that is not known yet, and else why it does not.
 func (b *backend) now() error {
 	opened := b.back.Load()
@@ -203,10 +214,10 @@ const (
 	lastRetry  = time.Minute
 )
 
-// keep opens and runs the back until ctx ends, and again when it does not start: others are served meanwhile.
-func (b *backend) keep(ctx context.Context) {
-	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-		err := b.open()
+// keep runs the back, whose opening has failed with err if that is not nil, until ctx ends. When it does not start, keep opens and runs it
+// again: others are served meanwhile.
+func (b *backend) keep(ctx context.Context, err error) {
+	for delay := firstRetry; ; delay, err = min(2*delay, lastRetry), b.open() {
 		if err == nil {
 			err = b.attempt(ctx)
 		}

@@ -310,7 +310,7 @@ func (k *kept) resumes(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	ok := res.StatusCode == http.StatusOK && strings.Contains(string(text), `"result"`)
-	if !ok && (res.StatusCode != http.StatusNotFound || !strings.Contains(string(text), `"reason":"EVENTS_FORGOTTEN","outcome":"unknown"`)) {
+	if !ok && (res.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `"reason":"EVENTS_FORGOTTEN","outcome":"unknown"`)) {
 		t.Errorf("%s %s", res.Status, text)
 	}
 	return ok

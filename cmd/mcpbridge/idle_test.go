@@ -96,7 +96,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				a := &App{cfg: cfg, calls: newCalls(), ln: ln}
 				a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 					return &bridge.Result{Complete: call.Method.NewResult()}, nil // so that there are no tools
-				}))
+				}), nil)
 				f := a.newHTTPFront(t.Context())
 				served := make(chan error, 1)
 				go func() { served <- f.srv.Serve(ln) }()

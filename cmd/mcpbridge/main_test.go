@@ -41,6 +41,16 @@ func (c cleaning) Run() int {
 			os.RemoveAll(built)
 		}
 	}()
+	cache, err := os.MkdirTemp("", "mcpbridge-test")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(cache)
+	if dir, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+		os.Setenv("GOCACHE", filepath.Join(dir, "go-build")) // tests build backends
+	}
+	os.Setenv("XDG_CACHE_HOME", cache)
 	code := c.m.Run()
 	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -55,6 +65,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("ECHO", echoGo(t))
+			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, ".cache"))
 			return nil
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
