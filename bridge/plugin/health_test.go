@@ -60,7 +60,7 @@ func TestHealthChecksFollowTheCalls(t *testing.T) {
 				l.calls.begin(tool("x", ""))
 			}
 			checks.n.Store(0)
-			time.Sleep(10 * time.Minute)
+			time.Sleep(10 * time.Minute) //nolint:forbidigo // in a bubble
 			if n := checks.n.Load(); n < c.want-2 || n > c.want+2 {
 				t.Errorf("%s: %d health checks in 10 minutes, want %d", c.name, n, c.want)
 			}
@@ -74,7 +74,7 @@ func TestHealthChecksFollowTheCalls(t *testing.T) {
 			call := tool("x", "")
 			l.calls.begin(call)
 			l.calls.end(call)
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // in a bubble
 		}
 		if n := checks.n.Load(); n > 61 {
 			t.Errorf("short calls: %d health checks in a minute", n)

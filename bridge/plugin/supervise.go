@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"crypto/tls"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -464,10 +467,10 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		fix = "check that the program may be executed, and its #! line if it is a script"
 	case took >= p.o.StartTimeout:
 		why = fmt.Errorf("it printed %s within %v", noHandshake(count), p.o.StartTimeout)
-		fix = "if it only needs longer, raise the start timeout; else it must call the SDK's serve function, and flush its output if it prints the handshake itself"
+		fix = "if it only needs longer, raise the start timeout; else " + ServeFix(r.Command)
 	case how == "exit status 0":
 		why = fmt.Errorf("it ended with exit status 0, and it printed %s", noHandshake(count))
-		fix = "it ended without serving; a Python script must end with app.run(), one for Node with await a.run()"
+		fix = "it ended without serving; " + ServeFix(r.Command)
 	default:
 		why, fix = fmt.Errorf("it ended with %s", how), r.mend()
 	}
@@ -476,6 +479,34 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	section(&b, "stdout", printed[max(0, len(printed)-5):])
 	section(&b, "stderr", r.lastWords())
 	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
+}
+
+// serveFixes are how a program serves, by its language. The first whose pattern matches a word of the command counts.
+var serveFixes = []struct {
+	word *regexp.Regexp
+	fix  string
+}{
+	{regexp.MustCompile(`(^|/)(python|pypy)[\d.]*$|\.py$`), "a Python script must end with app.run()"},
+	{regexp.MustCompile(`(^|/)(node|tsx|deno|bun)$|\.[cm]?[jt]s$`), "a script for Node must end with await app.run()"},
+	{regexp.MustCompile(`(^|/)(java|mvn|gradle)$|\.jar$`), "main of a Java program must call app.run(args)"},
+	{regexp.MustCompile(`(^|/)go$|\.go$`), goServeFix},
+}
+
+const goServeFix = "main of a Go program must end with os.Exit(app.Run())"
+
+// ServeFix returns what the author of a program has to do that does not serve, by its command.
+func ServeFix(command []string) string {
+	for _, row := range serveFixes {
+		if slices.ContainsFunc(command, row.word.MatchString) {
+			return row.fix
+		}
+	}
+	if exe, err := exec.LookPath(command[0]); err == nil {
+		if _, err := buildinfo.ReadFile(exe); err == nil {
+			return goServeFix
+		}
+	}
+	return "it must call the SDK's run (Python app.run(), Node await app.run(), Go app.Run(), Java app.run(args)), or print the handshake and flush it"
 }
 
 // mend says what to do about a process that has ended by itself with an error.

@@ -161,7 +161,7 @@ func (b *backend) startProblem(err error) error {
 		p.Fix = "run the command by itself: a server on stdin and stdout waits there for a client"
 		switch {
 		case strings.Contains(p.Why, "\n  it ended: exit status 0"):
-			p.Fix += "; a Python\nscript for mcpbridge must end with app.run(), one for Node with await a.run()"
+			p.Fix += ";\nas a backend of mcpbridge, " + plugin.ServeFix(launch.Command)
 		case strings.Contains(p.Why, "\n  stderr:\n"):
 			p.Fix = fixOutput
 		}

@@ -47,6 +47,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "config.yaml: no such file")
 		os.Exit(7)
 	}
+	if does("nothing") {
+		return
+	}
 	if does("noise") {
 		fmt.Println("library banner")
 		fmt.Println("1|2|3")
