@@ -12,7 +12,7 @@ import (
 )
 
 const failingPython = `import logging, os, signal, sys
-from mcpbridge import App, ToolError
+from mcpbridge import App, Context, ToolError
 app = App("failing")
 
 def boom():
@@ -38,6 +38,21 @@ def exit() -> str:
 def segv() -> str:
     """fails"""
     os.kill(os.getpid(), signal.SIGSEGV)
+
+@app.tool
+async def think(ctx: Context) -> str:
+    """asks a model"""
+    return (await ctx.sample("What?", max_tokens=9)).text
+
+@app.tool
+async def ask(ctx: Context) -> str:
+    """asks the user"""
+    return str(await ctx.elicit("What?", str))
+
+@app.tool
+async def pay(ctx: Context) -> str:
+    """asks to visit a page"""
+    return str(await ctx.elicit_url("Pay.", "https://pay.example.com"))
 
 @app.tool
 def careful() -> str:
@@ -148,6 +163,15 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 				}
 			}
 			if got.code != c.exit || len(lines) > 1 {
+				t.Errorf("it said %+v", got)
+			}
+		})
+	}
+	for tool, fix := range map[string]string{"think": "--sample FILE", "ask": "--answer FIELD=VALUE", "pay": "--answer /accept"} {
+		t.Run("python "+tool, func(t *testing.T) {
+			t.Parallel()
+			got := runCommand(t, "", append([]string{"call", tool, "--"}, strings.Fields(commands["python"])...)...)
+			if got.code != exitTool || !strings.Contains(got.stderr, `"hint":"`) || !strings.Contains(got.stderr, fix) {
 				t.Errorf("it said %+v", got)
 			}
 		})

@@ -490,7 +490,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		text = string(res.GetStructuredContent())
 	}
 	if res.GetIsError() {
-		return &problem{Exit: exitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name), Why: text}
+		return &problem{Exit: exitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name), Why: text, Fix: unaskedFix(text)}
 	}
 	if c.asJSON {
 		return nil
