@@ -42,6 +42,7 @@ type logRecord struct {
 	Message string          `json:"message"`
 	Ended   string          `json:"ended"`  // how a process ended
 	Lived   json.RawMessage `json:"lived"`  // how long a backend had lived that was lost
+	Misses  json.RawMessage `json:"misses"` // how many health checks it has failed
 	Record  json.RawMessage `json:"record"` // what the backend wrote
 
 	raw []byte
@@ -64,8 +65,8 @@ func (b *backendLog) Write(p []byte) (int, error) {
 	case !b.calling && b.level > zerolog.InfoLevel:
 		return len(p), nil // what goes wrong at the start is the error of the command
 	case !b.calling:
-	case r.Lived != nil && b.level > zerolog.InfoLevel:
-		return len(p), nil // that is the error of the call
+	case (r.Lived != nil || r.Misses != nil) && b.level > zerolog.InfoLevel:
+		return len(p), nil // that is, or becomes, the error of the call
 	case r.Ended != "" && b.ended == "":
 		b.ended = r.Ended
 		close(b.gone)

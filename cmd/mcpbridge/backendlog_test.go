@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -198,8 +199,10 @@ func TestBackendLogIsBounded(t *testing.T) {
 	record := mustJSON(map[string]string{"traceback": strings.Repeat("frame\n", 10*maxTrace)})
 	log.Error().Str("stream", "stderr").RawJSON("record", []byte(record)).Msg("first")
 	log.Error().Str("stream", "stderr").RawJSON("record", []byte(record)).Msg("second")
+	log.Warn().Int("misses", 1).Msg("the backend failed a health check")
+	log.Error().Dur("lived", time.Second).Msg("the backend was lost")
 	log.Warn().Msg("tool parse has blocked the event loop for 5s")
-	if got := out.String(); strings.Contains(got, "early") || !strings.Contains(got, "first") || strings.Contains(got, "second") ||
+	if got := out.String(); strings.Contains(got, "early") || !strings.Contains(got, "first") || strings.Contains(got, "second") || strings.Contains(got, "health check") || strings.Contains(got, "was lost") ||
 		!strings.Contains(got, "blocked the event loop") || len(b.stderr) != maxStderr {
 		t.Errorf("it logged %s and kept %d lines", got, len(b.stderr))
 	}
