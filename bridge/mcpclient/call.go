@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -86,11 +87,11 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			case gone.renew && a.peer != nil:
 				c.pool.forget(a.peer.key, a.at)
 			}
-			// A server may do the work and then answer with any status. Only that it does not know the session is to be believed: 404
-			// says so. That it does not know the next one either, which has just begun, is not.
+			// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was not executed: it
+			// means that the session is not known. The call is repeated once in another session.
 			proof := !a.sent || gone.forgot && !a.shown && !bridge.Continues(call.Request)
 			if renewed || !proof && (again || !c.repeatable(call, &a)) {
-				return nil, c.refused(gone, a.sent || again)
+				return nil, c.refused(gone, !proof || again)
 			}
 			renewed, again = true, again || !proof
 		case a.sent && (again || !c.repeatable(call, &a)):
@@ -135,6 +136,10 @@ func (c *Client) attempt(ctx context.Context, l *life, call *bridge.Call, emit b
 // modern makes a call of the modern era.
 func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
 	a := attempt{peer: p}
+	if e := inputError(call.Request); e != nil {
+		a.result, a.err = withoutInput(call, e)
+		return a
+	}
 	x, err := p.begin(call.Method.Name, use{logs: call.Context().GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED})
 	if err != nil {
 		a.err = err
@@ -163,6 +168,38 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		a.mend = c.mending(call, msg.Error)
 	}
 	return a
+}
+
+// inputError returns why one of the input requests of a call has no answer, or nil. The first by its key counts.
+func inputError(r bridge.Request) *pb.InputError {
+	in, ok := r.(interface {
+		GetInputResponses() map[string]*pb.InputResponse
+	})
+	if !ok {
+		return nil
+	}
+	responses := in.GetInputResponses()
+	var first string
+	for key, response := range responses {
+		if response.GetError() != nil && (first == "" || key < first) {
+			first = key
+		}
+	}
+	return responses[first].GetError()
+}
+
+// withoutInput ends a call whose caller has no answer to an input request: 2026-07-28 has no way to tell the server.
+func withoutInput(call *bridge.Call, e *pb.InputError) (*bridge.Result, error) {
+	why := cmp.Or(e.GetMessage(), "an input request has no answer")
+	if call.Method == bridge.CallTool {
+		return &bridge.Result{Complete: &pb.CallToolResult{
+			Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: why}}}},
+			IsError: proto.Bool(true),
+		}}, nil
+	}
+	return nil, &bridge.Error{
+		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + why, RPC: &pb.JsonRpcError{Code: codeInternal},
+	}
 }
 
 // setHeaders sets what the headers of a request of the modern era say of its body.

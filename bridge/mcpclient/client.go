@@ -82,9 +82,8 @@ type Options struct {
 	// CallTimeout is the most that a call may take, whatever its progress. Its time with the caller, while the caller answers
 	// what the server asks, does not count. 0: 15 minutes.
 	CallTimeout time.Duration
-	// HangTimeout is how long a program may say nothing at all while calls wait, and leave unanswered whether it is there, until it
-	// is taken to hang, killed and started again. Many do one call at a time and read nothing meanwhile: less than the longest
-	// call kills those, too. 0: as long as CallTimeout.
+	// HangTimeout is how long a program may print nothing while calls wait, and leave a ping unanswered, until it is killed and started
+	// again. If zero, 60 s.
 	HangTimeout time.Duration
 	// MaxMessage is how many bytes one message of the server may have. 0: 16 MiB.
 	MaxMessage int
@@ -113,7 +112,7 @@ func (o Options) withDefaults() Options {
 	or(&o.StopTimeout, 5*time.Second)
 	or(&o.ProbeTimeout, o.StartTimeout/2)
 	or(&o.CallTimeout, 15*time.Minute)
-	or(&o.HangTimeout, o.CallTimeout)
+	or(&o.HangTimeout, 60*time.Second)
 	or(&o.MaxMessage, 16<<20)
 	or(&o.MaxCalls, 1024)
 	or(&o.MaxSessions, sessions)

@@ -26,7 +26,9 @@ func TestProgramsThatAreSilent(t *testing.T) {
 		fails  bool
 		asked  string
 	}{
-		"one thing at a time":      {works: longest - time.Second, asked: "once"},
+		"one thing at a time":      {hang: longest, works: longest - time.Second, asked: "once"},
+		"below the default":        {works: 58 * time.Second, asked: "once"},
+		"above the default":        {works: 61 * time.Second, fails: true, asked: "once"},
 		"many things at a time":    {works: longest - time.Second, beside: true, asked: "often"},
 		"quick":                    {works: 1900 * time.Millisecond, asked: "never"},
 		"below the limit":          {hang: time.Minute, works: 58 * time.Second, asked: "once"},

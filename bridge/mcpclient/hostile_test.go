@@ -66,7 +66,11 @@ func TestRefusedCallsDoNotKeepOthersWaiting(t *testing.T) {
 		for range 20 {
 			_, err := c.Handle(t.Context(), toolCall("gone", "{}"), ignore)
 			e := bridge.AsError(err)
-			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Message, "does not take the call") {
+			outcome := pb.CallFailure_OUTCOME_UNKNOWN
+			if !modern { // it is the session that is not known
+				outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
+			}
+			if e.Failure.GetOutcome() != outcome || !strings.Contains(e.Message, "does not take the call") {
 				t.Fatalf("modern %v: %v", modern, err)
 			}
 		}
@@ -217,7 +221,17 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 		"a redirection": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/moved", http.StatusFound)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+		},
+		"a redirection for good": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/moved", http.StatusMovedPermanently)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+		},
+		"a redirection of a redirection": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/on"+r.URL.Path, http.StatusTemporaryRedirect)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS", "/on/on",
 		},
 		"a body without an end": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
@@ -336,7 +350,7 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "", http.StatusNotFound)
 			},
-			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REFUSED", "does not know the session",
+			codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "does not know the session",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -527,7 +541,7 @@ func TestOnlyReadingIsRepeated(t *testing.T) {
 }
 
 // A server may do the work and then answer with a status that refuses it. The call is not made again, and nobody says that it was not
-// executed; except that 404 with a session is proof, once. Lists are made again.
+// executed; except that 404 with a session is proof, and the call is repeated once. Lists are made again.
 func TestARefusalIsNoProof(t *testing.T) {
 	refusals := map[string]func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message){
 		"JSON": func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -561,14 +575,14 @@ func TestARefusalIsNoProof(t *testing.T) {
 					f.Config.Handler = sseServer(answer)
 				}
 				c := run(t, mcpclient.Options{URL: f.URL}, quick)
-				want := int64(1)
+				want, outcome := int64(1), pb.CallFailure_OUTCOME_UNKNOWN
 				if name == "404" && (kind == "a session" || kind == "HTTP+SSE") {
-					want = 2
+					want, outcome = 2, pb.CallFailure_OUTCOME_NOT_EXECUTED
 				}
 				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 				e := bridge.AsError(err)
 				answered := name == "JSON" && (kind == "modern" || kind == "no session") // it is a JSON-RPC error, for which nobody else is meant
-				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN) != answered {
+				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != outcome) != answered {
 					t.Errorf("executed %d times: %v %v", n, e.Failure, err)
 				}
 				if (name == "422" || name == "500") && !strings.Contains(e.Message, "the server answered with "+name) || strings.Contains(e.Message, "lost") {
@@ -767,7 +781,8 @@ func TestOneRefusalEndsNoStream(t *testing.T) {
 		})
 		<-waiting
 		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
-		if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REFUSED" {
+		want := map[int]string{http.StatusNotFound: "BACKEND_UNAVAILABLE", http.StatusGone: "UPSTREAM_REFUSED"}[status]
+		if e := bridge.AsError(err); e.Failure.GetReason() != want {
 			t.Errorf("%d: %v", status, err)
 		}
 		if got := call(t, c, "t", "{}"); got != "hello" {

@@ -47,8 +47,8 @@ func parseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// maxRedirects is how many redirections are followed.
-const maxRedirects = 3
+// maxRedirects is how many redirections are followed for a request.
+const maxRedirects = 1
 
 // newHTTPClient returns a client that keeps to the server it was told: credentials must not go anywhere else.
 func newHTTPClient(t http.RoundTripper) *http.Client {
@@ -752,9 +752,9 @@ func (w *streamable) status(res *http.Response, text string) error {
 	case code == http.StatusNotFound && w.session != "":
 		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, forgot: true, renew: true}
 	case code >= 300 && code < 400:
-		outcome := pb.CallFailure_OUTCOME_NOT_EXECUTED
-		if !slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, code) {
-			outcome = pb.CallFailure_OUTCOME_UNKNOWN // 303 is what a POST that was done may be answered with (RFC 9110, 15.4.4)
+		outcome := pb.CallFailure_OUTCOME_UNKNOWN // a POST that was executed may be answered so, mostly by 303, and by 301 and 302 before (RFC 9110, 15.4)
+		if code == http.StatusTemporaryRedirect || code == http.StatusPermanentRedirect {
+			outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED // the same request is to be sent elsewhere
 		}
 		return bridge.Failed(codes.FailedPrecondition, outcome, "UPSTREAM_REDIRECTS",
 			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url", c.o.Name, locationOf(res))

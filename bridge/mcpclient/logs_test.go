@@ -238,3 +238,38 @@ func TestLogsOfCallsThatEndedOtherwise(t *testing.T) {
 		})
 	}
 }
+
+// A server that sends log messages without declaring it is declared to, and is not sent a level: the bridge filters.
+func TestLogsThatAreNotDeclared(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			say(initialized)
+		case "tools/call":
+			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"a failure"}}`, said1)
+		case "logging/setLevel":
+			t.Error("it is sent a level")
+			say(pong)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Complete.(*pb.DiscoverResponse).GetCapabilities().GetLogging() == nil {
+		t.Error("logging is not declared")
+	}
+	call := toolCall("t", "{}")
+	call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_WARNING
+	var got []string
+	_, err = c.Handle(t.Context(), call, func(_ context.Context, e bridge.Event) error {
+		got = append(got, string(e.Log.GetData()))
+		return nil
+	})
+	if err != nil || len(got) != 1 || got[0] != `"a failure"` {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

@@ -426,3 +426,32 @@ func TestListenGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// A caller that has no answer to what a server of 2026-07-28 asks cannot tell it so. The call ends with the reason, in words.
+func TestInputThatHasNoAnswer(t *testing.T) {
+	var calls atomic.Int64
+	f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		calls.Add(1)
+		result(w, m, hello)
+	})
+	c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20260728}, quick)
+	none := map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Error{Error: &pb.InputError{
+		Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs a form that cannot be shown",
+	}}}}
+	res, err := c.Handle(t.Context(), toolCall("t", "{}").Retry(none, []byte("s")), ignore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool := res.Complete.(*pb.CallToolResult)
+	if !tool.GetIsError() || tool.GetContent()[0].GetText().GetText() != "this needs a form that cannot be shown" {
+		t.Errorf("a tool returns %v", tool)
+	}
+	prompt := &bridge.Call{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: &pb.CallContext{}, Name: "p"}}
+	_, err = c.Handle(t.Context(), prompt.Retry(none, []byte("s")), ignore)
+	if e := bridge.AsError(err); e.Code != codes.FailedPrecondition || !strings.Contains(e.Message, "this needs a form") {
+		t.Errorf("a prompt fails with %v", err)
+	}
+	if n := calls.Load(); n != 0 {
+		t.Errorf("the server was called %d times", n)
+	}
+}

@@ -354,7 +354,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 // answer returns the message that tells the server what was answered.
 func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
 	if e := r.GetError(); e != nil {
-		return jsonrpc.AppendError(nil, a.id, inputError(e), false), nil
+		return jsonrpc.AppendError(nil, a.id, rpcOf(e), false), nil
 	}
 	var fits bool
 	switch a.req.GetRequest().(type) {
@@ -373,9 +373,9 @@ func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
 	return append(dst, '}'), err
 }
 
-// inputError returns the JSON-RPC error that says why there is no answer (every legacy revision: client features, error
+// rpcOf returns the JSON-RPC error that says why there is no answer (every legacy revision: client features, error
 // handling).
-func inputError(e *pb.InputError) *pb.JsonRpcError {
+func rpcOf(e *pb.InputError) *pb.JsonRpcError {
 	out := &pb.JsonRpcError{Code: codeInternal, Data: e.GetData()}
 	message := e.GetMessage()
 	out.Message = &message

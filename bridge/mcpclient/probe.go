@@ -321,6 +321,17 @@ func supportedBy(data []byte) (modern, legacy bool) {
 	return modern, legacy
 }
 
+// declareLogging adds to what a server declares that it sends log messages. Many send them without declaring it; the bridge filters them by the
+// level that the caller wants.
+func declareLogging(d *pb.DiscoverResponse) {
+	if d.Capabilities == nil {
+		d.Capabilities = &pb.ServerCapabilities{}
+	}
+	if d.Capabilities.Logging == nil {
+		d.Capabilities.Logging = &pb.Capability{}
+	}
+}
+
 // readDiscover reads the result of server/discover.
 func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 	d := &pb.DiscoverResponse{}
@@ -334,6 +345,7 @@ func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 		}
 	}
 	d.Meta = withoutHop(d.Meta)
+	declareLogging(d)
 	return d, nil
 }
 
@@ -605,6 +617,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	}
 	p.setRev(rev)
 	p.logs = d.GetCapabilities().GetLogging() != nil
+	declareLogging(d)
 	if err := p.wire.say(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {
 		return nil, fmt.Errorf("initialized: %w", err)
 	}

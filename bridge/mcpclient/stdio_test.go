@@ -222,7 +222,7 @@ func TestTooMuchGarbageOfPrograms(t *testing.T) {
 					return true
 				}}
 				var log bytes.Buffer
-				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, Log: zerolog.New(&log)}, s)
+				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, HangTimeout: 2 * time.Minute, Log: zerolog.New(&log)}, s)
 				_, err := c.Handle(t.Context(), toolCall("babble", "{}"), ignore)
 				e, _ := errors.AsType[*bridge.Error](err)
 				switch {

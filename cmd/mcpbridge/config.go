@@ -350,7 +350,7 @@ type MCPConfig struct {
 	Revision string `koanf:"revision"`
 	// ProbeTimeout is how long it may take to answer server/discover before initialize is sent as well. If zero, half of StartTimeout.
 	ProbeTimeout time.Duration `koanf:"probeTimeout"`
-	// HangTimeout is how long a command may say nothing at all while calls wait, until it is started again. 0: as long as a call may last.
+	// HangTimeout is how long a command may print nothing and answer no ping while calls wait, until it is started again. 0: 60 s.
 	HangTimeout time.Duration `koanf:"hangTimeout"`
 	// Sessions are those of a legacy server that callers with capabilities have.
 	Sessions SessionsConfig `koanf:"sessions"`
