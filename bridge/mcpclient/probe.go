@@ -615,6 +615,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	if can := d.GetCapabilities(); !rev.DeclaresCompletions() && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
 		can.Completions = &pb.Capability{} // only asking shows whether the server has them
 	}
+	d.Meta = withoutHop(d.Meta)
 	p.setRev(rev)
 	p.logs = d.GetCapabilities().GetLogging() != nil
 	declareLogging(d)

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -55,4 +56,23 @@ func TestWhoIsOverloadedIsWhatItWas(t *testing.T) {
 			t.Error("who is gone is still there")
 		}
 	})
+}
+
+// Extensions and _meta reach clients of all revisions, except for tasks, which the bridge does not have.
+func TestExtensionsReachOldClients(t *testing.T) {
+	d := &known{DiscoverResponse: &pb.DiscoverResponse{
+		Capabilities: &pb.ServerCapabilities{Extensions: []byte(`{"io.modelcontextprotocol/ui":{"a":1},"io.modelcontextprotocol/tasks":{}}`)},
+		Meta:         []byte(`{"example.com/build":7}`),
+	}}
+	for _, rev := range bridge.Revisions()[:4] {
+		got, err := initializeResult(d, rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`"extensions":{"io.modelcontextprotocol/ui":{"a":1}}`, `"_meta":{"example.com/build":7}`} {
+			if !strings.Contains(string(got), want) {
+				t.Errorf("%s: %s lacks %s", rev, got, want)
+			}
+		}
+	}
 }

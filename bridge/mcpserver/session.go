@@ -172,6 +172,9 @@ func initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
 	if d.Instructions != nil {
 		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())
 	}
+	if rawjson.Check(d.GetMeta()) == nil && rawjson.IsObject(d.GetMeta()) {
+		out = append(append(out, `,"_meta":`...), d.GetMeta()...)
+	}
 	return append(out, '}'), nil
 }
 

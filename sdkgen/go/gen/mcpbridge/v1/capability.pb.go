@@ -368,7 +368,7 @@ type ServerCapabilities struct {
 	Logging *Capability `protobuf:"bytes,5,opt,name=logging,proto3" json:"logging,omitempty"`
 	// MCP's experimental tasks of 2025-11-25, as a JSON object.
 	Tasks []byte `protobuf:"bytes,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Settings by extension id, as a JSON object. Since 2026-07-28.
+	// Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
 	Extensions []byte `protobuf:"bytes,7,opt,name=extensions,proto3" json:"extensions,omitempty"`
 	// Things that are not part of MCP, as a JSON object.
 	Experimental []byte `protobuf:"bytes,8,opt,name=experimental,proto3" json:"experimental,omitempty"`
@@ -682,7 +682,7 @@ const file_mcpbridge_v1_capability_proto_rawDesc = "" +
 	"\flist_changed\x18\x01 \x01(\bB\x10\xa2\x8b#\fJ\n" +
 	"2026-07-28H\x00R\vlistChanged\x88\x01\x01\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
-	"\r_list_changed\"\xfb\x03\n" +
+	"\r_list_changed\"\xef\x03\n" +
 	"\x12ServerCapabilities\x123\n" +
 	"\x05tools\x18\x01 \x01(\v2\x1d.mcpbridge.v1.ToolsCapabilityR\x05tools\x12?\n" +
 	"\tresources\x18\x02 \x01(\v2!.mcpbridge.v1.ResourcesCapabilityR\tresources\x129\n" +
@@ -692,10 +692,9 @@ const file_mcpbridge_v1_capability_proto_rawDesc = "" +
 	"\alogging\x18\x05 \x01(\v2\x18.mcpbridge.v1.CapabilityR\alogging\x124\n" +
 	"\x05tasks\x18\x06 \x01(\fB\x1e\xa2\x8b#\x1a\x10\x01B\n" +
 	"2025-11-25J\n" +
-	"2026-07-28R\x05tasks\x122\n" +
+	"2026-07-28R\x05tasks\x12&\n" +
 	"\n" +
-	"extensions\x18\a \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2026-07-28R\n" +
+	"extensions\x18\a \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\n" +
 	"extensions\x12*\n" +
 	"\fexperimental\x18\b \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\fexperimental\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"h\n" +

@@ -108,7 +108,7 @@ export interface ServerCapabilities {
     | undefined;
   /** MCP's experimental tasks of 2025-11-25, as a JSON object. */
   tasks: Uint8Array;
-  /** Settings by extension id, as a JSON object. Since 2026-07-28. */
+  /** Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before. */
   extensions: Uint8Array;
   /** Things that are not part of MCP, as a JSON object. */
   experimental: Uint8Array;

@@ -105,7 +105,7 @@ public final class CapabilityOuterClass extends com.google.protobuf.GeneratedFil
       "\"z\n\017RootsCapability\0228\n\014list_changed\030\001 \001(" +
       "\010B\020\242\213#\014J\n2026-07-28H\000R\013listChanged\210\001\001\022\034\n" +
       "\005extra\030\017 \001(\014B\006\242\213#\002P\001R\005extraB\017\n\r_list_cha" +
-      "nged\"\373\003\n\022ServerCapabilities\0223\n\005tools\030\001 \001" +
+      "nged\"\357\003\n\022ServerCapabilities\0223\n\005tools\030\001 \001" +
       "(\0132\035.mcpbridge.v1.ToolsCapabilityR\005tools" +
       "\022?\n\tresources\030\002 \001(\0132!.mcpbridge.v1.Resou" +
       "rcesCapabilityR\tresources\0229\n\007prompts\030\003 \001" +
@@ -114,22 +114,22 @@ public final class CapabilityOuterClass extends com.google.protobuf.GeneratedFil
       ".CapabilityB\020\242\213#\014B\n2025-03-26R\013completio" +
       "ns\0222\n\007logging\030\005 \001(\0132\030.mcpbridge.v1.Capab" +
       "ilityR\007logging\0224\n\005tasks\030\006 \001(\014B\036\242\213#\032\020\001B\n2" +
-      "025-11-25J\n2026-07-28R\005tasks\0222\n\nextensio" +
-      "ns\030\007 \001(\014B\022\242\213#\016\020\001B\n2026-07-28R\nextensions" +
-      "\022*\n\014experimental\030\010 \001(\014B\006\242\213#\002\020\001R\014experime" +
-      "ntal\022\034\n\005extra\030\017 \001(\014B\006\242\213#\002P\001R\005extra\"h\n\017To" +
-      "olsCapability\022&\n\014list_changed\030\001 \001(\010H\000R\013l" +
-      "istChanged\210\001\001\022\034\n\005extra\030\017 \001(\014B\006\242\213#\002P\001R\005ex" +
-      "traB\017\n\r_list_changed\"\235\001\n\023ResourcesCapabi" +
-      "lity\022!\n\tsubscribe\030\001 \001(\010H\000R\tsubscribe\210\001\001\022" +
-      "&\n\014list_changed\030\002 \001(\010H\001R\013listChanged\210\001\001\022" +
-      "\034\n\005extra\030\017 \001(\014B\006\242\213#\002P\001R\005extraB\014\n\n_subscr" +
-      "ibeB\017\n\r_list_changed\"j\n\021PromptsCapabilit" +
+      "025-11-25J\n2026-07-28R\005tasks\022&\n\nextensio" +
+      "ns\030\007 \001(\014B\006\242\213#\002\020\001R\nextensions\022*\n\014experime" +
+      "ntal\030\010 \001(\014B\006\242\213#\002\020\001R\014experimental\022\034\n\005extr" +
+      "a\030\017 \001(\014B\006\242\213#\002P\001R\005extra\"h\n\017ToolsCapabilit" +
       "y\022&\n\014list_changed\030\001 \001(\010H\000R\013listChanged\210\001" +
       "\001\022\034\n\005extra\030\017 \001(\014B\006\242\213#\002P\001R\005extraB\017\n\r_list" +
-      "_changedB[\n\020dev.mcpbridge.v1P\001ZEgithub.c" +
-      "om/mcpbridge/mcpbridge/sdkgen/go/gen/mcp" +
-      "bridge/v1;mcpbridgev1b\006proto3"
+      "_changed\"\235\001\n\023ResourcesCapability\022!\n\tsubs" +
+      "cribe\030\001 \001(\010H\000R\tsubscribe\210\001\001\022&\n\014list_chan" +
+      "ged\030\002 \001(\010H\001R\013listChanged\210\001\001\022\034\n\005extra\030\017 \001" +
+      "(\014B\006\242\213#\002P\001R\005extraB\014\n\n_subscribeB\017\n\r_list" +
+      "_changed\"j\n\021PromptsCapability\022&\n\014list_ch" +
+      "anged\030\001 \001(\010H\000R\013listChanged\210\001\001\022\034\n\005extra\030\017" +
+      " \001(\014B\006\242\213#\002P\001R\005extraB\017\n\r_list_changedB[\n\020" +
+      "dev.mcpbridge.v1P\001ZEgithub.com/mcpbridge" +
+      "/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mc" +
+      "pbridgev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

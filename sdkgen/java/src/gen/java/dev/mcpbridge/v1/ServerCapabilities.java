@@ -267,7 +267,7 @@ private static final long serialVersionUID = 0L;
   private com.google.protobuf.ByteString extensions_ = com.google.protobuf.ByteString.EMPTY;
   /**
    * <pre>
-   * Settings by extension id, as a JSON object. Since 2026-07-28.
+   * Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
    * </pre>
    *
    * <code>bytes extensions = 7 [json_name = "extensions", (.mcpbridge.v1.json) = { ... }</code>
@@ -1696,7 +1696,7 @@ private static final long serialVersionUID = 0L;
     private com.google.protobuf.ByteString extensions_ = com.google.protobuf.ByteString.EMPTY;
     /**
      * <pre>
-     * Settings by extension id, as a JSON object. Since 2026-07-28.
+     * Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
      * </pre>
      *
      * <code>bytes extensions = 7 [json_name = "extensions", (.mcpbridge.v1.json) = { ... }</code>
@@ -1708,7 +1708,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Settings by extension id, as a JSON object. Since 2026-07-28.
+     * Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
      * </pre>
      *
      * <code>bytes extensions = 7 [json_name = "extensions", (.mcpbridge.v1.json) = { ... }</code>
@@ -1724,7 +1724,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Settings by extension id, as a JSON object. Since 2026-07-28.
+     * Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
      * </pre>
      *
      * <code>bytes extensions = 7 [json_name = "extensions", (.mcpbridge.v1.json) = { ... }</code>

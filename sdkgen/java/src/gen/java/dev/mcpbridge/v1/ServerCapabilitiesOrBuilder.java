@@ -157,7 +157,7 @@ public interface ServerCapabilitiesOrBuilder extends
 
   /**
    * <pre>
-   * Settings by extension id, as a JSON object. Since 2026-07-28.
+   * Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
    * </pre>
    *
    * <code>bytes extensions = 7 [json_name = "extensions", (.mcpbridge.v1.json) = { ... }</code>
