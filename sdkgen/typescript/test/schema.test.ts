@@ -181,7 +181,7 @@ describe("input", () => {
       .tool("good", {}, () => "")
       .resource("nothing", { mimetype: "a/b" } as never, () => "")
       .resource("a://{x}", { complete: { y: [] } } as never, () => "")
-      .prompt("p", { arguments: { list: z.array(z.string()) }, complete: { lst: [] } }, undefined as never);
+      .prompt("p", { arguments: { list: z.array(z.string()) }, complete: { lst: [] } as never }, undefined as never);
     const lines = [
       'app "t": there is no option "instruction"; did you mean instructions?',
       `tool "t t": a name is 1 to 128 letters, digits, '_', '-' and '.'`,

@@ -21,6 +21,7 @@ import dev.mcpbridge.v1.ServerCapabilities;
 import dev.mcpbridge.v1.ToolsCapability;
 import io.grpc.Status;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -146,10 +147,17 @@ public final class App {
 
   // Tools, resources, prompts.
 
-  /** Adds the tools, resources, prompts and completions that these objects, or static methods of these classes, have. */
+  /**
+   * Adds the tools, resources, prompts and completions that these objects, or static methods of these classes, have. {@link
+   * DefinitionException} says everything that is wrong with them, each with its line.
+   */
   public App add(Object... objects) {
+    List<DefinitionException> wrong = new ArrayList<>();
     for (Object object : objects) {
-      Methods.add(this, object);
+      Methods.add(this, object, wrong);
+    }
+    if (!wrong.isEmpty()) {
+      throw wrong.size() == 1 ? wrong.get(0) : new DefinitionException(wrong);
     }
     return this;
   }
@@ -557,14 +565,36 @@ public final class App {
         log.log(System.Logger.Level.WARNING, tool.where.get() + ": tool \"" + tool.message.getName() + "\" " + fix);
       }
     }
+  }
+
+  /** Throws a DefinitionException if a completion is of nothing that there is: it would never be asked. {@link #run} does this first. */
+  public void check() {
+    List<DefinitionException> wrong = new ArrayList<>();
     completers.forEach(
         (what, completer) -> {
-          boolean known = what.kind.equals("prompt") ? has(prompts.get(what.of), what.argument) : has(templates.get(what.of), what.argument);
-          if (!known) {
-            String nothing = "there is no " + what.kind + " \"" + what.of + "\" with \"" + what.argument + "\", which this completes";
-            log.log(System.Logger.Level.WARNING, completer.where.get() + ": " + nothing);
+          boolean ofPrompt = what.kind.equals("prompt");
+          if (ofPrompt ? has(prompts.get(what.of), what.argument) : has(templates.get(what.of), what.argument)) {
+            return;
           }
+          String kind = ofPrompt ? "prompt" : "resource template";
+          Collection<String> known = ofPrompt ? prompts.keySet() : templates.keySet();
+          String why;
+          if (known.contains(what.of)) {
+            why = kind + " \"" + what.of + "\" has no \"" + what.argument + "\", which this completes";
+          } else {
+            String template = templates.values().stream().filter(t -> t.message.getName().equals(what.of)).map(t -> t.message.getUriTemplate()).findFirst().orElse(null);
+            String close = Names.close(what.of, known);
+            why =
+                "there is no " + kind + " \"" + what.of + "\", which this completes"
+                    + (!ofPrompt && template != null
+                        ? "; write its URI template, \"" + template + "\", and not its name"
+                        : close == null ? "" : "; did you mean \"" + close + "\"?");
+          }
+          wrong.add(new DefinitionException(completer.where.get(), why));
         });
+    if (!wrong.isEmpty()) {
+      throw new DefinitionException(wrong);
+    }
   }
 
   String name() {

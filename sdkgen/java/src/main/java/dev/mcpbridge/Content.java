@@ -82,7 +82,7 @@ final class Content {
     if (value == null && (output != null || !mayBeNothing)) {
       throw new IllegalStateException("the tool returned null, which its return type does not allow");
     } else if (output != null) {
-      structured(result, output.writer().writeValueAsBytes(value), output.wrap());
+      structured(result, output.write(value), output.wrap());
     } else if (value instanceof CharSequence) {
       result.addContent(text(value.toString()));
     } else if (value == null) {
@@ -94,7 +94,7 @@ final class Content {
     } else if (value instanceof byte[]) {
       throw new IllegalStateException("a tool cannot return byte[]: return new Image(data, mimeType), new Audio(...) or text");
     } else {
-      byte[] json = Json.MAPPER.writeValueAsBytes(value);
+      byte[] json = Json.exactly("the tool", value, Json.MAPPER.writer());
       structured(result, json, json[0] != '{');
     }
     return result.build();
@@ -199,7 +199,7 @@ final class Content {
     } else if (value instanceof MessageLite) {
       throw new IllegalStateException("a resource cannot hold " + value.getClass().getSimpleName());
     } else {
-      contents.setTextBytes(Json.bytes(value));
+      contents.setTextBytes(ByteString.copyFrom(Json.exactly("the resource", value, Json.MAPPER.writer())));
       type = "application/json";
     }
     if (contents.getUri().isEmpty()) {

@@ -1,5 +1,8 @@
 package dev.mcpbridge;
 
+import java.util.List;
+import java.util.stream.Collectors;
+
 /**
  * A tool, resource or prompt is written in a way that cannot work. The message names the line, the method and the parameter to
  * change, so there is no stack trace.
@@ -12,6 +15,13 @@ public final class DefinitionException extends IllegalArgumentException {
 
   DefinitionException(String what) {
     this(Where.caller(), what);
+  }
+
+  /** All of several. */
+  DefinitionException(List<DefinitionException> all) {
+    super(all.stream().map(Throwable::getMessage).collect(Collectors.joining("\n")));
+    this.what = getMessage();
+    setStackTrace(new StackTraceElement[0]);
   }
 
   DefinitionException(String where, String what) {

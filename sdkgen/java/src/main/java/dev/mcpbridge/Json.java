@@ -2,11 +2,21 @@ package dev.mcpbridge;
 
 import com.fasterxml.jackson.annotation.JsonInclude;
 import com.google.protobuf.ByteString;
+import java.util.function.ToDoubleFunction;
+import java.util.stream.Collectors;
 import tools.jackson.core.JacksonException;
+import tools.jackson.core.JsonGenerator;
+import tools.jackson.databind.DatabindException;
 import tools.jackson.databind.DeserializationFeature;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.MapperFeature;
+import tools.jackson.databind.ObjectWriter;
+import tools.jackson.databind.SerializationContext;
+import tools.jackson.databind.SerializationFeature;
+import tools.jackson.databind.ValueSerializer;
+import tools.jackson.databind.exc.InvalidDefinitionException;
 import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.module.SimpleModule;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
@@ -18,11 +28,74 @@ final class Json {
           .disable(MapperFeature.SORT_PROPERTIES_ALPHABETICALLY)
           // No digit is lost.
           .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
+          // An object that shows nothing is a mistake, and not {}.
+          .enable(SerializationFeature.FAIL_ON_EMPTY_BEANS)
+          .addModule(numbers())
           // What is null is not there: so says the schema.
           .changeDefaultPropertyInclusion(i -> i.withValueInclusion(JsonInclude.Include.NON_ABSENT))
           .build();
 
   private Json() {}
+
+  /** NaN and the infinities are no JSON: Jackson would write them as text, which is no number for the schema. */
+  private static SimpleModule numbers() {
+    return new SimpleModule()
+        .addSerializer(Double.class, new Finite<>(Double::doubleValue))
+        .addSerializer(double.class, new Finite<>(Double::doubleValue))
+        .addSerializer(Float.class, new Finite<>(Float::doubleValue))
+        .addSerializer(float.class, new Finite<>(Float::doubleValue))
+        .addSerializer(double[].class, new FiniteArray());
+  }
+
+  private static final class Finite<T extends Number> extends ValueSerializer<T> {
+    private final ToDoubleFunction<T> of;
+
+    Finite(ToDoubleFunction<T> of) {
+      this.of = of;
+    }
+
+    @Override
+    public void serialize(T value, JsonGenerator out, SerializationContext context) {
+      if (!Double.isFinite(of.applyAsDouble(value))) {
+        throw DatabindException.from(out, String.valueOf(value));
+      }
+      if (value instanceof Float f) {
+        out.writeNumber(f.floatValue());
+      } else {
+        out.writeNumber(value.doubleValue());
+      }
+    }
+  }
+
+  private static final class FiniteArray extends ValueSerializer<double[]> {
+    @Override
+    public void serialize(double[] values, JsonGenerator out, SerializationContext context) {
+      for (int i = 0; i < values.length; i++) {
+        if (!Double.isFinite(values[i])) {
+          throw DatabindException.from(out, String.valueOf(values[i])).prependPath(values, i);
+        }
+      }
+      out.writeArray(values, 0, values.length);
+    }
+  }
+
+  /** The JSON of what somebody returned. IllegalStateException names the place of what JSON cannot hold. */
+  static byte[] exactly(String who, Object value, ObjectWriter writer) {
+    try {
+      return writer.writeValueAsBytes(value);
+    } catch (JacksonException e) {
+      String at = e.getPath().stream().map(r -> r.getPropertyName() != null ? r.getPropertyName() : String.valueOf(r.getIndex())).collect(Collectors.joining("."));
+      throw new IllegalStateException(
+          who + " returned what JSON cannot hold: " + (at.isEmpty() ? "" : at + " is ") + what(e), e);
+    }
+  }
+
+  private static String what(JacksonException e) {
+    if (e instanceof InvalidDefinitionException opaque && opaque.getType() != null) {
+      return "of type " + opaque.getType().getRawClass().getSimpleName();
+    }
+    return e.getOriginalMessage();
+  }
 
   /** The JSON object of MCP members such as arguments. No bytes are none. */
   static ObjectNode object(ByteString bytes) {

@@ -39,7 +39,8 @@ final class Methods {
     this.what = what;
   }
 
-  static void add(App app, Object from) {
+  /** Adds what an object has, and to wrong what is wrong with it: all of it, each with its line. */
+  static void add(App app, Object from, List<DefinitionException> wrong) {
     Class<?> type = from instanceof Class<?> c ? c : from.getClass();
     List<Method> methods = new ArrayList<>();
     for (Class<?> c = type; c != null && c != Object.class; c = c.getSuperclass()) {
@@ -54,16 +55,21 @@ final class Methods {
     Object object = from instanceof Class ? null : from;
     boolean[] found = {false};
     for (Method m : methods) {
-      each(m, Tool.class, a -> new Methods(app, object, m, "tool").tool(a), found);
-      each(m, Resource.class, a -> new Methods(app, object, m, "resource").resource(a), found);
-      each(m, ResourceTemplate.class, a -> new Methods(app, object, m, "resource template").template(a), found);
-      each(m, Prompt.class, a -> new Methods(app, object, m, "prompt").prompt(a), found);
-      each(m, CompletePrompt.class, a -> new Methods(app, object, m, "completion").completePrompt(a), found);
-      each(m, CompleteResourceTemplate.class, a -> new Methods(app, object, m, "completion").completeTemplate(a), found);
+      try {
+        each(m, Tool.class, a -> new Methods(app, object, m, "tool").tool(a), found);
+        each(m, Resource.class, a -> new Methods(app, object, m, "resource").resource(a), found);
+        each(m, ResourceTemplate.class, a -> new Methods(app, object, m, "resource template").template(a), found);
+        each(m, Prompt.class, a -> new Methods(app, object, m, "prompt").prompt(a), found);
+        each(m, CompletePrompt.class, a -> new Methods(app, object, m, "completion").completePrompt(a), found);
+        each(m, CompleteResourceTemplate.class, a -> new Methods(app, object, m, "completion").completeTemplate(a), found);
+      } catch (DefinitionException e) {
+        wrong.add(e);
+      }
     }
     if (!found[0]) {
-      throw new DefinitionException(
-          type.getSimpleName() + " has no method with @Tool, @Resource, @ResourceTemplate or @Prompt" + (object == null ? " that is static" : ""));
+      wrong.add(
+          new DefinitionException(
+              type.getSimpleName() + " has no method with @Tool, @Resource, @ResourceTemplate or @Prompt" + (object == null ? " that is static" : "")));
     }
   }
 
@@ -78,8 +84,8 @@ final class Methods {
   private static <A extends Annotation> void each(Method m, Class<A> annotation, Consumer<A> add, boolean[] found) {
     A a = m.getAnnotation(annotation);
     if (a != null) {
-      add.accept(a);
       found[0] = true;
+      add.accept(a);
     }
   }
 
@@ -241,6 +247,10 @@ final class Methods {
         Json.MAPPER.readerFor(Json.MAPPER.constructType(p.parameter().getParameterizedType())).readValue(value);
       } catch (JacksonException e) {
         throw wrong(p.parameter(), "its default value does not fit: " + e.getOriginalMessage());
+      }
+      String why = arguments.wrongDefault(p.name());
+      if (why != null) {
+        throw wrong(p.parameter(), "its default value does not fit: " + why);
       }
     }
   }

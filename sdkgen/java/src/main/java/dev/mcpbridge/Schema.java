@@ -16,11 +16,16 @@ import com.github.victools.jsonschema.module.jakarta.validation.JakartaValidatio
 import com.google.protobuf.ByteString;
 import com.networknt.schema.Error;
 import com.networknt.schema.SchemaRegistry;
+import com.networknt.schema.dialect.Dialect;
 import com.networknt.schema.dialect.Dialects;
 import jakarta.validation.constraints.NotBlank;
 import jakarta.validation.constraints.Pattern;
 import java.lang.reflect.AnnotatedElement;
 import java.lang.reflect.Type;
+import java.time.Duration;
+import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.OffsetTime;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -41,6 +46,21 @@ import tools.jackson.databind.node.ObjectNode;
 /** From types to JSON Schema, and back from JSON to values. victools writes the schemas, networknt holds values to them. */
 final class Schema {
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
+
+  /** Types that are text in JSON, and what their schema says beside that. */
+  private static final Map<Class<?>, String[]> TEXTS =
+      Map.of(
+          byte[].class, new String[] {"contentEncoding", "base64"},
+          LocalDateTime.class, new String[] {"pattern", Formats.LOCAL_DATE_TIME},
+          LocalTime.class, new String[] {"pattern", Formats.LOCAL_TIME},
+          Duration.class, new String[] {"format", "duration"},
+          OffsetTime.class, new String[] {"format", "time"});
+
+  /** What an author's annotations say of values, beyond what the type does. */
+  private static final List<String> ASSERTIONS =
+      List.of(
+          "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems",
+          "minProperties", "maxProperties");
 
   private Schema() {}
 
@@ -75,10 +95,10 @@ final class Schema {
       config
           .forTypesInGeneral()
           .withCustomDefinitionProvider(
-              (type, context) ->
-                  type.getErasedType() == byte[].class
-                      ? new CustomDefinition(NODES.objectNode().put("type", "string").put("contentEncoding", "base64"), true)
-                      : null);
+              (type, context) -> {
+                String[] said = TEXTS.get(type.getErasedType());
+                return said == null ? null : new CustomDefinition(NODES.objectNode().put("type", "string").put(said[0], said[1]), true);
+              });
       var fields = config.forFields();
       fields.withStringPatternResolver(f -> pattern(f.getAnnotation(Pattern.class), f.getAnnotation(NotBlank.class)));
       fields.withDescriptionResolver(f -> described(f.getAnnotation(ToolArg.class)));
@@ -283,6 +303,17 @@ final class Schema {
       return arguments;
     }
 
+    /** What is wrong with the default of an argument, or null. */
+    String wrongDefault(String field) {
+      ObjectNode alone = NODES.objectNode().put("type", "object");
+      alone.putObject("properties").set(field, properties.get(field));
+      if (schema.has("$defs")) {
+        alone.set("$defs", schema.get("$defs"));
+      }
+      String wrong = new Check(alone).list(NODES.objectNode().set(field, properties.get(field).get("default")), List.of());
+      return wrong == null ? null : wrong.replace("- " + field + ": ", "");
+    }
+
     /** What Jackson did not like, which the schema did not say. */
     ToolException unreadable(String field, JacksonException e) {
       return invalid("- " + (field == null ? "(all)" : field) + ": " + e.getOriginalMessage());
@@ -317,7 +348,27 @@ final class Schema {
         return ref.substring(ref.lastIndexOf('/') + 1);
       }
       String type = s.path("type").asString("any");
-      return type.equals("array") ? type(s.path("items")) + "[]" : type;
+      if (type.equals("array")) {
+        String items = type(s.path("items"));
+        return (items.contains(" | ") ? "(" + items + ")" : items) + "[]";
+      }
+      String format = s.path("format").asString("");
+      return Formats.is(format) != null ? format : type + bounds(s);
+    }
+
+    /** What a number may be, after its type: " 1..14", " > 0". */
+    private static String bounds(JsonNode s) {
+      if (s.has("minimum") && s.has("maximum")) {
+        return " " + s.get("minimum") + ".." + s.get("maximum");
+      }
+      StringBuilder text = new StringBuilder();
+      for (String[] bound :
+          new String[][] {{">=", "minimum"}, {">", "exclusiveMinimum"}, {"<=", "maximum"}, {"<", "exclusiveMaximum"}}) {
+        if (s.has(bound[1])) {
+          text.append(' ').append(bound[0]).append(' ').append(s.get(bound[1]));
+        }
+      }
+      return text.toString();
     }
   }
 
@@ -362,7 +413,8 @@ final class Schema {
   /** Holds values to a schema. It is made ready by the first: a program with many tools starts faster. */
   private static final class Check {
     private static final class Registry {
-      static final SchemaRegistry DRAFT_2020_12 = SchemaRegistry.withDefaultDialect(Dialects.getDraft202012());
+      static final SchemaRegistry DRAFT_2020_12 =
+          SchemaRegistry.withDefaultDialect(Dialect.builder(Dialects.getDraft202012()).formats(Formats.ALL).build());
     }
 
     private final ObjectNode source;
@@ -413,7 +465,8 @@ final class Schema {
           String message = e.getMessage();
           String got = String.valueOf(e.getInstanceNode());
           String prefix = at + ": ";
-          what = (message.startsWith(prefix) ? message.substring(prefix.length()) : message)
+          String is = e.getKeyword().equals("format") ? Formats.is(e.getSchemaNode().asString()) : null;
+          what = (is != null ? "must be " + is : message.startsWith(prefix) ? message.substring(prefix.length()) : message)
               + ", got " + (got.length() <= 80 ? got : got.substring(0, 80) + " ...");
         }
       }
@@ -424,9 +477,15 @@ final class Schema {
   // Results.
 
   /** How values of a return type are written. MCP wants an object, so another value is `{"result": value}`. */
-  record Output(ByteString schema, ObjectWriter writer, boolean wrap) {
+  record Output(ByteString schema, ObjectWriter writer, boolean wrap, Check check) {
     static Output of(Type type) {
       ObjectNode schema = Schema.of(type, Use.OUTPUT);
+      Check check = ASSERTIONS.stream().anyMatch(said -> !schema.findValues(said).isEmpty()) ? new Check(schema.deepCopy()) : null;
+      return of(type, schema, check);
+    }
+
+    private static Output of(Type type, ObjectNode written, Check check) {
+      ObjectNode schema = written;
       boolean wrap = !schema.path("type").asString("").equals("object");
       if (wrap) {
         JsonNode defs = schema.remove("$defs");
@@ -438,7 +497,17 @@ final class Schema {
         }
         schema = root;
       }
-      return new Output(Json.bytes(schema), Json.MAPPER.writerFor(Json.MAPPER.constructType(type)), wrap);
+      return new Output(Json.bytes(schema), Json.MAPPER.writerFor(Json.MAPPER.constructType(type)), wrap, check);
+    }
+
+    /** The JSON of a value. IllegalStateException if the schema does not allow it, or JSON cannot hold it. */
+    byte[] write(Object value) {
+      byte[] json = Json.exactly("the tool", value, writer);
+      String wrong = check == null ? null : check.list(Json.MAPPER.readTree(json), List.of());
+      if (wrong != null) {
+        throw new IllegalStateException("the tool returned what its output schema does not allow:\n" + wrong);
+      }
+      return json;
     }
   }
 

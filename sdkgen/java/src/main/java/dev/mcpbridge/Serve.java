@@ -39,6 +39,7 @@ final class Serve {
   static void run(App app, String... args) {
     try {
       String listen = listenArgument(app, args.length > 0 ? List.of(args) : Arrays.asList(command().split(" ")));
+      app.check();
       app.warn();
       if (listen != null) {
         attached(app, listen);
@@ -241,13 +242,31 @@ final class Serve {
     }
   }
 
+  /** Standard input belongs to the bridge. A tool that reads it is told what to write; a library gets an end of file. */
+  private static final class NoInput extends InputStream {
+    @Override
+    public int read() {
+      return read(new byte[1], 0, 1);
+    }
+
+    @Override
+    public int read(byte[] buffer, int offset, int length) {
+      if (Context.current() == null) {
+        return -1;
+      }
+      // Not an IOException, which Scanner hides.
+      throw new IllegalStateException(
+          "a tool cannot read standard input, which belongs to the bridge; ask the user: ctx.elicit(message, String.class)");
+    }
+  }
+
   /** Ends the program when the bridge dies, however it dies. */
   private static void watchParent(Service service, Runnable tidy) {
     InputStream lifeline = System.in;
     boolean stdin = "stdin".equals(System.getenv("MCP_PLUGIN_LIFELINE"));
     Optional<ProcessHandle> parent = ProcessHandle.current().parent();
     if (stdin) {
-      System.setIn(InputStream.nullInputStream()); // A tool that reads gets an end of file, and not the lifeline.
+      System.setIn(new NoInput());
     }
     Thread watch =
         new Thread(

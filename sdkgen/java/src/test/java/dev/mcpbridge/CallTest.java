@@ -30,8 +30,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -354,36 +352,29 @@ class CallTest {
     assertEquals("v", caller.prompt("many", Map.of("a", "v")).result().getMessages(0).getContent().getText().getText());
   }
 
-  @Test
-  void aCompletionOfWhatIsNotThereIsWarnedOf() {
-    List<String> warned = new ArrayList<>();
-    Handler handler =
-        new Handler() {
-          @Override
-          public void publish(LogRecord record) {
-            warned.add(record.getMessage().replaceFirst(":\\d+: ", ": "));
-          }
-
-          @Override
-          public void flush() {}
-
-          @Override
-          public void close() {}
-        };
-    app.add(new Library()).completePrompt("review", "cod", (typed, others) -> List.of());
-    app.completeResourceTemplate("lib://{book}", "book", (typed, others) -> List.of());
-    Logger log = Logger.getLogger("mcpbridge");
-    log.addHandler(handler);
-    try {
-      app.warn();
-    } finally {
-      log.removeHandler(handler);
+  static final class Books {
+    @ResourceTemplate(uriTemplate = "lib://{book}", name = "books")
+    public String book(String book) {
+      return book;
     }
+
+    @CompleteResourceTemplate("books")
+    public List<String> titles(String book) {
+      return List.of();
+    }
+  }
+
+  @Test
+  void aCompletionOfWhatIsNotThereIsRefused() {
+    app.add(new Library(), new Books()).completePrompt("review", "cod", (typed, others) -> List.of());
+    app.completePrompt("reviews", "code", (typed, others) -> List.of());
+    var e = assertThrows(DefinitionException.class, app::check);
     assertEquals(
         List.of(
-            "CallTest.java: there is no prompt \"review\" with \"cod\", which this completes",
-            "CallTest.java: there is no resource \"lib://{book}\" with \"book\", which this completes"),
-        warned);
+            "there is no resource template \"books\", which this completes; write its URI template, \"lib://{book}\", and not its name",
+            "prompt \"review\" has no \"cod\", which this completes",
+            "there is no prompt \"reviews\", which this completes; did you mean \"review\"?"),
+        e.getMessage().lines().map(line -> line.replaceFirst("^CallTest\\.java:\\d+: ", "")).toList());
   }
 
   enum Colour {

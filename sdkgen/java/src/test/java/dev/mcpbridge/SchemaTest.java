@@ -1,5 +1,6 @@
 package dev.mcpbridge;
 
+import static org.junit.jupiter.api.Assertions.assertAll;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -18,7 +19,13 @@ import java.io.IOException;
 import java.math.BigDecimal;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.OffsetDateTime;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -28,6 +35,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import tools.jackson.databind.JsonNode;
 
 /** Types to JSON Schema, and back. */
 @SuppressWarnings("unused") // The methods are called by their names.
@@ -105,7 +113,7 @@ class SchemaTest {
 
     @Tool
     public Person person() {
-      return new Person(null, Optional.empty(), 1, null);
+      return new Person("Ada", Optional.empty(), 1, null);
     }
   }
 
@@ -186,8 +194,117 @@ class SchemaTest {
 
   @Test
   void whatIsNullIsNotThereAndNotRequired() {
-    assertEquals("{\"lucky\":1}", CALLER.tool("person").structured());
+    assertEquals("{\"name\":\"Ada\",\"lucky\":1}", CALLER.tool("person").structured());
     assertTrue(tool("person").getOutputSchema().toStringUtf8().contains("\"required\":[\"name\",\"lucky\"]"), tool("person")::toString);
+  }
+
+  record Formatted(@Email String email, LocalDate date, OffsetDateTime dateTime) {}
+
+  /** A format that an author has written by hand, in arguments; those of results are said by types and constraints. */
+  @Test
+  void formatsAcceptWhatTheSharedTableSays() throws IOException {
+    JsonNode formats = Json.MAPPER.readTree(Files.readString(Path.of("..", "testdata", "formats.json"))).get("formats");
+    assertEquals(Formats.ALL.stream().map(f -> f.getName()).sorted().toList(), formats.propertyNames().stream().sorted().toList());
+    App app = Bridge.app("t", "1");
+    for (var format : formats.properties()) {
+      String schema = "{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"string\",\"format\":\"" + format.getKey() + "\"}}}";
+      app.tool(format.getKey()).inputSchema(schema).handle((in, ctx) -> in.get("v").asString());
+    }
+    Caller caller = new Caller(app);
+    List<Executable> all = new ArrayList<>();
+    for (var format : formats.properties()) {
+      String name = format.getKey();
+      for (JsonNode v : format.getValue().get("accepts")) {
+        all.add(() -> assertEquals(v.asString(), caller.tool(name, Map.of("v", v.asString())).text(), name));
+      }
+      for (JsonNode v : format.getValue().get("refuses")) {
+        String wrong = "- v: must be " + format.getValue().get("is").asString() + ", got " + v;
+        all.add(() -> assertEquals(wrong, caller.tool(name, Map.of("v", v.asString())).text().lines().skip(1).findFirst().orElse(""), name + " " + v));
+      }
+    }
+    assertAll(all);
+  }
+
+  static final class Results {
+    @Tool
+    public Formatted formatted(String email) {
+      return new Formatted(email, LocalDate.of(2026, 1, 31), OffsetDateTime.parse("2026-01-31T14:30:00+02:00"));
+    }
+
+    @Tool
+    public Map<String, List<@Max(9) Integer>> most(@Max(9) int n) {
+      return Map.of("n", List.of(n));
+    }
+
+    @Tool
+    public LocalDateTime local(LocalDateTime at, LocalTime time, Duration length) {
+      return at.with(time).plus(length);
+    }
+
+    @Tool
+    public Map<String, Object> lost(String what) {
+      Map<String, Object> value = new HashMap<>();
+      value.put(
+          "rows",
+          List.of(
+              1,
+              switch (what) {
+                case "NaN" -> Map.of("price", Double.NaN);
+                case "float" -> Map.of("price", Float.POSITIVE_INFINITY);
+                case "array" -> Map.of("price", new double[] {1, Double.NaN});
+                default -> Map.of("price", new Object());
+              }));
+      return value;
+    }
+  }
+
+  @Test
+  void whatASchemaSaysIsCheckedInResultsToo() {
+    Caller results = new Caller(Bridge.of(new Results()));
+    assertEquals(
+        "{\"email\":\"ada@example.com\",\"date\":\"2026-01-31\",\"dateTime\":\"2026-01-31T14:30:00+02:00\"}",
+        results.tool("formatted", Map.of("email", "ada@example.com")).structured());
+    var wrong = results.tool("formatted", Map.of("email", "ada"));
+    assertTrue(wrong.isError());
+    assertEquals(
+        "the tool returned what its output schema does not allow:\n- email: must be an email address such as ada@example.com, got \"ada\"", wrong.text());
+    // Types without an offset have a pattern in place of a format.
+    var at = Map.of("at", "2026-01-31T14:30:00", "time", "10:00", "length", "PT1H");
+    assertEquals("{\"result\":\"2026-01-31T11:00:00\"}", results.tool("local", at).structured());
+    assertTrue(results.tool("local", Map.of("at", "2026-01-31T14:30:00Z", "time", "10:00", "length", "PT1.5S")).text().contains("- at: "));
+    assertTrue(results.tool("most", Map.of("n", 10)).text().endsWith("Usage: most(n: integer <= 9)"));
+  }
+
+  @ParameterizedTest
+  @CsvSource({"NaN,rows.1.price is NaN", "float,rows.1.price is Infinity", "array,rows.1.price.1 is NaN", "opaque,rows.1.price is of type Object"})
+  void whatJsonCannotHoldIsRefusedWithItsPlace(String what, String place) {
+    var called = new Caller(Bridge.of(new Results())).tool("lost", Map.of("what", what));
+    assertTrue(called.isError());
+    assertEquals("the tool returned what JSON cannot hold: " + place, called.text());
+  }
+
+  static final class Several {
+    @Tool
+    public void first(@ToolArg(defaultValue = "8") @Max(7) int n) {}
+
+    @Tool
+    public void second(java.io.InputStream in) {}
+
+    @Prompt
+    public String third(List<Integer> ids) {
+      return "";
+    }
+  }
+
+  @Test
+  void allMistakesAreReportedAtOnce() {
+    var e = assertThrows(DefinitionException.class, () -> Bridge.of(new Several(), "text"));
+    List<String> lines = e.getMessage().lines().toList();
+    assertEquals(4, lines.size(), e::getMessage);
+    assertTrue(lines.get(0).matches("SchemaTest\\.java:\\d+: Several\\.first, parameter 1 \\(int n\\): its default value does not fit: .*8.*"), lines.get(0));
+    assertTrue(lines.get(1).contains("Several.second, parameter 1 (InputStream in)"), lines.get(1));
+    assertTrue(lines.get(2).contains("Several.third, parameter 1 (List ids)"), lines.get(2));
+    assertTrue(lines.get(3).contains("String has no method with @Tool"), lines.get(3));
   }
 
   static final class Missing {
@@ -245,7 +362,7 @@ class SchemaTest {
     wrong("text", "String has no method with @Tool");
     wrong(All.class, "All.bean: it is not static; add an object: new All(...)");
     var twice = assertThrows(DefinitionException.class, () -> Bridge.of(new All()).add(new All()));
-    assertTrue(twice.getMessage().matches(".* is there already, from SchemaTest\\.java:\\d+"), twice.getMessage());
+    assertTrue(twice.getMessage().lines().allMatch(line -> line.matches(".* is there already, from SchemaTest\\.java:\\d+")), twice.getMessage());
     var name = assertThrows(DefinitionException.class, () -> Bridge.app("t", "1").tool("a b").handle((in, ctx) -> ""));
     assertTrue(name.getMessage().contains("1 to 128 letters"), name.getMessage());
   }

@@ -64,7 +64,9 @@ class ServeTest {
       assertTrue(plugin.log().contains("printed after the app") && plugin.log().contains("printed\n"), plugin.log());
       assertFalse(plugin.log().contains("WARN"), plugin.log());
       assertEquals("echoed by a child", plugin.stdout.readLine());
-      assertEquals("[]", Plugin.text(channel, "readStdin", Map.of()));
+      assertEquals(
+          "a tool cannot read standard input, which belongs to the bridge; ask the user: ctx.elicit(message, String.class)",
+          Plugin.text(channel, "readStdin", Map.of()));
 
       // Health.
       for (String service : List.of("", "plugin")) {

@@ -1,0 +1,133 @@
+package dev.mcpbridge;
+
+import com.networknt.schema.ExecutionContext;
+import com.networknt.schema.format.Format;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.time.DateTimeException;
+import java.time.LocalDate;
+import java.util.List;
+import java.util.function.Predicate;
+import java.util.regex.Pattern;
+
+/** The formats of JSON Schema: what a schema says of a string is checked, alike in the SDKs of all languages. */
+final class Formats {
+  /** What Java's types without an offset are in JSON, for which RFC 3339 has no format. */
+  static final String LOCAL_TIME = "^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,9})?)?$";
+
+  static final String LOCAL_DATE_TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T" + LOCAL_TIME.substring(1);
+
+  private static final Pattern DATE = Pattern.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}");
+  private static final Pattern TIME =
+      Pattern.compile("([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])");
+  private static final Pattern DURATION =
+      Pattern.compile("P(?=.)([0-9]+W|([0-9]+Y)?([0-9]+M)?([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+S)?)?)");
+  private static final String LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+  private static final String WORD = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
+  private static final Pattern EMAIL = Pattern.compile(WORD + "(\\." + WORD + ")*@(" + LABEL + "\\.)+" + LABEL);
+  private static final Pattern HOSTNAME = Pattern.compile(LABEL + "(\\." + LABEL + ")*");
+  private static final String BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+  private static final Pattern IPV4 = Pattern.compile(BYTE + "(\\." + BYTE + "){3}");
+  private static final Pattern UUID = Pattern.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}");
+  private static final Pattern ASCII = Pattern.compile("[\\x21-\\x7e]+");
+  private static final Pattern HOST = Pattern.compile("([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*");
+
+  /** A format: its name in JSON Schema, what a value must be, and whether it is. */
+  private record Checked(String name, String is, Predicate<String> test) implements Format {
+    @Override
+    public String getName() {
+      return name;
+    }
+
+    @Override
+    public boolean matches(ExecutionContext context, String value) {
+      return test.test(value);
+    }
+  }
+
+  static final List<Format> ALL =
+      List.of(
+          new Checked("date", "a date such as 2026-01-31", Formats::isDate),
+          new Checked("time", "a time with an offset such as 14:30:00Z", text -> TIME.matcher(text).matches()),
+          new Checked("date-time", "a date and time with an offset such as 2026-01-31T14:30:00Z", Formats::isDateTime),
+          new Checked("duration", "an ISO 8601 duration such as P1DT12H", text -> DURATION.matcher(text).matches()),
+          new Checked("email", "an email address such as ada@example.com", text -> EMAIL.matcher(text).matches()),
+          new Checked("hostname", "a host name such as www.example.com", text -> text.length() <= 253 && HOSTNAME.matcher(text).matches()),
+          new Checked("ipv4", "an IPv4 address such as 192.0.2.1", text -> IPV4.matcher(text).matches()),
+          new Checked("ipv6", "an IPv6 address such as 2001:db8::1", Formats::isIpv6),
+          new Checked("uri", "a URI such as https://example.com/a", Formats::isUri),
+          new Checked("uuid", "a UUID such as 123e4567-e89b-12d3-a456-426614174000", text -> UUID.matcher(text).matches()));
+
+  private Formats() {}
+
+  /** What a value of this format must be, or null if the format is not checked. */
+  static String is(String format) {
+    return ALL.stream().filter(f -> f.getName().equals(format)).map(f -> ((Checked) f).is()).findFirst().orElse(null);
+  }
+
+  private static boolean isDate(String text) {
+    if (!DATE.matcher(text).matches() || text.startsWith("0000")) {
+      return false;
+    }
+    try {
+      return LocalDate.parse(text) != null;
+    } catch (DateTimeException e) {
+      return false;
+    }
+  }
+
+  private static boolean isDateTime(String text) {
+    return text.length() > 11 && isDate(text.substring(0, 10)) && text.charAt(10) == 'T' && TIME.matcher(text.substring(11)).matches();
+  }
+
+  /** RFC 4291: eight groups, of which :: are those that are 0. The last two may be an IPv4 address. */
+  private static boolean isIpv6(String text) {
+    int gap = text.indexOf("::");
+    if (gap < 0) {
+      return groups(text) == 8;
+    }
+    int before = groups(text.substring(0, gap));
+    int after = groups(text.substring(gap + 2));
+    return before >= 0 && after >= 0 && before + after < 8 && !text.substring(0, gap).contains(".");
+  }
+
+  /** How many groups there are in a part of an IPv6 address, or -1 if it is none. */
+  private static int groups(String text) {
+    if (text.isEmpty()) {
+      return 0;
+    }
+    String[] parts = text.split(":", -1);
+    int count = 0;
+    for (int i = 0; i < parts.length; i++) {
+      if (i == parts.length - 1 && IPV4.matcher(parts[i]).matches()) {
+        count += 2;
+      } else if (parts[i].matches("[0-9A-Fa-f]{1,4}")) {
+        count++;
+      } else {
+        return -1;
+      }
+    }
+    return count;
+  }
+
+  private static boolean isUri(String text) {
+    if (!ASCII.matcher(text).matches()) {
+      return false;
+    }
+    try {
+      URI uri = new URI(text);
+      String path = uri.getRawPath();
+      if (!uri.isAbsolute() || (path != null && (path.contains("[") || path.contains("]")))) {
+        return false;
+      }
+      String authority = uri.getRawAuthority();
+      if (authority == null || uri.getHost() != null) {
+        return true;
+      }
+      // java.net.URI takes any authority for that of a registry.
+      return authority.indexOf(':') < 0 && HOST.matcher(authority).matches();
+    } catch (URISyntaxException e) {
+      return false;
+    }
+  }
+}
