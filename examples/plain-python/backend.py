@@ -44,9 +44,7 @@ def check(request, context):
 env = os.environ
 launched = env.get("MCPBRIDGE_PLUGIN") == "mcpbridge.v1"
 if not launched and len(sys.argv) != 2:
-    sys.exit(
-        "this is a backend for mcpbridge; run: mcpbridge run -- python backend.py, or add unix:PATH"
-    )
+    sys.exit("this is a backend for mcpbridge; run: mcpbridge run -- python backend.py, or add unix:PATH")
 if launched and "1" not in env["PLUGIN_PROTOCOL_VERSIONS"].split(","):
     sys.exit("the host does not speak version 1 of the contract")
 stop = threading.Event()
