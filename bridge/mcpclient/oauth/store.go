@@ -42,8 +42,10 @@ type store struct {
 	log zerolog.Logger
 
 	mu     sync.Mutex                 // guards what follows
-	memory map[string]*credentials    // by issuer, if there is no directory
-	owed   map[string]map[string]debt // by issuer and MCP server, what could not be written
+	memory map[string]*credentials    // by issuer: all, if there is no directory, else what could not be written
+	owed   map[string]map[string]debt // by issuer and MCP server, the grants of these
+
+	alone sync.Mutex // is held by who changes something without a lock, as there can be none
 }
 
 // A debt is a grant that could not be written, and the one in whose place it is to be. Nil: none.
@@ -63,7 +65,10 @@ func openStore(dir string, log zerolog.Logger) (*store, error) {
 		return s, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("credentials directory: %w", err)
+		log.Warn().Err(err).Str("dir", dir).Str("fix", "let oauth.credentials name a directory that can be written, such as one of an emptyDir").
+			Msg("the directory of OAuth credentials cannot be made: tokens are kept in memory, and end with this process")
+		s.dir = ""
+		return s, nil
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -90,8 +95,8 @@ func (s *store) name(issuer string) string {
 }
 
 // update lets f look at and change what is kept of an authorization server. Nobody else changes it meanwhile, in this
-// process or another. What has changed is kept although f returns an error. Grants that cannot be written are no error: what they
-// replace may be spent, so they are used, and written by the next update that can.
+// process or another. What has changed is kept although f returns an error. That it cannot be written is no error: what it replaces may be
+// spent, so it is kept in memory, used, and written by the next update that can.
 func (s *store) update(ctx context.Context, issuer string, f func(*credentials) error) error {
 	if s.dir == "" {
 		s.mu.Lock()
@@ -105,10 +110,17 @@ func (s *store) update(ctx context.Context, issuer string, f func(*credentials) 
 	}
 	name := s.name(issuer)
 	lock := flock.New(name+".lock", flock.SetPermissions(0o600))
-	if _, err := lock.TryLockContext(ctx, lockEvery); err != nil {
-		return fmt.Errorf("credentials: waiting for another process that uses %s: %w", name, err)
+	_, unwritable := lock.TryLockContext(ctx, lockEvery)
+	switch {
+	case unwritable == nil:
+		defer lock.Close()
+	case ctx.Err() != nil:
+		return fmt.Errorf("credentials: waiting for another process that uses %s: %w", name, unwritable)
+	default:
+		unwritable = fmt.Errorf("credentials: %w", unwritable)
+		s.alone.Lock()
+		defer s.alone.Unlock()
 	}
-	defer lock.Close()
 	c, err := s.read(name)
 	if err != nil {
 		return err
@@ -124,17 +136,25 @@ func (s *store) update(ctx context.Context, issuer string, f func(*credentials) 
 	s.repay(c)
 	result := f(c)
 	after, err := encode(c)
-	if err == nil && !bytes.Equal(after, before) {
-		err = write(name, after)
+	if err != nil {
+		return errors.Join(result, err)
 	}
-	if owed := changes(was, c.Grants); err != nil && len(owed) > 0 {
-		s.log.Warn().Err(err).Msg("tokens cannot be written down: they are used, and written when that can be done; other processes do not have them")
-		s.owe(issuer, owed)
-		err = nil
-	} else if err == nil {
-		s.owe(issuer, nil)
+	if bytes.Equal(after, before) {
+		s.owe(issuer, nil, nil)
+		return result
 	}
-	return errors.Join(result, err)
+	if unwritable == nil {
+		unwritable = write(name, after)
+	}
+	if unwritable == nil {
+		s.owe(issuer, nil, nil)
+		return result
+	}
+	if s.owe(issuer, c, changes(was, c.Grants)) {
+		s.log.Warn().Err(unwritable).Str("dir", s.dir).Str("fix", "make room, or let oauth.credentials name a directory that can be written").
+			Msg("OAuth credentials cannot be written down: they are kept in memory and used, and written when that can be done; other processes do not have them")
+	}
+	return result
 }
 
 // changes returns how grants have changed.
@@ -153,18 +173,22 @@ func changes(was, are map[string]*grant) map[string]debt {
 	return changed
 }
 
-// owe remembers what could not be written of an authorization server.
-func (s *store) owe(issuer string, owed map[string]debt) {
+// owe remembers what could not be written of an authorization server, c with the grants that have changed; nil: nothing. It reports whether
+// that is new: it is warned of once, until something could be written.
+func (s *store) owe(issuer string, c *credentials, owed map[string]debt) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if owed == nil {
+	first = s.memory[issuer] == nil
+	if c == nil {
+		delete(s.memory, issuer)
 		delete(s.owed, issuer)
-		return
+		return first
 	}
-	s.owed[issuer] = owed
+	s.memory[issuer], s.owed[issuer] = c, owed
+	return first
 }
 
-// repay puts what could not be written where it belongs, unless another process has got another grant since.
+// repay puts what could not be written where it belongs, unless another process has got another grant since, or has registered.
 func (s *store) repay(c *credentials) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,18 +201,33 @@ func (s *store) repay(c *credentials) {
 			c.Grants[server] = d.is
 		}
 	}
+	m := s.memory[c.Issuer]
+	if m == nil {
+		return
+	}
+	if c.Client == nil {
+		c.Client = m.Client
+	}
+	for server, id := range m.Told {
+		if c.Told[server] == "" {
+			c.Told[server] = id
+		}
+	}
 }
 
 // settle writes what could not be written, for the last time.
 func (s *store) settle(ctx context.Context) {
 	s.mu.Lock()
-	issuers := slices.Collect(maps.Keys(s.owed))
+	var issuers []string
+	if s.dir != "" {
+		issuers = slices.Collect(maps.Keys(s.memory))
+	}
 	s.mu.Unlock()
 	for _, issuer := range issuers {
 		err := s.update(ctx, issuer, func(*credentials) error { return nil })
 		s.mu.Lock()
-		if s.owed[issuer] != nil {
-			s.log.Warn().Err(err).Str("issuer", issuer).Msg("tokens could not be written down, and end with this process")
+		if s.memory[issuer] != nil {
+			s.log.Warn().Err(err).Str("issuer", issuer).Msg("OAuth credentials could not be written down, and end with this process")
 		}
 		s.mu.Unlock()
 	}
@@ -212,8 +251,8 @@ func encode(c *credentials) ([]byte, error) {
 // error: it may be known to them, or theirs.
 func (s *store) read(name string) (*credentials, error) {
 	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // nothing is kept yet, and that is no error
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, nil //nolint:nilnil // nothing is kept yet, or for somebody else, and that is no error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
@@ -265,14 +304,14 @@ func write(name string, text []byte) error {
 // is one, or "".
 func (s *store) used(issuers []string, server, id string) string {
 	for _, issuer := range issuers[:min(len(issuers), maxFiles)] {
-		if s.dir == "" {
-			s.mu.Lock()
-			used := s.memory[issuer].isFor(server, id)
-			s.mu.Unlock()
-			if used {
-				return issuer
-			}
-		} else if c, err := s.read(s.name(issuer)); err == nil && c.isFor(server, id) {
+		s.mu.Lock()
+		used := s.memory[issuer].isFor(server, id)
+		s.mu.Unlock()
+		if !used && s.dir != "" {
+			c, err := s.read(s.name(issuer))
+			used = err == nil && c.isFor(server, id)
+		}
+		if used {
 			return issuer
 		}
 	}
@@ -286,15 +325,8 @@ func (c *credentials) isFor(server, id string) bool {
 
 // told returns the authorization server at which the configured client has been used for an MCP server, or "".
 func (s *store) told(server, id string) string {
-	if s.dir == "" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for issuer, c := range s.memory {
-			if c.Told[server] == id {
-				return issuer
-			}
-		}
-		return ""
+	if issuer := s.toldInMemory(server, id); issuer != "" || s.dir == "" {
+		return issuer
 	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -306,6 +338,17 @@ func (s *store) told(server, id string) string {
 		}
 		if c, err := s.read(filepath.Join(s.dir, e.Name())); err == nil && c != nil && c.Told[server] == id {
 			return c.Issuer
+		}
+	}
+	return ""
+}
+
+func (s *store) toldInMemory(server, id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for issuer, c := range s.memory {
+		if c.Told[server] == id {
+			return issuer
 		}
 	}
 	return ""

@@ -186,6 +186,40 @@ func TestTokenThatCannotBeWritten(t *testing.T) {
 	})
 }
 
+// Where nothing can be written, from the first token on, tokens are kept in memory, and used, with one warning. The root of the machine may run
+// this, whom no mode of a directory stops: so there is a file where the directory, or a directory where a file would be.
+func TestNothingCanBeWritten(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, w *world, dir string){
+		"no directory can be made": func(t *testing.T, _ *world, dir string) {
+			if err := os.WriteFile(filepath.Dir(dir), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"nothing can be locked": func(t *testing.T, w *world, dir string) {
+			s := &store{dir: dir}
+			for _, issuer := range []string{w.as.URL, w.as.URL + "/"} {
+				if err := os.MkdirAll(s.name(issuer)+".lock", 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			dir := filepath.Join(t.TempDir(), "above", "c")
+			spoil(t, w, dir)
+			tr := w.transport(func(o *Options) { o.Dir = dir })
+			w.works(tr)
+			w.works(tr)
+			w.revoke()
+			w.works(tr) // by the refresh token
+			if log := w.log.String(); len(w.asked) != 1 || strings.Count(log, "kept in memory") != 1 {
+				t.Errorf("%d logins, and the log says: %s", len(w.asked), log)
+			}
+		})
+	}
+}
+
 // What another process has been granted since holds, and what it has found to be spent does not.
 func TestGrantThatIsWrittenLater(t *testing.T) {
 	const issuer, server = "https://as.example", "https://mcp.example/mcp"
