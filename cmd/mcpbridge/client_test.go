@@ -1317,7 +1317,7 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	t.Setenv("SECRET", "hunter2-hunter2")
 	credentials := filepath.Join(t.TempDir(), "credentials")
 	config := func(id string) string {
-		return writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {grant: client_credentials, clientId: "+id+
+		return writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {grant: client_credentials, issuer: '"+server.URL+"', clientId: "+id+
 			", clientSecret: '${env:SECRET}', scopes: [tea], credentials: '"+credentials+"'}}}}]")
 	}
 	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {

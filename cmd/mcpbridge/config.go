@@ -413,7 +413,8 @@ type AuthConfig struct {
 type OAuthConfig struct {
 	// Grant is authorization_code, which asks the user, or client_credentials, by which mcpbridge calls in its own name.
 	Grant string `koanf:"grant"`
-	// Issuer is the authorization server that the client is registered at. Empty: the first that the server names.
+	// Issuer is the authorization server that the client is registered at. Empty: the first that the server names, which is only allowed
+	// without ClientSecret and PrivateKey.
 	Issuer string `koanf:"issuer"`
 	// ClientID is how the authorization server knows mcpbridge. Empty: mcpbridge introduces itself.
 	ClientID string `koanf:"clientId"`
@@ -987,6 +988,9 @@ func (l *loaded) validateAuth(a *AuthConfig, at string) error {
 		return misconfigured(l.where(at+".grant"), didYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
 	case (o.ClientSecret != "" || o.PrivateKey != "") && o.ClientID == "":
 		return misconfigured(l.where(at), "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
+	case (o.ClientSecret != "" || o.PrivateKey != "") && o.Issuer == "":
+		return misconfigured(l.where(at), "write `issuer: https://...`, the authorization server that the client is registered at, as its metadata spell it",
+			"a clientSecret or privateKey without an issuer would go to whatever authorization server the MCP server names")
 	case o.ClientSecret != "" && o.PrivateKey != "":
 		return misconfigured(l.where(at), "keep one of the two", "both a clientSecret and a privateKey are given")
 	case o.Grant == "client_credentials" && o.ClientSecret == "" && o.PrivateKey == "":

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,8 +52,34 @@ func main() {
 	}
 }
 
-// run goes through a scenario against the server at url, with the mcpbridge at path.
-func run(ctx context.Context, path, url, name string) (err error) {
+// issuerOf returns the authorization server that the metadata of the server at address name, or "" if there are none: whoever registers a
+// client knows where, and the suite does not say it.
+func issuerOf(ctx context.Context, address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	u.Path = "/.well-known/oauth-protected-resource" + u.Path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var m struct {
+		Servers []string `json:"authorization_servers"`
+	}
+	if json.NewDecoder(resp.Body).Decode(&m) != nil || len(m.Servers) == 0 {
+		return "", nil // it has them elsewhere, or there are none
+	}
+	return m.Servers[0], nil
+}
+
+// run goes through a scenario against the server at address, with the mcpbridge at path.
+func run(ctx context.Context, path, address, name string) (err error) {
 	var given given
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
 		if err := json.Unmarshal([]byte(text), &given); err != nil {
@@ -69,8 +96,13 @@ func run(ctx context.Context, path, url, name string) (err error) {
 	}
 	defer os.RemoveAll(dir)
 
-	server := map[string]any{"url": url}
+	server := map[string]any{"url": address}
 	if s.login != nil {
+		if given.ClientID != "" {
+			if given.Issuer, err = issuerOf(ctx, address); err != nil {
+				return err
+			}
+		}
 		login, err := s.login(dir, given)
 		if err != nil {
 			return err

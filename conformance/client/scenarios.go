@@ -32,7 +32,9 @@ type given struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 	PrivateKey   string `json:"private_key_pem"`
-	ToolCalls    []struct {
+	// Issuer is where the client is registered, which the suite does not say: main asks the server.
+	Issuer    string `json:"-"`
+	ToolCalls []struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 	} `json:"toolCalls"`
@@ -95,12 +97,12 @@ func introduced(string, given) (map[string]any, error) {
 
 // registered is a client that somebody has registered by hand.
 func registered(_ string, g given) (map[string]any, error) {
-	return map[string]any{"clientId": g.ClientID, "clientSecret": g.ClientSecret}, nil
+	return map[string]any{"issuer": g.Issuer, "clientId": g.ClientID, "clientSecret": g.ClientSecret}, nil
 }
 
 // secret is a client that acts for itself, with a secret.
 func secret(_ string, g given) (map[string]any, error) {
-	return map[string]any{"grant": "client_credentials", "clientId": g.ClientID, "clientSecret": g.ClientSecret}, nil
+	return map[string]any{"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID, "clientSecret": g.ClientSecret}, nil
 }
 
 // key is a client that acts for itself, with a private key.
@@ -109,7 +111,7 @@ func key(dir string, g given) (map[string]any, error) {
 	if err := os.WriteFile(file, []byte(g.PrivateKey), 0o600); err != nil {
 		return nil, err
 	}
-	return map[string]any{"grant": "client_credentials", "clientId": g.ClientID, "privateKey": file}, nil
+	return map[string]any{"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID, "privateKey": file}, nil
 }
 
 // list lists the tools.
