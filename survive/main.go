@@ -62,6 +62,7 @@ var scenarios = []scenario{
 	{"R1 R2 R4 K1", killUnderLoad},
 	{"R3 F01", killQuietly},
 	{"K1g", rests},
+	{"K2", grows},
 	{"R5", killBridge},
 	{"R6", restartRolling},
 	{"R7", endBridge},
@@ -91,7 +92,7 @@ var scenarios = []scenario{
 }
 
 // measured are the goals that are times and sizes of a busy machine.
-var measured = []string{"R2", "R3", "F01", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10"}
+var measured = []string{"R2", "R3", "F01", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10", "K2"}
 
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}

@@ -639,7 +639,7 @@ func newGRPCCaller(target string, number int) (*grpcCaller, error) {
 
 // Call makes a call and returns what came of it.
 func (g *grpcCaller) Call(w loadgen.Work) checker.Call {
-	w.Token = loadgen.NewToken()
+	w.Token, w.Tool = loadgen.NewToken(), cmp.Or(w.Tool, "work")
 	arguments, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not
 	c := checker.Call{Token: w.Token, Caller: g.number, Era: "grpc", Tool: w.Tool, Begin: time.Now().UnixNano()}
 	a, err := g.call(&c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}, Name: w.Tool, Arguments: arguments})
