@@ -3,7 +3,11 @@ package grpcserver_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -230,6 +234,45 @@ func TestFloodsEndTheirConnection(t *testing.T) {
 				t.Errorf("the log says %s", got)
 			}
 			well(t, addr)
+		})
+	}
+}
+
+// Clients whose certificate is not accepted, or who have none, leave a line in the log that says so, but not one each.
+func TestRefusedCertificatesAreLogged(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
+	theirs, theirKey, _, _ := issue(t, stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "somebody else"}})
+	for name, tt := range map[string]struct {
+		certs []tls.Certificate
+		says  string
+	}{
+		"none":             {nil, "didn't provide a certificate"},
+		"of somebody else": {[]tls.Certificate{{Certificate: [][]byte{theirs.Raw}, PrivateKey: theirKey}}, "somebody else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log journal
+			addr := serve(t, says("ok"), nil, grpcserver.Options{
+				Log: zerolog.New(&log).Level(zerolog.WarnLevel), TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: a.file},
+			})
+			for range 20 {
+				conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { //nolint:gosec // it is about the client
+					if len(tt.certs) == 0 {
+						return &tls.Certificate{}, nil
+					}
+					return &tt.certs[0], nil
+				}})
+				_ = c.HandshakeContext(t.Context()) // in TLS 1.3 the client learns of it when it reads
+				_, _ = c.Read(make([]byte, 1))
+				c.Close()
+			}
+			if lines := strings.Count(log.String(), "refused a gRPC client"); lines < 1 || lines > 15 || !strings.Contains(log.String(), tt.says) {
+				t.Errorf("%d lines: %s", lines, log.String())
+			}
 		})
 	}
 }

@@ -32,7 +32,8 @@ func newRunDir() (*runDir, error) {
 	for _, base := range runDirBases() {
 		dir, err := os.MkdirTemp(base, runDirs)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the directory for temporary files, %s, cannot hold the backend's socket: %w; set TMPDIR to a directory that exists and can be written, such as an emptyDir",
+				base, err)
 		}
 		if len(filepath.Join(dir, "plugin4294967295.sock")) >= maxSocketPath && runtime.GOOS != "windows" {
 			_ = os.Remove(dir)

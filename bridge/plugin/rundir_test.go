@@ -3,6 +3,7 @@ package plugin
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +64,19 @@ func TestWhatKilledBridgesLeaveIsRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(used.path); err == nil {
 		t.Error("it is there after it was removed")
+	}
+}
+
+// Where there can be no temporary files, the error says so, and what to do. A file where the directory would be stops root, too.
+func TestNoTemporaryFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range []string{file, filepath.Join(t.TempDir(), "missing")} {
+		t.Setenv("TMPDIR", base)
+		if _, err := newRunDir(); err == nil || !strings.Contains(err.Error(), "temporary files, "+base+", ") || !strings.Contains(err.Error(), "set TMPDIR") {
+			t.Error(err)
+		}
 	}
 }

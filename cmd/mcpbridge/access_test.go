@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -22,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -492,5 +495,45 @@ func TestGRPCThatOtherMachinesReachAsksWhoCalls(t *testing.T) {
 		if err := l.validate(); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// A secret or a key of OAuth goes only to an authorization server that is named.
+func TestOAuthSecretsNeedAnIssuer(t *testing.T) {
+	for oauth, ok := range map[string]bool{
+		"clientId: a, clientSecret: b":                               false,
+		"clientId: a, privateKey: b":                                 false,
+		"clientId: a, clientSecret: b, issuer: 'https://as.example'": true,
+		"clientId: a, privateKey: b, issuer: 'https://as.example'":   true,
+		"clientId: a": true,
+	} {
+		l, err := load(writeConfig(t, "backends: [{name: a, mcp: {url: 'https://mcp.example/mcp', auth: {oauth: {"+oauth+"}}}}]"), nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.settle(nil)
+		if err := l.validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "without an issuer") {
+			t.Errorf("%s: %v", oauth, err)
+		}
+	}
+}
+
+// An HTTP client that is refused for its certificate leaves a line in the log, and one that only looks whether the port is open does not.
+func TestRefusedCertificatesOfHTTPAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	h := &handshakeLog{debug: debugLog{zerolog.New(&log).Level(zerolog.WarnLevel)}, pace: rate.Sometimes{Interval: time.Second}}
+	for _, line := range []string{
+		"http: TLS handshake error from 10.0.0.1:1: EOF", "http: TLS handshake error from 10.0.0.1:1: read tcp: i/o timeout", "http: something else",
+	} {
+		fmt.Fprintln(h, line)
+	}
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", &log)
+	}
+	for range 5 {
+		fmt.Fprintln(h, "http: TLS handshake error from 10.0.0.1:1: tls: client didn't provide a certificate")
+	}
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, `"remote":"10.0.0.1:1","error":"tls: client didn't provide a certificate"`) {
+		t.Errorf("the log says %s", said)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
@@ -88,7 +89,7 @@ func (a *App) newHTTPFront(now context.Context) *httpFront {
 		MaxHeaderBytes: cmp.Or(l.Header, maxHeader) - headerExtra, DisableGeneralOptionsHandler: true,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState:   f.track,
-		ErrorLog:    log.New(debugLog{a.log}, "", 0),
+		ErrorLog:    log.New(&handshakeLog{debug: debugLog{a.log}, pace: rate.Sometimes{Interval: time.Second}}, "", 0),
 	}
 	return f
 }
@@ -228,5 +229,26 @@ type debugLog struct{ log zerolog.Logger }
 
 func (d debugLog) Write(line []byte) (int, error) {
 	d.log.Debug().Msg(string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+// A handshakeLog is a debugLog, and warns of clients that were refused in the TLS handshake, as for a certificate, once a second at most.
+// Whoever only looks whether the port is open leaves before it.
+type handshakeLog struct {
+	debug debugLog
+	pace  rate.Sometimes
+}
+
+func (h *handshakeLog) Write(line []byte) (int, error) {
+	refused, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("http: TLS handshake error from "))
+	left := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) || bytes.HasSuffix(refused, []byte("reset by peer"))
+	if !ok || left {
+		return h.debug.Write(line)
+	}
+	remote, why, _ := bytes.Cut(refused, []byte(": "))
+	h.pace.Do(func() {
+		h.debug.log.Warn().Bytes("remote", remote).Bytes("error", why).
+			Msg("refused an HTTP client: its TLS handshake failed; serve.http.tls says which certificates are accepted")
+	})
 	return len(line), nil
 }
