@@ -537,3 +537,15 @@ func TestRefusedCertificatesOfHTTPAreLogged(t *testing.T) {
 		t.Errorf("the log says %s", said)
 	}
 }
+
+// Where there can be no temporary files, whoever starts mcpbridge is told so, and what to do. A file where the directory would be stops
+// root, too.
+func TestNoTemporaryFiles(t *testing.T) {
+	config := writeConfig(t, "backends: [{name: a, launch: {command: [cat]}}]")
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	for _, args := range [][]string{{"list", "--", "cat"}, {"list", "-c", config}} {
+		if got := runCommand(t, "", args...); got.code == exitOK || !strings.Contains(got.stderr, "set TMPDIR") || !strings.Contains(got.stderr, "temporary files") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}

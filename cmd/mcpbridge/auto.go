@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
@@ -42,7 +43,11 @@ func openAuto(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back,
 		return nil, err
 	}
 	if a.dir, err = os.MkdirTemp("", "mcpbridge-"); err != nil {
-		return nil, err
+		return nil, &problem{
+			Exit: exitConfig, Code: "backend", What: "the directory for temporary files, " + os.TempDir() + ", cannot hold the socket of backend " + strconv.Quote(b.Name),
+			Where: "environment variable TMPDIR", Why: cause(err).Error(), Fix: "set TMPDIR to a directory that exists and can be written, such as an emptyDir",
+			Cause: err,
+		}
 	}
 	c := b.Launch
 	env := append(environment(c.Env), plugin.CookieKey+"="+plugin.CookieValue, plugin.EnvLifeline+"=stdin", "PLUGIN_PROTOCOL_VERSIONS=1",
