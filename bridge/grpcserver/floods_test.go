@@ -260,7 +260,7 @@ func TestRefusedCertificatesAreLogged(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { //nolint:gosec // it is about the client
+				c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 					if len(tt.certs) == 0 {
 						return &tls.Certificate{}, nil
 					}

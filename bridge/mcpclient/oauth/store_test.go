@@ -191,11 +191,13 @@ func TestTokenThatCannotBeWritten(t *testing.T) {
 func TestNothingCanBeWritten(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *world, dir string){
 		"no directory can be made": func(t *testing.T, _ *world, dir string) {
+			t.Helper()
 			if err := os.WriteFile(filepath.Dir(dir), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"nothing can be locked": func(t *testing.T, w *world, dir string) {
+			t.Helper()
 			s := &store{dir: dir}
 			for _, issuer := range []string{w.as.URL, w.as.URL + "/"} {
 				if err := os.MkdirAll(s.name(issuer)+".lock", 0o700); err != nil {
