@@ -3,6 +3,7 @@
 package checker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -23,8 +24,9 @@ type Call struct {
 	Answers []Answer `json:"answers,omitempty"`
 	// Foreign are messages that came on the call's stream and bear another id.
 	Foreign []string `json:"foreign,omitempty"`
-	// Events are the numbers of the progress that was told, in order.
+	// Events are the numbers of the progress that was told, in order, and Sent is how many the work sends.
 	Events []int `json:"events,omitempty"`
+	Sent   int   `json:"sent,omitempty"`
 	// Late counts what was told after the answer.
 	Late int `json:"late,omitempty"`
 	// Broken is what went wrong with the connection.
@@ -66,7 +68,18 @@ const (
 	Uncancelled = "uncancelled"  // it was cancelled, and went on
 	Unasked     = "unasked"      // it was cancelled by nobody
 	LateMessage = "late-message" // it was told something after its end
+	Discarded   = "discarded"    // its work ended, its outcome is unknown, and no fault explains that
+	Delayed     = "delayed"      // its work ended, and many calls that ended later were answered before it
 )
+
+// overtaken is how many calls of one backend process may end after a call, and be answered before it, until an unknown
+// outcome of that call is not explained by the death of the process. A process whose goroutines share a few cores may
+// be overtaken by some between the end of its work and its response; the bound counts calls, so that it does not depend
+// on how busy the machine is.
+const overtaken = 64
+
+// delayed is by how many places a call may be answered later than its work ended, in the order of all calls.
+const delayed = 1000
 
 // A Wrong is where the law was broken.
 type Wrong struct {
@@ -76,7 +89,11 @@ type Wrong struct {
 }
 
 // did is what a backend did of one call.
-type did struct{ begins, ends, cancels int }
+type did struct {
+	begins, ends, cancels int
+	// overtook counts the calls of the same process that ended later and were answered earlier.
+	overtook int
+}
 
 // A Rule says what is known of callers beside what they saw.
 type Rule struct {
@@ -102,7 +119,8 @@ func (r Rule) Judge(history []Call, journal []Entry) []Wrong {
 			d.cancels++
 		}
 	}
-	var wrongs []Wrong
+	countOvertaking(history, journal, done)
+	wrongs := delays(history, journal)
 	for i := range history {
 		c := &history[i]
 		d := done[c.Token]
@@ -112,6 +130,57 @@ func (r Rule) Judge(history []Call, journal []Entry) []Wrong {
 		for _, w := range r.judge(c, d) {
 			w.Token = c.Token
 			wrongs = append(wrongs, w)
+		}
+	}
+	return wrongs
+}
+
+// countOvertaking sets overtook of the calls whose work ended and whose outcome is unknown.
+func countOvertaking(history []Call, journal []Entry, done map[string]*did) {
+	calls := make(map[string]*Call, len(history))
+	for i := range history {
+		calls[history[i].Token] = &history[i]
+	}
+	answered := map[int][]int64{} // when calls of a process were answered, those whose work ended last first
+	for _, e := range slices.Backward(journal) {
+		c := calls[e.Token]
+		switch {
+		case e.What != End || c == nil:
+		case c.OK():
+			answered[e.PID] = append(answered[e.PID], c.End)
+		case slices.ContainsFunc(c.Answers, func(a Answer) bool { return a.Outcome == "unknown" }):
+			for _, at := range answered[e.PID] {
+				if at < c.End {
+					done[e.Token].overtook++
+				}
+			}
+		}
+	}
+}
+
+// delays returns the calls that were answered much later than calls that ended after them.
+func delays(history []Call, journal []Entry) (wrongs []Wrong) {
+	answered := make(map[string]int64, len(history))
+	for i := range history {
+		if history[i].OK() {
+			answered[history[i].Token] = history[i].End
+		}
+	}
+	ended := make([]string, 0, len(history))
+	for _, e := range journal {
+		if e.What == End && answered[e.Token] != 0 {
+			ended = append(ended, e.Token)
+		}
+	}
+	byAnswer := slices.Clone(ended)
+	slices.SortStableFunc(byAnswer, func(a, b string) int { return cmp.Compare(answered[a], answered[b]) })
+	place := make(map[string]int, len(ended))
+	for i, token := range ended {
+		place[token] = i
+	}
+	for i, token := range byAnswer {
+		if n := i - place[token]; n > delayed {
+			wrongs = append(wrongs, Wrong{Kind: Delayed, Token: token, Why: fmt.Sprintf("%d calls that ended later were answered before it", n)})
 		}
 	}
 	return wrongs
@@ -146,6 +215,9 @@ func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 			wrong(Lied, "not_executed (%s), and %d begins in the journal", a.Reason, d.begins)
 		case a.Outcome == "executed" && d.begins == 0:
 			wrong(Lied, "executed (%s), and no begin in the journal", a.Reason)
+		case a.Outcome == "unknown" && d.overtook > overtaken:
+			wrong(Discarded, "unknown (%s), but its work had ended, and %d calls that ended later were answered before it",
+				a.Reason, d.overtook)
 		}
 	}
 	if d.begins > 1 {
@@ -156,6 +228,9 @@ func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 			wrong(Misordered, "progress %v", c.Events)
 			break
 		}
+	}
+	if c.OK() && len(c.Events) < c.Sent {
+		wrong(Misordered, "progress %v of %d before the result", c.Events, c.Sent)
 	}
 	if c.Late > 0 {
 		wrong(LateMessage, "%d messages after its end", c.Late)

@@ -3,6 +3,7 @@ package checker_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -53,6 +54,7 @@ func TestEachWrongIsFound(t *testing.T) {
 		{"progress left out", checker.Call{Answers: answers{result}, Events: []int{1, 3}}, entries{begin, end}, checker.Misordered},
 		{"progress twice", checker.Call{Answers: answers{result}, Events: []int{1, 1}}, entries{begin, end}, checker.Misordered},
 		{"progress restarted", checker.Call{Answers: answers{result}, Events: []int{1, 2, 1}}, entries{begin, end}, checker.Misordered},
+		{"the last progress left out", checker.Call{Answers: answers{result}, Events: []int{1, 2}, Sent: 3}, entries{begin, end}, checker.Misordered},
 		{"told after its end", checker.Call{Answers: answers{result}, Late: 1}, entries{begin, end}, checker.LateMessage},
 		{"cancelled in vain", checker.Call{Cancelled: 1}, entries{begin}, checker.Uncancelled},
 		{"modern drop in vain", checker.Call{Era: "modern", Dropped: 1}, entries{begin}, checker.Uncancelled},
@@ -70,6 +72,59 @@ func TestEachWrongIsFound(t *testing.T) {
 				t.Errorf("found %q, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+// An unknown outcome of a call whose work ended is explained by the death of its process only if few calls that ended
+// later were answered.
+func TestDiscardedResultIsFound(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name           string
+		later, process int
+		answered       int64
+		want           int
+	}{
+		{"the process died with the response", 64, 1, 1, 0},
+		{"many later calls were answered", 65, 1, 1, 1},
+		{"by another process", 1000, 2, 1, 0},
+		{"after it", 1000, 1, 3, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			history := []checker.Call{{Token: "a", End: 2, Answers: []checker.Answer{
+				{Failed: true, Code: -32603, Reason: "BACKEND_CRASHED", Outcome: "unknown"},
+			}}}
+			journal := []checker.Entry{{What: checker.Begin, Token: "a", PID: 1}, {What: checker.End, Token: "a", PID: 1}}
+			for i := range row.later {
+				token := strconv.Itoa(i)
+				history = append(history, checker.Call{Token: token, End: row.answered, Answers: []checker.Answer{{Token: token}}})
+				journal = append(journal, checker.Entry{What: checker.Begin, Token: token, PID: row.process},
+					checker.Entry{What: checker.End, Token: token, PID: row.process})
+			}
+			wrongs := checker.Rule{}.Judge(history, journal)
+			if len(wrongs) != row.want || len(wrongs) > 0 && wrongs[0].Kind != checker.Discarded {
+				t.Errorf("found %v, want %d", wrongs, row.want)
+			}
+		})
+	}
+}
+
+// A result that a thousand later ones overtake was held up.
+func TestDelayedResultIsFound(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ later, want int }{{1000, 0}, {1001, 1}} {
+		history := []checker.Call{{Token: "a", End: 2, Answers: []checker.Answer{{Token: "a"}}}}
+		journal := []checker.Entry{{What: checker.Begin, Token: "a"}, {What: checker.End, Token: "a"}}
+		for i := range row.later {
+			token := strconv.Itoa(i)
+			history = append(history, checker.Call{Token: token, End: 1, Answers: []checker.Answer{{Token: token}}})
+			journal = append(journal, checker.Entry{What: checker.Begin, Token: token}, checker.Entry{What: checker.End, Token: token})
+		}
+		wrongs := checker.Rule{}.Judge(history, journal)
+		if len(wrongs) != row.want || len(wrongs) > 0 && (wrongs[0].Kind != checker.Delayed || wrongs[0].Token != "a") {
+			t.Errorf("after %d: found %v, want %d", row.later, wrongs, row.want)
+		}
 	}
 }
 

@@ -15,6 +15,9 @@ const (
 	End    = "end"    // it was done
 	Cancel = "cancel" // it was given up, because the caller did
 	Die    = "die"    // the process is about to kill itself
+
+	// Detached: the process started one in a session of its own, whose PID is in place of a token.
+	Detached = "detached"
 )
 
 // An Entry is one line of a journal.
@@ -78,7 +81,7 @@ func ReadJournal(name string, after int64) ([]Entry, error) {
 			continue
 		}
 		what := string(fields[0])
-		for _, known := range []string{Start, Begin, End, Cancel, Die} { // after what a killed writer has left without a space
+		for _, known := range []string{Start, Begin, End, Cancel, Die, Detached} { // after what a killed writer has left without a space
 			if bytes.HasSuffix(fields[0], []byte(known)) {
 				what = known
 			}

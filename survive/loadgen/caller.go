@@ -114,7 +114,7 @@ const (
 // Call makes a call and returns what came of it.
 func (c *Caller) Call(w Work) checker.Call {
 	arguments := w.complete()
-	call := checker.Call{Token: w.Token, Caller: c.Number, Era: c.Era, Tool: w.Tool}
+	call := checker.Call{Token: w.Token, Caller: c.Number, Era: c.Era, Tool: w.Tool, Sent: w.Events}
 	if err := c.Open(); err != nil {
 		call.Begin = time.Now().UnixNano()
 		call.End, call.Broken = call.Begin, err.Error()

@@ -85,7 +85,7 @@ func (p *Pipe) read(r *bufio.Reader) {
 // Call makes a call and returns what came of it.
 func (p *Pipe) Call(number int, w Work) checker.Call {
 	arguments := w.complete()
-	c := &waiting{call: checker.Call{Token: w.Token, Caller: number, Era: Stdio, Tool: w.Tool}, answered: make(chan struct{})}
+	c := &waiting{call: checker.Call{Token: w.Token, Caller: number, Era: Stdio, Tool: w.Tool, Sent: w.Events}, answered: make(chan struct{})}
 	line := append(request(Stdio, w.Token, w.Tool, arguments), '\n')
 	p.mu.Lock()
 	c.call.Begin = time.Now().UnixNano()
