@@ -12,10 +12,11 @@ const guardVariable = "MCPBRIDGE_RUN"
 
 // guardScript waits for a line, after which there is nothing to do. If the pipe ends without one, the bridge has been killed, and whatever
 // has the mark $1 in its environment is killed, until nothing is left. It has to be a process of its own to be there then, and a shell,
-// because any system that has programs which leave their group has one.
+// because any system that has programs which leave their group has one. The status of grep says nothing: some environments cannot be read.
 const guardScript = `read -r line && exit
 for n in 1 2 3 4 5 6 7 8 9 10; do
-	found=$(grep -la "$1" /proc/[0-9]*/environ 2>/dev/null) || exit
+	found=$(grep -la "$1" /proc/[0-9]*/environ 2>/dev/null)
+	[ "$found" ] || exit
 	for file in $found; do
 		pid=${file#/proc/}
 		kill -9 "${pid%/environ}"
