@@ -205,6 +205,10 @@ survive: build ## break what the bridge stands on, and count what clients lose; 
 survive-long: build ## the same for as long as the goals say: some hours
 	cd survive && $(GO) run . -bin ../bin/mcpbridge -long $(ARGS)
 
+.PHONY: mutate
+mutate: ## build mcpbridge with one defect at a time, and check that survive, test-attack or a test detects it; ARGS="-only TEXT"
+	cd survive && $(GO) run ./mutate $(ARGS)
+
 # How long each target, and which of them: FUZZ='jsonrpc FuzzParse', a regular expression.
 FUZZTIME ?= 30s
 FUZZ ?= .

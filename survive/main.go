@@ -63,10 +63,10 @@ var scenarios = []scenario{
 	{"R3 F01", killQuietly},
 	{"K1g", rests},
 	{"K2", grows},
-	{"R5", killBridge},
+	{"R5 R5t", killBridge},
 	{"R6", restartRolling},
-	{"R7", endBridge},
-	{"R8", cancels},
+	{"R7 R7t", endBridge},
+	{"R8 R8t", cancels},
 	{"R9", drops},
 	{"R10", resumes},
 	{"R13 R13p", hangs},
@@ -92,7 +92,7 @@ var scenarios = []scenario{
 }
 
 // measured are the goals that are times and sizes of a busy machine.
-var measured = []string{"R2", "R3", "F01", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10", "K2"}
+var measured = []string{"R2", "R3", "F01", "R5t", "R7t", "R8t", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10", "K2"}
 
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}

@@ -6,15 +6,17 @@
 // do what the line would have said.
 //
 // FAULTPLUG_SLOW is how long it takes to start, and FAULTPLUG_CRASHES how many starts fail before one does not: the journal counts
-// them.
+// them. With FAULTPLUG_DETACHED it starts two processes in sessions of their own, and one of these has no parent.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
@@ -44,11 +46,33 @@ func run() int {
 		fmt.Fprintf(os.Stderr, "faultplug: this is start %d, and the first %d fail\n", starts+1, crashes)
 		return 3
 	}
+	if os.Getenv("FAULTPLUG_DETACHED") != "" {
+		if err := f.detach(); err != nil {
+			fmt.Fprintln(os.Stderr, "faultplug:", err)
+			return 2
+		}
+	}
 	app := mcpbridge.New("faultplug", "1")
 	mcpbridge.Tool(app, "work", "Do something that must not be done twice", f.work)
 	mcpbridge.Tool(app, "hang", "Wait to be cancelled", f.hang)
 	mcpbridge.Tool(app, "babble", "Print without end", f.babble)
 	return app.Run()
+}
+
+// detach starts a child in a session of its own, and a process in another one whose parent has exited.
+func (f *faults) detach() error {
+	child := exec.Command("sleep", "1000")
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	pid, err := exec.Command("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!").Output()
+	if err != nil {
+		return err
+	}
+	f.Note(checker.Detached, strconv.Itoa(child.Process.Pid))
+	f.Note(checker.Detached, strings.TrimSpace(string(pid)))
+	return nil
 }
 
 // faults are the tools.
