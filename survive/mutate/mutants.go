@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// A mutant is one deliberate defect: in file, old is replaced by new.
+type mutant struct {
+	name, file, old, new string
+	// detector must report the defect: "survive IDS", "attack IDS" or "test PACKAGE TESTS".
+	detector string
+}
+
+// apply returns the text of the file with the defect.
+func (m mutant) apply(text []byte) ([]byte, error) {
+	if n := bytes.Count(text, []byte(m.old)); n != 1 {
+		return nil, fmt.Errorf("%s has %q %d times, and must have it once: adapt the mutant to the code", m.file, m.old, n)
+	}
+	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
+}
+
+// Files that several mutants change.
+const (
+	framesFile  = "bridge/plugin/frames.go"
+	handlerFile = "bridge/plugin/handler.go"
+	sessionFile = "bridge/mcpserver/session.go"
+	modernFile  = "bridge/mcpserver/modern.go"
+	httpFile    = "bridge/mcpserver/http.go"
+	guardFile   = "bridge/mcphttp/guard.go"
+	issuerFile  = "bridge/auth/issuer.go"
+	sealFile    = "bridge/seal/seal.go"
+)
+
+var mutants = []mutant{
+	{
+		name: "one result in a hundred is discarded", file: framesFile,
+		old:      "\tc := f.calls[id]\n\tif c == nil {\n",
+		new:      "\tc := f.calls[id]\n\tif c == nil || in.kind == frameResult && id%100 == 99 {\n",
+		detector: "survive R1",
+	},
+	{
+		name: "one result in a hundred goes to another call", file: framesFile,
+		old: "\treturn f.hand(c, id, in)\n}\n\n// hand",
+		new: "\tfor other, o := range f.calls {\n\t\tif in.kind == frameResult && id%100 == 99 && other != id {\n" +
+			"\t\t\treturn f.hand(o, other, in)\n\t\t}\n\t}\n\treturn f.hand(c, id, in)\n}\n\n// hand",
+		detector: "survive R1",
+	},
+	{
+		name: "some results are delivered four seconds late", file: handlerFile,
+		old:      "\t\tcase a.err == nil:\n",
+		new:      "\t\tcase a.err == nil:\n\t\t\tif call.Method == bridge.CallTool && time.Now().UnixNano()/1000%200 == 0 {\n\t\t\t\ttime.Sleep(4 * time.Second)\n\t\t\t}\n",
+		detector: "survive R1",
+	},
+	{
+		name: "some progress events are lost", file: framesFile,
+		old:      "\tc := f.calls[id]\n\tif c == nil {\n",
+		new:      "\tc := f.calls[id]\n\tif c == nil || in.kind == frameEvent && id%100 == 99 {\n",
+		detector: "survive R1",
+	},
+	{
+		name: "progress is sent twice", file: "bridge/mcpserver/exchange.go",
+		old:      "\treturn x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
+		new:      "\t_ = x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))\n\treturn x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
+		detector: "survive R1",
+	},
+	{
+		name: "a call whose backend was lost is made again", file: handlerFile,
+		old:      "(again || a.shown || !call.Method.ReadOnly || !p.retries.Retry())",
+		new:      "(again || a.shown || !call.Method.ReadOnly && time.Now().UnixNano()/1000%20 != 0 || !p.retries.Retry())",
+		detector: "survive R1",
+	},
+	{
+		name: "a call whose backend was lost is reported as not executed", file: handlerFile,
+		old:      "e := bridge.Failed(code, pb.CallFailure_OUTCOME_UNKNOWN, reason,",
+		new:      "e := bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,",
+		detector: "survive R1",
+	},
+	{
+		name: "a response on stdio is written twice", file: "bridge/mcpserver/stdio.go",
+		old:      "_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
+		new:      "_, _ = l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))\n\t_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
+		detector: "survive R1",
+	},
+	{
+		name: "each start of a backend leaks a descriptor", file: "bridge/plugin/process.go",
+		old: "func (r *process) Start(context.Context) error {",
+		new: "func (r *process) Start(context.Context) error {\n\tleaked, _ := os.Open(os.DevNull)\n" +
+			"\tgo func() {\n\t\tselect {}\n\t\t_ = leaked.Close()\n\t}()\n\t",
+		detector: "survive R1",
+	},
+	{
+		name: "each connection for frames leaks a goroutine", file: framesFile,
+		old:      "\t\tvar writer sync.WaitGroup\n",
+		new:      "\t\tvar writer sync.WaitGroup\n\t\tgo func() { select {} }()\n",
+		detector: "test ./bridge/plugin TestProgramsKeepTheLaw",
+	},
+	{
+		name: "a backend outlives a killed bridge", file: "bridge/child/group_linux.go",
+		old:      "cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}",
+		new:      "cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}",
+		detector: "survive R5",
+	},
+	{
+		name: "notifications/cancelled is ignored", file: sessionFile,
+		old:      "\t\tif cancel != nil {\n\t\t\tcancel(errCancelled)\n",
+		new:      "\t\tif cancel != nil && id == nil {\n\t\t\tcancel(errCancelled)\n",
+		detector: "survive R8",
+	},
+	{
+		name: "a call of 2026-07-28 outlives its client", file: httpFile,
+		old:      "s.modern(r.Context(), msg, s.origin(r), out)",
+		new:      "s.modern(context.WithoutCancel(r.Context()), msg, s.origin(r), out)",
+		detector: "survive R8",
+	},
+	{
+		name: "a canceled call is answered", file: modernFile,
+		old:      "\tcase s.unwanted(ctx):\n\t\tx.end(head{}, nil)\n\tcase ctx.Err() != nil && err != nil:",
+		new:      "\tcase ctx.Err() != nil && err != nil:",
+		detector: "test ./bridge/mcpserver .",
+	},
+	{
+		name: "a resumed stream repeats an event", file: httpFile,
+		old:      "\t\t\tss.copyLog(r.Context(), w, l, n+1)\n",
+		new:      "\t\t\tss.copyLog(r.Context(), w, l, n)\n",
+		detector: "survive R10",
+	},
+	{
+		name: "a resumed stream loses an event", file: httpFile,
+		old:      "\t\t\tss.copyLog(r.Context(), w, l, n+1)\n",
+		new:      "\t\t\tss.copyLog(r.Context(), w, l, n+2)\n",
+		detector: "survive R10",
+	},
+	{
+		name: "a change notification is lost", file: sessionFile,
+		old:      "\t\tss.unheard.Add(change)\n",
+		new:      "",
+		detector: "test ./bridge/mcpserver .",
+	},
+	{
+		name: "a change notification is sent twice", file: sessionFile,
+		old:      "\tpush(msg)\n}",
+		new:      "\tpush(msg)\n\tpush(msg)\n}",
+		detector: "test ./bridge/mcpserver .",
+	},
+	{
+		name: "DELETE does not end the session", file: httpFile,
+		old:      "\t\ts.endSession(ss.id)\n",
+		new:      "",
+		detector: "attack E",
+	},
+	{
+		name: "a session serves another principal", file: "bridge/mcpserver/server.go",
+		old:      "ss == nil || !samePrincipal(ss.caller.GetPrincipal(), from.principal)",
+		new:      "ss == nil",
+		detector: "attack E",
+	},
+	{
+		name: "a list of one principal is cached for all", file: "bridge/catalog/lists.go",
+		old:      "key := pageKey{kind: k, caller: bridge.AudienceOf(call.Context()), later: cursor != nil}",
+		new:      "key := pageKey{kind: k, later: cursor != nil}",
+		detector: "test ./bridge/catalog .",
+	},
+	{
+		name: "one call more than limits.calls is admitted", file: "bridge/limit/lot.go",
+		old:      "if l.taken < l.most {",
+		new:      "if l.taken <= l.most {",
+		detector: "test ./bridge/limit .",
+	},
+	{
+		name: "one session more than the limit is admitted", file: "bridge/mcpserver/sessions.go",
+		old:      "if s.n >= s.most {",
+		new:      "if s.n > s.most {",
+		detector: "test ./bridge/mcpserver .",
+	},
+	{
+		name: "requestState is bound to no request and no principal", file: sealFile,
+		old:      "return append(call.Binding(), s.whose...)",
+		new:      "return nil",
+		detector: "test ./bridge/seal .",
+	},
+	{
+		name: "requestState never expires", file: sealFile,
+		old:      "if uint64(time.Now().Unix()) > binary.BigEndian.Uint64(plain) {",
+		new:      "if binary.BigEndian.Uint64(plain) == 0 {",
+		detector: "test ./bridge/seal .",
+	},
+	{
+		name: "requestState is not sealed", file: "bridge/seal/seal.go",
+		old:      "\tout.State = []byte(s.seal(call, needs.GetState(), round))\n",
+		new:      "\t_ = s.seal(call, needs.GetState(), round)\n",
+		detector: "test ./bridge/seal .",
+	},
+	{
+		name: "the header Mcp-Method is not compared with the body", file: modernFile,
+		old:      "\tif said != method {\n",
+		new:      "\tif said == \"\" {\n",
+		detector: "attack D",
+	},
+	{
+		name: "the header Mcp-Name is not compared with the body", file: modernFile,
+		old:      "want := call.Method.Target(call.Request); name != want {",
+		new:      "want := call.Method.Target(call.Request); name != want && name == \"\" {",
+		detector: "attack D",
+	},
+	{
+		name: "the Host header is not checked", file: guardFile,
+		old:      "if !g.hostAllowed(r.Host) {",
+		new:      "if !g.hostAllowed(r.Host) && r.Host == \"\" {",
+		detector: "attack A01",
+	},
+	{
+		name: "the Origin header is not checked", file: guardFile,
+		old:      "len(origins) == 1 && !g.originAllowed(origins[0], r.Host)",
+		new:      "len(origins) == 1 && !g.originAllowed(origins[0], r.Host) && r.Host == \"\"",
+		detector: "attack A02",
+	},
+	{
+		name: "a token for another audience is accepted", file: issuerFile,
+		old:      "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || !c.Audience.Contains(resource)):",
+		new:      "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && resource == \"\" && !c.Audience.Contains(resource):",
+		detector: "attack F",
+	},
+	{
+		name: "an expired token is accepted", file: issuerFile,
+		old:      "if err := c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, skew); err != nil {",
+		new:      "if err := c.ValidateWithLeeway(jwt.Expected{Time: c.Expiry.Time()}, skew); err != nil {",
+		detector: "attack F",
+	},
+	{
+		name: "a secret is logged", file: guardFile,
+		old:      "\t\tallowOrigin(w.Header(), r)\n",
+		new:      "\t\tallowOrigin(w.Header(), r)\n\t\tg.Log.Warn().Str(\"authorization\", r.Header.Get(\"Authorization\")).Msg(\"request\")\n",
+		detector: "attack F",
+	},
+	{
+		name: "shutdown does not wait for calls", file: "cmd/mcpbridge/app.go",
+		old:      "ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)",
+		new:      "ctx, cancel := context.WithTimeout(now, time.Millisecond)",
+		detector: "survive R7",
+	},
+}
