@@ -5,11 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -77,6 +82,126 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 			p.log.pids <- <-p.log.pids // that of the next life, whose turn is next
 			over.Store(true)
 			flow.Wait()
+		}
+	})
+}
+
+// A program that was dialled is stopped while a call is on its way to it, for longer than a moment. It answers the call, or says that it has
+// not begun it (GOAWAY).
+func TestTerminatedDialledProgramsFailNoCall(t *testing.T) {
+	for _, program := range bridgetest.Programs() {
+		if program.Language == "python" {
+			continue // Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.
+		}
+		t.Run(program.Language, func(t *testing.T) {
+			dir := t.TempDir()
+			near, far := filepath.Join(dir, "near"), filepath.Join(dir, "far")
+			command := program.Command(t)
+			cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], "--listen", "unix:"+far)...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w := &wire{sleeps: make(chan struct{})}
+			w.relay(t, near, far)
+			log := &programLog{pids: make(chan int, 10)}
+			p, err := plugin.New(plugin.Options{Name: program.Language, Address: "unix:" + near, Log: zerolog.New(log)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var ran sync.WaitGroup
+			defer ran.Wait()
+			defer cancel()
+			ran.Go(func() {
+				if err := p.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			<-log.pids
+
+			w.held.Lock()
+			var call sync.WaitGroup
+			call.Go(func() {
+				c := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "sleep", Arguments: []byte(`{"ms":300}`)}}
+				_, err := p.Handle(t.Context(), c, func(context.Context, bridge.Event) error { return nil })
+				if err == nil {
+					return
+				}
+				if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+					t.Errorf("%v: %v, %v", e.Code, err, e.Failure)
+				}
+			})
+			<-w.sleeps
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+			for { // until it takes no more connections
+				conn, err := new(net.Dialer).DialContext(t.Context(), "unix", far)
+				if err != nil {
+					break
+				}
+				conn.Close()
+			}
+			<-time.After(500 * time.Millisecond) // that is how slow the wire is
+			w.held.Unlock()
+			call.Wait()
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if t.Failed() {
+				t.Log(log.String())
+			}
+		})
+	}
+}
+
+// A wire carries what a bridge and a program say to each other. Held up is only what the bridge says.
+type wire struct {
+	held   sync.Mutex
+	sleeps chan struct{} // closed when the bridge has called the tool sleep
+}
+
+// relay carries connections that are made to near on to far, until the test ends.
+func (w *wire) relay(t *testing.T, near, far string) {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { ln.Close() })
+	all.Go(func() {
+		for {
+			from, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			to, err := new(net.Dialer).DialContext(t.Context(), "unix", far)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			all.Go(func() {
+				_, _ = io.Copy(from, to)
+				from.Close()
+			})
+			all.Go(func() {
+				defer to.Close()
+				b := make([]byte, 64<<10)
+				for {
+					n, err := from.Read(b)
+					if err != nil {
+						return
+					}
+					if bytes.Contains(b[:n], []byte("sleep")) {
+						close(w.sleeps)
+					}
+					w.held.Lock()
+					_, _ = to.Write(b[:n])
+					w.held.Unlock()
+				}
+			})
 		}
 	})
 }

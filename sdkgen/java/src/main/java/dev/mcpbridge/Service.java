@@ -39,12 +39,14 @@ import io.grpc.MethodDescriptor;
 import io.grpc.Server;
 import io.grpc.ServerServiceDefinition;
 import io.grpc.Status;
+import io.grpc.health.v1.HealthCheckRequest;
+import io.grpc.health.v1.HealthCheckResponse;
 import io.grpc.health.v1.HealthCheckResponse.ServingStatus;
+import io.grpc.health.v1.HealthGrpc;
 import io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.NettyServerBuilder;
 import io.grpc.protobuf.ProtoUtils;
 import io.grpc.protobuf.StatusProto;
-import io.grpc.protobuf.services.HealthStatusManager;
 import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.ServerCalls;
 import io.grpc.stub.StreamObserver;
@@ -61,7 +63,9 @@ import java.io.IOException;
 import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -94,7 +98,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   private final App app;
   private final ExecutorService handlers;
-  private final HealthStatusManager health = new HealthStatusManager();
+  private final Health health = new Health();
   private final AtomicInteger running = new AtomicInteger(); // Calls that have not been answered.
   private final Map<Thread, Consumer<String>> handling = new ConcurrentHashMap<>(); // What ends the call that a thread handles.
   private final CountDownLatch stopping = new CountDownLatch(1);
@@ -146,7 +150,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
             .permitKeepAliveTime(1, TimeUnit.SECONDS)
             .permitKeepAliveWithoutCalls(true)
             .addService(this)
-            .addService(health.getHealthService())
+            .addService(health)
             .addService(controller());
     if (pair != null) {
       var tls =
@@ -157,8 +161,6 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
               .keyStoreType("JKS");
       builder.sslContext(GrpcSslContexts.configure(tls, SslProvider.JDK).build());
     }
-    health.setStatus("", ServingStatus.SERVING);
-    health.setStatus("plugin", ServingStatus.SERVING);
     server = builder.build().start();
     Runtime.getRuntime().addShutdownHook(new Thread(this::exiting, "mcpbridge-exit"));
     return server;
@@ -219,7 +221,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   /** Takes no more calls, and lets those that run finish, except for so many that cannot. */
   private void drain(int stuck) throws InterruptedException {
-    health.enterTerminalState();
+    health.stop();
     app.changes.close();
     long began = System.nanoTime();
     Frames framed = frames;
@@ -228,12 +230,13 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       while (!framed.ended(5) && drains(began)) {}
       framed.end();
     }
+    // It takes calls until the peer has heard of it, and then names the last one that it has taken (GOAWAY, PING, GOAWAY). So a
+    // connection ends when its calls have, however slow it is.
     server.shutdown();
-    while (running.get() > stuck && drains(began)) {
+    while ((running.get() > stuck || !server.isTerminated()) && drains(began)) {
       Thread.sleep(5);
     }
-    // What is left are streams without an end, such as a health watch, and answers on their way.
-    if (!server.awaitTermination(100, TimeUnit.MILLISECONDS)) {
+    if (!server.isTerminated()) {
       server.shutdownNow();
       server.awaitTermination(500, TimeUnit.MILLISECONDS);
     }
@@ -241,6 +244,52 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   private boolean drains(long began) {
     return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get();
+  }
+
+  /** Health. Its Watch ends when the server stops: that of gRPC's own would keep it from stopping. */
+  private static final class Health extends HealthGrpc.HealthImplBase {
+    private static final Set<String> SERVICES = Set.of("", "plugin");
+
+    private final Set<StreamObserver<HealthCheckResponse>> watching = new HashSet<>(); // Guarded by this.
+    private ServingStatus status = ServingStatus.SERVING; // Guarded by this.
+
+    private static HealthCheckResponse is(ServingStatus status) {
+      return HealthCheckResponse.newBuilder().setStatus(status).build();
+    }
+
+    @Override
+    public synchronized void check(HealthCheckRequest request, StreamObserver<HealthCheckResponse> out) {
+      if (SERVICES.contains(request.getService())) {
+        out.onNext(is(status));
+        out.onCompleted();
+      } else {
+        out.onError(Status.NOT_FOUND.withDescription("unknown service " + request.getService()).asRuntimeException());
+      }
+    }
+
+    @Override
+    public synchronized void watch(HealthCheckRequest request, StreamObserver<HealthCheckResponse> out) {
+      ((ServerCallStreamObserver<HealthCheckResponse>) out).setOnCancelHandler(() -> forget(out));
+      out.onNext(is(SERVICES.contains(request.getService()) ? status : ServingStatus.SERVICE_UNKNOWN));
+      if (status == ServingStatus.SERVING) {
+        watching.add(out);
+      } else {
+        out.onCompleted();
+      }
+    }
+
+    private synchronized void forget(StreamObserver<HealthCheckResponse> out) {
+      watching.remove(out);
+    }
+
+    synchronized void stop() {
+      status = ServingStatus.NOT_SERVING;
+      for (var out : watching) {
+        out.onNext(is(status));
+        out.onCompleted();
+      }
+      watching.clear();
+    }
   }
 
   /** go-plugin's. Its messages are empty. */

@@ -119,13 +119,17 @@ class ServeTest {
       assertEquals("interrupted, cancelled true", Files.readString(file));
       assertEquals("{\"sum\":3}", Plugin.text(channel, "add", Map.of("a", 1, "b", 2)));
 
-      // Shutdown lets calls finish.
+      // Shutdown lets calls finish, and ends what has no end.
+      var health = HealthGrpc.newBlockingStub(channel).watch(HealthCheckRequest.getDefaultInstance());
+      assertEquals(ServingStatus.SERVING, health.next().getStatus());
       var slow = Plugin.call(channel, "slow", Map.of("seconds", 0.5, "file", file.toString()));
       assertTrue(slow.next().hasProgress());
       Plugin.shutdown(channel);
       assertEquals("slept", slow.next().getResult().getContent(0).getText().getText());
       assertTrue(changes.next().hasResult());
       assertFalse(changes.hasNext());
+      assertEquals(ServingStatus.NOT_SERVING, health.next().getStatus());
+      assertFalse(health.hasNext());
       assertEquals(0, plugin.ended(5));
       assertFalse(Files.exists(Path.of(plugin.fields[3])));
       assertEquals(null, plugin.stdout.readLine());
