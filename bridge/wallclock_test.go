@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,10 +22,11 @@ func TestWallDeadlineCountsSuspension(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				suspended := time.Duration(0)
-				ctx, cancel := withWallDeadline(t.Context(), begin.Add(time.Hour), over, func() time.Time { return time.Now().Add(suspended) })
+				var suspended atomic.Int64
+				now := func() time.Time { return time.Now().Add(time.Duration(suspended.Load())) }
+				ctx, cancel := withWallDeadline(t.Context(), begin.Add(time.Hour), over, now)
 				defer cancel()
-				suspended = c.suspended
+				suspended.Store(int64(c.suspended))
 				<-ctx.Done()
 				if took := time.Since(begin); took != c.after || context.Cause(ctx) != over {
 					t.Errorf("ended after %v with %v", took, context.Cause(ctx))
