@@ -10,10 +10,10 @@ import (
 // guardVariable marks the environment of a program, and so that of all that it starts.
 const guardVariable = "MCPBRIDGE_RUN"
 
-// guardScript waits for a line, after which there is nothing to do. If the pipe ends without one, the bridge has been killed, and whatever
+// guardScript waits for the end of the pipe. Unless it is killed before that, the bridge has been killed, and whatever
 // has the mark $1 in its environment is killed, until nothing is left. It has to be a process of its own to be there then, and a shell,
 // because any system that has programs which leave their group has one. The status of grep says nothing: some environments cannot be read.
-const guardScript = `read -r line && exit
+const guardScript = `read -r line
 for n in 1 2 3 4 5 6 7 8 9 10; do
 	found=$(grep -la "$1" /proc/[0-9]*/environ 2>/dev/null)
 	[ "$found" ] || exit
@@ -55,12 +55,12 @@ func setGuard(mark string) (guard, error) {
 	return guard{cmd, write}, nil
 }
 
-// dismiss ends the guard, and waits for it.
+// dismiss ends the guard, and waits for it. A guard that somebody has stopped (SIGSTOP) ends as well.
 func (g guard) dismiss() {
 	if g.cmd == nil {
 		return
 	}
-	_, _ = g.pipe.WriteString("\n")
+	_ = g.cmd.Process.Kill() // it may have been killed already
 	_ = g.pipe.Close()
 	wait(g.cmd)
 }
