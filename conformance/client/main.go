@@ -60,11 +60,11 @@ func issuerOf(ctx context.Context, address string) (string, error) {
 		return "", err
 	}
 	u.Path = "/.well-known/oauth-protected-resource" + u.Path
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil) //nolint:gosec // the suite says where
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody) //nolint:gosec // the suite says where
 	if err != nil {
 		return "", err
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:gosec // as above
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req) //nolint:gosec // as above
 	if err != nil {
 		return "", err
 	}
