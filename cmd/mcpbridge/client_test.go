@@ -563,7 +563,7 @@ func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
 	for script, want := range map[string]string{
 		"exit 3":                           "run the command by itself",
 		"echo tools.py:3: bad >&2; exit 3": "correct what it printed last on standard error",
-		"echo starting >&2":                "must end with app.run()",
+		"echo starting >&2":                "it must call the SDK's run",
 	} {
 		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != exitPlugin || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v, want %q in it", script, got, want)

@@ -22,6 +22,8 @@ PATIENCE = 30.0
 
 MAX_LINE = 64 << 20
 
+METHOD_NOT_FOUND = -32601
+
 # What a client can that can be asked everything.
 EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
@@ -57,11 +59,14 @@ async def start(
     client = Client(process, answer)
     reading = asyncio.gather(client._read(), client._read_log())
     try:
-        info = {"name": "mcpbridge.testing", "version": "1"}
-        await client.request(
-            "initialize", {"protocolVersion": "2025-11-25", "clientInfo": info, "capabilities": dict(capabilities)}
-        )
-        client.notify("notifications/initialized")
+        try:
+            await client._begin(capabilities)
+        except McpError as e:
+            client._close()
+            await reading
+            if await process.wait() == 0:
+                raise
+            raise ConnectionError(f"the bridge has ended; it wrote:\n{client.log}") from e
         yield client
     finally:
         client._close()
@@ -82,6 +87,19 @@ class Client:
         self._waiting: dict[int, asyncio.Future[Object]] = {}
         self._woken = asyncio.Event()
         self._id = 0
+
+    async def _begin(self, capabilities: Mapping[str, Any]) -> None:
+        """Opens the session and waits for the backend: the bridge answers initialize while it starts, and lists after."""
+        info = {"name": "mcpbridge.testing", "version": "1"}
+        await self.request(
+            "initialize", {"protocolVersion": "2025-11-25", "clientInfo": info, "capabilities": dict(capabilities)}
+        )
+        self.notify("notifications/initialized")
+        try:
+            await self.request("tools/list")
+        except McpError as e:
+            if e.code != METHOD_NOT_FOUND:
+                raise
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Sends a notification."""
