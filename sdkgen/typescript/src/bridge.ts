@@ -36,7 +36,7 @@ export async function start(command: string[], options: StartOptions = {}): Prom
   await client.request("initialize", {
     protocolVersion: "2025-11-25",
     clientInfo: { name: "mcpbridge/testing", version: "1" },
-    capabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
+    capabilities: { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} },
   });
   client.notify("notifications/initialized");
   return client;

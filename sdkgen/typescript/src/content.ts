@@ -7,6 +7,7 @@ import { InputRequired, type SamplingMessage } from "./gen/mcpbridge/v1/input.js
 import type { GetPromptResult, PromptMessage, ReadResourceResult } from "./gen/mcpbridge/v1/service.js";
 import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
 import { NOTHING, toBytes, toExactJson } from "./json.js";
+import { messageOf, type McpMessage } from "./mcp.js";
 
 /** How to use a piece of content. */
 export interface Hints {
@@ -252,11 +253,27 @@ export function promptResult(value: unknown, description: string | undefined): G
 
 // Sampling.
 
+/** A turn of a conversation with a model: by `user` and `assistant`, or MCP's own object. */
+export type Turn = Message | McpMessage;
+
 /** What a model is to go on with. */
-export function conversation(prompt: string | Message | Message[]): SamplingMessage[] {
-  const turns = Array.isArray(prompt) ? prompt : [prompt];
-  return turns.map((turn) => {
-    const m = turn instanceof Message ? turn : new Message("user", turn);
+export function conversation(prompt: string | Turn | readonly Turn[]): SamplingMessage[] {
+  const turns = (Array.isArray(prompt) ? prompt : [prompt]) as readonly (string | Turn)[];
+  return turns.map((turn, i) => {
+    const m = typeof turn === "string" ? user(turn) : turn;
+    if (!(m instanceof Message)) return messageOf(m, `messages.${String(i)}`);
     return { role: m.role, content: m.blocks, meta: NOTHING, extra: NOTHING };
   });
+}
+
+/** What a model said, as a turn of the conversation. */
+export function turnOf(role: Role, content: ContentBlock[]): Message {
+  return new Message(role === Role.USER ? "user" : "assistant", ...content.map((b) => new Content(b)));
+}
+
+/** What a tool that a model wished for returned, or why it failed, for the next turn: `user(toolResult(call, value))`. */
+export function toolResult(call: { readonly id: string }, value: unknown, options: { isError?: boolean } = {}): Content {
+  const { content, structuredContent, isError } = success(value, undefined);
+  const said = { toolUseId: call.id, content, structuredContent, isError: options.isError ?? isError, meta: NOTHING, extra: NOTHING };
+  return block({ $case: "toolResult", value: said });
 }

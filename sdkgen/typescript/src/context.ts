@@ -16,9 +16,10 @@ import {
 } from "./gen/mcpbridge/v1/input.js";
 import type { CallContext, Principal } from "./gen/mcpbridge/v1/service.js";
 import type { Tool } from "./gen/mcpbridge/v1/tool.js";
-import { conversation, type Message } from "./content.js";
+import { conversation, turnOf, type Message, type Turn } from "./content.js";
 import { InvalidAnswer, McpError, NoAnswer, NotAccepted, placeOf, Refused, Suspend, ToolError, Unsupported } from "./errors.js";
 import { checkJson, NOTHING, toBytes, toExactJson, toObject, type JsonObject } from "./json.js";
+import { modelPreferencesOf, toolChoiceOf, toolOf, type McpModelPreferences, type McpTool, type McpToolChoice } from "./mcp.js";
 import { formOf, type Form, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
 
 // The contract's limit. The bridge would refuse more.
@@ -116,11 +117,11 @@ export interface SampleOptions extends AskOptions {
   system?: string;
   temperature?: number;
   stop?: string[];
-  /** The models that are wanted, the best first. */
-  model?: string | string[];
-  /** The tools it may wish to have called, by their names in this app. */
-  tools?: string[];
-  toolChoice?: "auto" | "required" | "none";
+  /** The models that are wanted, the best first, or MCP's own object. */
+  model?: string | readonly string[] | McpModelPreferences;
+  /** The tools it may wish to have called, by their names in this app, or MCP's own objects. See Sample.toolCalls. */
+  tools?: readonly (string | McpTool)[];
+  toolChoice?: "auto" | "required" | "none" | McpToolChoice;
   includeContext?: "none" | "thisServer" | "allServers";
   metadata?: object;
 }
@@ -135,8 +136,17 @@ export interface Sample {
   readonly text: string;
   readonly model: string;
   readonly stopReason: string | undefined;
-  /** The tools it wishes to have called. */
-  readonly toolCalls: { id: string; name: string; input: JsonObject }[];
+  /** It as a turn of the conversation, for the next question. */
+  readonly turn: Message;
+  /** The tools it wishes to have called. A `toolResult` for each answers it in the next turn. */
+  readonly toolCalls: ToolCall[];
+}
+
+/** A tool that the model wishes to have called. Its input is not checked. */
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  readonly input: JsonObject;
 }
 
 /** The client's folders. */
@@ -225,12 +235,11 @@ export class Context<Request extends Round = Round> extends Caller {
   }
 
   /** Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API. */
-  sample(prompt: string | Message | Message[], options: SampleOptions = {}): Promise<Sample> {
+  sample(prompt: string | Turn | readonly Turn[], options: SampleOptions = {}): Promise<Sample> {
     const can = this.call?.clientCapabilities?.sampling;
     const instead = "Answer this yourself and go on without the tool.";
     if (!can) throw new Unsupported(`This client does not let tools ask its model. ${instead}`);
     if (options.tools?.length && !can.tools) throw new Unsupported(`This client does not give its model tools. ${instead}`);
-    const models = typeof options.model === "string" ? [options.model] : (options.model ?? []);
     const value = CreateMessageRequest.fromPartial({
       messages: conversation(prompt),
       systemPrompt: options.system,
@@ -239,10 +248,10 @@ export class Context<Request extends Round = Round> extends Caller {
       maxTokens: options.maxTokens ?? 1024,
       stopSequences: options.stop ?? [],
       metadata: toBytes(options.metadata),
-      tools: (options.tools ?? []).map((name) => this.#home.toolMessage(name)),
+      tools: (options.tools ?? []).map((t, i) => (typeof t === "string" ? this.#home.toolMessage(t) : toolOf(t, `tools.${String(i)}`))),
     });
-    if (models.length) value.modelPreferences = { hints: models.map((name) => ({ name, extra: NOTHING })), extra: NOTHING };
-    if (options.toolChoice) value.toolChoice = { mode: options.toolChoice, extra: NOTHING };
+    if (options.model !== undefined) value.modelPreferences = modelPreferencesOf(options.model);
+    if (options.toolChoice !== undefined) value.toolChoice = toolChoiceOf(options.toolChoice);
     return this.#question({ request: { $case: "createMessage", value } }, options.key, readSample);
   }
 
@@ -561,11 +570,12 @@ function readContent(content: Uint8Array, form: Form): JsonObject {
 
 function readSample(response: InputResponse["response"]): Sample {
   if (response?.$case !== "createMessage") throw new InvalidAnswer("the client's answer is not one of its model");
-  const { content, model, stopReason } = response.value;
+  const { role, content, model, stopReason } = response.value;
   return {
     text: content.map(({ block }) => (block?.$case === "text" ? block.value.text : "")).join(""),
     model,
     stopReason,
+    turn: turnOf(role, content),
     toolCalls: content.flatMap(({ block }) =>
       block?.$case === "toolUse" ? [{ id: block.value.id, name: block.value.name, input: toObject(block.value.input) }] : [],
     ),

@@ -22,10 +22,10 @@ export type {
   ResourceOptions,
   ToolOptions,
 } from "./app.js";
-export { assistant, audio, Content, embedded, image, inputRequired, link, Message, part, Part, Required, result, Result, text, user } from "./content.js";
+export { assistant, audio, Content, embedded, image, inputRequired, link, Message, part, Part, Required, result, Result, text, toolResult, user } from "./content.js";
 export { Caller, Context, Log } from "./context.js";
-export type { ResultOptions } from "./content.js";
-export type { Answer, AskOptions, Level, Roots, Sample, SampleOptions } from "./context.js";
+export type { ResultOptions, Turn } from "./content.js";
+export type { Answer, AskOptions, Level, Roots, Sample, SampleOptions, ToolCall } from "./context.js";
 export {
   DefinitionError,
   InvalidAnswer,
@@ -38,4 +38,5 @@ export {
   Unsupported,
   VisitRequired,
 } from "./errors.js";
+export type { McpAnnotations, McpContent, McpMessage, McpModelPreferences, McpTool, McpToolChoice } from "./mcp.js";
 export type { InputOf, JsonSchema, OutputOf, Schema, Shape } from "./schema.js";

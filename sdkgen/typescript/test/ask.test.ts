@@ -1,9 +1,10 @@
 /** Asking: rounds, answers, what is remembered between them. */
+import type { ModelPreferences, SamplingMessage, TextContent, Tool, ToolChoice } from "@modelcontextprotocol/sdk/types.js";
 import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 
-import { app, inputRequired, InvalidAnswer, McpError, NoAnswer, Refused, Unsupported, user, type Context } from "../src/index.js";
-import { CallToolRequest, ClientCapabilities, InputError_Reason, type InputResponse } from "../src/v1.js";
+import { app, assistant, inputRequired, InvalidAnswer, McpError, NoAnswer, Refused, result, toolResult, Unsupported, user, type Context } from "../src/index.js";
+import { CallToolRequest, ClientCapabilities, CreateMessageRequest, InputError_Reason, Role, type InputResponse } from "../src/v1.js";
 import { call, EVERYTHING, prompt, read } from "../src/testing.js";
 
 const Colour = { colour: z.enum(["red", "green"]) };
@@ -176,6 +177,74 @@ test("sampling", async () => {
   const called = await call(a, "t", {}, { sample: ["Hello"] });
   expect(called.structured).toEqual({ result: ["Hello", "test", []] });
   expect(called.asked[0]?.request?.value).toMatchObject({ systemPrompt: "Be nice", maxTokens: 1024, tools: [{ name: "t" }], toolChoice: { mode: "none" }, modelPreferences: { hints: [{ name: "opus" }] } });
+});
+
+test("sampling takes MCP's own objects, as the official SDK has them", async () => {
+  const text: TextContent = { type: "text", text: "Hi", annotations: { audience: ["user"], priority: 0.5 } };
+  const use = { type: "tool_use", id: "1", name: "look", input: { at: 1 }, "x-more": true } as const;
+  const turns: SamplingMessage[] = [
+    { role: "user", content: text },
+    { role: "assistant", content: [use] },
+    {
+      role: "user",
+      content: [
+        { type: "tool_result", toolUseId: "1", content: [text, { type: "resource", resource: { uri: "x://a", text: "t" } }], structuredContent: {}, isError: true },
+        { type: "image", data: "AQI=", mimeType: "image/png", _meta: { a: 1 } },
+      ],
+    },
+  ];
+  const tools: Tool[] = [{ name: "look", inputSchema: { type: "object", properties: { at: { type: "integer" } } }, annotations: { readOnlyHint: true } }];
+  const toolChoice: ToolChoice = { mode: "required" };
+  const model: ModelPreferences = { hints: [{ name: "m" }], costPriority: 1 };
+  const a = tool(async (_, ctx) => (await ctx.sample([...turns, assistant("So?")], { tools, toolChoice, model })).text);
+  const called = await call(a, "t", {}, { sample: ["Hello"] });
+  expect(called.text).toBe("Hello");
+  const hi = { block: { $case: "text" as const, value: { text: "Hi", annotations: { audience: [Role.USER], priority: 0.5 } } } };
+  const inside = { block: { $case: "resource" as const, value: { resource: { uri: "x://a", body: { $case: "text" as const, value: "t" } } } } };
+  const answer = { toolUseId: "1", content: [hi, inside], structuredContent: Buffer.from("{}"), isError: true };
+  const expected = CreateMessageRequest.fromPartial({
+    messages: [
+      { role: Role.USER, content: [hi] },
+      { role: Role.ASSISTANT, content: [{ block: { $case: "toolUse", value: { id: "1", name: "look", input: Buffer.from('{"at":1}'), extra: Buffer.from('{"x-more":true}') } } }] },
+      {
+        role: Role.USER,
+        content: [
+          { block: { $case: "toolResult", value: answer } },
+          { block: { $case: "image", value: { data: Buffer.from([1, 2]), mimeType: "image/png", meta: Buffer.from('{"a":1}') } } },
+        ],
+      },
+      { role: Role.ASSISTANT, content: [{ block: { $case: "text", value: { text: "So?" } } }] },
+    ],
+    tools: [{ name: "look", inputSchema: Buffer.from('{"type":"object","properties":{"at":{"type":"integer"}}}'), annotations: { readOnlyHint: true } }],
+    toolChoice: { mode: "required" },
+    modelPreferences: { hints: [{ name: "m" }], costPriority: 1 },
+    maxTokens: 1024,
+  });
+  const request = called.asked[0]?.request;
+  const asked = request?.$case === "createMessage" ? request.value : CreateMessageRequest.create();
+  expect(Buffer.from(CreateMessageRequest.encode(asked).finish())).toEqual(Buffer.from(CreateMessageRequest.encode(expected).finish()));
+});
+
+test.each<[unknown, string]>([
+  [{ role: "user", content: { type: "txt" } }, "messages.0.content.type must be one of text, image, audio, resource, resource_link, tool_use, tool_result, got \"txt\""],
+  [{ role: "robot", content: [] }, 'messages.0.role must be one of user, assistant, got "robot"'],
+  [{ role: "user", content: [{ type: "text", text: 7 }] }, "messages.0.content.0.text must be a string, got 7"],
+  [{ role: "user" }, "messages.0.content is missing"],
+  [{ role: "user", content: { type: "tool_result", toolUseId: "1", content: {} } }, "messages.0.content.content must be a list, got {}"],
+  [{ role: "user", content: { type: "resource", resource: { uri: "a:b" } } }, "messages.0.content.resource has neither text nor blob"],
+  [7, "messages.0 must be an object of MCP, got 7"],
+])("what is no object of MCP is refused with its path: %j", async (turn, message) => {
+  const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
+  const a = tool(async (_, ctx) => (await ctx.sample([turn as SamplingMessage])).text);
+  expect(await call(a, "t")).toMatchObject({ isError: true, text: message });
+  expect(quiet.mock.calls.join()).toMatch(/^tool "t" failed at ask\.test\.ts:\d+: TypeError: messages\.0/);
+  quiet.mockRestore();
+});
+
+test("a tool that a model wished for may have failed", () => {
+  expect(toolResult({ id: "1" }, "no such city", { isError: true }).block.block).toMatchObject({ $case: "toolResult", value: { toolUseId: "1", isError: true } });
+  expect(toolResult({ id: "1" }, result({ content: "no", isError: true })).block.block).toMatchObject({ value: { isError: true } });
+  expect(toolResult({ id: "1" }, { n: 1 }).block.block?.value).toMatchObject({ structuredContent: Buffer.from('{"n":1}'), isError: undefined });
 });
 
 test("the state is bounded", async () => {

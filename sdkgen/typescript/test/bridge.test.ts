@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import { ElicitRequestSchema, LoggingMessageNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { CreateMessageRequestSchema, ElicitRequestSchema, LoggingMessageNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 import { describe, expect, test } from "vitest";
 
 import { start, type StartOptions } from "../src/testing.js";
@@ -48,17 +48,37 @@ test("the official client", async () => {
   }
 });
 
+test("the model of the official client has a tool called", async () => {
+  const client = new Client({ name: "test", version: "1" }, { capabilities: { sampling: { tools: {} } } });
+  const content = { type: "tool_use", id: "7", name: "add", input: { a: 1, b: 2 } } as const;
+  client.setRequestHandler(CreateMessageRequestSchema, ({ params: { messages, tools } }) => {
+    expect(tools?.map((t) => t.name)).toEqual(["add"]);
+    if (messages.length === 1) return { role: "assistant", model: "m", stopReason: "toolUse", content };
+    const result = { type: "tool_result", toolUseId: "7", content: [{ type: "text", text: '{"sum":3}' }], structuredContent: { sum: 3 } };
+    expect(messages.slice(1)).toEqual([{ role: "assistant", content }, { role: "user", content: result }]);
+    return { role: "assistant", model: "m", content: { type: "text", text: "It is 3." } };
+  });
+  await client.connect(new StdioClientTransport({ command: bridge, args: ["run", "--stdio", "--", ...command], stderr: "ignore" }));
+  try {
+    expect((await client.callTool({ name: "advise", arguments: {} })).content).toMatchObject([{ text: "It is 3." }]);
+  } finally {
+    await client.close();
+  }
+});
+
 describe("raw lines", () => {
   test("ask, tell what changes, and end", async () => {
     const asked: string[] = [];
     await using client = await run({
       answer: (method) => {
         asked.push(method);
+        if (method === "sampling/createMessage") return { role: "assistant", model: "m", content: { type: "text", text: "3" } };
         return { action: "accept", content: { name: "Bob" } };
       },
     });
     expect(await client.call("greet")).toBe("Hello Bob");
-    expect(asked).toEqual(["elicitation/create"]);
+    expect(await client.call("advise")).toBe("3");
+    expect(asked).toEqual(["elicitation/create", "sampling/createMessage"]);
     await client.call("steps", { n: 3 });
     const progress = client.notifications.filter((n) => n.method === "notifications/progress");
     expect(progress.map((n) => n.params?.progress)).toEqual([0, 1, 2]);

@@ -1,4 +1,4 @@
-/** What the README shows compiles. */
+/** What the README shows compiles and runs. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { runInThisContext } from "node:vm";
@@ -7,16 +7,17 @@ import ts from "typescript";
 import { expect, test } from "vitest";
 import { z } from "zod";
 
-import { app, type App } from "../src/index.js";
+import { app, toolResult, user, type App } from "../src/index.js";
 import { call } from "../src/testing.js";
+import { CreateMessageResult, Role } from "../src/v1.js";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const readme = readFileSync(here("../README.md"), "utf8");
 const options = ts.parseJsonConfigFileContent(ts.readConfigFile(here("../tsconfig.json"), (f) => ts.sys.readFile(f)).config, ts.sys, here("..")).options;
 
 // Later blocks go on where the first stopped. Each is a file of this package, which may import itself by its name.
-const beginning = `import { app, assistant, NotFound, part, user } from "mcpbridge"; import { z } from "zod"; import { expect } from "vitest";
-const a = app("weather", "1.0.0"); void [a, assistant, NotFound, part, user, z, expect];\n`;
+const beginning = `import { app, assistant, NotFound, part, toolResult, user } from "mcpbridge"; import { z } from "zod"; import { expect } from "vitest";
+const a = app("weather", "1.0.0"); void [a, assistant, NotFound, part, toolResult, user, z, expect];\n`;
 const blocks = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) => (code.includes("const a = app(") ? code : beginning + code));
 
 test("every block of TypeScript compiles", () => {
@@ -36,9 +37,11 @@ test("every block of TypeScript compiles", () => {
 /** An app that has what the first block of a section defines. */
 function defined(section: string): App {
   const [, code = ""] = /```ts\n(.*?)^```/ms.exec(readme.split(`## ${section}\n`)[1] ?? "") ?? [];
-  const define = runInThisContext(`(a, z) => {${ts.transpile(code, { target: ts.ScriptTarget.ES2022 })}}`) as (a: App, zod: typeof z) => void;
   const a = app("weather", "1.0.0");
-  define(a, z);
+  const names = { a, toolResult, user, z };
+  const source = ts.transpile(code, { target: ts.ScriptTarget.ES2022 });
+  const define = runInThisContext(`(${Object.keys(names).join()}) => {${source}}`) as (...values: unknown[]) => void;
+  define(...Object.values(names));
   return a;
 }
 
@@ -53,6 +56,26 @@ test("choices have titles for the user, and values for the handler", async () =>
       toppings: { items: { anyOf: [{ const: "egg", title: "A fried egg" }, { const: "ham", title: "ham" }] }, maxItems: 2 },
     },
   });
+});
+
+test("a model has a tool called, and goes on with its result", async () => {
+  const wish = { block: { $case: "toolUse" as const, value: { id: "1", name: "degrees", input: new TextEncoder().encode('{"city":"oslo"}') } } };
+  const wishes = CreateMessageResult.fromPartial({ role: Role.ASSISTANT, content: [wish], model: "m", stopReason: "toolUse" });
+  const called = await call(defined("Sampling with tools"), "advise", { question: "Do I need a coat?" }, { sample: [wishes, "Yes, a warm one."] });
+  expect([called.text, called.rounds]).toEqual(["Yes, a warm one.", 3]);
+  const [first, second] = called.asked.map(({ request }) => (request?.$case === "createMessage" ? request.value : undefined));
+  expect(first).toMatchObject({ maxTokens: 500, tools: [{ name: "degrees" }], messages: [{ role: Role.USER }] });
+  const result = { toolUseId: "1", content: [{ block: { $case: "text", value: { text: "12" } } }] };
+  expect(second?.messages).toMatchObject([
+    { role: Role.USER, content: [{ block: { value: { text: "Do I need a coat?" } } }] },
+    { role: Role.ASSISTANT, content: [wish] },
+    { role: Role.USER, content: [{ block: { $case: "toolResult", value: result } }] },
+  ]);
+});
+
+test("the sections are those of the guide to Python", () => {
+  const sections = (text: string) => [...text.matchAll(/^## (.*)$/gm)].map(([, title]) => title);
+  expect(sections(readme)).toEqual(sections(readFileSync(here("../../python/README.md"), "utf8")));
 });
 
 test("what comes and goes is notified", async () => {

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { z } from "zod";
 
-import { app, McpError, NotFound, user } from "../dist/index.js";
+import { app, McpError, NotFound, toolResult, user } from "../dist/index.js";
 
 console.log("printed after the import");
 const a = app("test", "1.0.0", { instructions: "Test it.", declares: ["prompts"] });
@@ -50,6 +50,14 @@ a.tool("survey", {}, async (_, ctx) => {
   const [name, colour] = await ctx.all([ctx.elicit("Name?", z.string()), ctx.elicit("Colour?", z.string())]);
   const size = await ctx.elicit(`Size, ${name.data}?`, z.number());
   return `${name.data} ${colour.data} ${size.data}`;
+});
+a.tool("advise", {}, async (_, ctx) => {
+  const turns = [user("1 + 2?")];
+  for (;;) {
+    const said = await ctx.sample(turns, { tools: ["add"] });
+    if (!said.toolCalls.length) return said.text;
+    turns.push(said.turn, user(...said.toolCalls.map((c) => toolResult(c, { sum: c.input.a + c.input.b }))));
+  }
 });
 a.tool("later", { input: { n: z.number() } }, async ({ n }) => {
   for (let i = 0; i < n % 5; i++) await new Promise(setImmediate);
