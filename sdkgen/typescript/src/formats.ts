@@ -55,6 +55,9 @@ const FORMATS: Readonly<Record<string, Format>> = {
   uuid: { name: "a UUID", sample: "123e4567-e89b-12d3-a456-426614174000", test: (text) => UUID.test(text) },
 };
 
+/** The names of the formats that are checked. */
+export const FORMAT_NAMES: readonly string[] = Object.keys(FORMATS);
+
 function isUri(text: string): boolean {
   const found = URI.exec(text);
   return found !== null && (found[1] === undefined || isIPv6Address(found[1]));

@@ -2,7 +2,7 @@
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 
 import { DefinitionError, InvalidAnswer, ToolError } from "./errors.js";
-import { fits, formatIssues, formatOf } from "./formats.js";
+import { fits, FORMAT_NAMES, formatIssues, formatOf } from "./formats.js";
 import { isObject, toExactObject, toJson, toObject, type JsonObject } from "./json.js";
 
 /** A schema that can check values and tell itself as JSON Schema: zod 4.2 or newer, arktype, valibot with toStandardJsonSchema. */
@@ -190,15 +190,16 @@ function pathOf(issue: Issue): PropertyKey[] {
 
 type Tell = StandardJSONSchemaV1.Converter["input"];
 
-/** JSON Schema as the library tells it. Zod refuses a bigint, which is an integer all the same. */
+/** JSON Schema as the library tells it. Zod refuses a bigint, which is an integer all the same, and checks no format of `.meta()`. */
 function tell(tell: Tell, vendor: string | undefined): JsonObject {
   const options = { target: "draft-2020-12" } as const;
+  if (vendor !== "zod") return tell(options);
   try {
-    return tell(options);
+    return tell({ ...options, libraryOptions: { override: refuseUnknownFormat } });
   } catch (e) {
-    if (vendor !== "zod") throw e;
     let bigints = 0;
     const override = ({ zodSchema, jsonSchema }: { zodSchema: ZodInside; jsonSchema: JsonObject }) => {
+      refuseUnknownFormat({ zodSchema });
       const { def } = zodSchema._zod;
       const isBig = def.type === "bigint" || (def.type === "literal" && def.values?.every((v) => typeof v === "bigint"));
       if (!isBig) {
@@ -215,7 +216,16 @@ function tell(tell: Tell, vendor: string | undefined): JsonObject {
   }
 }
 
+/** A TypeError if the author wrote a format that is not checked. Those of zod's own, such as that of `z.jwt()`, zod checks. */
+function refuseUnknownFormat({ zodSchema }: { zodSchema: ZodInside }): void {
+  const { format } = zodSchema.meta?.() ?? {};
+  if (typeof format !== "string" || FORMAT_NAMES.includes(format)) return;
+  const instead = didYouMean(format, FORMAT_NAMES) || `; there are ${FORMAT_NAMES.join(", ")}`;
+  throw new TypeError(`there is no format "${format}"${instead}`);
+}
+
 interface ZodInside {
+  readonly meta?: () => JsonObject | undefined;
   readonly _zod: { readonly def: { readonly type: string; readonly values?: unknown[] } };
 }
 

@@ -163,6 +163,11 @@ describe("input", () => {
     ["a default of another type", () => app("t", "1").tool("t", { input: { n: z.int().default("seven" as never) } }, () => ""), 'tool "t": input: "n": the default "seven" does not fit: Invalid input: expected number, received string'],
     ["a default out of bounds", () => app("t", "1").tool("t", { input: { n: z.int().max(7).default(8) } }, () => ""), '"n": the default 8 does not fit: Too big'],
     ["a default deep inside", () => app("t", "1").tool("t", { input: { o: z.object({ at: z.array(z.object({ n: z.int().default("x" as never) })) }) } }, () => ""), '"o": the default "x" does not fit: expected integer'],
+    ["an unknown format", () => app("t", "1").tool("t", { input: { day: z.string().meta({ format: "dat" }) } }, () => ""), 'tool "t": input: "day": there is no format "dat"; did you mean date?'],
+    ["an unknown format beside a bigint", () => app("t", "1").tool("t", { input: z.object({ n: z.bigint(), day: z.string().meta({ format: "dat" }) }) }, () => ""), 'tool "t": input: there is no format "dat"'],
+    ["an unknown format deep inside", () => app("t", "1").tool("t", { output: z.array(z.object({ a: z.string().meta({ format: "telephone" }).min(3).optional() })) }, () => []), 'tool "t": output: there is no format "telephone"; there are date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uuid'],
+    ["an unknown format of a prompt", () => app("t", "1").prompt("p", { arguments: { day: z.iso.date().meta({ format: "dat" }) } }, () => ""), 'prompt "p": arguments: "day": there is no format "dat"'],
+    ["an unknown format of a resource", () => app("t", "1").resource("a://{day}", { variables: { day: z.string().meta({ format: "dat" }) } }, () => ""), 'resource "a://{day}": variables: "day": there is no format "dat"'],
     ["a default of another format", () => app("t", "1").tool("t", { input: z.object({ day: z.iso.date().default("today") }) }, () => ""), 'input: the default "today" does not fit: expected date'],
     ["two arguments", () => app("t", "1").tool("t", { input: { a: z.date(), b: z.int().default("x" as never) } }, () => ""), 'tool "t": input: "a": Date cannot be represented in JSON Schema; write z.iso.date() or z.iso.datetime(); "b": the default'],
     ["twice", () => app("t", "1").tool("t", {}, () => "").tool("t", {}, () => ""), "is there already, from schema.test.ts:"],
@@ -235,6 +240,12 @@ describe.each(Object.entries(formats))("the format %s", (format, { is, accepts, 
       quiet.mockRestore();
     });
   });
+});
+
+test("a format of zod's own is one that zod checks", async () => {
+  const a = app("test", "1").tool("t", { input: { id: z.nanoid(), token: z.jwt().optional() } }, ({ id }) => id);
+  expect((await call(a, "t", { id: "V1StGXR8_Z5jdHi6B-myT" })).text).toBe("V1StGXR8_Z5jdHi6B-myT");
+  expect((await call(a, "t", { id: "V1StGXR8_Z5jdHi6B-myT", token: "a" })).text).toContain("- token: Invalid JWT");
 });
 
 test("one of several formats is enough, and a choice is none of them", async () => {
