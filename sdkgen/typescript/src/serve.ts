@@ -1,8 +1,9 @@
 /** Serves an App over gRPC: to the bridge that started us (hashicorp/go-plugin's handshake), or at an address. */
 import { X509Certificate } from "node:crypto";
 import type { EventEmitter } from "node:events";
-import { chmodSync, chownSync, mkdtempSync, readFileSync, rmdirSync, rmSync } from "node:fs";
+import fs, { chmodSync, chownSync, mkdtempSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import type { Http2Server } from "node:http2";
+import { syncBuiltinESMExports } from "node:module";
 import { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -182,7 +183,7 @@ function watchParent(gone: () => void): void {
   if (process.env.MCP_PLUGIN_LIFELINE === "stdin") {
     const lifeline = new Socket({ fd: 0, readable: true, writable: false });
     lifeline.once("close", gone).on("error", () => undefined).resume();
-    Object.defineProperty(process, "stdin", { configurable: true, value: new NoInput() });
+    refuseInput();
     return;
   }
   const parent = process.ppid;
@@ -192,6 +193,21 @@ function watchParent(gone: () => void): void {
 }
 
 /** Standard input belongs to the bridge: reading it throws in the line that does, rather than wait for what never comes. */
+function refuseInput(): void {
+  Object.defineProperty(process, "stdin", { configurable: true, value: new NoInput() });
+  for (const name of ["readFileSync", "readSync"] as const) {
+    const read = fs[name] as (...args: unknown[]) => unknown;
+    Object.defineProperty(fs, name, {
+      value: (...args: unknown[]) => {
+        if (args[0] === 0 || args[0] === "/dev/stdin") throw noInput();
+        return read(...args);
+      },
+    });
+  }
+  syncBuiltinESMExports(); // For those who import them by name.
+}
+
+/** What process.stdin is then. */
 class NoInput extends Readable {
   override on(event: string | symbol, listener: (...args: any[]) => void): this { // eslint-disable-line @typescript-eslint/no-explicit-any
     if (event === "data" || event === "readable") throw noInput();

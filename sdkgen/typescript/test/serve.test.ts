@@ -114,7 +114,7 @@ describe("a served app", () => {
   });
 
   // An end of file would leave a question of readline without an answer, and its call without an end.
-  test.each(["question", "pipe", "iterate"])("refuses a tool that reads stdin, with the fix: %s", async (how) => {
+  test.each(["question", "pipe", "iterate", "readFileSync", "/dev/stdin", "readSync"])("refuses a tool that reads stdin, with the fix: %s", async (how) => {
     expect(await client.text("stdin", { how })).toBe(
       "a tool cannot read standard input, which belongs to the bridge; ask the user: await ctx.elicit(message, schema)",
     );

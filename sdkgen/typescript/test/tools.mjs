@@ -1,7 +1,7 @@
 // A backend for the tests of the process. It imports what is published: run `npm run build` first.
 console.log("printed before the import"); // Imports come first all the same: what is printed before run() is log.
 import { spawnSync } from "node:child_process";
-import { writeSync } from "node:fs";
+import { readFileSync, readSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -100,6 +100,9 @@ a.tool("forget", {}, () => {
 });
 a.tool("stdin", { input: { how: z.string() } }, async ({ how }) => {
   if (how === "question") return await createInterface({ input: process.stdin }).question("Name? ");
+  if (how === "readFileSync") return readFileSync(0, "utf8");
+  if (how === "/dev/stdin") return readFileSync("/dev/stdin", "utf8");
+  if (how === "readSync") return String(readSync(0, Buffer.alloc(1)));
   if (how === "pipe") return process.stdin.pipe(process.stderr) && "piped";
   for await (const chunk of process.stdin) return String(chunk);
   return "nothing";
