@@ -7,8 +7,11 @@ import java.net.URISyntaxException;
 import java.time.DateTimeException;
 import java.time.LocalDate;
 import java.util.List;
+import java.util.Objects;
+import java.util.Set;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
+import tools.jackson.databind.JsonNode;
 
 /** The formats of JSON Schema: what a schema says of a string is checked, alike in the SDKs of all languages. */
 final class Formats {
@@ -63,6 +66,43 @@ final class Formats {
   /** What a value of this format must be, or null if the format is not checked. */
   static String is(String format) {
     return ALL.stream().filter(f -> f.getName().equals(format)).map(f -> ((Checked) f).is()).findFirst().orElse(null);
+  }
+
+  /** Schemas by names, and not a schema. */
+  private static final Set<String> NAMED = Set.of("properties", "patternProperties", "$defs", "definitions", "dependentSchemas");
+
+  /** Values, and no schemas. */
+  private static final Set<String> VALUES = Set.of("default", "const", "enum", "examples");
+
+  /** What is wrong with the first format in this schema that nobody checks, or null. */
+  static String unknown(JsonNode schema) {
+    List<String> names = ALL.stream().map(Format::getName).sorted().toList();
+    if (schema.path("format").isString() && !names.contains(schema.get("format").asString())) {
+      String format = schema.get("format").asString();
+      String close = Names.close(format, names);
+      String hint = close == null ? "" : "; did you mean " + close + "?";
+      return "there is no format " + format + hint + "; there are " + String.join(", ", names);
+    }
+    if (schema.isArray()) {
+      return schema.valueStream().map(Formats::unknown).filter(Objects::nonNull).findFirst().orElse(null);
+    }
+    for (var keyword : schema.properties()) {
+      JsonNode value = keyword.getValue();
+      if (NAMED.contains(keyword.getKey())) {
+        for (var one : value.properties()) {
+          String wrong = unknown(one.getValue());
+          if (wrong != null) {
+            return one.getKey() + ": " + wrong;
+          }
+        }
+      } else if (!VALUES.contains(keyword.getKey())) {
+        String wrong = unknown(value);
+        if (wrong != null) {
+          return wrong;
+        }
+      }
+    }
+    return null;
   }
 
   private static boolean isDate(String text) {

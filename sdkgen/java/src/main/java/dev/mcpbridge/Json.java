@@ -2,6 +2,7 @@ package dev.mcpbridge;
 
 import com.fasterxml.jackson.annotation.JsonInclude;
 import com.google.protobuf.ByteString;
+import java.util.OptionalDouble;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Collectors;
 import tools.jackson.core.JacksonException;
@@ -44,7 +45,9 @@ final class Json {
         .addSerializer(double.class, new Finite<>(Double::doubleValue))
         .addSerializer(Float.class, new Finite<>(Float::doubleValue))
         .addSerializer(float.class, new Finite<>(Float::doubleValue))
-        .addSerializer(double[].class, new FiniteArray());
+        .addSerializer(double[].class, new FiniteArray())
+        .addSerializer(float[].class, new FiniteFloats())
+        .addSerializer(OptionalDouble.class, new FiniteOptional());
   }
 
   private static final class Finite<T extends Number> extends ValueSerializer<T> {
@@ -76,6 +79,32 @@ final class Json {
         }
       }
       out.writeArray(values, 0, values.length);
+    }
+  }
+
+  private static final class FiniteFloats extends ValueSerializer<float[]> {
+    @Override
+    public void serialize(float[] values, JsonGenerator out, SerializationContext context) {
+      out.writeStartArray(values, values.length);
+      for (int i = 0; i < values.length; i++) {
+        if (!Float.isFinite(values[i])) {
+          throw DatabindException.from(out, String.valueOf(values[i])).prependPath(values, i);
+        }
+        out.writeNumber(values[i]);
+      }
+      out.writeEndArray();
+    }
+  }
+
+  private static final class FiniteOptional extends ValueSerializer<OptionalDouble> {
+    @Override
+    public boolean isEmpty(SerializationContext context, OptionalDouble value) {
+      return value.isEmpty();
+    }
+
+    @Override
+    public void serialize(OptionalDouble value, JsonGenerator out, SerializationContext context) {
+      context.writeValue(out, value.isPresent() ? value.getAsDouble() : null);
     }
   }
 

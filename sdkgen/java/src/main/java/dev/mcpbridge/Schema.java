@@ -566,6 +566,10 @@ final class Schema {
       if (!(Json.parse(ByteString.copyFromUtf8(schema)) instanceof ObjectNode of)) {
         throw new IllegalArgumentException("the schema of a form is a JSON object");
       }
+      String unknown = Formats.unknown(of);
+      if (unknown != null) {
+        throw new IllegalArgumentException("the schema of a form: " + unknown);
+      }
       return new Form<>(ObjectNode.class, of);
     }
 

@@ -94,6 +94,10 @@ public final class ToolBuilder<A, R> {
     if (!(Json.MAPPER.readTree(json) instanceof ObjectNode object)) {
       throw new DefinitionException("tool \"" + message.getName() + "\": the input schema is not a JSON object");
     }
+    String unknown = Formats.unknown(object);
+    if (unknown != null) {
+      throw new DefinitionException("tool \"" + message.getName() + "\": " + unknown);
+    }
     schema = object;
     return this;
   }

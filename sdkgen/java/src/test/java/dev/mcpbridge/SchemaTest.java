@@ -29,6 +29,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -252,6 +253,8 @@ class SchemaTest {
                 case "NaN" -> Map.of("price", Double.NaN);
                 case "float" -> Map.of("price", Float.POSITIVE_INFINITY);
                 case "array" -> Map.of("price", new double[] {1, Double.NaN});
+                case "floats" -> Map.of("price", new float[] {1, Float.NaN});
+                case "optional" -> Map.of("price", OptionalDouble.of(Double.NaN));
                 default -> Map.of("price", new Object());
               }));
       return value;
@@ -275,8 +278,30 @@ class SchemaTest {
     assertTrue(results.tool("most", Map.of("n", 10)).text().endsWith("Usage: most(n: integer <= 9)"));
   }
 
+  @Test
+  void aFormatThatNobodyChecksIsRefusedWhereItIsWritten() {
+    String why = "there is no format dat; did you mean date?; there are date, date-time, duration, email, hostname, ipv4, ipv6, time, uri, uuid";
+    String dat = "{\"type\":\"string\",\"format\":\"dat\"}";
+    App app = Bridge.app("t", "1");
+    for (String schema :
+        List.of(
+            "{\"type\":\"object\",\"properties\":{\"day\":" + dat + "}}",
+            "{\"type\":\"object\",\"properties\":{\"day\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"null\"}," + dat + "]}}}}")) {
+      var e = assertThrows(DefinitionException.class, () -> app.tool("t").inputSchema(schema));
+      int here = StackWalker.getInstance().walk(frames -> frames.findFirst().orElseThrow().getLineNumber()) - 1;
+      assertEquals("SchemaTest.java:" + here + ": tool \"t\": day: " + why, e.getMessage());
+      app.tool("form" + here + schema.length()).handle((in, ctx) -> ctx.elicitJson("When?", schema).data());
+      var asked = new Caller(app).tool("form" + here + schema.length());
+      assertTrue(asked.isError());
+      assertEquals("the schema of a form: day: " + why, asked.text());
+    }
+    // Neither a property of this name nor a value is a format.
+    String other = "{\"properties\":{\"format\":{\"type\":\"string\",\"default\":{\"format\":\"dat\"}}},\"type\":\"object\"}";
+    app.tool("other").inputSchema(other).handle((in, ctx) -> "");
+  }
+
   @ParameterizedTest
-  @CsvSource({"NaN,rows.1.price is NaN", "float,rows.1.price is Infinity", "array,rows.1.price.1 is NaN", "opaque,rows.1.price is of type Object"})
+  @CsvSource({"NaN,rows.1.price is NaN", "float,rows.1.price is Infinity", "array,rows.1.price.1 is NaN", "floats,rows.1.price.1 is NaN", "optional,rows.1.price is NaN", "opaque,rows.1.price is of type Object"})
   void whatJsonCannotHoldIsRefusedWithItsPlace(String what, String place) {
     var called = new Caller(Bridge.of(new Results())).tool("lost", Map.of("what", what));
     assertTrue(called.isError());
