@@ -222,6 +222,15 @@ public final class App {
     changes.elicitationCompleted(elicitationId);
   }
 
+  /** A tool as clients see it. IllegalArgumentException if there is none of this name. */
+  dev.mcpbridge.v1.Tool listed(String name) {
+    ToolEntry tool = tools.get(name);
+    if (tool == null) {
+      throw new IllegalArgumentException(notFound("tool", name, tools.keySet()).getMessage());
+    }
+    return tool.message;
+  }
+
   synchronized void put(ToolEntry tool) {
     tools = with(tools, named(tool.message().getName(), "tool"), tool, "tool");
     changes.listChanged(Changes.Lists.TOOLS);

@@ -1,6 +1,7 @@
 package dev.mcpbridge;
 
 import dev.mcpbridge.v1.CreateMessageRequest;
+import java.util.Map;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -17,6 +18,9 @@ public interface Asks {
    */
   <T> Answer<T> elicit(String message, Class<T> form);
 
+  /** Asks the user to choose from what is known only now. */
+  <T> Answer<T> elicit(String message, Choice<T> choice);
+
   /** As {@link #elicit(String, Class)}, by the JSON Schema of the form, for what no class can say. The answer is JSON. */
   Answer<ObjectNode> elicitJson(String message, String schema);
 
@@ -30,6 +34,14 @@ public interface Asks {
 
   /** As {@link #sample(String)}, with all that can be said. */
   Sample sample(CreateMessageRequest request);
+
+  /**
+   * As {@link #sample(CreateMessageRequest)}, with the parameters as MCP has them: {@code Map.of("messages", List.of(Map.of("role",
+   * "user", "content", Map.of("type", "text", "text", "Hi"))), "maxTokens", 100)}.
+   */
+  default Sample sample(Map<String, ?> params) {
+    return sample(Mcp.read(params, CreateMessageRequest.newBuilder()).build());
+  }
 
   /** Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments. */
   Roots roots();

@@ -190,11 +190,21 @@ public final class Context implements Asks, Progress, Cancellation {
     app.notifyUpdated(uri);
   }
 
+  /** Tools of this app as clients see them, for {@link #sample(CreateMessageRequest)}. */
+  public List<dev.mcpbridge.v1.Tool> tools(String... names) {
+    return Arrays.stream(names).map(app::listed).toList();
+  }
+
   // Questions.
 
   @Override
   public <T> Answer<T> elicit(String message, Class<T> form) {
     return now.elicit(message, form);
+  }
+
+  @Override
+  public <T> Answer<T> elicit(String message, Choice<T> choice) {
+    return now.elicit(message, choice);
   }
 
   @Override
@@ -258,6 +268,11 @@ public final class Context implements Asks, Progress, Cancellation {
     @Override
     public <T> Answer<T> elicit(String message, Class<T> form) {
       return looked(askForm(key, message, () -> Schema.Form.of(form)));
+    }
+
+    @Override
+    public <T> Answer<T> elicit(String message, Choice<T> choice) {
+      return looked(askForm(key, message, () -> choice.form));
     }
 
     @Override

@@ -1,11 +1,15 @@
 package dev.mcpbridge;
 
+import dev.mcpbridge.v1.CallToolResult;
 import dev.mcpbridge.v1.ContentBlock;
 import dev.mcpbridge.v1.CreateMessageResult;
 import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.SamplingMessage;
+import dev.mcpbridge.v1.ToolResultContent;
 import dev.mcpbridge.v1.ToolUseContent;
 import java.util.List;
 import java.util.stream.Collectors;
+import tools.jackson.core.JacksonException;
 
 /** The answer of the client's model. */
 public final class Sample extends Question {
@@ -23,8 +27,37 @@ public final class Sample extends Question {
     return message().getContentList().stream().map(block -> block.getText().getText()).collect(Collectors.joining());
   }
 
-  /** The tools it wishes to have called. */
+  /** What it has said, for the next turn. */
+  public SamplingMessage turn() {
+    return SamplingMessage.newBuilder().setRole(message().getRole()).addAllContent(message().getContentList()).build();
+  }
+
+  /** The tools it wishes to have called. {@link #input} reads their arguments, {@link #toolResult} answers them. */
   public List<ToolUseContent> toolCalls() {
     return message().getContentList().stream().filter(ContentBlock::hasToolUse).map(ContentBlock::getToolUse).toList();
+  }
+
+  /** The arguments of a tool that it wishes to have called. IllegalArgumentException if they are no such value. */
+  public static <T> T input(ToolUseContent call, Class<T> type) {
+    try {
+      return Json.MAPPER.treeToValue(Json.object(call.getInput()), type);
+    } catch (JacksonException e) {
+      throw new IllegalArgumentException("the arguments of " + call.getName() + " cannot be read: " + e.getOriginalMessage(), e);
+    }
+  }
+
+  /** What such a tool returned, for the next turn: {@code Message.user(Sample.toolResult(call, value))}. */
+  public static ToolResultContent toolResult(ToolUseContent call, Object value) {
+    return toolResult(call, (CallToolResult) Content.result(value, null, true));
+  }
+
+  /** Why such a tool failed, for the next turn. */
+  public static ToolResultContent toolFailure(ToolUseContent call, String why) {
+    return toolResult(call, Content.failure(why));
+  }
+
+  private static ToolResultContent toolResult(ToolUseContent call, CallToolResult result) {
+    var content = ToolResultContent.newBuilder().setToolUseId(call.getId()).addAllContent(result.getContentList());
+    return content.setStructuredContent(result.getStructuredContent()).setIsError(result.getIsError()).build();
   }
 }

@@ -28,6 +28,7 @@ import java.time.LocalTime;
 import java.time.OffsetTime;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -99,6 +100,7 @@ final class Schema {
                 String[] said = TEXTS.get(type.getErasedType());
                 return said == null ? null : new CustomDefinition(NODES.objectNode().put("type", "string").put(said[0], said[1]), true);
               });
+      config.forTypesInGeneral().withCustomDefinitionProvider((type, context) -> titled(type.getErasedType()));
       var fields = config.forFields();
       fields.withStringPatternResolver(f -> pattern(f.getAnnotation(Pattern.class), f.getAnnotation(NotBlank.class)));
       fields.withDescriptionResolver(f -> described(f.getAnnotation(ToolArg.class)));
@@ -107,6 +109,26 @@ final class Schema {
       // An Optional is there or not, and never null: so forms want it, and so we write it.
       fields.withTargetTypeOverridesResolver(Use::held);
       return config;
+    }
+
+    /** The choices of an enum that says what users see, or null. */
+    private static CustomDefinition titled(Class<?> type) {
+      if (!type.isEnum() || Arrays.stream(type.getFields()).noneMatch(f -> f.isAnnotationPresent(Title.class))) {
+        return null;
+      }
+      ObjectNode schema = NODES.objectNode().put("type", "string");
+      ArrayNode choices = schema.putArray("oneOf");
+      for (Object constant : type.getEnumConstants()) {
+        Title title;
+        try {
+          title = type.getField(((Enum<?>) constant).name()).getAnnotation(Title.class);
+        } catch (NoSuchFieldException e) {
+          throw new IllegalStateException(e);
+        }
+        String value = Json.MAPPER.valueToTree(constant).asString();
+        choices.add(choice(value, title == null ? value : title.value()));
+      }
+      return new CustomDefinition(schema, true);
     }
 
     private static List<ResolvedType> held(FieldScope field) {
@@ -136,6 +158,10 @@ final class Schema {
           .filter(c -> c.getName().equals(component))
           .anyMatch(c -> Schema.nullable(c) || Schema.nullable(c.getAnnotatedType()) || Schema.nullable(c.getAccessor()));
     }
+  }
+
+  private static ObjectNode choice(String value, String title) {
+    return NODES.objectNode().put("const", value).put("title", title);
   }
 
   static boolean isOptional(Class<?> type) {
@@ -427,11 +453,27 @@ final class Schema {
     private com.networknt.schema.Schema schema() {
       com.networknt.schema.Schema ready = schema;
       if (ready == null) {
-        ready = Registry.DRAFT_2020_12.getSchema(source);
+        ready = Registry.DRAFT_2020_12.getSchema(enums(source.deepCopy()));
         ready.initializeValidators();
         schema = ready;
       }
       return ready;
+    }
+
+    /** Choices with titles as an enum, of which one error names all. */
+    private static JsonNode enums(JsonNode schema) {
+      schema.forEach(Check::enums);
+      for (String union : List.of("oneOf", "anyOf")) {
+        if (schema instanceof ObjectNode object
+            && !object.has("enum")
+            && object.get(union) instanceof ArrayNode choices
+            && choices.valueStream().allMatch(c -> c.has("const") && c.has("title") && c.size() == 2)) {
+          object.remove(union);
+          ArrayNode values = object.putArray("enum");
+          choices.forEach(c -> values.add(c.get("const")));
+        }
+      }
+      return schema;
     }
 
     /** Every violation on a line that names the field, what was expected, and what came; null if there is none. */
@@ -519,46 +561,51 @@ final class Schema {
   /** A question's form: its schema, and how to read what the user filled in. */
   static final class Form<T> {
     final ByteString schema;
-    private final Class<T> type;
+    private final JavaType type;
     private final boolean object;
     private final Check check;
     private final Defaults defaults;
 
-    private Form(Class<T> type) {
+    private Form(Type type, ObjectNode of, boolean object) {
+      this.type = Json.MAPPER.constructType(type);
+      this.object = object;
+      this.schema = Json.bytes(of);
+      this.check = new Check(of);
+      this.defaults = new Defaults(of);
+    }
+
+    /** The form that asks for one value. */
+    private static ObjectNode alone(ObjectNode value) {
+      ObjectNode root = NODES.objectNode().put("type", "object");
+      root.putObject("properties").set("value", value);
+      root.putArray("required").add("value");
+      return root;
+    }
+
+    private static Form<?> made(Class<?> type) {
       ObjectNode of;
       try {
         of = Schema.of(type, Use.FORM);
       } catch (StackOverflowError e) {
         throw new IllegalArgumentException("a form cannot ask for " + type.getSimpleName() + ", which holds itself");
       }
-      object = of.path("type").asString("").equals("object");
+      boolean object = of.path("type").asString("").equals("object");
       if (!object) {
-        ObjectNode root = NODES.objectNode().put("type", "object");
-        root.putObject("properties").set("value", of);
-        root.putArray("required").add("value");
-        of = root;
+        of = alone(of);
       }
       for (var field : of.path("properties").properties()) {
         JsonNode s = field.getValue();
-        boolean choices = s.path("type").asString("").equals("array") && s.path("items").has("enum");
+        if (s.path("items").get("oneOf") instanceof ArrayNode choices) {
+          ((ObjectNode) s).putObject("items").set("anyOf", choices); // MCP's own way to offer any number of them.
+        }
+        boolean choices = s.path("type").asString("").equals("array") && (s.path("items").has("enum") || s.path("items").has("anyOf"));
         if (!PRIMITIVES.contains(s.path("type").asString("")) && !choices) {
           throw new IllegalArgumentException(
               "a form cannot ask for \"" + field.getKey() + "\" of " + type.getSimpleName()
                   + ": its fields are String, numbers, boolean, enums, or a list of an enum");
         }
       }
-      this.type = type;
-      this.schema = Json.bytes(of);
-      this.check = new Check(of);
-      this.defaults = new Defaults(of);
-    }
-
-    private Form(Class<T> type, ObjectNode of) {
-      this.type = type;
-      this.schema = Json.bytes(of);
-      this.object = true;
-      this.check = new Check(of);
-      this.defaults = new Defaults(of);
+      return new Form<>(type, of, object);
     }
 
     /** The form that a JSON Schema says. IllegalArgumentException if it is none. */
@@ -570,12 +617,35 @@ final class Schema {
       if (unknown != null) {
         throw new IllegalArgumentException("the schema of a form: " + unknown);
       }
-      return new Form<>(ObjectNode.class, of);
+      return new Form<>(ObjectNode.class, of, true);
+    }
+
+    /** One of these values, which have titles. */
+    static Form<String> of(Collection<Map.Entry<String, String>> titles) {
+      ObjectNode of = NODES.objectNode().put("type", "string");
+      of.set("oneOf", choices(titles));
+      return new Form<>(String.class, alone(of), false);
+    }
+
+    /** Any number of these values, which have titles. */
+    static Form<List<String>> listOf(Collection<Map.Entry<String, String>> titles) {
+      ObjectNode of = NODES.objectNode().put("type", "array");
+      of.putObject("items").set("anyOf", choices(titles));
+      return new Form<>(Json.MAPPER.getTypeFactory().constructCollectionType(List.class, String.class), alone(of), false);
+    }
+
+    private static ArrayNode choices(Collection<Map.Entry<String, String>> titles) {
+      if (titles.isEmpty()) {
+        throw new IllegalArgumentException("there is nothing to choose from");
+      }
+      ArrayNode choices = NODES.arrayNode();
+      titles.forEach(t -> choices.add(choice(t.getKey(), t.getValue())));
+      return choices;
     }
 
     @SuppressWarnings("unchecked") // It is put there by its class.
     static <T> Form<T> of(Class<T> type) {
-      return (Form<T>) FORMS.computeIfAbsent(type, Form::new);
+      return (Form<T>) FORMS.computeIfAbsent(type, Form::made);
     }
 
     T parse(ByteString content) {
