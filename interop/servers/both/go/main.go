@@ -4,7 +4,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -40,7 +39,7 @@ func main() {
 			Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.NewTextContent("What is love?")}},
 			MaxTokens: 10,
 		}}
-		answer, err := s.RequestSampling(ctx, question)
+		answer, err := s.RequestSampling(ctx, question) //nolint:staticcheck // what older revisions have is what is tested
 		if err != nil {
 			return nil, err
 		}
@@ -51,6 +50,7 @@ func main() {
 		serve = func() error { return server.NewStreamableHTTPServer(s).Start("127.0.0.1:" + port) }
 	}
 	if err := serve(); err != nil {
-		log.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // main alone ends the process
 	}
 }
