@@ -59,6 +59,11 @@ func run() int {
 	return app.Run()
 }
 
+// faults are the tools.
+type faults struct {
+	*fault.Worker
+}
+
 // detach starts a child in a session of its own, and a process in another one whose parent has exited.
 func (f *faults) detach() error {
 	child := exec.Command("sleep", "1000")
@@ -73,11 +78,6 @@ func (f *faults) detach() error {
 	f.Note(checker.Detached, strconv.Itoa(child.Process.Pid))
 	f.Note(checker.Detached, strings.TrimSpace(string(pid)))
 	return nil
-}
-
-// faults are the tools.
-type faults struct {
-	*fault.Worker
 }
 
 func (f *faults) work(ctx context.Context, w fault.Work) (fault.Done, error) {
