@@ -191,7 +191,7 @@ func resumes(ctx context.Context, r *Rig) error {
 				if at%16 == 0 {
 					foreign.Add(1)
 					resp, text, err := c.foreign(last)
-					if err != nil || resp.StatusCode != http.StatusNotFound {
+					if err != nil || resp.StatusCode != http.StatusBadRequest {
 						wrong("cut at byte %d: another session was not refused: %v %.200s", at, err, text)
 					}
 				}

@@ -118,6 +118,7 @@ func TestASilentBackendGetsNoMoreCalls(t *testing.T) {
 			})
 			defer back()
 			<-was.gone
+			r.log.wait(t, "the backend was lost")
 			_, err = r.Handle(t.Context(), tool("next", ""), ignore) // which would be patient for an hour
 			wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
 			wantFailure(t, (<-listen).err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")

@@ -664,10 +664,14 @@ func (p *Plugin) keep(ctx context.Context, k *link) *life {
 			p.change(func(s *state) { s.silent = true })
 		}
 		p.lose(l, lost)
-		switch {
-		case ctx.Err() != nil || lost.hung > 0:
+		if ctx.Err() != nil {
 			return nil
-		case !broken:
+		}
+		if !broken || lost.hung > 0 {
+			p.log.Error().Str("why", lost.why).Msg("the backend was lost")
+			if lost.hung > 0 {
+				return nil
+			}
 			return l
 		}
 		p.log.Warn().Msg("the connection to the backend ended")
