@@ -123,7 +123,7 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 }
 
 // report matches the first line with which a detector reports what does not hold.
-var report = regexp.MustCompile(`(?m)^\s*(\S+ +FAIL .*|FAIL [A-Z]\d.*|--- FAIL: .*|panic: .*)$`)
+var report = regexp.MustCompile(`(?m)^\s*(\S+ +FAIL .*|FAIL \S.*|--- FAIL: .*|panic: .*)$`)
 
 // overlay writes the file of a defect and the overlay that names it, and returns the latter.
 func (l lab) overlay(m mutant) (string, error) {
