@@ -55,7 +55,7 @@ func setGuard(mark string) (guard, error) {
 	return guard{cmd, write}, nil
 }
 
-// dismiss ends the guard, and waits for it. A guard that somebody has stopped (SIGSTOP) ends as well.
+// dismiss kills the guard and waits for it. SIGKILL also ends a stopped guard (SIGSTOP).
 func (g guard) dismiss() {
 	if g.cmd == nil {
 		return

@@ -29,7 +29,7 @@ func (p *Process) Stopped() bool {
 	return false
 }
 
-// IsStopped reports whether a process has been stopped (SIGSTOP). It is false where that cannot be told.
+// IsStopped reports whether a process is stopped (SIGSTOP). It is false if /proc does not show the process.
 func IsStopped(pid int) bool {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // it may have ended
 	// PID (NAME) STATE, and a name may have anything in it.

@@ -2,8 +2,8 @@
 
 package child
 
-// Stopped reports whether the process has been stopped. Here that cannot be told.
+// Stopped returns false: this platform does not report stopped processes.
 func (*Process) Stopped() bool { return false }
 
-// IsStopped reports whether a process has been stopped. Here that cannot be told.
+// IsStopped returns false: this platform does not report stopped processes.
 func IsStopped(int) bool { return false }

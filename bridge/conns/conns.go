@@ -1,5 +1,5 @@
-// Package conns bounds how many connections a port has, and decides who loses one when there are too many: a client that nobody knows
-// gives way to one that is newer, and neither to one that has shown who it is or has a call running.
+// Package conns limits the number of connections of a port. When the port is full, an idle connection of an unauthenticated client is
+// closed for a new one. Connections of authenticated clients and connections with a call in flight are never closed.
 package conns
 
 import (
@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// Most is how many connections a port has if nothing else is said.
+	// Most is the default maximum number of connections of a port.
 	Most = 4_096
-	// warnEvery is how often the log says at most that there are too many.
+	// warnEvery is the minimum interval between warnings about a full port.
 	warnEvery = 10 * time.Second
 )
 
 // A Port counts the connections of one port. Its methods may be called concurrently.
 type Port struct {
-	// Name is what the log calls the connections, such as "gRPC".
+	// Name is the protocol in log messages, such as "gRPC".
 	Name string
-	// Most is how many there may be. Zero: the constant Most.
+	// Most is the maximum number of connections. If zero, the constant Most is used.
 	Most int
-	// Log tells that there are too many.
+	// Log receives the warnings about a full port.
 	Log zerolog.Logger
 
 	mu     sync.Mutex // guards what follows
@@ -44,13 +44,13 @@ type host struct {
 	idle  int // while room looks for one that can give way
 }
 
-// A standing is what is known of a connection's client.
+// A standing is how far a client has been authenticated.
 type standing int32
 
 const (
 	stranger standing = iota
-	caller            // it has made a call that was let in, as everybody is where nobody is asked
-	known             // it has shown who it is
+	caller            // it made a call that was admitted; without authentication, every call is
+	known             // it authenticated with a token or a certificate
 )
 
 // A Conn is one of a Port's connections.
@@ -91,7 +91,7 @@ func (p *Port) Add(c net.Conn) *Conn {
 		}
 		p.closed++
 		p.warn(c.RemoteAddr(), most)
-		_ = victim.Conn.Close() // whoever serves it sees that
+		_ = victim.Conn.Close() // its read fails, which ends its serving goroutine
 		p.remove(victim)
 	}
 	p.opened++
