@@ -159,6 +159,7 @@ func TestTerminatedDialledProgramsFailNoCall(t *testing.T) {
 type wire struct {
 	held   sync.Mutex
 	sleeps chan struct{} // closed when the bridge has called the tool sleep
+	once   sync.Once     // closes sleeps
 }
 
 // relay carries connections that are made to near on to far, until the test ends.
@@ -186,19 +187,27 @@ func (w *wire) relay(t *testing.T, near, far string) {
 				_, _ = io.Copy(from, to)
 				from.Close()
 			})
+			// What is written waits for w.held, what is read does not: "sleep" may come behind a message that waits.
+			chunks := make(chan []byte, 1024)
 			all.Go(func() {
-				defer to.Close()
-				b := make([]byte, 64<<10)
+				defer close(chunks)
 				for {
+					b := make([]byte, 64<<10)
 					n, err := from.Read(b)
 					if err != nil {
 						return
 					}
 					if bytes.Contains(b[:n], []byte("sleep")) {
-						close(w.sleeps)
+						w.once.Do(func() { close(w.sleeps) })
 					}
+					chunks <- b[:n]
+				}
+			})
+			all.Go(func() {
+				defer to.Close()
+				for b := range chunks {
 					w.held.Lock()
-					_, _ = to.Write(b[:n])
+					_, _ = to.Write(b)
 					w.held.Unlock()
 				}
 			})
