@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -165,6 +166,70 @@ def test_a_default_fits_its_type(fn: Any, line: int, says: str) -> None:
     with pytest.raises(DefinitionError) as e:
         app.check()
     assert str(e.value).startswith(f'test_formats.py:{fn.__code__.co_firstlineno + line}: tool "{fn.__name__}": {says}')
+
+
+def extra(name: str) -> Any:
+    return Field(json_schema_extra={"format": name})
+
+
+@dataclass
+class Trip:
+    days: list[Annotated[str, extra("dat")]]
+
+
+def unknown(
+    n: int,
+    day: Annotated[str, extra("dat")],
+) -> None: ...
+
+
+def unknown_beside_a_default(day: str | None = Field(None, json_schema_extra={"format": "dat"})) -> None: ...
+
+
+def unknown_inside(trip: Trip | None = None) -> None: ...
+
+
+def unknown_result() -> Trip: ...  # type: ignore[empty-body]
+
+
+def unlike_any(a: Annotated[str, extra("telephone")]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "line", "says"),
+    [
+        (unknown, 2, 'parameter "day" has a format that does not exist, "dat"; did you mean date?'),
+        (unknown_beside_a_default, 0, 'parameter "day" has a format that does not exist, "dat"; did you mean date?'),
+        (unknown_inside, 0, 'parameter "trip" has a format that does not exist, "dat"; did you mean date?'),
+        (unknown_result, 0, 'it has a format that does not exist, "dat"; did you mean date?'),
+        (unlike_any, 0, f'parameter "a" has a format that does not exist, "telephone"; there are {", ".join(FORMATS)}'),
+    ],
+)
+def test_an_unknown_format_is_refused_where_it_is_written(fn: Any, line: int, says: str) -> None:
+    app = App("test")
+    app.tool(fn)
+    with pytest.raises(DefinitionError) as e:
+        app.check()
+    assert str(e.value) == f'test_formats.py:{fn.__code__.co_firstlineno + line}: tool "{fn.__name__}": {says}'
+
+
+async def test_a_form_has_known_formats() -> None:
+    app = App("test")
+
+    @app.tool
+    async def ask(ctx: Context) -> None:
+        await ctx.elicit("When?", Annotated[str, extra("dat")])
+
+    assert 'the form has a format that does not exist, "dat"; did you mean date?' in (await call(app, "ask")).text
+
+
+def test_formats_of_pydantic_are_no_mistake() -> None:
+    app = App("test")
+
+    @app.tool
+    def f(path: Path, network: IPv4Network, day: Annotated[date, extra("date")]) -> dict[str, Path]: ...  # type: ignore[empty-body]
+
+    app.check()
 
 
 def test_defaults_that_are_not_json_but_fit() -> None:

@@ -117,7 +117,7 @@ def signature(
                 continue
             use = "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model"
             unfit = f"has a type that JSON cannot hold, {_name(hints[parameter])}; {use}"
-            raise wrong(f'parameter "{parameter}" {_old_typed_dict(e) or unfit}', parameter) from None
+            raise wrong(f'parameter "{parameter}" {_specific(e) or unfit}', parameter) from None
         raise wrong(str(e)) from None
     check = check_of(schema)
     for p in inspect.signature(fn).parameters.values():
@@ -137,7 +137,7 @@ def signature(
     except PydanticUserError as e:
         use = "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
         unfit = f"returns a type that JSON cannot hold, {_name(hints['return'])}; {use}"
-        raise wrong(f"it {_old_typed_dict(e) or unfit}") from None
+        raise wrong(f"it {_specific(e) or unfit}") from None
 
     usage = _usage(name, input_schema if input_schema is not None else schema)
     names = tuple(arguments)
@@ -163,8 +163,10 @@ def definition_error(fn: Callable[..., Any], kind: str, name: str, what: str, pa
     return DefinitionError(f'{where(fn, parameter)}: {kind} "{name}": {what}')
 
 
-def _old_typed_dict(e: PydanticUserError) -> str | None:
-    """What to say of a TypedDict that pydantic cannot read."""
+def _specific(e: PydanticUserError) -> str | None:
+    """What is wrong with a type, if it is more than that JSON cannot hold it."""
+    if isinstance(e, _UnknownFormat):
+        return e.message
     old = e.code == "typed-dict-version"
     return 'has a TypedDict of typing before Python 3.12; write "from typing_extensions import TypedDict"' if old else None
 
@@ -184,8 +186,25 @@ def _resolved(s: Object, root: Object) -> list[Object]:
     return [r for one in s["anyOf"] for r in _resolved(one, root)] if "anyOf" in s else [s]
 
 
+class _UnknownFormat(PydanticUserError):
+    """An author wrote a format that nobody checks."""
+
+    def __init__(self, name: str) -> None:
+        close = difflib.get_close_matches(name, FORMATS, 1)
+        instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(FORMATS)}"
+        super().__init__(f'has a format that does not exist, "{name}"; {instead}', code=None)
+
+
 class _Schema(GenerateJsonSchema):
     """JSON Schema without the titles that only repeat the names."""
+
+    def generate_inner(self, schema: Any) -> Object:
+        # Formats that pydantic writes itself, such as that of Path, it checks. It checks none of json_schema_extra.
+        extra = schema.get("metadata", {}).get("pydantic_js_extra")
+        named = extra.get("format") if isinstance(extra, dict) else None
+        if isinstance(named, str) and named not in FORMATS:
+            raise _UnknownFormat(named)
+        return super().generate_inner(schema)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -483,10 +502,10 @@ def _typed_form(schema: Any) -> Form[Any]:
     is_object = is_object or (isinstance(schema, type) and issubclass(schema, BaseModel))
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema if is_object else _typed_dict("form", {"value": schema}))
+        fields = _schema_of(adapter, "validation")
     except PydanticUserError as e:
-        raise TypeError(f"the form {_old_typed_dict(e) or f'is of a type that JSON cannot hold, {_name(schema)}'}") from None
+        raise TypeError(f"the form {_specific(e) or f'is of a type that JSON cannot hold, {_name(schema)}'}") from None
 
-    fields = _schema_of(adapter, "validation")
     check = check_of(fields)
 
     def refused(wrong: str) -> InvalidAnswer:
