@@ -41,6 +41,7 @@ func check(call *bridge.Call, who *pb.Principal) error {
 	if err := checkJSON(m, ""); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
+	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
 	if l, ok := call.Request.(*pb.ListenRequest); ok {
 		return bridge.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
 	}

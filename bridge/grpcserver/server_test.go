@@ -152,7 +152,7 @@ func TestABugInAHandlerEndsItsCall(t *testing.T) {
 	}
 }
 
-// A caller is not believed who it is, and what it says of itself is checked.
+// A caller is not believed who it is, what it says of itself is checked, and reserved keys of `_meta` do not reach backends.
 func TestCallersAreNotBelieved(t *testing.T) {
 	var got *pb.CallToolRequest
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -167,6 +167,14 @@ func TestCallersAreNotBelieved(t *testing.T) {
 	want := &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
 		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: []byte(`{"a":1}`),
 	}}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	text(t, c, &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{Meta: []byte(`{"a":1,
+		"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientCapabilities":{"sampling":{}},
+		"io.modelcontextprotocol/clientInfo":{"name":"bank","version":"1"},"io.modelcontextprotocol/logLevel":"debug",
+		"io.modelcontextprotocol/serverInfo":{"name":"bank"},"io.modelcontextprotocol/subscriptionId":1,"progressToken":2}`)}})
+	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28", Meta: []byte(`{"a":1,"progressToken":2}`)}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}

@@ -19,12 +19,12 @@ import (
 // The keys of `_meta` that MCP itself uses.
 const (
 	metaProgressToken   = "progressToken"
-	metaVersion         = "io.modelcontextprotocol/protocolVersion"
-	metaCapabilities    = "io.modelcontextprotocol/clientCapabilities"
-	metaClientInfo      = "io.modelcontextprotocol/clientInfo"
-	metaLogLevel        = "io.modelcontextprotocol/logLevel"
-	metaServerInfo      = "io.modelcontextprotocol/serverInfo"
-	metaSubscriptionID  = "io.modelcontextprotocol/subscriptionId"
+	metaVersion         = bridge.MetaVersion
+	metaCapabilities    = bridge.MetaCapabilities
+	metaClientInfo      = bridge.MetaClientInfo
+	metaLogLevel        = bridge.MetaLogLevel
+	metaServerInfo      = bridge.MetaServerInfo
+	metaSubscriptionID  = bridge.MetaSubscriptionID
 	notifyProgress      = "notifications/progress"
 	notifyMessage       = "notifications/message"
 	notifyCancelled     = "notifications/cancelled"

@@ -245,30 +245,12 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params: %w", m.Name, err)
 	}
 	if said := call.Context(); said != nil {
-		said.Meta = withoutForged(said.GetMeta(), rev)
+		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // modernCall has checked what modern clients send
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 && !rawjson.IsObject(r.GetArguments()) {
 		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name, rawjson.Shorten(r.GetArguments()))
 	}
 	return call, nil
-}
-
-// withoutForged returns the `_meta` of a request without what no client may say there in its revision: backends would take it for what was
-// checked.
-func withoutForged(meta []byte, rev bridge.Revision) []byte {
-	for name := range rawjson.Members(meta) {
-		switch string(name) {
-		case metaVersion, metaCapabilities, metaClientInfo, metaLogLevel:
-			if rev.Modern() {
-				continue // modernCall has checked them
-			}
-		case metaServerInfo, metaSubscriptionID:
-		default:
-			continue
-		}
-		meta = rawjson.Without(meta, string(name))
-	}
-	return meta
 }
 
 // levels are the log levels by their names, which are these to the letter.
