@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -43,7 +44,7 @@ type Options struct {
 	MoreScopes []string
 	// Client fetches keys and asks about tokens. Nil: one with a timeout of 10 s.
 	Client *http.Client
-	// Log tells why somebody is refused. It never has a token.
+	// Log receives why callers are refused, at most once a second. It never has a token.
 	Log zerolog.Logger
 }
 
@@ -86,6 +87,8 @@ const (
 	maxToken = 16 << 10
 	// skew is how far clocks may be apart.
 	skew = time.Minute
+	// logEvery is the minimum interval between lines of the log about refused callers.
+	logEvery = time.Second
 )
 
 // An Auth knows who is let in. Its methods may be called concurrently.
@@ -98,6 +101,8 @@ type Auth struct {
 	whole    part
 	parts    map[string]part
 	metadata map[string]part
+
+	refused, refusedGRPC rate.Sometimes // pace what is logged of refused callers
 }
 
 // A part is this server, or an endpoint of it, as clients know it: by its resource. Its metadata says whom to ask for a token.
@@ -116,7 +121,10 @@ func New(o Options) (*Auth, error) {
 	if o.Client == nil {
 		o.Client = &http.Client{Timeout: 10 * time.Second}
 	}
-	a := &Auth{o: o, tokens: map[[sha256.Size]byte]*pb.Principal{}}
+	a := &Auth{
+		o: o, tokens: map[[sha256.Size]byte]*pb.Principal{},
+		refused: rate.Sometimes{Interval: logEvery}, refusedGRPC: rate.Sometimes{Interval: logEvery},
+	}
 	for i, t := range o.Tokens {
 		if t.Token == "" || t.Subject == "" {
 			return nil, fmt.Errorf("token %d: it needs both a token and a subject", i+1)

@@ -31,6 +31,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/auth"
@@ -821,20 +823,42 @@ func TestTokensAreShownToNoOtherIssuer(t *testing.T) {
 
 // What callers present is nowhere in what is logged.
 func TestTokensAreNotLogged(t *testing.T) {
-	var log strings.Builder
-	au := newAuth(t, newAS(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
 	canary := hex.EncodeToString([]byte("canary canary canary"))
 	for _, edit := range []func(*http.Request){
 		bearer(canary), bearer(canary + "." + canary + "." + canary), bearer(token(claim("aud", "x"))),
 		func(r *http.Request) { r.URL.RawQuery = "access_token=" + canary },
 		func(r *http.Request) { r.Header.Set("Authorization", canary) },
 	} {
+		var log strings.Builder
+		au := newAuth(t, newAS(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
 		res, _, _ := try(au, edit)
 		if res.StatusCode != 401 || strings.Contains(res.Header.Get("WWW-Authenticate")+string(must(io.ReadAll(res.Body))), canary) {
 			t.Errorf("%s %v", res.Status, res.Header)
 		}
+		if log.Len() == 0 || strings.Contains(log.String(), canary) {
+			t.Errorf("the log is %s", log.String())
+		}
 	}
-	if log.Len() == 0 || strings.Contains(log.String(), canary) {
-		t.Errorf("the log is %s", log.String())
-	}
+}
+
+// However many callers are refused, over HTTP and over gRPC, the log has a line of each kind a second.
+func TestRefusedCallersDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		au := newAuth(t, newAS(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
+		for range 2 {
+			for range 1_000 {
+				if res, _, _ := try(au, bearer("x")); res.StatusCode != http.StatusUnauthorized {
+					t.Fatal(res.Status)
+				}
+				if _, err := au.Caller(t.Context(), nil); status.Code(err) != codes.Unauthenticated {
+					t.Fatal(err)
+				}
+			}
+			<-time.After(2 * time.Second)
+		}
+		if http, grpc := strings.Count(log.String(), "refused a caller"), strings.Count(log.String(), "refused a gRPC caller"); http != 2 || grpc != 2 {
+			t.Errorf("the log has %d lines of HTTP and %d of gRPC, want 2 of each", http, grpc)
+		}
+	})
 }

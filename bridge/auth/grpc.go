@@ -25,11 +25,14 @@ func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) 
 	}
 	no := &refusal{http.StatusServiceUnavailable, "", "who calls cannot be checked"}
 	errors.As(err, &no)
-	remote := ""
-	if from, ok := peer.FromContext(ctx); ok {
-		remote = from.Addr.String()
-	}
-	a.o.Log.Warn().Str("remote", remote).Int("status", no.status).Str("why", err.Error()).Msg("refused a gRPC caller")
+	a.refusedGRPC.Do(func() {
+		remote := ""
+		if from, ok := peer.FromContext(ctx); ok {
+			remote = from.Addr.String()
+		}
+		a.o.Log.Warn().Str("remote", remote).Int("status", no.status).Str("why", err.Error()).
+			Msg("refused a gRPC caller; further ones in the next second are not logged")
+	})
 	code, reason, why := codes.Unauthenticated, "UNAUTHENTICATED", no.why
 	switch no.status {
 	case http.StatusForbidden:

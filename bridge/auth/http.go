@@ -112,7 +112,10 @@ func (a *Auth) bearer(ctx context.Context, values []string, at part) (*pb.Princi
 func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	no := &refusal{status: http.StatusInternalServerError, why: "who calls cannot be checked"}
 	errors.As(err, &no)
-	a.o.Log.Warn().Str("remote", r.RemoteAddr).Int("status", no.status).Str("why", err.Error()).Msg("refused a caller")
+	a.refused.Do(func() {
+		a.o.Log.Warn().Str("remote", r.RemoteAddr).Int("status", no.status).Str("why", err.Error()).
+			Msg("refused a caller; further ones in the next second are not logged")
+	})
 	h := w.Header()
 	switch no.status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
@@ -34,12 +35,13 @@ type Guard struct {
 	MaxFields int
 	// BodyTime is how long a body may take to come that is no message. Zero: 30 seconds.
 	BodyTime time.Duration
-	// Log tells what is refused.
+	// Log receives what is refused, at most once a second.
 	Log zerolog.Logger
 }
 
 // Wrap returns a http.Handler that passes on to next what is not refused.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
+	refused := rate.Sometimes{Interval: logEvery}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// net/http overlooks Transfer-Encoding before HTTP/1.1, and would take a body for the next request; after it, it overlooks a
 		// Content-Length beside it, by which a proxy before us may have read where the next request begins (RFC 9112, 6.1).
@@ -47,7 +49,9 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		if status, why := g.check(r); why != "" {
-			g.Log.Warn().Str("remote", r.RemoteAddr).Msg("refused: " + why)
+			refused.Do(func() {
+				g.Log.Warn().Str("remote", r.RemoteAddr).Msg("refused: " + why + "; further refusals in the next second are not logged")
+			})
 			Refuse(w, status, why)
 			return
 		}
@@ -98,6 +102,8 @@ const (
 	refusalTimeout = 10 * time.Second
 	// drainTimeout is how long it may still send what nobody wants.
 	drainTimeout = time.Second
+	// logEvery is the minimum interval between lines of the log about refused requests.
+	logEvery = time.Second
 	// bodyTimeout is how long a body may take to come that is no message, if nothing else is said.
 	bodyTimeout = 30 * time.Second
 	// codeInvalidRequest is the JSON-RPC code of what is refused before it is read.

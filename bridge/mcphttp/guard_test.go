@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -306,15 +307,34 @@ func TestNothingFollowsARequestOfHTTP10(t *testing.T) {
 
 // Somebody else's text is short in the log, and has nothing that a terminal obeys.
 func TestRefusalsAreLoggedHarmlessly(t *testing.T) {
-	var log bytes.Buffer
-	h := (&mcphttp.Guard{Log: zerolog.New(&log)}).Wrap(http.NotFoundHandler())
 	for _, origin := range []string{"http://a\u202eb", "http://a\u009b31m", strings.Repeat("x", 100_000)} {
+		var log bytes.Buffer
+		h := (&mcphttp.Guard{Log: zerolog.New(&log)}).Wrap(http.NotFoundHandler())
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 		r.Host = "localhost"
 		r.Header.Set("Origin", origin)
 		h.ServeHTTP(httptest.NewRecorder(), r)
+		if strings.ContainsAny(log.String(), "\u202e\u009b") || log.Len() == 0 || log.Len() > 1000 {
+			t.Errorf("logged %d bytes: %.1000q", log.Len(), log.String())
+		}
 	}
-	if strings.ContainsAny(log.String(), "\u202e\u009b") || log.Len() == 0 || log.Len() > 3000 {
-		t.Errorf("logged %d bytes: %.1000q", log.Len(), log.String())
-	}
+}
+
+// However many requests are refused, the log has a line a second.
+func TestRefusalsDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		h := (&mcphttp.Guard{Log: zerolog.New(&log)}).Wrap(http.NotFoundHandler())
+		for range 2 {
+			for range 1_000 {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+				r.Host = "evil.example"
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}
+			<-time.After(2 * time.Second)
+		}
+		if lines := strings.Count(log.String(), "evil.example"); lines != 2 {
+			t.Errorf("the log has %d lines, want 2", lines)
+		}
+	})
 }
