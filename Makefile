@@ -61,7 +61,7 @@ bench/python/.venv/.done interop/servers/.venv/.done: %/.venv/.done: %/requireme
 	$*/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java interop/servers/java/pom.xml interop/servers/java/src/main/java/interop/*.java)
+sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml proto/mcpbridge/v1/*.proto sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java interop/servers/java/pom.xml interop/servers/java/src/main/java/interop/*.java)
 	mvn -B -q -f sdkgen/java/all.xml package -DskipTests
 	@touch $@
 
