@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -568,6 +569,42 @@ func TestBehindTheBridge(t *testing.T) {
 	c.Notify("notifications/cancelled", M{"requestId": id})
 	if got := c.Call("echo", M{"Text": "after"}); got != "after" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// The bridge answers initialize after 2 s, whether the backend has started or not.
+func TestStartWaitsForTheBackend(t *testing.T) {
+	bridge, started := bridgeBinary(t), filepath.Join(t.TempDir(), "started")
+	c := mcpbridgetest.Start(t, bridge, "sh", "-c", `sleep 3; touch "$0"; exec "$@"`, started, os.Args[0])
+	if _, err := os.Stat(started); err != nil {
+		t.Error(err)
+	}
+	if got := c.Call("echo", M{"Text": "hello"}); got != "hello" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A failing test is one whose failure is expected.
+type failing struct {
+	testing.TB
+	said string
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (f *failing) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
+
+func TestStartFailsIfTheBackendDoesNotStart(t *testing.T) {
+	test, bridge, done := &failing{TB: t, said: "nothing"}, bridgeBinary(t), make(chan struct{})
+	go func() {
+		defer close(done)
+		mcpbridgetest.Start(test, bridge, "sh", "-c", "sleep 3; exit 3")
+	}()
+	if <-done; !strings.Contains(test.said, "the program does not serve") {
+		t.Errorf("it said %q", test.said)
 	}
 }
 

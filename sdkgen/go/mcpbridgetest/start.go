@@ -38,6 +38,8 @@ func copied[M proto.Message](m M) M { return proto.CloneOf(m) }
 // patience is how long a test waits for one message.
 const patience = 30 * time.Second
 
+const methodNotFound = -32601
+
 // A Client is an MCP client of a program behind the real bridge, over stdio. One goroutine uses it.
 type Client struct {
 	t        testing.TB
@@ -65,6 +67,7 @@ type Message struct {
 
 // Start runs a program behind the bridge and connects to it as a client of the revision of 2025-11-25 that can do everything. Both
 // end with the test. The bridge's own program is bridge; if that is empty, MCPBRIDGE_BIN, or else mcpbridge in PATH.
+// Start waits for the program: the bridge answers initialize while it starts, and lists after.
 func Start(tb testing.TB, bridge string, command ...string) *Client {
 	tb.Helper()
 	bridge = cmp.Or(bridge, os.Getenv("MCPBRIDGE_BIN"), "mcpbridge")
@@ -104,14 +107,20 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 		}
 		_ = cmd.Wait()
 	})
-	c.Request("initialize", map[string]any{
+	initialized := c.Request("initialize", map[string]any{
 		"protocolVersion": "2025-11-25", "clientInfo": map[string]any{"name": "mcpbridgetest", "version": "1"},
 		"capabilities": map[string]any{
 			"elicitation": map[string]any{"form": map[string]any{}, "url": map[string]any{}},
 			"sampling":    map[string]any{"tools": map[string]any{}}, "roots": map[string]any{},
 		},
 	})
+	if e := initialized.Error; e != nil {
+		tb.Fatalf("initialize: error %d: %s", e.Code, e.Message)
+	}
 	c.Notify("notifications/initialized", nil)
+	if e := c.Request("tools/list", nil).Error; e != nil && e.Code != methodNotFound {
+		tb.Fatalf("the program does not serve; the bridge's log says why: tools/list: error %d: %s", e.Code, e.Message)
+	}
 	return c
 }
 

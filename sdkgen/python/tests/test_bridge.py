@@ -41,6 +41,17 @@ def program(tmp_path: Path) -> list[str]:
     return [sys.executable, str(tmp_path / "tools.py")]
 
 
+async def test_a_client_starts_when_the_backend_has_started(program: list[str], tmp_path: Path) -> None:
+    """The bridge answers initialize after 2 s, whether the backend has started or not."""
+    started = tmp_path / "started"
+    async with start(["sh", "-c", 'sleep 3; touch "$0"; exec "$@"', str(started), *program]) as client:
+        assert started.exists()
+        assert await client.call("add", {"a": 1, "b": 2}) == "3"
+    with pytest.raises(ConnectionError, match=r"(?s)it wrote:.*exit status 3"):
+        async with start(["sh", "-c", "sleep 3; exit 3"]):
+            pass
+
+
 async def test_a_client_of_a_program(program: list[str]) -> None:
     asked: list[Any] = []
 

@@ -12,6 +12,8 @@ import type { JsonObject } from "./json.js";
 // How long a test waits for one message, in milliseconds.
 const PATIENCE = 30_000;
 
+const METHOD_NOT_FOUND = -32601;
+
 export interface StartOptions {
   /** The bridge's own program. Default: MCPBRIDGE_BIN, or `mcpbridge` in PATH. */
   bridge?: string;
@@ -30,15 +32,25 @@ export interface Message {
   error?: { code: number; message: string; data?: unknown };
 }
 
-/** Runs a command behind the bridge and connects to it as a client of 2025-11-25 that can do everything. */
+/**
+ * Runs a command behind the bridge and connects to it as a client of 2025-11-25 that can do everything. Waits for the backend: the bridge
+ * answers initialize while it starts, and lists after.
+ */
 export async function start(command: string[], options: StartOptions = {}): Promise<Client> {
   const client = new Client(command, options);
-  await client.request("initialize", {
-    protocolVersion: "2025-11-25",
-    clientInfo: { name: "mcpbridge/testing", version: "1" },
-    capabilities: { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} },
-  });
-  client.notify("notifications/initialized");
+  try {
+    await client.request("initialize", {
+      protocolVersion: "2025-11-25",
+      clientInfo: { name: "mcpbridge/testing", version: "1" },
+      capabilities: { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} },
+    });
+    client.notify("notifications/initialized");
+    await client.request("tools/list").catch((e: unknown) => {
+      if ((e as { code?: number }).code !== METHOD_NOT_FOUND) throw e;
+    });
+  } catch (e) {
+    throw (await client.close()) === 0 ? e : new Error(`the bridge has ended; it wrote:\n${client.log}`, { cause: e });
+  }
   return client;
 }
 
@@ -50,7 +62,7 @@ export class Client {
   log = "";
   readonly #process: ChildProcess;
   readonly #answer: StartOptions["answer"];
-  readonly #exited: Promise<void>;
+  readonly #exited: Promise<number | null>;
   readonly #waiting = new Map<number | string, (m: Message) => void>();
   readonly #woken = new Set<() => void>();
   #id = 0;
@@ -64,12 +76,12 @@ export class Client {
     const lines = createInterface({ input: this.#process.stdout ?? process.stdin });
     lines.on("line", (line) => void this.#take(JSON.parse(line) as Message));
     this.#exited = new Promise((resolve) => {
-      const end = (why: string) => {
+      const end = (why: string, code: number | null) => {
         for (const done of this.#waiting.values()) done({ error: { code: 0, message: `${why}; it wrote:\n${this.log}` } });
-        resolve();
+        resolve(code);
       };
-      this.#process.once("error", (e) => end(`the bridge did not start: ${e.message}`));
-      this.#process.once("close", () => end("the bridge has ended"));
+      this.#process.once("error", (e) => end(`the bridge did not start: ${e.message}`, 0));
+      this.#process.once("close", (code) => end("the bridge has ended", code));
     });
   }
 
@@ -105,10 +117,10 @@ export class Client {
     }
   }
 
-  /** Ends the bridge and the backend, in good order. */
-  async close(): Promise<void> {
+  /** Ends the bridge and the backend, in good order, and returns the bridge's exit code. */
+  async close(): Promise<number | null> {
     this.#process.stdin?.end(); // That is how a stdio server is told to end.
-    await this.#exited;
+    return this.#exited;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

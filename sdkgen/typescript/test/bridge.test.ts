@@ -1,5 +1,7 @@
 /** Through the real bridge, with the official client and with raw lines. */
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
@@ -46,6 +48,18 @@ test("the official client", async () => {
   } finally {
     await client.close();
   }
+});
+
+// The bridge answers initialize after 2 s, whether the backend has started or not.
+test("a client starts when the backend has started", async () => {
+  const started = join(mkdtempSync(join(tmpdir(), "bridge-")), "started");
+  await using client = await start(["sh", "-c", `sleep 3; touch '${started}'; exec "$@"`, "sh", ...command], { bridge });
+  expect(existsSync(started)).toBe(true);
+  expect(await client.call("add", { a: 1, b: 2 })).toBe('{"sum":3}');
+});
+
+test("a client of a backend that does not start", async () => {
+  await expect(start(["sh", "-c", "sleep 3; echo no luck >&2; exit 3"], { bridge })).rejects.toThrow(/it wrote:[^]*no luck[^]*exit status 3/);
 });
 
 test("the model of the official client has a tool called", async () => {

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import tools.jackson.databind.JsonNode;
 
 /** Through the real bridge. */
@@ -53,6 +54,21 @@ class BridgeTest {
       client.awaitNotification("notifications/tools/list_changed");
       assertEquals("{\"sum\":3}", client.call("add", Map.of("a", 1, "b", 2)).structured());
     }
+  }
+
+  /** The bridge answers initialize after 2 s, whether the backend has started or not. */
+  @Test
+  void aClientStartsWhenTheBackendHasStarted(@TempDir Path folder) {
+    Path started = folder.resolve("started");
+    List<String> command = new ArrayList<>(List.of("sh", "-c", "sleep 3; touch \"$0\"; exec \"$@\"", started.toString()));
+    command.addAll(Plugin.java(Tools.class));
+    try (Client client = Client.start(command)) {
+      assertTrue(Files.exists(started));
+      assertEquals("{\"sum\":3}", client.call("add", Map.of("a", 1, "b", 2)).structured());
+    }
+    List<String> never = List.of("sh", "-c", "sleep 3; exit 3");
+    var e = assertThrows(AssertionError.class, () -> Client.start(never).close());
+    assertTrue(e.getMessage().startsWith("the program does not serve; standard error says why"), e.getMessage());
   }
 
   @Test

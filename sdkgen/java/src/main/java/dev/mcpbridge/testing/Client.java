@@ -40,6 +40,8 @@ public final class Client implements AutoCloseable {
   /** Seconds that a message is waited for. A Java program takes a while to start. */
   private static final int PATIENCE = 60;
 
+  private static final int METHOD_NOT_FOUND = -32601;
+
   private final Process bridge;
   private final Writer in;
   private final BlockingQueue<String> lines = new LinkedBlockingQueue<>();
@@ -90,7 +92,7 @@ public final class Client implements AutoCloseable {
     }
   }
 
-  /** Starts the bridge with a program of this test's classpath. */
+  /** Starts the bridge with a program of this test's classpath, and waits for both. */
   public static Client start(Class<?> main, String... args) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -99,7 +101,7 @@ public final class Client implements AutoCloseable {
     return start(command);
   }
 
-  /** Starts the bridge with the program that a command starts. */
+  /** Starts the bridge with the program that a command starts, and waits for both. */
   public static Client start(List<String> command) {
     String named = System.getProperty("MCPBRIDGE_BIN", System.getenv("MCPBRIDGE_BIN"));
     List<String> all = new ArrayList<>(List.of(named == null ? "mcpbridge" : named, "run", "--stdio", "--"));
@@ -125,9 +127,21 @@ public final class Client implements AutoCloseable {
           Map.of(
               "protocolVersion", "2025-11-25", "capabilities", can, "clientInfo", Map.of("name", "dev.mcpbridge.testing", "version", "1")));
       notify("notifications/initialized", Map.of());
+      awaitBackend();
     } catch (RuntimeException | Error e) {
       close();
       throw e;
+    }
+  }
+
+  /** The bridge answers initialize while the program starts, and lists after. */
+  private void awaitBackend() {
+    try {
+      request("tools/list", Map.of());
+    } catch (RpcException e) {
+      if (e.code() != METHOD_NOT_FOUND) {
+        throw new AssertionError("the program does not serve; standard error says why: " + e.getMessage(), e);
+      }
     }
   }
 
