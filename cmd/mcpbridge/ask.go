@@ -29,9 +29,10 @@ import (
 
 // An asker answers what servers ask: from --answer and --sample, and by asking the person at the terminal.
 type asker struct {
-	answers map[string][]string
-	action  string          // of --answer /accept, /decline or /cancel: the answer to what no field answers
-	asked   map[string]bool // the fields that forms had, and the action if something has been answered by it
+	answers map[string][]string // by the names of fields
+	used    map[string]int      // how many of answers have been used
+	action  string              // of --answer /accept, /decline or /cancel: the answer to what no field answers
+	asked   map[string]bool     // the fields that forms had, and the action if something has been answered by it
 	samples []*pb.CreateMessageResult
 	sampled int // how many of samples have been used
 	roots   []*pb.Root
@@ -43,7 +44,7 @@ type asker struct {
 }
 
 func (c *client) newAsker(ctx context.Context) (*asker, error) {
-	a := &asker{out: c.p.Stderr, answers: map[string][]string{}, asked: map[string]bool{}}
+	a := &asker{out: c.p.Stderr, answers: map[string][]string{}, used: map[string]int{}, asked: map[string]bool{}}
 	if isTerminal(c.p.Stdin) && isTerminal(c.p.Stderr) {
 		a.in = c.p.Stdin
 	}
@@ -136,7 +137,7 @@ func (a *asker) capabilities() *pb.ClientCapabilities {
 // answer answers everything that a call needs.
 func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string]*pb.InputResponse, error) {
 	answers := map[string]*pb.InputResponse{}
-	for _, key := range slices.Sorted(maps.Keys(needs.GetRequests())) {
+	for _, key := range inOrder(needs) {
 		res, err := a.one(ctx, needs.GetRequests()[key])
 		if err != nil {
 			return nil, err
@@ -144,6 +145,24 @@ func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string
 		answers[key] = res
 	}
 	return answers, nil
+}
+
+// inOrder returns the keys of requests in the order they were asked in. A map has none, but the state of our SDKs has; those of other
+// servers are in the order of their keys.
+func inOrder(needs *pb.InputRequired) []string {
+	keys := slices.Sorted(maps.Keys(needs.GetRequests()))
+	if rawjson.Check(needs.GetState()) != nil {
+		return keys
+	}
+	var asked []string
+	for raw := range rawjson.Elements(rawjson.Get(needs.GetState(), "asked")) {
+		key, _ := rawjson.String(raw)
+		asked = append(asked, key)
+	}
+	if slices.Equal(slices.Sorted(slices.Values(asked)), keys) {
+		return asked
+	}
+	return keys
 }
 
 func (a *asker) one(ctx context.Context, req *pb.InputRequest) (*pb.InputResponse, error) {
@@ -199,8 +218,8 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	var wrong []error
 	for _, field := range fields {
 		a.asked[field.name] = true
-		texts, ok := a.answers[field.name]
-		if !ok {
+		texts := a.given(field)
+		if texts == nil {
 			open = append(open, field)
 			continue
 		}
@@ -238,6 +257,23 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 			return accept(fields, values), nil
 		}
 	}
+}
+
+// given returns what --answer says of the field of a form, or nil. Of several answers each is that of one form, and the last one also that of
+// the forms after it. To a list they are its items, unless they are lists in JSON.
+func (a *asker) given(field property) []string {
+	texts := a.answers[field.name]
+	switch used := a.used[field.name]; {
+	case len(texts) == 0:
+		return nil
+	case field.schema.isList() && !strings.HasPrefix(strings.TrimSpace(texts[0]), "["):
+		a.used[field.name] = len(texts)
+		return texts
+	case used < len(texts):
+		a.used[field.name]++
+		return texts[used : used+1]
+	}
+	return texts[len(texts)-1:]
 }
 
 // act returns the error by which --answer /decline or /cancel ends a form or a page.
@@ -300,6 +336,9 @@ func (a *asker) tellUnused(log zerolog.Logger) {
 	slices.Sort(answers)
 	for _, name := range answers {
 		if a.asked[name] {
+			if used, given := a.used[name], len(a.answers[name]); used < given {
+				log.Warn().Str("fix", "leave out the others").Msgf("--answer %s is given %d times, and %d of them were asked for", name, given, used)
+			}
 			continue
 		}
 		fix := "leave it out"
@@ -383,7 +422,7 @@ func (a *asker) field(ctx context.Context, field property, def []byte) ([]byte, 
 			continue
 		}
 		texts := []string{line}
-		if slices.Contains(s.types(), "array") && !strings.HasPrefix(line, "[") {
+		if s.isList() && !strings.HasPrefix(line, "[") {
 			texts = strings.Split(line, ",")
 			for i := range texts {
 				texts[i] = strings.TrimSpace(texts[i])
@@ -553,6 +592,9 @@ func (s schema) titled() []choice {
 	}
 	return list
 }
+
+// isList reports whether a field of a form is answered with several values.
+func (s schema) isList() bool { return slices.Contains(s.types(), "array") }
 
 // isBoolean reports whether a field of a form is answered with yes or no.
 func (s schema) isBoolean() bool { return slices.Equal(s.types(), []string{"boolean"}) }

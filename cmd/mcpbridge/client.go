@@ -56,8 +56,10 @@ by repeating NAME or as JSON, members of an object as a.b=VALUE or as JSON. VALU
 file, @- for stdin, and @@ for a text that begins with @. Or all arguments are one JSON object, or come from
 @FILE or - (stdin).
 
-A tool that asks its user, or a model, asks on the terminal; --answer and --sample answer for scripts.`,
-		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
+A tool that asks its user, or a model, asks on the terminal; --answer and --sample answer for scripts. Several
+--answer of one field answer one form each, in the order in which the tool asks, and the last one also the forms
+after it; to a list they are its items, or lists in JSON, each for one form.`,
+		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada --answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
 			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
 		atLeast: 1, atMost: -1, flags: askFlags, run: runCall,
 	},

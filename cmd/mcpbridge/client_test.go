@@ -793,6 +793,56 @@ func TestAnswersThatNobodyAskedFor(t *testing.T) {
 	}
 }
 
+// Answers of one name are those of one form after the other, within a round and from round to round.
+func TestAnswersOfSeveralForms(t *testing.T) {
+	kit := filepath.Join(t.TempDir(), "kit-go")
+	if out, err := exec.Command("go", "build", "-o", kit, "../../examples/kit-go").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	survey := func(answers ...string) said {
+		args := []string{"call", "survey"}
+		for _, answer := range answers {
+			args = append(args, "--answer", "value="+answer)
+		}
+		return runCommand(t, "", append(args, "--", kit)...)
+	}
+	if got := survey("Ada", "36", "no"); got != (said{"Ada is 36: false, 1\n", "", exitOK}) {
+		t.Errorf("it said %+v", got)
+	}
+	if got := survey("Ada", "36", "no", "maybe", "maybe"); got.stdout != "Ada is 36: false, 1\n" ||
+		!strings.Contains(got.stderr, "--answer value is given 5 times, and 3 of them were asked for") {
+		t.Errorf("with answers to spare, it said %+v", got)
+	}
+	for state, want := range map[string]string{
+		`{"asked":["b","a"]}`: "[b a]", `{"asked":["b"]}`: "[a b]", `{"asked":["b","c"]}`: "[a b]", `{"asked":1}`: "[a b]",
+		`[1]`: "[a b]", "\xff": "[a b]", "": "[a b]",
+	} {
+		needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{"a": nil, "b": nil}, State: []byte(state)}
+		if got := fmt.Sprint(inOrder(needs)); got != want {
+			t.Errorf("state %q: got %s", state, got)
+		}
+	}
+	// The last one answers the rest.
+	if got := survey("Ada", "36"); got.code != exitUsage || !strings.Contains(got.stderr, "it is yes or no") {
+		t.Errorf("without the third answer, it said %+v", got)
+	}
+}
+
+func TestAnswersOfLists(t *testing.T) {
+	list := property{name: "via", schema: schema{raw: []byte(`{"type":"array","items":{"type":"string"}}`)}}
+	for _, c := range []struct{ answers, first, second string }{
+		{`a`, `[a]`, `[a]`},
+		{`a b`, `[a b]`, `[a b]`},
+		{`["a","b"]`, `[["a","b"]]`, `[["a","b"]]`},
+		{`["a","b"] []`, `[["a","b"]]`, `[[]]`},
+	} {
+		a := &asker{answers: map[string][]string{"via": strings.Fields(c.answers)}, used: map[string]int{}}
+		if first, second := fmt.Sprint(a.given(list)), fmt.Sprint(a.given(list)); first != c.first || second != c.second {
+			t.Errorf("%s: got %s and %s", c.answers, first, second)
+		}
+	}
+}
+
 // All wrong answers are reported at once, and no right one is reported as unused.
 func TestEveryWrongAnswerIsReported(t *testing.T) {
 	_, shop := startShop(t)
