@@ -50,6 +50,12 @@ func (c *Call) Context() *pb.CallContext {
 	return &pb.CallContext{}
 }
 
+// Era returns the era of the client that the Call is made for.
+func (c *Call) Era() Era {
+	rev, _ := ParseRevision(c.Context().GetProtocolVersion())
+	return rev.Era()
+}
+
 // A Request is a request message of the contract. All of them say who calls.
 type Request interface {
 	proto.Message

@@ -74,6 +74,31 @@ func (r Revision) Within(since, until Revision) bool {
 // that began with 2026-07-28. The other revisions are legacy.
 func (r Revision) Modern() bool { return r >= Rev20260728 }
 
+// Era returns the era that r is of. What does not say its revision is taken for modern.
+func (r Revision) Era() Era {
+	if r == NoRevision || r.Modern() {
+		return ModernEra
+	}
+	return LegacyEra
+}
+
+// An Era is one of the two that Modern tells apart. It indexes what is kept for each: a server that serves both may be different in each.
+type Era uint8
+
+const (
+	// ModernEra is the era of 2026-07-28 and later.
+	ModernEra Era = iota
+	// LegacyEra is the era of the revisions that have `initialize`.
+	LegacyEra
+	// Eras is the number of eras.
+	Eras
+)
+
+// Latest returns the newest revision of the era.
+func (e Era) Latest() Revision {
+	return [Eras]Revision{ModernEra: Rev20260728, LegacyEra: LatestLegacy}[e]
+}
+
 // TakesBatches reports whether a message may be a JSON array of messages: 2025-03-26 says so, and 2024-11-05 says only that it is
 // JSON-RPC, which has them. 2025-06-18 has removed them.
 func (r Revision) TakesBatches() bool { return r < Rev20250618 }

@@ -49,7 +49,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case err != nil:
 			return nil, c.crashed(err)
 		}
-		if l.peer.rev().Modern() && isLegacy(call) {
+		if l.peer.rev().Modern() && call.Era() == bridge.LegacyEra {
 			if t, err := c.legacyTwin(ctx, l); t != nil {
 				return t.handle(ctx, call, emit)
 			} else if err != nil {

@@ -350,12 +350,18 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// Started waits while a program of ours starts, and returns nil when the server answers or its start has failed. It returns an error if
-// ctx ends before. A server that is reached by a URL does not start.
-func (c *Client) Started(ctx context.Context) error {
+// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its start has failed. It returns
+// an error if ctx ends before. A server that is reached by a URL does not start.
+func (c *Client) Started(ctx context.Context, era bridge.Era) error {
 	for {
 		s := c.look()
-		if s.life != nil || !s.starting(&c.pace) {
+		switch {
+		case s.life != nil && s.life.peer.rev().Modern() && era == bridge.LegacyEra:
+			if t, err := c.getTwin(s.life); t != nil && err == nil {
+				return t.Started(ctx, era)
+			}
+			return nil
+		case s.life != nil || !s.starting(&c.pace):
 			return nil
 		}
 		select {

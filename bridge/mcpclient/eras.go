@@ -24,18 +24,9 @@ type eras struct {
 	retryAt time.Time     // when another twin may be created
 }
 
-// isLegacy reports whether a call is made for a client of the legacy era.
-func isLegacy(call *bridge.Call) bool {
-	rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion())
-	return ok && !rev.Modern()
-}
-
 // legacyTwin returns the Client that serves legacy callers while l lasts, or nil if the server refuses initialize. It waits for the first
 // connection as long as a start may take.
 func (c *Client) legacyTwin(ctx context.Context, l *life) (*Client, error) {
-	if c.o.Revision != bridge.NoRevision {
-		return nil, nil //nolint:nilnil // the configuration says which era
-	}
 	t, err := c.getTwin(l)
 	if t == nil || err != nil {
 		return nil, err
@@ -59,8 +50,12 @@ func (c *Client) legacyTwin(ctx context.Context, l *life) (*Client, error) {
 	}
 }
 
-// getTwin returns the twin, which it creates if there is none. It returns nil if the server refused initialize in this life.
+// getTwin returns the twin, which it creates if there is none. It returns nil if the configuration says which era the server is of, or if the
+// server refused initialize in this life.
 func (c *Client) getTwin(l *life) (*Client, error) {
+	if c.o.Revision != bridge.NoRevision {
+		return nil, nil //nolint:nilnil // there is one era
+	}
 	e := &c.eras
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -33,17 +33,17 @@ func TestWhoIsOverloadedIsWhatItWas(t *testing.T) {
 		h := &moody{err: overloaded}
 		s := New(h, Options{})
 		defer s.Close()
-		if _, err := s.discover(t.Context()); err == nil {
+		if _, err := s.discover(t.Context(), bridge.ModernEra); err == nil {
 			t.Error("it is known, and was never told")
 		}
 		h.err = nil
-		if _, err := s.discover(t.Context()); err != nil {
+		if _, err := s.discover(t.Context(), bridge.ModernEra); err != nil {
 			t.Fatal(err)
 		}
 		pass(2 * knownFor)
 		h.err, h.asked = overloaded, 0
 		for range 3 {
-			if k, err := s.discover(t.Context()); err != nil || k.GetInstructions() != "be kind" {
+			if k, err := s.discover(t.Context(), bridge.ModernEra); err != nil || k.GetInstructions() != "be kind" {
 				t.Errorf("%v, %v", k, err)
 			}
 		}
@@ -52,7 +52,7 @@ func TestWhoIsOverloadedIsWhatItWas(t *testing.T) {
 		}
 		pass(2 * knownFor)
 		h.err = gone
-		if _, err := s.discover(t.Context()); err == nil {
+		if _, err := s.discover(t.Context(), bridge.ModernEra); err == nil {
 			t.Error("who is gone is still there")
 		}
 	})

@@ -360,7 +360,7 @@ func (h *hub) run(ctx context.Context, l *listening) {
 		}
 		h.s.log.Debug().Err(err).Dur("again_in", pause).Msg("the backend ended its Listen")
 		if never {
-			if declared := h.s.known.Load(); declared == nil || demandOf(honour(l.filter, declared.GetCapabilities())).empty() {
+			if !h.s.declares(l.filter) {
 				return // only what was declared before the backend had started
 			}
 			h.s.log.Warn().Msg("the backend says that it tells changes, and has no Listen: clients will not learn of changes")
@@ -373,6 +373,16 @@ func (h *hub) run(ctx context.Context, l *listening) {
 		}
 		pause = min(2*pause, relistenMax)
 	}
+}
+
+// declares reports whether the handler declares, to clients of any era, that it reports some of what a filter names.
+func (s *Server) declares(f *pb.SubscriptionFilter) bool {
+	for era := range s.known {
+		if k := s.known[era].Load(); k != nil && !demandOf(honour(f, k.GetCapabilities())).empty() {
+			return true
+		}
+	}
+	return false
 }
 
 // acknowledged notes that the handler knows what l listens to, and what of that it tells, so that the listenings it replaces can end: the

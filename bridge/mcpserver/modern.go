@@ -60,7 +60,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 
 // offering returns what the handler is, if it has the method.
 func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error) {
-	d, err := s.discover(ctx)
+	d, err := s.discover(ctx, bridge.ModernEra)
 	switch {
 	case err == nil:
 		return d, offered(d, m)

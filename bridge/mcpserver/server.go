@@ -85,13 +85,15 @@ type Options struct {
 	MaxChanges, MaxChangesSize int
 	// MaxState is how many bytes a requestState may have. Zero: 64 KiB.
 	MaxState int
-	// Started waits while the handler's backends start, and returns nil when none of them does, even if ctx has ended. It returns an error if
-	// ctx ends before. While one starts, initialize and server/discover are answered with Earlier, and calls wait. Nil: no backend starts.
-	Started func(ctx context.Context) error
-	// Earlier is what the handler declared when the bridge ran before. If nil, everything that it may have is declared.
-	Earlier *pb.DiscoverResponse
-	// Declared is called with what the handler declares, each time that differs. It must not block for long. Nil: it is not called.
-	Declared func(*pb.DiscoverResponse)
+	// Started waits while what serves clients of an era starts in the handler's backends, and returns nil when nothing does, even if ctx has
+	// ended. It returns an error if ctx ends before. While a backend starts, initialize and server/discover are answered with Earlier, and
+	// calls wait. Nil: no backend starts.
+	Started func(ctx context.Context, era bridge.Era) error
+	// Earlier is what the handler declared to clients of each era when the bridge ran before. If nil, everything that it may have is declared.
+	Earlier [bridge.Eras]*pb.DiscoverResponse
+	// Declared is called with what the handler declares to clients of an era, each time that differs. It must not block for long. Nil: it is
+	// not called.
+	Declared func(bridge.Era, *pb.DiscoverResponse)
 	// Memory is how much there is: while it is short, new sessions, streams, long bodies and calls are refused. Nil: there is
 	// enough.
 	Memory *limit.Memory
@@ -146,10 +148,10 @@ type Server struct {
 	params            paramTable
 	lasting           sync.WaitGroup // the streams whose connections are taken over
 
-	// known is what the handler last was.
-	known atomic.Pointer[known]
+	// known is what the handler last declared to clients of each era: a server of both may have something else in each.
+	known [bridge.Eras]atomic.Pointer[known]
 	// early is what is declared while a backend starts, and promised says that it has been.
-	early    *known
+	early    [bridge.Eras]*known
 	promised atomic.Bool
 
 	mu       sync.Mutex // guards what is below, all of which Sessions counts
@@ -190,7 +192,9 @@ func New(h bridge.Handler, o Options) *Server {
 		sessions: map[string]*session{}, conns: map[string]*conn{},
 	}
 	s.panics.Log = o.Log
-	s.early = earlier(o.Earlier)
+	for era := range bridge.Eras {
+		s.early[era] = earlier(o.Earlier[era])
+	}
 	s.parting, s.part = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -247,35 +251,38 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return res, err
 }
 
-// discover returns what the handler is, or was a moment ago; or, if it is overloaded, whatever it was.
-func (s *Server) discover(ctx context.Context) (*known, error) {
+// discover returns what the handler is to clients of an era, or was a moment ago; or, if it is overloaded, whatever it was.
+func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	// gofail: var mcpserverDiscover struct{}
 
-	now, was := time.Now(), s.known.Load()
+	now, was := time.Now(), s.known[era].Load()
 	if was != nil && now.Sub(was.at) < knownFor {
 		return was, nil
 	}
 	limited, early := ctx, was == nil && s.starting()
 	if early {
 		if s.promised.Load() {
-			return s.early, nil
+			return s.early[era], nil
 		}
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, earlyAfter)
 		defer cancel()
 	}
-	res, err := s.handle(limited, discoverCall, nil)
+	call := &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{
+		Context: &pb.CallContext{ProtocolVersion: era.Latest().String()},
+	}}
+	res, err := s.handle(limited, call, nil)
 	if err != nil {
 		if early && limited.Err() != nil && ctx.Err() == nil {
-			s.declareEarly()
-			return s.early, nil
+			s.declareEarly(era)
+			return s.early[era], nil
 		}
 		if was == nil || bridge.AsError(err).Failure.GetReason() != bridge.ReasonOverloaded {
 			return nil, err
 		}
 		// It has no time to say what it is. It is what it was; and not to be asked again at once.
 		k := &known{DiscoverResponse: was.DiscoverResponse, info: was.info, at: now}
-		s.known.CompareAndSwap(was, k)
+		s.known[era].CompareAndSwap(was, k)
 		return k, nil
 	}
 	d, ok := res.Complete.(*pb.DiscoverResponse)
@@ -286,35 +293,36 @@ func (s *Server) discover(ctx context.Context) (*known, error) {
 	if k.info, err = mcpjson.Append(nil, info(d), bridge.Rev20260728); err != nil {
 		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server/discover: server_info cannot be written as MCP: %w", err)
 	}
-	s.known.Store(k)
+	s.known[era].Store(k)
 	if s.opts.Declared != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
-		s.opts.Declared(d)
+		s.opts.Declared(era, d)
 	}
 	return k, nil
 }
 
-// declareEarly notes that a client is answered with early, and finds out what the handler is once its backends have started.
-func (s *Server) declareEarly() {
+// declareEarly notes that a client of an era is answered with early, and finds out what the handler is once its backends have started.
+func (s *Server) declareEarly(era bridge.Era) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil || s.promised.Swap(true) {
 		return
 	}
 	s.lasting.Go(func() {
-		if s.opts.Started(s.ctx) == nil {
-			_, _ = s.discover(s.ctx) // whoever asks next is told why not
+		if s.opts.Started(s.ctx, era) == nil {
+			_, _ = s.discover(s.ctx, era) // whoever asks next is told why not
 		}
 	})
 }
 
-// starting reports whether a backend of the handler starts.
+// starting reports whether a backend of the handler starts. One that answers clients of the modern era has started: what it starts for those
+// of the other era is waited for, so that they get what it declares to them.
 func (s *Server) starting() bool {
 	if s.opts.Started == nil {
 		return false
 	}
 	now, cancel := context.WithCancel(s.ctx)
 	cancel()
-	return s.opts.Started(now) != nil
+	return s.opts.Started(now, bridge.ModernEra) != nil
 }
 
 // earlier returns what is declared while a backend starts that declared d before, if that is not nil. It is to be asked for again at once.
@@ -354,8 +362,6 @@ func (s *Server) empty(m *bridge.Method, err error) proto.Message {
 func (k *known) serverInfo() mcpjson.Member {
 	return mcpjson.Member{Name: metaServerInfo, Value: k.info}
 }
-
-var discoverCall = &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: &pb.CallContext{}}}
 
 // offered returns an error if a server that is d does not have the method (2026-07-28: schema, MethodNotFoundError).
 func offered(d *known, m *bridge.Method) error {

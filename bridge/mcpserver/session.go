@@ -132,7 +132,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		caller.ClientInfo.Icons = nil
 	}
 	caller.ClientCapabilities = bridge.Effective(caller.GetClientCapabilities(), rev)
-	d, err := s.discover(ctx)
+	d, err := s.discover(ctx, bridge.LegacyEra)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,7 +25,7 @@ type starter struct {
 	up chan struct{}
 }
 
-func (s *starter) started(ctx context.Context) error {
+func (s *starter) started(ctx context.Context, _ bridge.Era) error {
 	select {
 	case <-s.up:
 	case <-ctx.Done():
@@ -39,7 +39,7 @@ func (s *starter) started(ctx context.Context) error {
 }
 
 func (s *starter) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	if err := s.started(ctx); err != nil {
+	if err := s.started(ctx, call.Era()); err != nil {
 		return nil, err
 	}
 	switch call.Method {
@@ -91,11 +91,11 @@ func TestClientsAreAnsweredWhileTheBackendStarts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &starter{bridgetest.New(), make(chan struct{})}
 				var mu sync.Mutex
-				var declared []string
-				p, end := stdioOf(t, h, mcpserver.Options{Started: h.started, Earlier: before, Declared: func(d *pb.DiscoverResponse) {
+				var declared [bridge.Eras][]string
+				p, end := stdioOf(t, h, mcpserver.Options{Started: h.started, Earlier: [bridge.Eras]*pb.DiscoverResponse{before, before}, Declared: func(era bridge.Era, d *pb.DiscoverResponse) {
 					mu.Lock()
 					defer mu.Unlock()
-					declared = append(declared, d.GetInstructions())
+					declared[era] = append(declared[era], d.GetInstructions())
 				}})
 				defer end()
 				begin := time.Now()
@@ -147,12 +147,67 @@ func TestClientsAreAnsweredWhileTheBackendStarts(t *testing.T) {
 				want(t, p.next(), "result.instructions", `"be kind"`, "result.capabilities.prompts", "null")
 				mu.Lock()
 				defer mu.Unlock()
-				if len(declared) != 1 || declared[0] != "be kind" {
-					t.Errorf("it has declared %q", declared)
+				for era, said := range declared {
+					if len(said) != 1 || said[0] != "be kind" {
+						t.Errorf("era %d: it has declared %q", era, said)
+					}
 				}
 			})
 		})
 	}
+}
+
+// A client of each era receives what the handler declares to clients of that era, however shortly one comes after the other.
+func TestEachEraReceivesItsDeclaration(t *testing.T) {
+	declares := map[bridge.Era]*pb.ServerCapabilities{
+		bridge.ModernEra: {Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}, Prompts: &pb.PromptsCapability{}},
+		bridge.LegacyEra: {Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{Subscribe: proto.Bool(true)}},
+	}
+	h := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: declares[call.Era()]}}, nil
+	})
+	const (
+		modern = `{"prompts":{},"tools":{"listChanged":true}}`
+		legacy = `{"resources":{"subscribe":true},"tools":{}}`
+	)
+	synctest.Test(t, func(t *testing.T) {
+		p, end := stdioOf(t, h, mcpserver.Options{})
+		defer end()
+		p.say(modernLine(1, "server/discover", "", noCaps))
+		first := p.next()
+		p.say(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		second := p.next()
+		p.say(modernLine(3, "server/discover", "", noCaps))
+		for msg, capabilities := range map[string]string{first: modern, second: legacy, p.next(): modern} {
+			want(t, msg, "result.capabilities", capabilities)
+		}
+	})
+}
+
+// A client that closes its side is answered although a connection of its era has yet to be started.
+func TestWhatWaitsForTheConnectionOfAnEraIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, slow := make(chan struct{}), make(chan struct{})
+		close(up)
+		modern, legacy := &starter{bridgetest.New(), up}, &starter{bridgetest.New(), slow}
+		h := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if call.Method != bridge.Discover && call.Era() == bridge.LegacyEra {
+				return legacy.Handle(ctx, call, emit)
+			}
+			return modern.Handle(ctx, call, emit)
+		})
+		p, end := stdioOf(t, h, mcpserver.Options{Started: func(ctx context.Context, era bridge.Era) error {
+			return [bridge.Eras]*starter{modern, legacy}[era].started(ctx, era)
+		}})
+		p.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		p.next()
+		p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		time.AfterFunc(20*time.Second, func() { close(slow) })
+		p.in.Close()
+		want(t, p.next(), "id", "2", "error", "null")
+		end()
+	})
 }
 
 // A client that does not read does not keep the server from ending, even if the goroutine that reads is the one that writes to it.

@@ -64,11 +64,13 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 // finish waits until what the client asked is answered, but not for long: a client that ends its side wants us to end soon
 // (2026-07-28: stdio, shutdown). What waits for the client itself is given up, as it says nothing any more.
 func (c *conn) finish(ctx context.Context) {
+	era := bridge.ModernEra
 	if ss := c.legacy(); ss != nil {
+		era = bridge.LegacyEra
 		ss.silence()
 	}
 	if c.s.opts.Started != nil {
-		_ = c.s.opts.Started(ctx) // what waits for a backend is answered, too
+		_ = c.s.opts.Started(ctx, era) // what waits for a backend is answered, too
 	}
 	c.s.Drain()
 	ctx, cancel := context.WithTimeout(ctx, c.s.opts.Linger)

@@ -253,8 +253,8 @@ func (p *Plugin) Ready(ctx context.Context) error {
 }
 
 // Started waits while a process of ours starts, and returns nil when it answers or its start has failed. It returns an error if ctx
-// ends before. A backend that is dialled does not start.
-func (p *Plugin) Started(ctx context.Context) error {
+// ends before. The process serves clients of both eras. A backend that is dialled does not start.
+func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error {
 	for {
 		s := p.look()
 		if s.life != nil || !s.starting(&p.pace) {

@@ -30,10 +30,11 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	for _, a := range answers {
 		d, answered := a.result.(*pb.DiscoverResponse)
 		a.route.mu.Lock()
+		known := &a.route.known[call.Era()]
 		if answered {
-			a.route.known = d
+			*known = d
 		}
-		d = a.route.known
+		d = *known
 		a.route.mu.Unlock()
 		all = all && answered
 		if d == nil {

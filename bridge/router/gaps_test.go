@@ -39,7 +39,7 @@ func TestListsWaitForAServerThatStarts(t *testing.T) {
 		var log bytes.Buffer
 		slow, fast := &server{hang: true}, &server{pages: [][]string{{"x"}}}
 		started := make(chan struct{})
-		r := routed(t, &log, router.Route{Name: "slow", Handler: slow, Started: func(ctx context.Context) error {
+		r := routed(t, &log, router.Route{Name: "slow", Handler: slow, Started: func(ctx context.Context, _ bridge.Era) error {
 			select {
 			case <-started:
 				return nil

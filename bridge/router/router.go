@@ -35,9 +35,9 @@ type Route struct {
 	Name string
 	// Handler answers what is meant for it.
 	Handler bridge.Handler
-	// Started waits while the server starts, and returns nil when it answers or is down. It returns an error if ctx ends before. Nil: the
-	// server does not start.
-	Started func(ctx context.Context) error
+	// Started waits while what serves clients of an era starts, and returns nil when it answers or is down. It returns an error if ctx ends
+	// before. Nil: the server does not start.
+	Started func(ctx context.Context, era bridge.Era) error
 }
 
 // Options are what a Router can be told.
@@ -81,8 +81,8 @@ type route struct {
 	prefix string
 
 	mu sync.Mutex // guards what follows
-	// known is what the route said that it is, at last. It is not changed.
-	known *pb.DiscoverResponse
+	// known is what the route declared last, in each era. It is not changed.
+	known [bridge.Eras]*pb.DiscoverResponse
 	// absent is why it does not answer, nil if it does; until then nobody but one caller waits for it.
 	absent error
 	until  time.Time
@@ -176,7 +176,8 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 		answers[i].route = rt
 		wg.Go(func() {
 			defer r.panics.Recover("asking "+rt.Name, func(e *bridge.Error) { answers[i].err = e })
-			if rt.Started != nil && rt.Started(ctx) != nil {
+			own := call(rt)
+			if rt.Started != nil && rt.Started(ctx, own.Era()) != nil {
 				answers[i].err = ctx.Err()
 				return
 			}
@@ -187,7 +188,7 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 			}
 			limited, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			answers[i].result, answers[i].shared, answers[i].err = r.answer(limited, rt, call(rt), patience*3/5)
+			answers[i].result, answers[i].shared, answers[i].err = r.answer(limited, rt, own, patience*3/5)
 			if ctx.Err() == nil {
 				r.noteAnswer(rt, answers[i].err)
 			}

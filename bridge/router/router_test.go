@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -712,5 +713,36 @@ func TestUnknownFieldsPass(t *testing.T) {
 	equal(t, "request", got, want)
 	if req.GetName() != "a_x" || !bytes.Equal(got.ProtoReflect().GetUnknown(), unknown) {
 		t.Errorf("%v became %v", req, got)
+	}
+}
+
+// Of a route that does not answer, a client is shown what the route declared last to clients of the same era.
+func TestWhatIsKnownOfARouteIsKnownOfAnEra(t *testing.T) {
+	var gone atomic.Bool
+	of := map[bridge.Era]*pb.ServerCapabilities{
+		bridge.ModernEra: {Prompts: &pb.PromptsCapability{}}, bridge.LegacyEra: {Resources: &pb.ResourcesCapability{}},
+	}
+	twofold := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+		if gone.Load() {
+			return nil, down
+		}
+		return complete(&pb.DiscoverResponse{Capabilities: of[call.Era()]})
+	})
+	r, err := router.New([]router.Route{{Name: "a", Handler: twofold}, {Name: "b", Handler: &server{}}}, router.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, is := range []bool{false, true} {
+		gone.Store(is)
+		for era := range bridge.Eras {
+			d, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{Context: &pb.CallContext{ProtocolVersion: era.Latest().String()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := d.GetCapabilities()
+			if prompts := c.GetPrompts() != nil; prompts != (era == bridge.ModernEra) || prompts == (c.GetResources() != nil) {
+				t.Errorf("gone %t, era %d: %v", is, era, c)
+			}
+		}
 	}
 }

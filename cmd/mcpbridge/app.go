@@ -198,19 +198,21 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 // newEndpoint returns the endpoint of some backends, which h is.
 func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint {
 	o := a.cfg.Limits.server()
-	o.Started = func(ctx context.Context) error {
+	o.Started = func(ctx context.Context, era bridge.Era) error {
 		for _, b := range of {
-			if err := b.started(ctx); err != nil {
+			if err := b.started(ctx, era); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if d, ok := declarationOf(a.cfg, a.log); ok && name == "" && a.cfg.Serve.Stdio == "true" {
-		o.Earlier = d.read()
-		o.Declared = func(said *pb.DiscoverResponse) {
-			if !proto.Equal(said, o.Earlier) {
-				d.write(said)
+	if d, ok := declarationsOf(a.cfg, a.log); ok && name == "" && a.cfg.Serve.Stdio == "true" {
+		for era := range bridge.Eras {
+			o.Earlier[era] = d[era].read()
+		}
+		o.Declared = func(era bridge.Era, said *pb.DiscoverResponse) {
+			if !proto.Equal(said, o.Earlier[era]) {
+				d[era].write(said)
 			}
 		}
 	}
@@ -412,7 +414,7 @@ func (a *App) tellStarting() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, b := range a.backends {
-		if b.started(now) != nil {
+		if b.started(now, bridge.ModernEra) != nil {
 			a.log.Info().Str("backend", b.Name).Str("command", b.text()).Stringer("atMost", cmp.Or(b.command().StartTimeout, 30*time.Second)).
 				Msg("the backend is starting")
 		}
@@ -619,7 +621,7 @@ func (a *App) failedStart(backendsDone chan error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
 	defer cancel()
-	if a.backends[0].started(ctx) != nil || a.backends[0].now() == nil {
+	if a.backends[0].started(ctx, bridge.ModernEra) != nil || a.backends[0].now() == nil {
 		return nil
 	}
 	select {

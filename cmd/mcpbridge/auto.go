@@ -108,11 +108,11 @@ func (a *auto) Ready(ctx context.Context) error {
 }
 
 // Started implements back.
-func (a *auto) Started(ctx context.Context) error {
-	if err := a.mcp.Started(ctx); err != nil || a.known() == a.mcp {
+func (a *auto) Started(ctx context.Context, era bridge.Era) error {
+	if err := a.mcp.Started(ctx, era); err != nil || a.known() == a.mcp {
 		return err
 	}
-	return a.plugin.Started(ctx)
+	return a.plugin.Started(ctx, era)
 }
 
 // Handle implements bridge.Handler.

@@ -24,8 +24,9 @@ type back interface {
 	Run(ctx context.Context) error
 	// Ready waits until it answers. It returns an error if Run has returned, or ctx ends, before.
 	Ready(ctx context.Context) error
-	// Started waits while a program starts, and returns nil when it answers or its start has failed. It returns an error if ctx ends before.
-	Started(ctx context.Context) error
+	// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its start has failed. It
+	// returns an error if ctx ends before.
+	Started(ctx context.Context, era bridge.Era) error
 }
 
 // A kind is a row of the table of what a backend can be. Whatever is particular to one is here.
@@ -184,12 +185,12 @@ func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 }
 
 // started is Started of the back.
-func (b *backend) started(ctx context.Context) error {
+func (b *backend) started(ctx context.Context, era bridge.Era) error {
 	opened := b.back.Load()
 	if opened == nil {
 		return nil
 	}
-	return (*opened).Started(ctx)
+	return (*opened).Started(ctx, era)
 }
 
 // now returns nil if the back answers now, context.Canceled in an error if that is not known yet, and else why it does not.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,8 +32,8 @@ type declaration struct {
 	log  zerolog.Logger
 }
 
-// declarationOf returns the file of the backends of a configuration. A program that was changed is another one.
-func declarationOf(cfg *loaded, log zerolog.Logger) (d declaration, ok bool) {
+// declarationsOf returns the files of the backends of a configuration, one for each era. A program that was changed is another one.
+func declarationsOf(cfg *loaded, log zerolog.Logger) (d [bridge.Eras]declaration, ok bool) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return d, false
@@ -60,7 +59,11 @@ func declarationOf(cfg *loaded, log zerolog.Logger) (d declaration, ok bool) {
 			}
 		}
 	}
-	return declaration{filepath.Join(dir, "mcpbridge", "declared", hex.EncodeToString(key.Sum(nil))), log}, true
+	for era := range d {
+		file := fmt.Sprintf("%x-%d", key.Sum(nil), era)
+		d[era] = declaration{filepath.Join(dir, "mcpbridge", "declared", file), log}
+	}
+	return d, true
 }
 
 // read returns what was declared, or nil if that is not known.

@@ -127,7 +127,7 @@ func serveAt(t *testing.T, command []string) string {
 	}
 }
 
-// answersOf returns what a client of a revision gets of each tool of a server.
+// answersOf returns what a client of a revision gets of each tool of a server, and which capabilities the server declares to it.
 func answersOf(t *testing.T, revision string, transport mcp.Transport) map[string]string {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "both", Version: "1"}, &mcp.ClientOptions{
@@ -147,7 +147,13 @@ func answersOf(t *testing.T, revision string, transport mcp.Transport) map[strin
 	if got := session.InitializeResult().ProtocolVersion; got != revision {
 		t.Fatalf("the revision is %s", got)
 	}
-	answers := map[string]string{"echo": "none", "ask": "none", "think": "none"}
+	can := *session.InitializeResult().Capabilities
+	can.Logging = nil // which the bridge declares itself
+	declared, err := json.Marshal(can)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]string{"echo": "none", "ask": "none", "think": "none", "capabilities": string(declared)}
 	tools, err := session.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
