@@ -115,31 +115,80 @@ func (c *Client) twinUnavailable(cause error) error {
 		"if it cannot serve both, set mcp.revision to modern or legacy", c.pace.hopeless, cause)
 }
 
-// listenToTwin emits what changes on the connection of legacy callers until ctx ends. Programs have lists and resources of their own. The
-// sessions of an HTTP server send the same changes as its modern era, except for completed elicitations, which that does not have.
-func (c *Client) listenToTwin(ctx context.Context, call *bridge.Call, emit func(*pb.ListenResponse) error) {
-	asked := call.Request.(*pb.ListenRequest)
-	if c.url != nil {
-		asked = &pb.ListenRequest{Context: asked.GetContext(), Notifications: &pb.SubscriptionFilter{
-			ElicitationsCompleted: asked.GetNotifications().ElicitationsCompleted,
-		}}
-	}
+// A twinFeed is what a subscription knows of the connection of legacy callers.
+type twinFeed struct {
+	once    sync.Once
+	settled chan struct{}          // closed when acked is known, or there is nothing to wait for
+	acked   *pb.SubscriptionFilter // what the twin acknowledged last; the subscription's lock guards it
+}
+
+func (f *twinFeed) settle() { f.once.Do(func() { close(f.settled) }) }
+
+// listenToTwin emits the changes that the twin reports until ctx ends, and those that later twins report.
+func (s *subscription) listenToTwin(ctx context.Context) {
 	for ctx.Err() == nil {
-		t, created := c.currentTwin()
+		t, created := s.c.currentTwin()
 		if t != nil {
-			_, err := t.listen(ctx, &bridge.Call{Method: call.Method, Request: asked}, func(_ context.Context, e bridge.Event) error {
-				if e.Change.GetAcknowledged() != nil {
-					return nil
-				}
-				return emit(e.Change)
-			})
-			c.log.Debug().AnErr("why", err).Msg("no longer listening to the connection of the legacy era")
+			_, err := t.listen(ctx, s.call, func(_ context.Context, e bridge.Event) error { return s.also(e.Change) })
+			s.c.log.Debug().AnErr("why", err).Msg("no longer listening to the connection of the legacy era")
 		}
+		s.twin.settle()
 		select {
 		case <-created:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// also emits what the twin sends, once the subscription is acknowledged. Programs have lists and resources of their own, so all of it is
+// emitted. The sessions of an HTTP server report the same changes as its modern era: what both acknowledged is taken from that.
+func (s *subscription) also(change *pb.ListenResponse) error {
+	s.emitting.Lock()
+	defer s.emitting.Unlock()
+	changes := []*pb.ListenResponse{change}
+	if ack := change.GetAcknowledged(); ack != nil {
+		before := s.twin.acked
+		s.twin.acked = both(ack.GetNotifications(), nil)
+		s.twin.settle()
+		changes = bridge.ChangesOf(before) // of another twin: what changed since is not known
+	}
+	for _, c := range changes {
+		if !s.told || s.c.url != nil && bridge.Wants(s.own, c) {
+			continue
+		}
+		if err := s.emit(bridge.Event{Change: c}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitTwin waits until the twin has acknowledged, if there is one.
+func (s *subscription) awaitTwin(ctx context.Context) {
+	if s.twin.settled == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	select {
+	case <-s.twin.settled:
+	case <-ctx.Done():
+	}
+}
+
+// withTwin takes note of what the server acknowledges, and returns it with what the twin acknowledged.
+func (s *subscription) withTwin(ack *pb.SubscriptionsAcknowledged) *pb.SubscriptionsAcknowledged {
+	s.emitting.Lock()
+	defer s.emitting.Unlock()
+	s.own = ack.GetNotifications()
+	if s.twin.acked == nil {
+		return ack
+	}
+	all := both(s.own, s.twin.acked)
+	all.Extra = s.own.GetExtra()
+	ack = bridge.Shallow(ack)
+	ack.Notifications = all
+	return ack
 }
 
 // currentTwin returns the twin, or nil, and a channel that is closed when another one is created.
@@ -149,14 +198,10 @@ func (c *Client) currentTwin() (*Client, <-chan struct{}) {
 	return c.eras.twin, c.eras.created
 }
 
-// twinOnly is a subscription to a server that has no subscriptions/listen in the modern era, and is subscribed to in the legacy era: it
-// waits until the connection is lost.
+// twinOnly is a subscription to a server that has no subscriptions/listen in the modern era, so that only the twin reports changes: it waits
+// until the connection is lost.
 func (s *subscription) twinOnly(ctx context.Context, l *life) error {
-	asked := &pb.SubscriptionFilter{
-		ToolsListChanged: s.asked.ToolsListChanged, PromptsListChanged: s.asked.PromptsListChanged,
-		ResourcesListChanged: s.asked.ResourcesListChanged, ResourceSubscriptions: s.asked.GetResourceSubscriptions(),
-	}
-	if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: asked}); err != nil {
+	if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}); err != nil {
 		return err
 	}
 	select {

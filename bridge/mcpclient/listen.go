@@ -37,9 +37,10 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		defer beside.Wait()
 		until, cancel := context.WithCancel(ctx)
 		defer cancel()
+		s.twin.settled = make(chan struct{})
 		beside.Go(func() {
 			defer c.panics.Recover("listening to the connection of the legacy era", nil)
-			c.listenToTwin(until, call, s.also)
+			s.listenToTwin(until)
 		})
 	}
 	delay := c.pace.backoff
@@ -51,6 +52,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			s.acked = false
 			var res *bridge.Result
 			if l.peer.rev().Modern() {
+				s.awaitTwin(ctx)
 				res, err = s.modern(ctx, l)
 				if t, _ := c.currentTwin(); t != nil && isUnimplemented(err) {
 					err = s.twinOnly(ctx, l)
@@ -97,8 +99,10 @@ type subscription struct {
 	// failed is why nobody listens any more.
 	failed error
 
-	emitting sync.Mutex // guards told, and is held while an event is emitted
-	told     bool       // the acknowledgement was emitted
+	emitting sync.Mutex             // guards what follows, and is held while an event is emitted
+	told     bool                   // the acknowledgement was emitted
+	own      *pb.SubscriptionFilter // what the server acknowledged last, on the connection of the Client itself
+	twin     twinFeed
 }
 
 func (s *subscription) tell(change *pb.ListenResponse) error {
@@ -109,16 +113,6 @@ func (s *subscription) tell(change *pb.ListenResponse) error {
 	return s.failed
 }
 
-// also emits a change of another connection, unless the subscription has not been acknowledged yet.
-func (s *subscription) also(change *pb.ListenResponse) error {
-	s.emitting.Lock()
-	defer s.emitting.Unlock()
-	if !s.told {
-		return nil
-	}
-	return s.emit(bridge.Event{Change: change})
-}
-
 // acknowledge tells what will be told. The second time it is that everything may have changed: what happened meanwhile is lost
 // (2026-07-28: basic/patterns/subscriptions, graceful closure). So may what the server told at first, and
 // does not tell any more: it is another one by now.
@@ -127,6 +121,7 @@ func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
 		return nil
 	}
 	s.acked = true
+	ack = s.withTwin(ack)
 	if !s.begun {
 		s.begun, s.first = true, proto.CloneOf(ack.GetNotifications())
 		return s.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
@@ -143,10 +138,17 @@ func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
 func both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
 	uris := slices.Concat(a.GetResourceSubscriptions(), b.GetResourceSubscriptions())
 	slices.Sort(uris)
+	either := func(a, b bool) *bool {
+		if !a && !b {
+			return nil
+		}
+		return proto.Bool(true)
+	}
 	return &pb.SubscriptionFilter{
-		ToolsListChanged:      proto.Bool(a.GetToolsListChanged() || b.GetToolsListChanged()),
-		PromptsListChanged:    proto.Bool(a.GetPromptsListChanged() || b.GetPromptsListChanged()),
-		ResourcesListChanged:  proto.Bool(a.GetResourcesListChanged() || b.GetResourcesListChanged()),
+		ToolsListChanged:      either(a.GetToolsListChanged(), b.GetToolsListChanged()),
+		PromptsListChanged:    either(a.GetPromptsListChanged(), b.GetPromptsListChanged()),
+		ResourcesListChanged:  either(a.GetResourcesListChanged(), b.GetResourcesListChanged()),
+		ElicitationsCompleted: either(a.GetElicitationsCompleted(), b.GetElicitationsCompleted()),
 		ResourceSubscriptions: slices.Compact(uris),
 	}
 }
