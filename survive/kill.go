@@ -23,7 +23,7 @@ import (
 type herd struct {
 	mu      sync.Mutex // guards what follows
 	history []checker.Call
-	pid     int // of the backend that answered last
+	pids    []int // of the last backends that answered
 	news    chan sighting
 
 	wg   sync.WaitGroup
@@ -43,7 +43,7 @@ type client interface {
 
 // newHerd sets clients to work; next says what a client is to do.
 func newHerd(ctx context.Context, clients []client, next func() loadgen.Work) *herd {
-	h := &herd{news: make(chan sighting, 1)}
+	h := &herd{news: make(chan sighting, 1), pids: make([]int, 0, 100)}
 	ctx, h.stop = context.WithCancel(ctx)
 	for _, c := range clients {
 		h.wg.Go(func() {
@@ -60,14 +60,18 @@ func (h *herd) add(c checker.Call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.history = append(h.history, c)
-	if c.OK() && c.Answers[0].PID != h.pid {
-		h.pid = c.Answers[0].PID
-		select {
-		case <-h.news: // nobody has looked
-		default:
-		}
-		h.news <- sighting{h.pid, time.Unix(0, c.End)}
+	if !c.OK() || slices.Contains(h.pids, c.Answers[0].PID) { // a late answer of a backend before is no news
+		return
 	}
+	if len(h.pids) == cap(h.pids) { // processes so far apart may have the same PID
+		h.pids = slices.Delete(h.pids, 0, 1)
+	}
+	h.pids = append(h.pids, c.Answers[0].PID)
+	select {
+	case <-h.news: // nobody has looked
+	default:
+	}
+	h.news <- sighting{c.Answers[0].PID, time.Unix(0, c.End)}
 }
 
 // await returns the first answer of another backend than the one before.
@@ -147,8 +151,8 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 	late := ruler(ctx)
 	// Most cycles are those of HTTP; stdio has a fifth of the time, and so of the cycles.
 	var sum killing
-	const chapter = 250 // cycles whose history is judged, and forgotten, together
-	for sum.cycles < total {
+	const chapter = 100 // cycles whose history is judged, and forgotten, together
+	for sum.cycles < total && len(sum.wrongs) == 0 {
 		var wg sync.WaitGroup
 		var results [2]killing
 		var errs [2]error
