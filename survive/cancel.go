@@ -16,6 +16,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/survive/loadgen"
 )
 
+// prompt is the longest that a call goes on after it was cancelled. What ends it later is something else: the end of its
+// session, for example.
+const prompt = 10 * time.Second
+
 // crowd has several callers of an era make so many calls together, one after the other each.
 func crowd(url, era string, callers, calls int, call func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call) ([]checker.Call, error) {
 	history := make([][]checker.Call, callers)
@@ -39,7 +43,11 @@ func crowd(url, era string, callers, calls int, call func(c *loadgen.Caller, asi
 			}
 			defer aside.Close()
 			for range calls / callers {
-				history[n] = append(history[n], call(c, aside))
+				made := call(c, aside)
+				history[n] = append(history[n], made)
+				if made.Broken != "" || made.End-made.Begin > int64(prompt) { // each of the others would take as long
+					return
+				}
 			}
 		})
 	}
@@ -83,15 +91,19 @@ func cancels(ctx context.Context, r *Rig) error {
 	calls := r.cycles(1000, 50_000)
 	legacy, err := crowd(b.URL, loadgen.Legacy, 4, calls, func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call {
 		var notify sync.WaitGroup
+		var refused error
 		call := c.Call(loadgen.Work{Tool: "hang", OnEvent: func(call *checker.Call) bool {
 			if call.Cancelled == 0 {
 				call.Cancelled = time.Now().UnixNano()
 				token := call.Token
-				notify.Go(func() { err = errors.Join(err, c.Notify(aside, token)) })
+				notify.Go(func() { refused = c.Notify(aside, token) })
 			}
 			return true
 		}})
 		notify.Wait()
+		if refused != nil {
+			call.Broken = refused.Error()
+		}
 		return call
 	})
 	if err != nil {
@@ -122,7 +134,7 @@ func cancels(ctx context.Context, r *Rig) error {
 	missed, late := 0, 0
 	for i, c := range history {
 		asked := max(c.Cancelled, c.Dropped)
-		if asked == 0 || at[c.Token] == 0 {
+		if asked == 0 || c.Broken != "" || at[c.Token] == 0 || at[c.Token]-asked > int64(prompt) {
 			missed++
 			continue
 		}
