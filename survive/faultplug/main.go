@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	"github.com/mcpbridge/mcpbridge/survive/checker"
@@ -56,6 +57,7 @@ func run() int {
 	mcpbridge.Tool(app, "work", "Do something that must not be done twice", f.work)
 	mcpbridge.Tool(app, "hang", "Wait to be cancelled", f.hang)
 	mcpbridge.Tool(app, "babble", "Print without end", f.babble)
+	mcpbridge.Tool(app, "block", "Block the whole process", f.block)
 	return app.Run()
 }
 
@@ -103,6 +105,25 @@ func (f *faults) babble(_ context.Context, b Babble) (fault.Done, error) {
 	f.Note(checker.Begin, b.Token)
 	for range b.Pad {
 		fmt.Fprint(os.Stderr, strings.Repeat("x", 1<<20))
+	}
+	f.Note(checker.End, b.Token)
+	return fault.Done{Token: b.Token, PID: os.Getpid()}, nil
+}
+
+// Block says for how long to block.
+type Block struct {
+	Token string `json:"token" jsonschema:"Names the call in the journal"`
+	Ms    int    `json:"ms,omitempty" jsonschema:"For how long"`
+}
+
+// block blocks the whole process, as a call into C that holds the lock of an interpreter does: no goroutine runs, and the
+// state of the process is not T. RawSyscall keeps the only processor of Go, which takes GOMAXPROCS=1, and
+// GODEBUG=asyncpreemptoff=1 keeps Go from interrupting it.
+func (f *faults) block(_ context.Context, b Block) (fault.Done, error) {
+	f.Note(checker.Begin, b.Token)
+	t := syscall.NsecToTimespec(int64(b.Ms) * int64(time.Millisecond))
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0); errno != 0 {
+		return fault.Done{}, errno
 	}
 	f.Note(checker.End, b.Token)
 	return fault.Done{Token: b.Token, PID: os.Getpid()}, nil
