@@ -115,15 +115,20 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 	if err == nil {
 		return "", fmt.Errorf("not detected by %s", m.detector)
 	}
-	line := report.FindString(out)
+	line := reports[kind].FindString(out)
 	if line == "" { // it failed to run: that detects nothing
 		return "", fmt.Errorf("%s failed without a report: %w\n%s", m.detector, err, out[max(0, len(out)-2000):])
 	}
 	return strings.TrimSpace(line), nil
 }
 
-// report matches the first line with which a detector reports what does not hold.
-var report = regexp.MustCompile(`(?m)^\s*(\S+ +FAIL .*|FAIL \S.*|--- FAIL: .*|panic: .*)$`)
+// reports match the line with which a kind of detector reports what does not hold. A scenario of survive that could not
+// be measured has no goal in its line.
+var reports = map[string]*regexp.Regexp{
+	"test":    regexp.MustCompile(`(?m)^\s*(--- FAIL|panic): .*$`),
+	"survive": regexp.MustCompile(`(?m)^\S+ +FAIL .*\(goal: .*$`),
+	"attack":  regexp.MustCompile(`(?m)^FAIL \S.*$`),
+}
 
 // overlay writes the file of a defect and the overlay that names it, and returns the latter.
 func (l lab) overlay(m mutant) (string, error) {
@@ -147,6 +152,8 @@ func (l lab) command(ctx context.Context, dir, name string, args ...string) (str
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it ends what it has started
+	cmd.WaitDelay = 30 * time.Second
 	cmd.Dir = filepath.Join(l.root, dir)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -85,8 +85,8 @@ var mutants = []mutant{
 	{
 		name: "each start of a backend leaks a descriptor", file: "bridge/plugin/process.go",
 		old: "func (r *process) Start(context.Context) error {",
-		new: "func (r *process) Start(context.Context) error {\n\tleaked, _ := os.Open(os.DevNull)\n" +
-			"\tgo func() {\n\t\tselect {}\n\t\t_ = leaked.Close()\n\t}()\n\t",
+		new: "var leaked = make(chan *os.File, 1<<20)\n\nfunc (r *process) Start(context.Context) error {\n" +
+			"\tf, _ := os.Open(os.DevNull)\n\tleaked <- f\n",
 		detector: "survive R1",
 	},
 	{
@@ -94,6 +94,12 @@ var mutants = []mutant{
 		old:      "\t\tvar writer sync.WaitGroup\n",
 		new:      "\t\tvar writer sync.WaitGroup\n\t\tgo func() { select {} }()\n",
 		detector: "test ./bridge/plugin TestProgramsKeepTheLaw",
+	},
+	{
+		name: "a busy backend is restarted", file: "bridge/plugin/health.go",
+		old:      "case unanswered >= p.o.HangTimeout:",
+		new:      "case unanswered >= 3*p.pace.health:",
+		detector: "survive R13",
 	},
 	{
 		name: "a backend outlives a killed bridge", file: "bridge/child/group_linux.go",
