@@ -1,8 +1,10 @@
-// Package conns limits the number of connections of a port. When the port is full, an idle connection of an unauthenticated client is
-// closed for a new one. Connections of authenticated clients and connections with a call in flight are never closed.
+// Package conns limits the number of connections of a port, and the rates of the HTTP/2 frames that arrive on each. When the port is full, an
+// idle connection of an unauthenticated client is closed for a new one. Connections of authenticated clients and connections with a call in
+// flight are never closed for others.
 package conns
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -15,8 +17,8 @@ import (
 const (
 	// Most is the default maximum number of connections of a port.
 	Most = 4_096
-	// warnEvery is the minimum interval between warnings about a full port.
-	warnEvery = 10 * time.Second
+	// warnEvery is the minimum interval between warnings about a full port, and floodEvery between those about floods.
+	warnEvery, floodEvery = 10 * time.Second, time.Second
 )
 
 // A Port counts the connections of one port. Its methods may be called concurrently.
@@ -35,6 +37,8 @@ type Port struct {
 
 	warned          time.Time
 	closed, refused int // since then: idle ones that gave way, and new ones that did not get in
+
+	flooded time.Time // when a flood was logged last
 }
 
 // A host is where connections come from: an IPv4 address, or an IPv6 network of 64 bits.
@@ -62,6 +66,29 @@ type Conn struct {
 	number   uint64
 	calls    atomic.Int32
 	standing atomic.Int32
+	taken    atomic.Bool
+}
+
+// Listener returns ln, of whose connections it returns those that Add accepts, each a *Conn. Others are not left waiting: whoever holds the
+// port's connections would decide for how long.
+func (p *Port) Listener(ln net.Listener) net.Listener { return &listener{ln, p} }
+
+type listener struct {
+	net.Listener
+	port *Port
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if added := l.port.Add(c); added != nil {
+			return added, nil
+		}
+	}
 }
 
 // Add returns a connection that was accepted, as one of those of the port. It returns nil, and has closed it, if there is no room: no
@@ -219,6 +246,23 @@ func (p *Port) warn(from net.Addr, most int) {
 	p.closed, p.refused = 0, 0
 }
 
+// warnFlood logs that a connection was closed whose client sent too many frames of HTTP/2, so many of them resets.
+func (p *Port) warnFlood(c *Conn, resets int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.flooded) < floodEvery {
+		return
+	}
+	p.flooded = now
+	e := p.Log.Warn().Int("resets", resets)
+	if from := c.RemoteAddr(); from != nil {
+		e.Stringer("remote", from)
+	}
+	e.Msgf("closed a %s connection: its client sent too many HTTP/2 frames that request nothing, or reset requests as soon as it made them; "+
+		"further ones in the next second are not logged", p.Name)
+}
+
 // Begin notes that a call has begun that was let in, and whether its caller has shown who it is. End has to follow.
 func (c *Conn) Begin(identified bool) {
 	c.calls.Add(1)
@@ -234,8 +278,44 @@ func (c *Conn) Begin(identified bool) {
 // End notes that a call has ended.
 func (c *Conn) End() { c.calls.Add(-1) }
 
+// Take notes that the connection was taken over by a call that lasts, such as a stream, and counts as one until it is given Back.
+func (c *Conn) Take() {
+	if !c.taken.Swap(true) {
+		c.calls.Add(1)
+	}
+}
+
+// Back notes that the connection was given back, if it had been taken over.
+func (c *Conn) Back() {
+	if c.taken.Swap(false) {
+		c.calls.Add(-1)
+	}
+}
+
 // Known notes that the client has shown who it is, before any call.
 func (c *Conn) Known() { c.standing.Store(int32(known)) }
+
+// CloseWrite closes the writing side, where a connection has that: package net/http does before it closes, so that its answer is read.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Of returns the connection of a port that c is, or is built on, as TLS is. If it is none, nil.
+func Of(c net.Conn) *Conn {
+	for {
+		switch at := c.(type) {
+		case *Conn:
+			return at
+		case interface{ NetConn() net.Conn }:
+			c = at.NetConn()
+		default:
+			return nil
+		}
+	}
+}
 
 // Close implements net.Conn.
 func (c *Conn) Close() error {

@@ -2,6 +2,7 @@ package conns_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"net"
 	"net/netip"
 	"slices"
@@ -117,6 +118,39 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A connection that was taken over for a stream gives way to nobody until it is given back, however often either is noted.
+func TestTakenConnectionsAreKept(t *testing.T) {
+	p := &conns.Port{Most: 1}
+	c := p.Add(from("10.0.0.1:1"))
+	c.Begin(false)
+	c.Back() // as every new connection
+	c.Take()
+	c.Take()
+	c.End()
+	if p.Add(from("10.0.0.2:1")) != nil {
+		t.Error("it has given way")
+	}
+	c.Back()
+	c.Back()
+	c.Begin(false)
+	if p.Add(from("10.0.0.2:1")) != nil {
+		t.Error("it has given way during a call")
+	}
+	c.End()
+	if p.Add(from("10.0.0.2:1")) == nil {
+		t.Error("it is kept")
+	}
+}
+
+// Connections are found below TLS and below counted frames.
+func TestConnectionsAreFound(t *testing.T) {
+	p := &conns.Port{}
+	c := p.Add(from("10.0.0.1:1"))
+	if conns.Of(c) != c || conns.Of(tls.Server(c, nil)) != c || conns.Of(c.Framed(tls.Server(c, nil))) != c || conns.Of(from("10.0.0.1:1")) != nil {
+		t.Error("another one is found")
 	}
 }
 

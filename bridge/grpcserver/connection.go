@@ -2,37 +2,40 @@ package grpcserver
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	"github.com/mcpbridge/mcpbridge/bridge/conns"
 )
 
-// A listener closes connections that are too many. They are not left waiting: whoever holds the others would decide for how long.
+// A listener returns the connections of the server's port.
 type listener struct {
 	net.Listener
 	s *Server
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if added := l.s.port.Add(c); added != nil {
-			message := l.s.o.MaxMessage
-			conn := &connection{
-				Conn: added, s: l.s, most: max(min(unreadMessages*message, mostUnread), message, leastUnread), spare: 2*message + unreadAnswers,
-			}
-			l.s.conns.add(conn)
-			return conn, nil
-		}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	message := l.s.o.MaxMessage
+	conn := &connection{
+		Conn: c.(*conns.Conn), //nolint:forcetypeassert // the listener is that of the port
+		s:    l.s, most: max(min(unreadMessages*message, mostUnread), message, leastUnread), spare: 2*message + unreadAnswers,
+	}
+	l.s.conns.add(conn)
+	return conn, nil
 }
 
 // A connection is one of a client.
@@ -94,6 +97,47 @@ func (c *connection) Write(b []byte) (int, error) {
 
 // cut closes the connection for whoever serves it, who sees that and removes it. Whoever has it may be faster.
 func (c *connection) cut() { _ = c.Conn.Conn.Close() }
+
+// A watched credentials does the handshake of connections, logs those that fail, and has their frames counted.
+type watched struct {
+	credentials.TransportCredentials
+	s *Server
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (w *watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, info, err := w.TransportCredentials.ServerHandshake(raw)
+	of := raw.(*connection) //nolint:forcetypeassert // all connections are of our listener
+	if err != nil {
+		w.s.refused(of, err)
+		return c, info, err
+	}
+	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
+		of.Known()
+	}
+	return of.Framed(c), info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (w *watched) Clone() credentials.TransportCredentials {
+	return &watched{w.TransportCredentials.Clone(), w.s}
+}
+
+// refused logs why a TLS handshake has failed, such as for a certificate that is not good. Whoever only looks whether the port is open
+// leaves before it.
+func (s *Server) refused(of *connection, err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) {
+		return
+	}
+	s.refusals.Do(func() {
+		e := s.log.Warn().Stringer("remote", of.RemoteAddr()).Err(err)
+		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && len(bad.UnverifiedCertificates) > 0 {
+			cert := bad.UnverifiedCertificates[0]
+			e.Stringer("subject", cert.Subject).Stringer("issuer", cert.Issuer).Time("not_after", cert.NotAfter)
+		}
+		e.Msg("refused a gRPC client: its TLS handshake failed; serve.grpc.tls says which certificates are accepted")
+	})
+}
 
 // A connections is those that there are.
 type connections struct {

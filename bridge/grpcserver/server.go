@@ -133,7 +133,7 @@ type Server struct {
 	port   conns.Port
 	conns  connections
 
-	refusals, floods rate.Sometimes // pace what is logged of them
+	refusals rate.Sometimes // paces what is logged of failed TLS handshakes
 
 	// draining ends when no new calls are taken, quiet a moment after, when what only waits has to end, and open when calls are cut.
 	draining, quiet, open           context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
@@ -174,7 +174,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	s := &Server{
 		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.StateTTL, o.MaxState)}, byName: map[string]served{},
 		health: health.NewServer(), port: conns.Port{Name: "gRPC", Most: o.MaxConns, Log: o.Log},
-		refusals: rate.Sometimes{Interval: logEvery}, floods: rate.Sometimes{Interval: logEvery},
+		refusals: rate.Sometimes{Interval: logEvery},
 	}
 	s.panics.Log = o.Log
 	s.draining, s.startDrain = context.WithCancel(context.Background())
@@ -268,7 +268,7 @@ func servingStatus(serving bool) grpc_health_v1.HealthCheckResponse_ServingStatu
 // may be several listeners; the first whose context ends drains all.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	served := make(chan error, 1)
-	go func() { served <- s.grpc.Serve(&listener{Listener: ln, s: s}) }()
+	go func() { served <- s.grpc.Serve(&listener{Listener: s.port.Listener(ln), s: s}) }()
 	select {
 	case err := <-served:
 		return s.why(err)

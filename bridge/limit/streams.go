@@ -11,6 +11,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+// MostStreams is the default maximum number of streams.
+const MostStreams = 15_000
+
 // A Shares counts what verified callers have. What callers have whom nobody has verified is not counted. Whoever has it guards it.
 type Shares struct {
 	// Most is how many each may have.
@@ -70,7 +73,7 @@ func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if most := cmp.Or(s.Most, 15_000); s.n >= most {
+	if most := cmp.Or(s.Most, MostStreams); s.n >= most {
 		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), "%d streams are open, which is the most", most)
 	}
 	s.owners.Most = cmp.Or(s.PerPrincipal, 2_000)

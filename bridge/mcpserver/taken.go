@@ -162,6 +162,9 @@ type begun struct {
 	r io.Reader
 }
 
+// NetConn returns the connection.
+func (b *begun) NetConn() net.Conn { return b.Conn }
+
 // Read implements net.Conn.
 func (b *begun) Read(p []byte) (int, error) { return b.r.Read(p) }
 

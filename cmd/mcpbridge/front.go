@@ -17,8 +17,12 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
 
+	"github.com/mcpbridge/mcpbridge/bridge/auth"
+	"github.com/mcpbridge/mcpbridge/bridge/conns"
+	"github.com/mcpbridge/mcpbridge/bridge/limit"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
 )
@@ -45,7 +49,11 @@ func (a *App) newFronts(now context.Context) ([]front, error) {
 		fronts = append(fronts, &stdioFront{ctx: ctx, cancel: cancel, mcp: a.endpoint.mcp, in: a.stdin, out: a.stdout})
 	}
 	if a.ln != nil {
-		fronts = append(fronts, a.newHTTPFront(now))
+		f, err := a.newHTTPFront(now)
+		if err != nil {
+			return nil, err
+		}
+		fronts = append(fronts, f)
 	}
 	if a.grpc != nil {
 		f, err := a.newGRPCFront(now)
@@ -58,12 +66,13 @@ func (a *App) newFronts(now context.Context) ([]front, error) {
 }
 
 // newHTTPFront serves all backends at the path that the configuration says, and each of them at its name below.
-func (a *App) newHTTPFront(now context.Context) *httpFront {
+func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 	ctx, cancel := context.WithCancel(now)
-	f := &httpFront{now: now, cancel: cancel, calls: a.calls, ln: a.ln, silent: map[net.Conn]struct{}{}}
-	if a.tls != nil {
-		f.ln = tls.NewListener(f.ln, a.tls)
+	f := &httpFront{
+		now: now, cancel: cancel, calls: a.calls, silent: map[net.Conn]struct{}{},
+		port: conns.Port{Name: "HTTP", Most: maxHTTPConns(a.cfg.Limits.Streams), Log: a.log},
 	}
+	f.ln = f.port.Listener(a.ln)
 	at := map[string]http.Handler{}
 	for _, e := range a.endpoints() {
 		f.servers = append(f.servers, e.mcp)
@@ -88,11 +97,55 @@ func (a *App) newHTTPFront(now context.Context) *httpFront {
 		Handler: guard.Wrap(handler), ReadHeaderTimeout: cmp.Or(l.HeaderTime, readHeaderTimeout), IdleTimeout: cmp.Or(l.ConnectionIdle, idleTimeout),
 		MaxHeaderBytes: cmp.Or(l.Header, maxHeader) - headerExtra, DisableGeneralOptionsHandler: true,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnState:   f.track,
-		ErrorLog:    log.New(&handshakeLog{debug: debugLog{a.log}, pace: rate.Sometimes{Interval: time.Second}}, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conns.Of(c))
+		},
+		ConnState: f.track,
+		ErrorLog:  log.New(&handshakeLog{debug: debugLog{a.log}, pace: rate.Sometimes{Interval: time.Second}}, "", 0),
 	}
-	return f
+	if a.tls != nil {
+		f.ln = tls.NewListener(f.ln, a.tls)
+		if err := countFrames(f.srv); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
 }
+
+// maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have all of them. If
+// streams is zero, the default is used.
+func maxHTTPConns(streams int) int {
+	streams = cmp.Or(streams, limit.MostStreams)
+	return conns.Most + streams + streams/3
+}
+
+// connKey is the key of a request's context that has its *conns.Conn.
+type connKey struct{}
+
+// countFrames has a server count the frames of its HTTP/2 connections.
+func countFrames(srv *http.Server) error {
+	h2 := &http2.Server{}                                  //nolint:staticcheck // http.Server, which replaces it, does not show frames
+	if err := http2.ConfigureServer(srv, h2); err != nil { //nolint:staticcheck // as above
+		return err
+	}
+	srv.TLSNextProto[http2.NextProtoTLS] = func(srv *http.Server, c *tls.Conn, h http.Handler) {
+		o := &http2.ServeConnOpts{Handler: h, BaseConfig: srv}              //nolint:staticcheck // as above
+		if base, ok := h.(interface{ BaseContext() context.Context }); ok { // that of the connection
+			o.Context = base.BaseContext()
+		}
+		h2.ServeConn(h2Conn{conns.Of(c).Framed(c), c}, o) //nolint:staticcheck // as above
+	}
+	return nil
+}
+
+// An h2Conn is a connection of HTTP/2 over TLS.
+type h2Conn struct {
+	*conns.Framed
+	tls *tls.Conn
+}
+
+// ConnectionState returns what requests show of TLS.
+func (c h2Conn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
 // A stdioFront serves the one client at the other end of stdin and stdout.
 type stdioFront struct {
@@ -128,6 +181,7 @@ type httpFront struct {
 	cancel  context.CancelFunc
 	servers []*mcpserver.Server
 	calls   *calls
+	port    conns.Port
 	ln      net.Listener
 	srv     *http.Server
 	// parting says that connections are not to be used again.
@@ -137,8 +191,18 @@ type httpFront struct {
 	silent map[net.Conn]struct{} // connections on which no request has come yet
 }
 
-// track keeps silent. Shutdown would wait for such connections, which some clients open and never use.
+// track keeps silent, and notes which connections are taken over. Shutdown would wait for silent ones, which some clients open and never use.
 func (f *httpFront) track(c net.Conn, state http.ConnState) {
+	if of := conns.Of(c); of != nil {
+		switch state {
+		case http.StateNew:
+			of.Back()
+		case http.StateHijacked:
+			of.Take()
+		default:
+		}
+		c = of // net/http has TLS over it, and HTTP/2 has more
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if state == http.StateNew {
@@ -171,6 +235,10 @@ func (f *httpFront) admit(mcp *mcpserver.Server) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if f.parting.Load() {
 			w.Header().Set("Connection", "close")
+		}
+		if c, _ := r.Context().Value(connKey{}).(*conns.Conn); c != nil {
+			c.Begin(auth.Principal(r) != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
+			defer c.End()
 		}
 		if r.Method == http.MethodPost {
 			// A call of a legacy client is also under way while its user thinks about a question, and nothing handles it.

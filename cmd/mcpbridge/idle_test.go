@@ -21,6 +21,7 @@ import (
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}
+	once  sync.Once // guards the end of done
 }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
@@ -33,7 +34,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 }
 
 func (l *pipeListener) Close() error {
-	close(l.done)
+	l.once.Do(func() { close(l.done) })
 	return nil
 }
 
@@ -90,14 +91,17 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ln := &pipeListener{make(chan net.Conn), make(chan struct{})}
+				ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 				cfg := &loaded{Config: Config{Limits: tt.limits}}
 				cfg.Serve.HTTP.Path = "/mcp"
 				a := &App{cfg: cfg, calls: newCalls(), ln: ln}
 				a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 					return &bridge.Result{Complete: call.Method.NewResult()}, nil // so that there are no tools
 				}), nil)
-				f := a.newHTTPFront(t.Context())
+				f, err := a.newHTTPFront(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
 				served := make(chan error, 1)
 				go func() { served <- f.srv.Serve(ln) }()
 				client, server := net.Pipe()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/mcpbridge/mcpbridge/bridge/conns"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
 )
@@ -16,6 +17,7 @@ import (
 type ops struct {
 	app     *App
 	srv     *http.Server
+	port    conns.Port
 	serving atomic.Bool // clients are served
 }
 
@@ -27,7 +29,7 @@ type health struct {
 
 // newOps returns what answers probes at the listener for them, if there is one.
 func (a *App) newOps() *ops {
-	o := &ops{app: a}
+	o := &ops{app: a, port: conns.Port{Name: "probe", Log: a.log}}
 	mux := http.NewServeMux()
 	for path, is := range map[string]func() bool{
 		"/livez":    func() bool { return true },
@@ -51,7 +53,7 @@ func (o *ops) run(ctx context.Context) {
 		return
 	}
 	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe that is cut now learns what it wants to know
-	if err := o.srv.Serve(o.app.ops); ctx.Err() == nil {
+	if err := o.srv.Serve(o.port.Listener(o.app.ops)); ctx.Err() == nil {
 		o.app.log.Error().Err(err).Msg("probes are answered no longer")
 	}
 }

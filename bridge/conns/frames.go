@@ -1,25 +1,20 @@
-package grpcserver
+package conns
 
 import (
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
-	"google.golang.org/grpc/credentials"
 )
 
-// Frames of HTTP/2 that ask for nothing cost a client nothing, and us a core if there is no end to them: SETTINGS, PRIORITY, WINDOW_UPDATE,
-// empty DATA and CONTINUATION, frames of unknown kinds. So does a call that is reset before it is answered (CVE-2023-44487), or that is one
-// of too many. gRPC looks at PING only. So each connection has an allowance for them, which comes back with time, and with what the
-// client is answered.
+// HTTP/2 frames that request nothing cost a client nothing, and a server a core if there is no end to them: SETTINGS, PING, PRIORITY,
+// WINDOW_UPDATE, empty DATA and CONTINUATION, frames of unknown types. So does a request that is reset before it is answered
+// (CVE-2023-44487), or that is one of too many. HTTP/2 servers limit some of them. So each connection has an allowance, which comes back
+// with time, and with what is sent to the client.
 const (
 	// allowance is how many of them may come at once, and allowanceRate how many in a second.
 	allowance, allowanceRate = 10_000, 1_000
@@ -39,51 +34,11 @@ const (
 // errFlood is the error of a connection whose client has sent too many frames that ask for nothing.
 var errFlood = errors.New("too many frames that ask for nothing")
 
-// A watched credentials does the handshake of connections, tells which fail, and has their frames counted.
-type watched struct {
-	credentials.TransportCredentials
-	s *Server
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (w *watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	c, info, err := w.TransportCredentials.ServerHandshake(raw)
-	of := raw.(*connection) //nolint:forcetypeassert // all connections are of our listener
-	if err != nil {
-		w.s.refused(of, err)
-		return c, info, err
-	}
-	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
-		of.Known()
-	}
-	return &framed{Conn: c, of: of, in: frames{skip: len(http2.ClientPreface)}}, info, nil
-}
-
-// Clone implements credentials.TransportCredentials.
-func (w *watched) Clone() credentials.TransportCredentials {
-	return &watched{w.TransportCredentials.Clone(), w.s}
-}
-
-// refused logs why a TLS handshake has failed, such as for a certificate that is not good. Whoever only looks whether the port is open
-// leaves before it.
-func (s *Server) refused(of *connection, err error) {
-	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) {
-		return
-	}
-	s.refusals.Do(func() {
-		e := s.log.Warn().Stringer("remote", of.RemoteAddr()).Err(err)
-		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && len(bad.UnverifiedCertificates) > 0 {
-			cert := bad.UnverifiedCertificates[0]
-			e.Stringer("subject", cert.Subject).Stringer("issuer", cert.Issuer).Time("not_after", cert.NotAfter)
-		}
-		e.Msg("refused a gRPC client: its TLS handshake failed; serve.grpc.tls says which certificates are accepted")
-	})
-}
-
-// A framed is a connection whose frames are counted, as they are before TLS encrypts them.
-type framed struct {
+// A Framed is a connection of HTTP/2 whose frames are counted. If their rate is too high, the client receives GOAWAY
+// (ENHANCE_YOUR_CALM), and the connection ends.
+type Framed struct {
 	net.Conn
-	of *connection
+	of *Conn
 
 	// debt is what the client has sent and not been allowed. It is below allowance while all is well.
 	debt atomic.Int64
@@ -97,6 +52,7 @@ type framed struct {
 
 	mu  sync.Mutex // guards what follows, and writing
 	out frames
+	bye []byte // the frame that ends the connection, until it is written
 }
 
 // A mark is how far streams had been opened at a time, and before it.
@@ -106,8 +62,17 @@ type mark struct {
 	then, past uint32 // the last at that time, and at the time before
 }
 
+// Framed returns conn, which is c or TLS over it, with its HTTP/2 frames counted. Nothing has been read from it or written to it, except
+// the TLS handshake.
+func (c *Conn) Framed(conn net.Conn) *Framed {
+	return &Framed{Conn: conn, of: c, in: frames{skip: len(http2.ClientPreface)}}
+}
+
+// NetConn returns the connection whose frames are counted.
+func (c *Framed) NetConn() net.Conn { return c.Conn }
+
 // Read implements net.Conn.
-func (c *framed) Read(b []byte) (int, error) {
+func (c *Framed) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	cost := 0
 	for rest, ok := c.in.next(b[:n]); ok; rest, ok = c.in.next(rest) {
@@ -124,7 +89,7 @@ func (c *framed) Read(b []byte) (int, error) {
 }
 
 // costs returns what a frame costs that the client has sent.
-func (c *framed) costs(f *frames) int {
+func (c *Framed) costs(f *frames) int {
 	switch f.kind() {
 	case http2.FrameHeaders:
 		c.young.last = max(c.young.last, f.stream())
@@ -138,10 +103,6 @@ func (c *framed) costs(f *frames) int {
 		if f.length() >= fullFrame || c.isDue() {
 			return 0
 		}
-	case http2.FramePing:
-		if f.flags()&byte(http2.FlagPingAck) == 0 {
-			return 0 // gRPC counts them
-		}
 	case http2.FrameRSTStream:
 		if c.young.old(f.stream()) && c.isDue() {
 			return 0
@@ -153,7 +114,7 @@ func (c *framed) costs(f *frames) int {
 }
 
 // isDue reports whether a frame belongs to a call that was made, as far as that is counted.
-func (c *framed) isDue() bool {
+func (c *Framed) isDue() bool {
 	if c.due == 0 {
 		return false
 	}
@@ -170,7 +131,7 @@ func (m *mark) old(stream uint32) bool {
 }
 
 // Write implements net.Conn.
-func (c *framed) Write(b []byte) (int, error) {
+func (c *Framed) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, err := c.Conn.Write(b)
@@ -187,11 +148,12 @@ func (c *framed) Write(b []byte) (int, error) {
 	if debt := c.debt.Load(); worth < 0 || debt > 0 {
 		c.debt.Add(-min(int64(worth), debt))
 	}
+	c.farewell()
 	return n, err
 }
 
 // floods reports whether the client has sent too much, also when the time is counted that it has taken.
-func (c *framed) floods() bool {
+func (c *Framed) floods() bool {
 	now := time.Now()
 	if c.settled.IsZero() {
 		c.settled = now.Add(-time.Second)
@@ -202,20 +164,22 @@ func (c *framed) floods() bool {
 }
 
 // end tells the client why the connection ends, as far as it listens.
-func (c *framed) end() {
-	c.of.s.floods.Do(func() {
-		c.of.s.log.Warn().Stringer("remote", c.of.RemoteAddr()).Int("resets", c.resets).
-			Msg("closed a gRPC connection whose client sends frames of HTTP/2 without end that ask for nothing, or resets calls as soon as it makes them; " +
-				"further ones in the next second are not logged")
-	})
-	time.AfterFunc(goodbye, c.of.cut)
-	if c.mu.TryLock() { // else the client does not read
-		if c.out.whole() {
-			_, _ = c.Conn.Write(goAway(c.young.last)) // it may have gone
-		}
-		c.mu.Unlock()
-	}
+func (c *Framed) end() {
+	c.of.port.warnFlood(c.of, c.resets)
+	time.AfterFunc(goodbye, func() { _ = c.of.Conn.Close() }) // its serving goroutine notices, and removes it
+	c.mu.Lock()                                               // until goodbye, if the client does not read
+	c.bye = goAway(c.young.last)
+	c.farewell()
+	c.mu.Unlock()
 	<-time.After(goodbye) // to close at once would take back what was written: not all that has come was read
+}
+
+// farewell writes the frame that ends the connection, if there is one, once that before it is whole. The caller holds mu.
+func (c *Framed) farewell() {
+	if c.bye != nil && c.out.whole() {
+		_, _ = c.Conn.Write(c.bye) // the client may have gone
+		c.bye = nil
+	}
 }
 
 // goAway returns the frame that says that a client has sent too much, and which of its streams was looked at last.
@@ -254,7 +218,5 @@ func (f *frames) whole() bool { return f.have == 0 && f.skip == 0 }
 func (f *frames) length() int { return int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2]) }
 
 func (f *frames) kind() http2.FrameType { return http2.FrameType(f.head[3]) }
-
-func (f *frames) flags() byte { return f.head[4] }
 
 func (f *frames) stream() uint32 { return binary.BigEndian.Uint32(f.head[5:]) & (1<<31 - 1) }
