@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -43,11 +41,8 @@ func TestBothEras(t *testing.T) {
 		t.Run(name+"/stdio", func(t *testing.T) {
 			sameThroughBridge(t, stdio, append([]string{"--mcp", "--"}, command...)...)
 		})
-		if name == "typescript" || name == "rmcp" { // which need a web framework for HTTP
-			continue
-		}
 		t.Run(name+"/http", func(t *testing.T) {
-			url := "http://" + serveAt(t, command) + "/mcp"
+			url := "http://" + serve(t, command) + "/mcp"
 			direct := func() mcp.Transport { return &mcp.StreamableClientTransport{Endpoint: url} }
 			sameThroughBridge(t, direct, "-c", config(t, map[string]any{"url": url}))
 		})
@@ -101,32 +96,6 @@ func config(t *testing.T, server map[string]any) string {
 	return file
 }
 
-// serveAt starts a server that speaks HTTP at the port that PORT says, and returns its address once it accepts connections.
-func serveAt(t *testing.T, command []string) string {
-	t.Helper()
-	address := freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), "PORT="+port)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // nothing else tells that it listens
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = c.Close()
-			return address
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
 // answersOf returns what a client of a revision gets of each tool of a server, and which capabilities the server declares to it.
 func answersOf(t *testing.T, revision string, transport mcp.Transport) map[string]string {
 	t.Helper()
@@ -148,7 +117,7 @@ func answersOf(t *testing.T, revision string, transport mcp.Transport) map[strin
 		t.Fatalf("the revision is %s", got)
 	}
 	can := *session.InitializeResult().Capabilities
-	can.Logging = nil // which the bridge declares itself
+	can.Logging = nil //nolint:staticcheck // deprecated, and declared by the bridge itself
 	declared, err := json.Marshal(can)
 	if err != nil {
 		t.Fatal(err)

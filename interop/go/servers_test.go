@@ -182,7 +182,7 @@ func freeAddress(t *testing.T) string {
 	return free.Addr().String()
 }
 
-// serve starts a server that speaks HTTP, and returns its address once it can be reached.
+// serve starts a server that speaks HTTP at the port that PORT says, and returns its address once it says that it listens there.
 func serve(t *testing.T, command []string) string {
 	t.Helper()
 	address := freeAddress(t)
@@ -196,12 +196,13 @@ func serve(t *testing.T, command []string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	says := regexp.MustCompile(`(listening|running) on .*\b` + port + `\b`)
 	listens, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		lines := bufio.NewScanner(stderr)
 		for once := sync.OnceFunc(func() { close(listens) }); lines.Scan(); {
-			if strings.HasSuffix(lines.Text(), " on port "+port) {
+			if says.MatchString(lines.Text()) {
 				once()
 			}
 		}

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from fastmcp import Context, FastMCP
+from mcp.types import SamplingMessage, TextContent
 
 server = FastMCP("both-fastmcp")
 
@@ -22,6 +23,13 @@ def echo(text: str) -> str:
 async def ask(ctx: Context) -> str:
     answer = await ctx.elicit("Who are you?", response_type=Name)
     return f"hi {answer.data.name}!" if answer.action == "accept" else f"hi {answer.action}"
+
+
+@server.tool
+async def think(ctx: Context) -> str:
+    question = SamplingMessage(role="user", content=TextContent(type="text", text="What is love?"))
+    answer = await ctx.session.create_message(messages=[question], max_tokens=10)
+    return f"The model says: {answer.content.text}"
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 // A server on the official TypeScript SDK 2.x that speaks both eras and asks in the middle of a call, as 2025-11-25 does.
-import { McpServer } from "@modelcontextprotocol/server";
+import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
+import { toNodeHandler } from "@modelcontextprotocol/node";
+import { createMcpHandler, isLegacyRequest, McpServer, WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
 
 const says = (text) => ({ content: [{ type: "text", text }] });
 
-serveStdio(() => {
+const create = () => {
   const server = new McpServer({ name: "both-typescript", version: "1" });
   server.registerTool("echo", { inputSchema: z.object({ text: z.string() }) }, ({ text }) => says(text));
   server.registerTool("ask", { inputSchema: z.object({}) }, async (_, ctx) => {
@@ -19,4 +22,28 @@ serveStdio(() => {
     return says(`The model says: ${[answer.content].flat()[0].text}`);
   });
   return server;
-});
+};
+
+/** Serves 2026-07-28, and older clients with sessions, as the SDK's documentation of isLegacyRequest shows. */
+const serveHTTP = (port) => {
+  const modern = createMcpHandler(create, { legacy: "reject" });
+  const sessions = new Map();
+  const legacy = async (request) => {
+    let transport = sessions.get(request.headers.get("mcp-session-id"));
+    if (!transport) {
+      transport = new WebStandardStreamableHTTPServerTransport({
+        sessionIdGenerator: randomUUID,
+        keepAliveMs: 50, // Node sends the headers of the response to a GET with its first byte, which some clients wait for
+        onsessioninitialized: (id) => void sessions.set(id, transport),
+        onsessionclosed: (id) => void sessions.delete(id),
+      });
+      await create().connect(transport);
+    }
+    return transport.handleRequest(request);
+  };
+  const fetch = async (request) => ((await isLegacyRequest(request)) ? legacy(request) : modern.fetch(request));
+  createServer(toNodeHandler({ fetch })).listen(port, "127.0.0.1", () => console.error(`listening on port ${port}`));
+};
+
+if (process.env.PORT) serveHTTP(Number(process.env.PORT));
+else serveStdio(create);

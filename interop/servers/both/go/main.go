@@ -4,6 +4,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -47,10 +49,21 @@ func main() {
 	})
 	serve := func() error { return server.ServeStdio(s) }
 	if port := os.Getenv("PORT"); port != "" {
-		serve = func() error { return server.NewStreamableHTTPServer(s).Start("127.0.0.1:" + port) }
+		serve = func() error { return serveHTTP(server.NewStreamableHTTPServer(s), port) }
 	}
 	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1) //nolint:forbidigo // main alone ends the process
 	}
+}
+
+func serveHTTP(h http.Handler, port string) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "listening on port %s\n", port)
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", h)
+	return http.Serve(ln, mux)
 }

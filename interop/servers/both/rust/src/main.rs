@@ -8,6 +8,7 @@ use rmcp::{
     schemars, serde_json,
     service::{Peer, RoleServer},
     tool, tool_handler, tool_router,
+    transport::streamable_http_server::{StreamableHttpService, session::local::LocalSessionManager},
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,13 @@ impl ServerHandler for Both {}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Both.serve(rmcp::transport::stdio()).await?.waiting().await?;
+    let Ok(port) = std::env::var("PORT") else {
+        Both.serve(rmcp::transport::stdio()).await?.waiting().await?;
+        return Ok(());
+    };
+    let service = StreamableHttpService::new(|| Ok(Both), LocalSessionManager::default().into(), Default::default());
+    let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    eprintln!("listening on port {port}");
+    axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
     Ok(())
 }
