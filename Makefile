@@ -123,8 +123,11 @@ test-sdk-typescript: $(TYPESCRIPT) build lint-sdk-typescript
 test-sdk-java: build
 	cd sdkgen/java && mvn -B -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -f all.xml verify
 
+bin/grpcurl: tools/grpcurl/go.mod
+	$(GO) build -modfile=$< -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
+
 .PHONY: test-interop
-test-interop: setup build lint-ts $(SERVERS) bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done
+test-interop: setup build lint-ts bin/grpcurl $(SERVERS) bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done
 	@for dir in $(PEER_MODULES); do \
 		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
 	done

@@ -83,14 +83,15 @@ for (const [language, command] of Object.entries(examples)) {
   });
 }
 
-test("docs/clients.md does what it says", async () => {
-  const page = readFileSync(resolve(root, "docs/clients.md"), "utf8").replaceAll("unix:///tmp/mcp.sock", `${socket}-docs`);
+// Eight programs start here, one of them a JVM.
+test("docs/clients.md does what it says", { timeout: 180_000 }, async () => {
+  const page = readFileSync(resolve(root, "docs/clients.md"), "utf8").replaceAll("/tmp/mcp.sock", `${socket.replace("unix://", "")}-docs`);
   const block = (name: string) => {
     const found = new RegExp(`<!-- test: ${name} -->\n\`{3}\\w*\n(.*?)\`{3}`, "s").exec(page)?.[1];
     assert.ok(found, `there is no block ${name}`);
     return found;
   };
-  const [talk, printed] = [block("talk"), block("printed")];
+  const [talk, printed, grpcurl] = [block("talk"), block("printed"), block("grpcurl")];
   const PATH = `${dirname(binary)}:${process.env.PATH ?? ""}`;
   // In this folder, npx finds the server that is pinned.
   const server = spawn("sh", ["-c", `exec ${block("start")}`], { cwd: resolve(root, "interop/servers"), env: { ...process.env, PATH }, stdio: ["ignore", "ignore", "pipe"] });
@@ -106,6 +107,8 @@ test("docs/clients.md does what it says", async () => {
       const shell = spawn("sh", ["-c", command], { cwd: root, stdio: ["ignore", "pipe", "inherit"] });
       assert.equal(await text(shell.stdout), printed, command);
     }
+    const shell = spawn("sh", ["-c", grpcurl], { env: { ...process.env, PATH }, stdio: ["ignore", "pipe", "inherit"] });
+    assert.deepEqual(JSON.parse(await text(shell.stdout)), JSON.parse(block("grpcurl printed")));
   } finally {
     server.kill("SIGTERM");
     await ended;
