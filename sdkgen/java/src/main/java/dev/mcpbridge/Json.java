@@ -114,8 +114,9 @@ final class Json {
       return writer.writeValueAsBytes(value);
     } catch (JacksonException e) {
       String at = e.getPath().stream().map(r -> r.getPropertyName() != null ? r.getPropertyName() : String.valueOf(r.getIndex())).collect(Collectors.joining("."));
+      // The cause is what the author's own code threw, if it did. Jackson's frames say nothing to him.
       throw new IllegalStateException(
-          who + " returned what JSON cannot hold: " + (at.isEmpty() ? "" : at + " is ") + what(e), e);
+          who + " returned what JSON cannot hold: " + (at.isEmpty() ? "" : at + " is ") + what(e), e.getCause());
     }
   }
 

@@ -16,7 +16,7 @@ final class Where {
   private static final Pattern DEFINING = Pattern.compile("dev\\.mcpbridge\\.(App|Bridge|Methods|Schema|Types|Where|DefinitionException|\\w+Builder)\\b.*");
 
   /** Ours and the JDK's, between a call and an author's code. */
-  private static final Pattern CALLING = Pattern.compile("dev\\.mcpbridge\\.(App|Context|Methods|Content|Schema|Service|\\w+Builder)\\b.*|(java|jdk)\\..*");
+  private static final Pattern CALLING = Pattern.compile("dev\\.mcpbridge\\.(App|Context|Methods|Content|Schema|Json|Service|\\w+Builder)\\b.*|(java|jdk)\\..*");
 
   private Where() {}
 

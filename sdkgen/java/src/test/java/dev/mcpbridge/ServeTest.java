@@ -174,6 +174,7 @@ class ServeTest {
       assertEquals("For input string: \"many\"", Plugin.text(channel, "unready", Map.of()));
       assertTrue(Plugin.text(channel, "unready", Map.of()).contains("For input string: \"many\""));
       assertEquals("the tool returned null, which its return type does not allow", Plugin.text(channel, "cannotBeWritten", Map.of()));
+      assertEquals("the tool returned what JSON cannot hold: a is NaN", Plugin.text(channel, "notANumber", Map.of()));
       Plugin.call(channel, "logs", Map.of()).forEachRemaining(e -> {});
 
       // A failure is one line, which the bridge takes apart.
@@ -187,10 +188,12 @@ class ServeTest {
       assertEquals("error tool \"unready\"" + unready + "java.lang.NumberFormatException: For input string: \"many\"", said.get(1));
       assertTrue(said.get(2).startsWith("error tool \"unready\"" + unready), said.get(2));
       assertTrue(said.get(3).startsWith("error tool \"cannotBeWritten\" failed at Tools.java:" + Tools.line("return null;") + ": "), said.get(3));
-      assertEquals("warn mind\nthe gap", said.get(4));
-      assertEquals(5, said.size());
-      for (JsonNode record : log.subList(0, 4)) {
+      assertTrue(said.get(4).startsWith("error tool \"notANumber\" failed at Tools.java:" + Tools.line("Double.NaN") + ": "), said.get(4));
+      assertEquals("warn mind\nthe gap", said.get(5));
+      assertEquals(6, said.size());
+      for (JsonNode record : log.subList(0, 5)) {
         assertFalse(record.get("trace").asString().contains("dev.mcpbridge.App"), record::toString);
+        assertFalse(record.get("trace").asString().contains("tools.jackson"), record::toString);
       }
     }
   }

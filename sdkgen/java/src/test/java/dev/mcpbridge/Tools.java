@@ -107,6 +107,11 @@ public final class Tools {
   }
 
   @Tool
+  public Map<String, Double> notANumber() {
+    return Map.of("a", Double.NaN);
+  }
+
+  @Tool
   public void logs() {
     System.getLogger("tools").log(System.Logger.Level.WARNING, "mind\nthe gap");
   }
