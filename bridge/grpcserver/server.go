@@ -12,8 +12,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -237,13 +239,17 @@ func (s *Server) SetServing(name string, serving bool) {
 	if _, ok := s.byName[name]; !ok {
 		return
 	}
-	s.health.SetServingStatus(name, servingStatus(serving))
-	some := false
-	for other := range s.byName {
-		r, err := s.health.Check(context.Background(), &grpc_health_v1.HealthCheckRequest{Service: other})
-		some = some || err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+	if s.serves(name) == serving { // as nearly always: with many backends, all of them need not be looked at again
+		return
 	}
-	s.setOverall(some)
+	s.health.SetServingStatus(name, servingStatus(serving))
+	s.setOverall(slices.ContainsFunc(slices.Collect(maps.Keys(s.byName)), s.serves))
+}
+
+// serves reports whether the health service says that a backend answers.
+func (s *Server) serves(name string) bool {
+	r, err := s.health.Check(context.Background(), &grpc_health_v1.HealthCheckRequest{Service: name})
+	return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 }
 
 // NotServing makes the health service say from now on that nothing serves. Calls are still taken.
