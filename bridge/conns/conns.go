@@ -176,19 +176,25 @@ func (c *Conn) idleOfHost() int {
 	return c.host.idle
 }
 
+// Network returns what counts as one address: that of IPv4, or of IPv6 the network of 64 bits. If ip is none, it is not valid.
+func Network(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap()
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	network, _ := ip.Prefix(bits) // which is not valid if there is an error
+	return network
+}
+
 // host returns the host of an address, or nil if it is of no network.
 func (p *Port) host(a net.Addr) *host {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return nil
 	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	bits := 64
-	if ip.Is4() {
-		bits = 32
-	}
-	from, err := ip.Prefix(bits)
-	if err != nil {
+	from := Network(tcp.AddrPort().Addr())
+	if !from.IsValid() {
 		return nil
 	}
 	if p.hosts == nil {

@@ -431,6 +431,7 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 		x.refuse(nil, err)
 		return
 	}
+	ss.network = networkOf(r)
 	if err = s.newSession(ss); err != nil {
 		ss.cancel(err)
 		refuseFull(w, err)

@@ -398,7 +398,9 @@ func TestSessionRules(t *testing.T) {
 func TestSessionsAreBounded(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Sessions: mcpserver.NewSessions(mcpserver.SessionLimits{Most: 2})})
 	first := f.initialize("2025-11-25", clientCaps)
-	f.initialize("2025-11-25", clientCaps)
+	for _, c := range []*client{first, f.initialize("2025-11-25", clientCaps)} {
+		c.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`) // one that is never used would make room
+	}
 	res := f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
 	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
 		t.Errorf("%s", res.Status)

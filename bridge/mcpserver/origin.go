@@ -3,12 +3,14 @@ package mcpserver
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/conns"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -28,6 +30,12 @@ func (s *Server) origin(r *http.Request) origin {
 		o.principal = s.opts.Principal(r)
 	}
 	return o
+}
+
+// networkOf returns where a request comes from. If that is no network, it is not valid.
+func networkOf(r *http.Request) netip.Prefix {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return conns.Network(at.Addr())
 }
 
 // until returns until when somebody is let in; zero: for ever.

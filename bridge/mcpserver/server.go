@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -398,15 +399,15 @@ func shown(d *known) *pb.ServerCapabilities {
 // newSession remembers a session. It returns an error when there are too many.
 func (s *Server) newSession(ss *session) error {
 	ss.id = rand.Text()
-	return s.admit(ss.caller.GetPrincipal(), func() { s.sessions[ss.id] = ss })
+	return s.admit(ss.caller.GetPrincipal(), ss.network, func() { s.sessions[ss.id] = ss })
 }
 
-// admit has one session more of p's, which add remembers while mu is held, unless there are too many or the server is about to end.
-func (s *Server) admit(p *pb.Principal, add func()) error {
+// admit has one session more of p's from a network, which add remembers while mu is held, unless there are too many or the server is about to end.
+func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	if s.draining.Err() != nil {
 		return errDraining
 	}
-	if err := s.opts.Sessions.begin(p); err != nil {
+	if err := s.opts.Sessions.begin(p, from); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,6 +32,8 @@ type session struct {
 	tag string
 	// caller is what the client said in initialize. It never changes (2025-11-25: basic/lifecycle).
 	caller *pb.CallContext
+	// network is where the client began the session, over HTTP.
+	network netip.Prefix
 	// is is what the handler was when the session began.
 	is *known
 
@@ -73,6 +76,7 @@ type session struct {
 	uris    []string // the resources it subscribed to
 	awaited []string // the visits of web pages that it waits for, by id
 	used    time.Time
+	worked  bool // a request has been made in it
 }
 
 // maxLogs bounds how many streams of a session a client can come back to, besides those of calls that run.
@@ -212,8 +216,11 @@ func (ss *session) over(now time.Time) bool {
 
 // overLocked is over by somebody who holds mu.
 func (ss *session) overLocked(now time.Time) bool {
-	return len(ss.running.cancel) == 0 && ss.push == nil && now.Sub(ss.used) > ss.s.opts.SessionTTL
+	return ss.idleLocked() && now.Sub(ss.used) > ss.s.opts.SessionTTL
 }
+
+// idleLocked reports whether the client has neither a request nor a stream open. The caller holds mu.
+func (ss *session) idleLocked() bool { return len(ss.running.cancel) == 0 && ss.push == nil }
 
 // readyGrace is how long a request waits for the notification that the client is ready: it may be on its way on another
 // connection. The response to it has not begun yet when that is over, so that its status can say so.
@@ -260,6 +267,7 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 		cancel(nil)
 		return nil, nil, nil, err
 	}
+	ss.worked = true
 	ss.calls.Add(1)
 	to = &lastSink{out, func() {
 		ss.mu.Lock()

@@ -190,7 +190,7 @@ func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybo
 // While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very many.
 func TestWhoIsRefusedDoesNotLookAtAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&moody{}, Options{Sessions: NewSessions(SessionLimits{Most: 1}), SessionTTL: 2 * time.Second})
+		s := New(&moody{}, Options{Sessions: NewSessions(SessionLimits{Most: 1}), SessionTTL: 2 * time.Second, Principal: anybody})
 		defer s.Close()
 		beginSession(t, s)
 		for _, c := range []struct {

@@ -3,12 +3,14 @@ package mcpserver
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // remove ends a session with DELETE, and returns the status.
@@ -236,5 +238,85 @@ func TestServersKeepTogetherWhatMayBe(t *testing.T) {
 		if n := o.Sessions.replay.size.Load(); n != 0 || o.Sessions.replay.ended.Len() != 0 {
 			t.Errorf("%+d: %d bytes of %d logs are counted when there are none", over, n, o.Sessions.replay.ended.Len())
 		}
+	}
+}
+
+// When there is no room, anonymous sessions that were never used end for new ones: first those whose clients have not even said that they are
+// ready, then those of the address that has most, the oldest of them. One that is used, has a stream open or is of a verified caller stays, unless its
+// address has three quarters of all and another one comes.
+func TestUnusedSessionsMakeRoom(t *testing.T) {
+	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	type begun struct{ from, is string }
+	for name, c := range map[string]struct {
+		there []begun
+		from  string
+		gone  int // which of them; -1: the new one is refused
+	}{
+		"the oldest":                              {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}}, "10.0.0.2", 0},
+		"one that is not ready":                   {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.2", ""}, {"10.0.0.1", "ready"}}, "10.0.0.2", 2},
+		"one of the address that has most":        {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.2", "ready"}, {"10.0.0.2", "ready"}, {"10.0.0.3", "ready"}}, "10.0.0.4", 1},
+		"one of the network that has most":        {[]begun{{"[2001:db8::1]", "ready"}, {"[2001:db8:1::1]", "ready"}, {"[2001:db8:1::2]", "ready"}, {"10.0.0.3", "used"}}, "10.0.0.4", 1},
+		"one that is not used":                    {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "ready"}, {"10.0.0.1", "used"}}, "10.0.0.2", 2},
+		"none that is used":                       {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}, {"10.0.0.2", "used"}}, "10.0.0.3", -1},
+		"one of an address that has all":          {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}}, "10.0.0.3", 0},
+		"none for an address that has all itself": {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}}, "10.0.0.1", -1},
+		"none with a stream":                      {[]begun{{"10.0.0.1", "stream"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}}, "10.0.0.1", 1},
+		"none of verified callers":                {[]begun{{"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}}, "10.0.0.2", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := NewSessions(SessionLimits{Most: len(c.there)})
+				o := Options{Sessions: all, Principal: func(r *http.Request) *pb.Principal {
+					if r.Header.Get("X-Who") == "" {
+						return nil
+					}
+					return &pb.Principal{Subject: "x"}
+				}}
+				servers := []*Server{New(&moody{}, o), New(&moody{}, o)}
+				defer servers[0].Close()
+				defer servers[1].Close()
+				post := func(s *Server, from, id, body string, who bool) *http.Response {
+					w := httptest.NewRecorder()
+					r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
+					r.RemoteAddr = from + ":1234"
+					r.Header.Set("Content-Type", mcphttp.JSON)
+					r.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
+					if id != "" {
+						r.Header.Set(mcphttp.HeaderSession, id)
+					}
+					if who {
+						r.Header.Set("X-Who", "x")
+					}
+					s.ServeHTTP(w, r)
+					return w.Result()
+				}
+				var ids []string
+				for i, b := range c.there {
+					s, who := servers[i%2], b.is == "verified"
+					id := post(s, b.from, "", beginBody, who).Header.Get(mcphttp.HeaderSession)
+					if b.is != "" {
+						post(s, b.from, id, ready, who)
+					}
+					if b.is == "used" || who {
+						post(s, b.from, id, pingBody, who)
+					}
+					if b.is == "stream" {
+						defer s.sessions[id].plug(func([]byte) {})()
+					}
+					ids = append(ids, id)
+					pass(time.Millisecond)
+				}
+				res := post(servers[0], c.from, "", beginBody, false)
+				if (res.StatusCode == 200) != (c.gone >= 0) || res.StatusCode != 200 && res.StatusCode != 503 {
+					t.Errorf("the new one: %s", res.Status)
+				}
+				for i, id := range ids {
+					_, there := servers[i%2].sessions[id]
+					if there != (i != c.gone) {
+						t.Errorf("session %d is there: %t", i, there)
+					}
+				}
+			})
+		})
 	}
 }

@@ -72,7 +72,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	id := rand.Text()
 	err := s.opts.Memory.Full(limit.NewSessions)
 	if err == nil {
-		err = s.admit(c.principal, func() { s.conns[id] = c })
+		err = s.admit(c.principal, networkOf(r), func() { s.conns[id] = c })
 	}
 	if err != nil {
 		c.cancel(err)

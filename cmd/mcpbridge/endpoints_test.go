@@ -129,7 +129,11 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 	} {
 		r, _ := serveTwo(t, c.limits, c.auth)
 		post := func(path, caller string) *http.Response {
-			return r.at(path).request(t, http.MethodPost, caller, initializeText)
+			res := r.at(path).request(t, http.MethodPost, caller, initializeText)
+			if id := res.Header.Get("Mcp-Session-Id"); id != "" { // one that is never used would make room
+				r.at(path).request(t, http.MethodPost, caller, `{"jsonrpc":"2.0","id":2,"method":"ping"}`, "Mcp-Session-Id", id)
+			}
+			return res
 		}
 		stream := func(path string) *http.Response {
 			return r.at(path).request(t, http.MethodGet, "ada", "", "Accept", "text/event-stream")

@@ -714,6 +714,13 @@ func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (
 		}
 		ids = append(ids, id)
 	}
+	for _, id := range ids { // those that are not used would make room
+		ping := b.plain(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		ping.set("Mcp-Session-Id", id)
+		if a, err := ask(b.addr, ping); err != nil || a.StatusCode != http.StatusOK {
+			return "", fmt.Errorf("ping: %v, %w", a, err)
+		}
+	}
 	a, err := ask(b.addr, b.plain(initialize(revision(endpoint))))
 	if err != nil {
 		return "", err
