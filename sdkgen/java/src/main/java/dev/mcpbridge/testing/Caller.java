@@ -66,7 +66,7 @@ public final class Caller {
                       ElicitationCapability.newBuilder()
                           .setForm(Capability.getDefaultInstance())
                           .setUrl(Capability.getDefaultInstance()))
-                  .setSampling(SamplingCapability.getDefaultInstance())
+                  .setSampling(SamplingCapability.newBuilder().setTools(Capability.getDefaultInstance()))
                   .setRoots(RootsCapability.getDefaultInstance()))
           .setLogLevel(LogLevel.LOG_LEVEL_DEBUG)
           .setProgressWanted(true)
