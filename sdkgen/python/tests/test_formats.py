@@ -213,6 +213,28 @@ def test_an_unknown_format_is_refused_where_it_is_written(fn: Any, line: int, sa
     assert str(e.value) == f'test_formats.py:{fn.__code__.co_firstlineno + line}: tool "{fn.__name__}": {says}'
 
 
+def several(
+    n: int = SEVEN,
+    day: Annotated[str, extra("dat")] = "",
+    right: int = 1,
+) -> None: ...
+
+
+def test_all_mistakes_of_a_function_are_reported() -> None:
+    app = App("test")
+    app.tool(readonly=True)(several)  # type: ignore[call-overload]
+    with pytest.raises(DefinitionError) as e:
+        app.check()
+    line = several.__code__.co_firstlineno
+    first, *others = str(e.value).splitlines()
+    assert first.endswith(': tool "several": there is no option "readonly"; did you mean read_only?')
+    assert others == [
+        f'test_formats.py:{line + 1}: tool "several": parameter "n": the default "seven" does not fit: must be a valid integer',
+        f'test_formats.py:{line + 2}: tool "several": parameter "day" has a format that does not exist, "dat";'
+        " did you mean date?",
+    ]
+
+
 async def test_a_form_has_known_formats() -> None:
     app = App("test")
 

@@ -158,9 +158,9 @@ class App:
                     if option not in known:
                         close = difflib.get_close_matches(option, known, 1)
                         instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-                        raise DefinitionError(f'{at}: {kind} "{called}": there is no option "{option}"; {instead}')
+                        self._refuse(DefinitionError(f'{at}: {kind} "{called}": there is no option "{option}"; {instead}'))
                 # A tool in a function may use that function's types.
-                return add(*first, fn, caller.f_locals, **options)
+                return add(*first, fn, caller.f_locals, **{name: options[name] for name in known if name in options})
             except DefinitionError as e:
                 self._refuse(e)
                 return None

@@ -108,22 +108,27 @@ def signature(
         else:
             arguments[p.name] = hint
 
+    bad: dict[str, DefinitionError] = {}  # By the names of parameters.
     try:
         adapter, schema = _adapter_of(name, arguments, has_rest)
     except PydanticUserError as e:
+        use = "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model"
         for parameter, hint in arguments.items():
-            with contextlib.suppress(PydanticUserError):
+            try:
                 _adapter_of(name, {parameter: hint})
-                continue
-            use = "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model"
-            unfit = f"has a type that JSON cannot hold, {_name(hints[parameter])}; {use}"
-            raise wrong(f'parameter "{parameter}" {_specific(e) or unfit}', parameter) from None
-        raise wrong(str(e)) from None
+            except PydanticUserError as why:
+                of = f"has a type that JSON cannot hold, {_name(hints[parameter])}; {use}"
+                bad[parameter] = wrong(f'parameter "{parameter}" {_specific(why) or of}', parameter)
+        if not bad:
+            raise wrong(str(e)) from None
+        adapter, schema = _adapter_of(name, {p: hint for p, hint in arguments.items() if p not in bad}, has_rest)
     check = check_of(schema)
     for p in inspect.signature(fn).parameters.values():
-        if p.name in arguments and (why := _unfit_default(p, adapter, check)):
+        if p.name in arguments and p.name not in bad and (why_not := _unfit_default(p, adapter, check)):
             instead = f"; write {p.name}: {_name(hints[p.name])} | None = None" if p.default is None else ""
-            raise wrong(f'parameter "{p.name}": {why}{instead}', p.name)
+            bad[p.name] = wrong(f'parameter "{p.name}": {why_not}{instead}', p.name)
+    if bad:
+        raise DefinitionError("\n".join(str(bad[p]) for p in arguments if p in bad))
     if kind != "tool":
         for parameter, of in schema.get("properties", {}).items():
             if any(s.get("type") in ("array", "object") for s in _resolved(of, schema)):
