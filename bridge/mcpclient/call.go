@@ -16,6 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/supervise"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -34,80 +35,61 @@ func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return c.handle(limited, call, emit)
 }
 
-// handle makes a call, and makes it again where the delivery law lets it.
+// handle makes a call.
 func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	var w wait
-	again, mended, renewed := false, false, false
-	c.retries.Called()
-	for {
-		l, err := c.await(ctx, &w)
-		switch {
-		case err != nil && !again:
-			return nil, err
-		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, again)
-		case err != nil:
-			return nil, c.crashed(err)
-		}
+	return c.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
 		if l.peer.rev().Modern() && call.Era() == bridge.LegacyEra {
-			if t, err := c.legacyTwin(ctx, l); t != nil {
-				return t.handle(ctx, call, emit)
-			} else if err != nil {
-				return nil, err
+			t, err := c.legacyTwin(ctx, l)
+			if err != nil {
+				return supervise.Attempt{Err: err}
+			}
+			if t != nil {
+				res, err := t.handle(ctx, call, emit)
+				return supervise.Attempt{Result: res, Err: err}
 			}
 		}
 		if call.Method == bridge.Discover {
-			return c.discovery(ctx, l), nil
+			return supervise.Attempt{Result: c.discovery(ctx, l)}
 		}
 		a := c.attempt(ctx, l, call, emit)
-		if a.err == nil {
-			if !l.called.Load() {
-				l.called.Store(true)
-			}
-			return a.result, nil
+		if a.err != nil {
+			return c.failed(ctx, l, call, &a)
 		}
-		if ctx.Err() != nil {
-			return nil, bridge.Interrupted(ctx, a.sent || again)
+		if !l.called.Load() {
+			l.called.Store(true)
 		}
-		gone, isLost := errors.AsType[*lost](a.err)
-		switch {
-		case !isLost && a.mend != nil && !mended:
-			// The server told that it did not execute the call, and what is wrong with it.
-			mended = true
-			if !a.mend(ctx) {
-				return nil, a.err
-			}
-			continue
-		case !isLost:
-			return nil, a.err
-		case gone.renew || gone.refused && a.sent:
-			switch {
-			case gone.renew && l.peer == a.peer:
-				l.end()
-			case gone.renew && a.peer != nil:
-				c.pool.forget(a.peer.key, a.at)
-			}
-			// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was not executed: it
-			// means that the session is not known. The call is repeated once in another session.
-			proof := !a.sent || gone.forgot && !a.shown && !bridge.Continues(call.Request)
-			if renewed || !proof && (again || !c.repeatable(call, &a)) {
-				return nil, c.refused(gone, !proof || again)
-			}
-			renewed, again = true, again || !proof
-		case a.sent && (again || !c.repeatable(call, &a)):
-			return nil, c.crashed(a.err)
-		case a.sent:
-			again = true
-		}
-		// The server never saw the call, or the call can be made twice. The loss may not have been noticed yet, so do not run
-		// in circles.
-		w.pause(ctx, l.gone)
-	}
+		return supervise.Attempt{Result: a.result}
+	})
 }
 
-// repeatable reports whether a call can be made again that the server may have executed, and counts that it is.
-func (c *Client) repeatable(call *bridge.Call, a *attempt) bool {
-	return call.Method.ReadOnly && !a.shown && !bridge.Continues(call.Request) && c.retries.Retry()
+// failed says what became of a call that has no result.
+func (c *Client) failed(ctx context.Context, l *life, call *bridge.Call, a *attempt) supervise.Attempt {
+	out := supervise.Attempt{Err: a.err, Shown: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
+	gone, isLost := errors.AsType[*lost](a.err)
+	switch {
+	case ctx.Err() != nil, isLost && !gone.renew && (!gone.refused || !a.sent):
+		out.Outcome = supervise.NotSent
+		if a.sent {
+			out.Outcome = supervise.Lost
+		}
+	case isLost:
+		if gone.renew && l.peer == a.peer {
+			l.end()
+		} else if gone.renew && a.peer != nil {
+			c.pool.forget(a.peer.key, a.at)
+		}
+		// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was not executed:
+		// it means that the session is not known.
+		out.Outcome = supervise.Lost
+		if !a.sent || gone.forgot && !a.shown && !bridge.Continues(call.Request) {
+			out.Outcome = supervise.Refused
+		}
+		out.Fail = func(sent bool) error { return c.refused(gone, sent) }
+	case a.mend != nil:
+		// The server says that it did not execute the call, and what is wrong with it.
+		out.Outcome, out.Prepare, out.Fail = supervise.Refused, a.mend, func(bool) error { return a.err }
+	}
+	return out
 }
 
 // An attempt is what became of a call when it was made once.
@@ -234,7 +216,7 @@ func (c *Client) mending(call *bridge.Call, e *pb.JsonRpcError) func(context.Con
 		return func(context.Context) bool {
 			if !modern {
 				// It is another server by now.
-				if l := c.live.Load(); l != nil {
+				if l := c.super.Live(); l != nil {
 					l.end()
 				}
 			}
@@ -552,95 +534,6 @@ func (c *Client) overloaded(format string, args ...any) error {
 	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
 		"server %q: "+format+": wait for one of them; the call was not executed", append([]any{c.o.Name}, args...)...)
 	e.Failure.RetryAfterMs = proto.Int64(100)
-	return e
-}
-
-// wait is how long a call has waited for a server.
-type wait struct {
-	until time.Time // zero: it has not
-	step  time.Duration
-}
-
-// pause waits until gone is closed, but not long.
-func (w *wait) pause(ctx context.Context, gone <-chan struct{}) {
-	w.step = min(max(2*w.step, 10*time.Millisecond), time.Second)
-	t := time.NewTimer(w.step)
-	defer t.Stop()
-	select {
-	case <-gone:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// await returns the server to send a call to. It waits for one, unless that is hopeless: while a program starts for as long as that
-// takes, which the start timeout bounds.
-func (c *Client) await(ctx context.Context, w *wait) (*life, error) {
-	l := c.live.Load()
-	if l != nil && w.step == 0 && !l.over() {
-		return l, nil
-	}
-	now := time.Now()
-	if w.until.IsZero() {
-		w.until = now.Add(c.pace.patience)
-	}
-	timer := time.NewTimer(w.until.Sub(now))
-	defer timer.Stop()
-	for started := false; ; {
-		s := c.look()
-		switch {
-		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, false)
-		case s.ended:
-			return nil, c.unavailable(s.word(), 0, s.err)
-		case s.life != nil && !s.life.over() && (started || time.Now().Before(w.until)):
-			return s.life, nil
-		case time.Until(s.retryAt) > c.pace.hopeless:
-			return nil, c.unavailable("keeps failing", time.Until(s.retryAt), s.err)
-		case s.life == nil && s.starting(&c.pace):
-			started = true
-		case !time.Now().Before(w.until):
-			return nil, c.unavailable(s.word(), max(time.Until(s.retryAt), time.Second), s.err)
-		}
-		select {
-		case <-s.changed:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// word says how things are while there is no server.
-func (s *state) word() string {
-	switch {
-	case s.ended && s.err != nil:
-		return "did not start"
-	case s.ended:
-		return "has been stopped"
-	case s.life != nil:
-		return "does not take calls"
-	case s.lived:
-		return "was lost and does not answer again yet"
-	}
-	return "does not answer yet"
-}
-
-// unavailable is the error of a call that was not sent. After 0 there is no use in trying again.
-func (c *Client) unavailable(word string, after time.Duration, cause error) error {
-	advice := "the call was not executed"
-	if after > 0 {
-		advice += "; try again in " + after.Round(100*time.Millisecond).String()
-	}
-	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
-		"server %q %s; %s", c.o.Name, word, advice)
-	if inner, ok := errors.AsType[*bridge.Error](cause); ok && inner.Failure != nil {
-		e.Code, e.Failure.Reason = inner.Code, inner.Failure.GetReason() // such as that it wants credentials
-		e.Message = inner.Message
-	}
-	e.Cause = cause
-	if after > 0 {
-		e.Failure.RetryAfterMs = proto.Int64(after.Milliseconds())
-	}
 	return e
 }
 

@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -30,6 +29,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
+	"github.com/mcpbridge/mcpbridge/internal/supervise"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -132,24 +132,25 @@ func or[T comparable](v *T, def T) {
 
 // pace is how fast things happen. Tests are faster.
 type pace struct {
-	backoff, maxBackoff time.Duration // between a loss and the next start: the first time, and at most
-	starved             time.Duration // until the next start of one for which there were no descriptors
-	settled             time.Duration // a server that lived so long begins with the first backoff again
-	useful              time.Duration // a program that lived so long and has answered a call is wanted back at once
-	patience            time.Duration // the most that a call waits for a server
-	hopeless            time.Duration // a backoff longer than this is not waited for
-	gather              time.Duration // what a server asks within so long of one another is asked of the caller at once
-	digest              time.Duration // what a server is told before a call, it has so long to take in
-	sweep               time.Duration // between looks at what has waited too long
-	look                time.Duration // between looks at whether a program hangs
-	quiet               time.Duration // one that has been silent for so long while a call waited is asked whether it is there
-	stopped             int           // one that somebody has stopped hangs, if it is so in as many looks in a row
+	supervise.Intervals
+	settled time.Duration // a subscription that lasted so long begins with the first backoff again
+	useful  time.Duration // a program that lived so long and has answered a call is wanted back at once
+	gather  time.Duration // what a server asks within so long of one another is asked of the caller at once
+	digest  time.Duration // what a server is told before a call, it has so long to take in
+	sweep   time.Duration // between looks at what has waited too long
+	look    time.Duration // between looks at whether a program hangs
+	quiet   time.Duration // one that has been silent for so long while a call waited is asked whether it is there
+	stopped int           // one that somebody has stopped hangs, if it is so in as many looks in a row
 }
 
 var usualPace = pace{
-	backoff: 100 * time.Millisecond, maxBackoff: 10 * time.Second, settled: 30 * time.Second, useful: 100 * time.Millisecond,
-	patience: 10 * time.Second, hopeless: 2 * time.Second, gather: 20 * time.Millisecond, digest: 100 * time.Millisecond, sweep: time.Second,
-	starved: 200 * time.Millisecond, look: time.Second, quiet: 2 * time.Second, stopped: 3,
+	Intervals: supervise.Intervals{
+		Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Crashes: 5, CrashWindow: time.Minute,
+		Shortage: 200 * time.Millisecond, Patience: 10 * time.Second, Hopeless: 2 * time.Second,
+	},
+	settled: 30 * time.Second, useful: 100 * time.Millisecond,
+	gather: 20 * time.Millisecond, digest: 100 * time.Millisecond, sweep: time.Second,
+	look: time.Second, quiet: 2 * time.Second, stopped: 3,
 }
 
 // A Client is one MCP server. It implements bridge.Handler.
@@ -163,7 +164,7 @@ type Client struct {
 	info   *pb.Implementation
 
 	deafness rate.Sometimes // paces what is logged of it
-	retries  bridge.RetryBudget
+	super    *supervise.Supervisor[*life]
 
 	// ctx ends when Run is to; everything that outlives a call is derived from it.
 	ctx    context.Context
@@ -175,7 +176,6 @@ type Client struct {
 	// launch starts the program; tests have another one.
 	launch func(*peer) error
 
-	live atomic.Pointer[life] // the same as state.life, for those in a hurry
 	// calls and listening are how many calls and subscriptions are going on.
 	calls, listening atomic.Int64
 	params           paramTable
@@ -184,10 +184,9 @@ type Client struct {
 	eras             eras
 	isTwin           bool // this is the twin of another Client
 
-	mu    sync.Mutex // guards the rest
-	state state
-	era   era  // what is remembered of the server
-	over  bool // nothing more is begun in the background
+	mu   sync.Mutex // guards the rest
+	era  era        // what is remembered of the server
+	over bool       // nothing more is begun in the background
 }
 
 var _ bridge.Handler = (*Client)(nil)
@@ -202,6 +201,8 @@ type life struct {
 	called atomic.Bool  // it has answered a call
 	came   atomic.Int64 // when it said what it is, in nanoseconds of the Unix epoch
 	until  atomic.Int64 // when that is to be asked again
+
+	began, ready time.Time // when it was begun to connect, and when the server had answered
 
 	once sync.Once
 	gone chan struct{} // closed at its loss
@@ -245,30 +246,11 @@ func (l *life) tell() *pb.DiscoverResponse {
 	return d
 }
 
-// over reports whether the server has to be found again.
-func (l *life) over() bool {
-	select {
-	case <-l.gone:
-		return true
-	default:
-		return l.peer.isGone()
-	}
-}
+// Gone implements supervise.Connection.
+func (l *life) Gone() <-chan struct{} { return l.gone }
 
 // end makes it known that the life is over: the server is to be found again.
 func (l *life) end() { l.once.Do(func() { close(l.gone) }) }
-
-// state is what there is to know while there is no life.
-type state struct {
-	life    *life
-	down    time.Time     // since when there has been none
-	retryAt time.Time     // when the next start is, if it is not going on now
-	lived   bool          // there has been one
-	starts  bool          // while there is no life, a program is started, and the last one did not fail to start
-	ended   bool          // there will be none any more
-	err     error         // why, if that is not because Run's context ended; or why the last start failed
-	changed chan struct{} // closed when any of this changes
-}
 
 // deaf logs that the server does not take what it is answered. One that asks without end and does not read is not logged without end.
 func (c *Client) deaf() {
@@ -278,7 +260,6 @@ func (c *Client) deaf() {
 // New returns the Client that o describes. It starts nothing.
 func New(o Options) (*Client, error) {
 	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo, deafness: rate.Sometimes{First: 1, Interval: time.Minute}}
-	c.state = state{down: time.Now(), starts: len(o.Command) > 0, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.spawn = make(chan func())
 	c.launch = c.launchChild
@@ -318,80 +299,36 @@ func New(o Options) (*Client, error) {
 	}
 	c.log = o.Log.With().Str("backend", c.o.Name).Logger()
 	c.panics.Log = c.log
+	if o.URL != "" {
+		c.pace.Crashes = 0
+	}
+	c.super = supervise.New[*life](connector{c}, supervise.Options{
+		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Intervals: &c.pace.Intervals,
+	})
 	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
 	c.lot = lot{c: c, cars: map[string]*parked{}}
 	c.eras.created = make(chan struct{})
 	return c, nil
 }
 
-// errStopped is what Ready returns when Run has ended because it was told to.
-var errStopped = errors.New("the server has been stopped")
-
 // Ready waits until the server has answered. It returns an error if Run has returned, or ctx ends, before.
-func (c *Client) Ready(ctx context.Context) error {
-	for {
-		s := c.look()
-		switch {
-		case s.life != nil:
-			return nil
-		case s.ended && s.err != nil:
-			return s.err
-		case s.ended:
-			return errStopped
-		}
-		select {
-		case <-s.changed:
-		case <-ctx.Done():
-			if s.err != nil {
-				return s.err
-			}
-			return fmt.Errorf("server %q: waiting until it answers: %w", c.o.Name, ctx.Err())
-		}
-	}
-}
+func (c *Client) Ready(ctx context.Context) error { return c.super.Ready(ctx) }
 
 // Started waits while the program that serves clients of an era starts, and returns nil when it answers or its start has failed. It returns
 // an error if ctx ends before. A server that is reached by a URL does not start.
 func (c *Client) Started(ctx context.Context, era bridge.Era) error {
-	for {
-		s := c.look()
-		switch {
-		case s.life != nil && s.life.peer.rev().Modern() && era == bridge.LegacyEra:
-			if t, err := c.getTwin(s.life); t != nil && err == nil {
-				return t.Started(ctx, era)
-			}
-			return nil
-		case s.life != nil || !s.starting(&c.pace):
-			return nil
-		}
-		select {
-		case <-s.changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := c.super.Started(ctx); err != nil {
+		return err
 	}
-}
-
-// starting reports whether a program starts, or is about to: a call waits for it, however long that takes.
-func (s *state) starting(p *pace) bool {
-	return s.starts && !s.ended && time.Until(s.retryAt) <= p.hopeless
-}
-
-// look returns the state as it is now.
-func (c *Client) look() state {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state
-}
-
-// change changes the state and tells everybody who waits.
-func (c *Client) change(f func(*state)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f(&c.state)
-	c.live.Store(c.state.life)
-	close(c.state.changed)
-	c.state.changed = make(chan struct{})
+	l := c.super.Live()
+	if l == nil || !l.peer.rev().Modern() || era != bridge.LegacyEra {
+		return nil
+	}
+	t, err := c.getTwin(l)
+	if t == nil || err != nil {
+		return nil //nolint:nilerr // a call says why
+	}
+	return t.Started(ctx, era)
 }
 
 // Run launches or finds the server and keeps it until ctx ends, and then stops it and returns nil. A server that is lost is
@@ -404,9 +341,8 @@ func (c *Client) Run(ctx context.Context) error {
 	var threads sync.WaitGroup
 	threads.Go(func() { c.spawner(end) })
 	c.work.Go(c.sweep)
-	err := c.keep()
+	err := c.super.Run(c.ctx)
 	c.cancel()
-	c.change(func(s *state) { s.ended, s.life, s.err = true, nil, err })
 	c.lot.empty()
 	c.pool.empty()
 	c.mu.Lock()
@@ -421,93 +357,53 @@ func (c *Client) Run(ctx context.Context) error {
 	return err
 }
 
-// keep finds the server, again and again.
-func (c *Client) keep() error {
-	delay := c.pace.backoff
-	for first, starved := true, false; c.ctx.Err() == nil; first = false {
-		began := time.Now()
-		l, err := c.connect(c.ctx)
-		again := starved
-		shortage := child.ShortageOf(err)
-		starved = shortage != nil
-		switch {
-		case err != nil && c.ctx.Err() != nil:
-			return nil //nolint:nilerr // it was told to end
-		case err != nil && (first && (c.url == nil || c.isTwin) || c.isTwin && refusesInitialize(err)):
-			return err
-		case starved:
-			c.change(func(s *state) { s.err, s.starts = err, false })
-			if !again {
-				c.log.Error().Err(err).Str("fix", shortage.Fix).Msgf("the server is not reached, because the bridge has no %s left", shortage.Resource)
-			}
-			c.pause(c.pace.starved) // that says nothing of the server
-			continue
-		case err != nil:
-			c.log.Error().Err(err).Msg("the server does not answer")
-			c.change(func(s *state) { s.err, s.starts = err, false })
-		default:
-			c.log.Info().Stringer("revision", l.peer.rev()).Dur("took", time.Since(began)).Msg("the server is ready")
-			ready := time.Now()
-			if !l.peer.rev().Modern() {
-				c.endTwin()
-			}
-			c.change(func(s *state) { s.life, s.lived, s.retryAt, s.err = l, true, time.Time{}, nil })
-			select {
-			case <-l.gone:
-			case <-l.peer.gone:
-				l.end()
-			case <-c.ctx.Done():
-			}
-			c.change(func(s *state) { s.life, s.down, s.starts = nil, time.Now(), c.url == nil })
-			l.end()
-			if c.ctx.Err() == nil {
-				c.log.Warn().AnErr("why", l.peer.why()).Dur("lived", time.Since(began)).Msg("the server was lost")
-			}
-			if c.ctx.Err() != nil {
-				l.peer.close()
-				return nil //nolint:nilerr // err is nil here
-			}
-			if l.peer.isGone() {
-				l.peer.close()
-			} else {
-				c.background(l.peer.leave)
-			}
-			if c.wanted(l, began, ready) {
-				delay = c.pace.backoff
-				continue
-			}
-			if c.url != nil {
-				delay = c.pace.backoff // it has just answered: if it is unwell, then not so that it has to be spared
-			}
-		}
-		if time.Since(began) >= c.pace.settled {
-			delay = c.pace.backoff
-		}
-		c.pause(delay/2 + rand.N(delay/2+1))
-		delay = min(2*delay, c.pace.maxBackoff)
+// A connector connects a Client to its server. It implements supervise.Backend.
+type connector struct{ *Client }
+
+func (c connector) Connect(ctx context.Context) (*life, error) {
+	began := time.Now()
+	l, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	l.began, l.ready = began, time.Now()
+	c.log.Info().Stringer("revision", l.peer.rev()).Dur("took", l.ready.Sub(began)).Msg("the server is ready")
+	if !l.peer.rev().Modern() {
+		c.endTwin()
+	}
+	return l, nil
 }
 
-// wanted reports whether a server that was lost is wanted back at once: a session that has ended is no sign that a server is unwell,
-// and a program that was of use is missed. One that began at that time was ready then.
-func (c *Client) wanted(l *life, began, ready time.Time) bool {
-	if c.url != nil {
-		return time.Since(began) > c.pace.backoff
-	}
-	return l.called.Load() && time.Since(ready) >= c.pace.useful && !errors.Is(l.peer.why(), errTrash)
+func (c connector) IsFinal(err error, first bool) bool {
+	return first && (c.url == nil || c.isTwin) || c.isTwin && refusesInitialize(err)
 }
 
-// pause waits for d, and lets calls know when the next start is.
-func (c *Client) pause(d time.Duration) {
-	c.change(func(s *state) { s.retryAt = time.Now().Add(d) })
-	t := time.NewTimer(d)
-	defer t.Stop()
+func (connector) Watch(ctx context.Context, l *life) bool {
 	select {
-	case <-t.C:
-	case <-c.ctx.Done():
+	case <-l.gone:
+	case <-l.peer.gone:
+	case <-ctx.Done():
 	}
-	c.change(func(s *state) { s.retryAt = time.Time{} })
+	return false
+}
+
+// Release returns true for a session that has ended, which is no sign that a server is unwell, and for a program that was of use.
+func (c connector) Release(ctx context.Context, l *life) bool {
+	l.end()
+	if ctx.Err() != nil {
+		l.peer.close()
+		return false
+	}
+	c.log.Warn().AnErr("why", l.peer.why()).Dur("lived", time.Since(l.began)).Msg("the server was lost")
+	if l.peer.isGone() {
+		l.peer.close()
+	} else {
+		c.background(l.peer.leave)
+	}
+	if c.url != nil {
+		return time.Since(l.began) > c.pace.Backoff
+	}
+	return l.called.Load() && time.Since(l.ready) >= c.pace.useful && !errors.Is(l.peer.why(), errTrash)
 }
 
 // background runs f beside everything else, unless the client is at its end.

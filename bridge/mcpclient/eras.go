@@ -32,18 +32,18 @@ func (c *Client) legacyTwin(ctx context.Context, l *life) (*Client, error) {
 		return nil, err
 	}
 	for {
-		s := t.look()
+		s := t.super.State()
 		switch {
-		case s.ended:
-			if c.dropTwin(t, l, s.err) {
+		case s.Ended:
+			if c.dropTwin(t, l, s.Err) {
 				return nil, nil //nolint:nilnil // the server is of the modern era only
 			}
-			return nil, c.twinUnavailable(s.err)
-		case s.lived:
+			return nil, c.twinUnavailable(s.Err)
+		case s.Connected:
 			return t, nil
 		}
 		select {
-		case <-s.changed:
+		case <-s.Changed:
 		case <-ctx.Done():
 			return nil, bridge.Interrupted(ctx, false)
 		}
@@ -95,7 +95,7 @@ func (c *Client) dropTwin(t *Client, l *life, err error) (refused bool) {
 		c.log.Info().Msg("the server refuses initialize: clients of all revisions are served in 2026-07-28")
 		return true
 	}
-	e.failed, e.retryAt = err, time.Now().Add(c.pace.hopeless)
+	e.failed, e.retryAt = err, time.Now().Add(c.pace.Hopeless)
 	return false
 }
 
@@ -111,8 +111,8 @@ func (c *Client) endTwin() {
 
 // twinUnavailable is the error of a legacy caller's call for which there is no connection of its era.
 func (c *Client) twinUnavailable(cause error) error {
-	return c.unavailable("offers 2026-07-28, and is not reached in the era of this client, which is older; "+
-		"if it cannot serve both, set mcp.revision to modern or legacy", c.pace.hopeless, cause)
+	return c.super.Unavailable("offers 2026-07-28, and is not reached in the era of this client, which is older; "+
+		"if it cannot serve both, set mcp.revision to modern or legacy", c.pace.Hopeless, cause)
 }
 
 // A twinFeed is what a subscription knows of the connection of legacy callers.

@@ -37,7 +37,7 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 
 // Hasten makes everything that takes time between attempts take less of it.
 func (c *Client) Hasten() {
-	c.pace.backoff, c.pace.patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
+	c.pace.Backoff, c.pace.Patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
 }
 
 // Dial makes c trust the servers of roots, and ask soon whether a connection of HTTP/2 still leads somewhere. The answer has as long as a busy
@@ -50,7 +50,7 @@ func (c *Client) Dial(roots *x509.CertPool) {
 
 // SpendRetries has as many calls made again as may be at once.
 func (c *Client) SpendRetries() {
-	for c.retries.Retry() {
+	for c.super.Retries.Retry() {
 	}
 }
 
@@ -72,7 +72,7 @@ func (c *Client) Starve(none func() bool) {
 
 // Topics returns how many resources a client remembers that somebody listens to.
 func (c *Client) Topics() int {
-	h := &c.live.Load().peer.hub
+	h := &c.super.Live().peer.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.topics)

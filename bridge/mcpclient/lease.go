@@ -45,7 +45,7 @@ type opening struct {
 // lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long:
 // for a program that ends to make room for it as long as one may take to start.
 func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner string) (*peer, error) {
-	timer := time.NewTimer(p.c.pace.patience)
+	timer := time.NewTimer(p.c.pace.Patience)
 	defer timer.Stop()
 	evicted := false
 	p.mu.Lock()
@@ -98,7 +98,7 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 		case p.abandon():
 			timer.Reset(p.c.o.StartTimeout)
 		case p.c.lot.makeRoom(owner):
-			timer.Reset(p.c.pace.patience)
+			timer.Reset(p.c.pace.Patience)
 		default:
 			return p.c.overloaded("%d sessions are in use or have yet to end, which is the most", p.c.o.MaxSessions)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/bridge/mcpjson"
 	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/supervise"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -43,10 +44,10 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			s.listenToTwin(until)
 		})
 	}
-	delay := c.pace.backoff
+	delay := c.pace.Backoff
 	for {
-		var w wait
-		l, err := c.await(ctx, &w)
+		var w supervise.Wait
+		l, err := c.super.Await(ctx, &w)
 		began := time.Now()
 		if err == nil {
 			s.acked = false
@@ -70,19 +71,19 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return nil, bridge.Interrupted(ctx, s.begun)
 		case s.failed != nil:
 			return nil, s.failed
-		case c.look().ended:
-			now := c.look()
-			return nil, c.unavailable(now.word(), 0, now.err)
+		case c.super.State().Ended:
+			_, err := c.super.Await(ctx, &w)
+			return nil, err
 		case !s.begun && !isLost, s.begun && !isLost && bridge.AsError(err).Code != codes.Unavailable:
 			return nil, err
 		}
 		if time.Since(began) > c.pace.settled {
-			delay = c.pace.backoff
+			delay = c.pace.Backoff
 		}
 		if !sleep(ctx, delay) {
 			return nil, bridge.Interrupted(ctx, s.begun)
 		}
-		delay = min(2*delay, c.pace.maxBackoff)
+		delay = min(2*delay, c.pace.MaxBackoff)
 	}
 }
 

@@ -342,7 +342,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
 			c.leave(x, false)
-			return attempt{peer: x.p, err: c.unavailable(l.Error(), 0, l.err)} // it cannot be made again: its state is used
+			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)} // it cannot be made again: its state is used
 		}
 		x.p.start(x)
 	}

@@ -177,7 +177,7 @@ func (p *peer) why() error {
 
 // expire has the peer left, whose session the server does not know any more: it may still answer what it was asked there.
 func (p *peer) expire() {
-	if l := p.c.live.Load(); l != nil && l.peer == p {
+	if l := p.c.super.Live(); l != nil && l.peer == p {
 		l.end() // whoever keeps it leaves it
 		return
 	}
@@ -657,7 +657,7 @@ func (p *peer) withdrawn(m *jsonrpc.Message) {
 func (p *peer) changed(m *jsonrpc.Message) {
 	h := &p.hub
 	if p.lent {
-		l := p.c.live.Load()
+		l := p.c.super.Live()
 		if l == nil || m.Method != notifyElicitation && p.c.url != nil {
 			return
 		}

@@ -153,7 +153,7 @@ func TestAttachedBackendComesAndGoes(t *testing.T) {
 			stop := f.serve(t, at[0], at[1])
 			r.ready(t)
 			wg.Wait()
-			l := r.live.Load()
+			l := r.super.Live()
 			begun := make(chan struct{})
 			wg.Go(func() {
 				_, err := r.Handle(t.Context(), tool("hang", ""), func(context.Context, bridge.Event) error { close(begun); return nil })
@@ -178,7 +178,7 @@ func TestAttachedBackendComesAndGoes(t *testing.T) {
 }
 
 func TestUnreachableBackendFailsInTime(t *testing.T) {
-	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *pace) { p.patience = 200 * time.Millisecond })
+	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *pace) { p.Patience = 200 * time.Millisecond })
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	_, err := r.Handle(gone, tool("x", ""), ignore)
@@ -429,7 +429,7 @@ func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
 	r := attach(t, &fake{
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
 	}, Options{})
-	l := r.live.Load()
+	l := r.super.Live()
 	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); a.lost {
 		t.Errorf("what the backend answered is taken for a loss: %v", a.err)
 	}
@@ -466,7 +466,7 @@ func TestACallThatADrainingServerRefusesIsNotSent(t *testing.T) {
 		}
 	})
 	r := run(t, Options{Address: "unix:" + sock}).ready(t)
-	l := r.live.Load()
+	l := r.super.Live()
 	ctx, cancel := context.WithCancel(t.Context())
 	var first sync.WaitGroup
 	first.Go(func() { r.attempt(ctx, l, tool("first", ""), ignore) })
@@ -560,7 +560,7 @@ func TestTheEndOfAnOldConnectionIsNoLossOfANewOne(t *testing.T) {
 	slow := make(chan error, 1)
 	go func() { _, err := r.Handle(t.Context(), tool("slow", ""), ignore); slow <- err }()
 	<-begun
-	before := r.live.Load()
+	before := r.super.Live()
 	stopped := make(chan struct{})
 	go func() { old.GracefulStop(); close(stopped) }()
 	<-before.gone
@@ -606,7 +606,7 @@ func TestAnAnswerWithDetailsIsNoLossThoughTheConnectionEnds(t *testing.T) {
 			t.Cleanup(server.Stop)
 			r := run(t, Options{Address: "unix:" + sock}).ready(t)
 			var at peer.Peer
-			if err := r.live.Load().check(t.Context(), "", grpc.Peer(&at)); err != nil {
+			if err := r.super.Live().check(t.Context(), "", grpc.Peer(&at)); err != nil {
 				t.Fatal(err)
 			}
 			_, err = r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { // the answer waits behind it, until nobody is there any more

@@ -135,7 +135,7 @@ func TestStartErrorsSayWhatWhereWhyAndWhatToDo(t *testing.T) {
 // their own answers or the same error; the next one succeeds.
 func TestKilledMidCall(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue}}, func(p *pace) {
-		p.backoff, p.settled = 100*time.Millisecond, time.Millisecond
+		p.Backoff, p.settled = 100*time.Millisecond, time.Millisecond
 	}).ready(t)
 	var slowest, longest time.Duration
 	for range 10 {
@@ -202,7 +202,7 @@ func TestReadOnlyCallSurvivesItsBackend(t *testing.T) {
 	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 	// Nor is it a second time if too many have been.
 	r = run(t, Options{Command: []string{rogue, "die-once"}, Env: []string{"FILE=" + file + "2"}}).ready(t)
-	for r.retries.Retry() {
+	for r.super.Retries.Retry() {
 	}
 	_, err = r.Handle(t.Context(), call, ignore)
 	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
@@ -224,7 +224,7 @@ func TestExitIsNoticedThroughOpenPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Kill(daemon, syscall.SIGKILL) }()
-	l := r.live.Load()
+	l := r.super.Live()
 	began := time.Now()
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -280,8 +280,8 @@ func TestDrainingBackendsMayFinish(t *testing.T) {
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			for s := r.look(); s.life != nil; s = r.look() {
-				<-s.changed
+			for s := r.super.State(); s.Connection != nil; s = r.super.State() {
+				<-s.Changed
 			}
 			if finishes {
 				if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -458,13 +458,13 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 func TestCrashLoop(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "once")
 	r := run(t, Options{Command: []string{rogue, "exit-later"}, Env: []string{"FILE=" + file}},
-		func(p *pace) { p.backoff, p.maxBackoff = time.Millisecond, 3*time.Second }).ready(t)
+		func(p *pace) { p.Backoff, p.MaxBackoff = time.Millisecond, 3*time.Second }).ready(t)
 	if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for s := r.look(); !s.looping; s = r.look() {
+	for s := r.super.State(); !s.CrashLoop; s = r.super.State() {
 		select {
-		case <-s.changed:
+		case <-s.Changed:
 		case <-time.After(10 * time.Second):
 			t.Fatal("there is no crash loop")
 		}
@@ -495,38 +495,18 @@ func TestCrashLoop(t *testing.T) {
 
 // A backend that was of use is wanted back at once.
 func TestALostBackendIsStartedAtOnce(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.backoff, p.settled = time.Hour, 0 }).ready(t)
+	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
 	for range 3 {
 		if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
 			t.Fatal(err)
 		}
-		gone := r.look().life.gone
+		gone := r.super.State().Connection.gone
 		if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		<-gone
 		if err := r.Ready(t.Context()); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-func TestTimesBetweenCrashesAndStarts(t *testing.T) {
-	p := pace{backoff: 50 * time.Millisecond, maxBackoff: 30 * time.Second, crashes: 5, crashWindow: time.Minute}
-	now := time.Now()
-	var row crashes
-	for i := range 4 {
-		if d := row.add(now, &p); d <= 0 || d > 50*time.Millisecond<<i {
-			t.Errorf("after crash %d: %v", i+1, d)
-		}
-	}
-	if d := row.add(now.Add(time.Minute), &p); d != 30*time.Second {
-		t.Errorf("after five in a minute: %v", d)
-	}
-	row = nil
-	for i := range 100 { // seldom enough for no crash loop
-		if d := row.add(now.Add(time.Duration(i)*16*time.Second), &p); d > 30*time.Second || len(row) > 6 {
-			t.Errorf("after crash %d: %v, %d remembered", i+1, d, len(row))
 		}
 	}
 }
@@ -539,7 +519,7 @@ func TestUnwellBackendIsRestarted(t *testing.T) {
 				func(p *pace) {
 					p.health, p.idle, p.look = 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond
 				}).ready(t)
-			l := r.live.Load()
+			l := r.super.Live()
 			pid := r.pid(t)
 			if how == "stopped" {
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -589,7 +569,7 @@ func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 
 func TestHealthServiceIsOptional(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}}, func(p *pace) { p.idle = 10 * time.Millisecond }).ready(t)
-	l := r.live.Load()
+	l := r.super.Live()
 	select {
 	case <-l.gone:
 		t.Error("it was lost")

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/supervise"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -27,23 +28,11 @@ type discoverCache struct {
 // Handle implements bridge.Handler.
 func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	call = withArguments(call)
-	var w wait
-	again := false
-	p.retries.Called()
-	for {
-		l, err := p.await(ctx, &w)
-		switch {
-		case err != nil && !again:
-			return nil, err
-		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, again)
-		case err != nil:
-			return nil, p.crashed(nil, err)
-		}
+	return p.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
 		if call.Method == bridge.Discover {
 			if d := l.discover.Load(); d != nil {
 				// A copy, because whoever asked may add to it.
-				return &bridge.Result{Complete: proto.CloneOf(d)}, nil
+				return supervise.Attempt{Result: &bridge.Result{Complete: proto.CloneOf(d)}}
 			}
 		}
 		a := p.attempt(ctx, l, call, emit)
@@ -55,22 +44,17 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			if !call.Method.ReadOnly && !l.called.Load() {
 				l.called.Store(true)
 			}
-			return a.result, nil
-		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, a.sent || again)
-		case !a.lost && lacksList(call.Method, a.err):
-			return &bridge.Result{Complete: call.Method.NewResult()}, nil
-		case !a.lost:
-			return nil, a.err
-		case a.sent && (again || a.shown || !call.Method.ReadOnly || !p.retries.Retry()):
-			return nil, p.crashed(l, a.err)
-		case a.sent:
-			again = true
+			return supervise.Attempt{Result: a.result}
+		case !a.sent && (a.lost || ctx.Err() != nil):
+			return supervise.Attempt{Outcome: supervise.NotSent, Err: a.err}
+		case a.lost || ctx.Err() != nil:
+			fail := func(bool) error { return p.crashed(l, a.err) }
+			return supervise.Attempt{Outcome: supervise.Lost, Err: a.err, Shown: a.shown, Fail: fail}
+		case lacksList(call.Method, a.err):
+			return supervise.Attempt{Result: &bridge.Result{Complete: call.Method.NewResult()}}
 		}
-		// The backend never saw the call, or the call can be made twice. The loss may not have been noticed yet, so do not
-		// run in circles.
-		w.pause(ctx, l.gone)
-	}
+		return supervise.Attempt{Err: a.err}
+	})
 }
 
 // lacksList reports whether err says that the backend does not implement m, a method that lists: its list is empty. An exact error
@@ -310,120 +294,27 @@ func (p *Plugin) responseTooLarge(result bool) error {
 // process is gone.
 const reasonWithin = 20 * time.Millisecond
 
-// crashed is the error of a call that was sent to a backend which was lost, in the given life if it is known.
+// crashed is the error of a call that was sent to a backend which was lost in the given life.
 func (p *Plugin) crashed(l *life, cause error) error {
 	code, reason, how := codes.Unknown, "BACKEND_CRASHED", "was lost"
-	if l != nil {
-		t := time.NewTimer(reasonWithin)
-		defer t.Stop()
-		select {
-		case <-l.gone:
-		case <-t.C:
+	t := time.NewTimer(reasonWithin)
+	defer t.Stop()
+	select {
+	case <-l.gone:
+	case <-t.C:
+	}
+	select {
+	case <-l.gone:
+		if l.lost.hung > 0 {
+			how = fmt.Sprintf("did not answer for %v (hangTimeout) and was given up", l.lost.hung)
 		}
-		select {
-		case <-l.gone:
-			if l.hung > 0 {
-				how = fmt.Sprintf("did not answer for %v (hangTimeout) and was given up", l.hung)
-			}
-		default:
-		}
-		if l.oom != nil && l.oom() {
-			code, reason, how = codes.ResourceExhausted, "BACKEND_OOM", "was killed because there was no memory left"
-		}
+	default:
+	}
+	if l.managed != nil && l.managed.OutOfMemory() {
+		code, reason, how = codes.ResourceExhausted, "BACKEND_OOM", "was killed because there was no memory left"
 	}
 	e := bridge.Failed(code, pb.CallFailure_OUTCOME_UNKNOWN, reason,
 		"backend %q %s during the call; whether the call was executed is not known", p.o.Name, how)
 	e.Cause = cause
-	return e
-}
-
-// wait is how long a call has waited for a backend.
-type wait struct {
-	until time.Time // zero: it has not
-	step  time.Duration
-}
-
-// pause waits until gone is closed, but not long.
-func (w *wait) pause(ctx context.Context, gone <-chan struct{}) {
-	w.step = min(max(2*w.step, 10*time.Millisecond), time.Second)
-	t := time.NewTimer(w.step)
-	defer t.Stop()
-	select {
-	case <-gone:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// await returns the backend to send a call to. It waits for one, unless that is hopeless: while a process starts for as long as that
-// takes, which the start timeout bounds.
-func (p *Plugin) await(ctx context.Context, w *wait) (*life, error) {
-	l := p.live.Load()
-	if l != nil && w.step == 0 {
-		return l, nil
-	}
-	now := time.Now()
-	if w.until.IsZero() {
-		w.until = now.Add(p.pace.patience)
-	}
-	if l != nil && now.Before(w.until) {
-		return l, nil
-	}
-	timer := time.NewTimer(w.until.Sub(now))
-	defer timer.Stop()
-	for started := false; ; {
-		s := p.look()
-		switch {
-		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, false)
-		case s.ended && s.err != nil:
-			return nil, p.unavailable("did not start", 0)
-		case s.ended:
-			return nil, p.unavailable("has been stopped", 0)
-		case s.looping && s.life == nil:
-			return nil, p.unavailable("crashes again and again", max(time.Until(s.retryAt), time.Second))
-		case time.Until(s.retryAt) > p.pace.hopeless:
-			return nil, p.unavailable("keeps failing to run", time.Until(s.retryAt))
-		case s.silent && s.life == nil:
-			return nil, p.unavailable("does not answer any more", time.Second)
-		case s.life == nil && p.o.Address != "" && time.Since(s.down) > p.pace.patience:
-			return nil, p.unavailable("cannot be reached", time.Second)
-		case s.life != nil && (started || time.Now().Before(w.until)):
-			return s.life, nil
-		case s.life == nil && s.starting(&p.pace):
-			started = true
-		case !time.Now().Before(w.until):
-			return nil, p.unavailable(s.word(), max(time.Until(s.retryAt), time.Second))
-		}
-		select {
-		case <-s.changed:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// word says how things are while there is no backend.
-func (s *state) word() string {
-	switch {
-	case s.life != nil:
-		return "does not take calls"
-	case s.lived:
-		return "was lost and does not answer again yet"
-	}
-	return "does not answer yet"
-}
-
-// unavailable is the error of a call that was not sent. After 0 there is no use in trying again.
-func (p *Plugin) unavailable(word string, after time.Duration) error {
-	advice := "the call was not executed"
-	if after > 0 {
-		advice += fmt.Sprintf("; try again in %v", after.Round(100*time.Millisecond))
-	}
-	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
-		"backend %q %s; %s", p.o.Name, word, advice)
-	if after > 0 {
-		e.Failure.RetryAfterMs = proto.Int64(after.Milliseconds())
-	}
 	return e
 }

@@ -95,18 +95,18 @@ type loss struct {
 
 // stopped reports whether the process of the backend is stopped (SIGSTOP), as far as that can be known.
 func (l *life) stopped() bool {
-	return child.IsStopped(l.servingPid()) || l.process != nil && l.process.Stopped()
+	return child.IsStopped(l.servingPid()) || l.managed != nil && l.managed.Stopped()
 }
 
 // program returns the name of the program that serves, as far as that is known.
 func (l *life) program() string {
 	pid := l.servingPid()
-	if pid == 0 && l.process != nil {
-		pid = l.process.Pid()
+	if pid == 0 && l.managed != nil {
+		pid = l.managed.Pid()
 	}
 	exe, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
-	if err != nil && l.process != nil {
-		exe = l.process.Command[0]
+	if err != nil && l.managed != nil {
+		exe = l.managed.Command[0]
 	}
 	return filepath.Base(exe)
 }
@@ -124,7 +124,7 @@ func (l *life) servingPid() int {
 // backend's machine accepts it; where the network is down nothing does.
 func (l *life) reach(ctx context.Context) error {
 	c := l.current.Load()
-	if c == nil || l.process != nil { // there is no network in between
+	if c == nil || l.managed != nil { // there is no network in between
 		return nil
 	}
 	to := c.RemoteAddr()

@@ -9,7 +9,6 @@ package plugin
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/bridge/child"
 	"github.com/mcpbridge/mcpbridge/bridge/contain"
+	"github.com/mcpbridge/mcpbridge/internal/supervise"
 )
 
 // What a plugin and the bridge must agree on before they can talk. A plugin copies these: it does not import the bridge.
@@ -95,29 +95,25 @@ type TLS struct {
 
 // pace is how fast things happen. Tests are faster.
 type pace struct {
-	backoff, maxBackoff time.Duration // between a crash and the next start: at most the first time, and at most at all
-	settled             time.Duration // a backend that lived so long is started again at once
-	crashes             int           // so many in a row, within crashWindow, are a crash loop
-	crashWindow         time.Duration
-	starved             time.Duration // until the next start of one for which there were no descriptors
-	patience            time.Duration // the most that a call waits for a backend
-	hopeless            time.Duration // a backoff longer than this is not waited for
-	health              time.Duration // between health checks while calls run
-	idle                time.Duration // between health checks while none does
-	misses              int           // so many failed health checks in a row are a loss
-	look                time.Duration // between looks at a backend that has not answered a health check yet
-	stopped             int           // in so many looks in a row it was stopped, which is a loss
-	busy                time.Duration // until it is reported that it does not answer
-	acknowledge         time.Duration // how long a backend may take to acknowledge a Listen until it is assumed
-	silence             time.Duration // a dialled backend that does not answer and cannot be connected to for so long gets no more calls
-	lastAnswer          time.Duration // how long calls that it has may wait for a sign of life then
+	supervise.Intervals
+	settled     time.Duration // a backend that lived so long, and was called, is started again at once
+	health      time.Duration // between health checks while calls run
+	idle        time.Duration // between health checks while none does
+	misses      int           // so many failed health checks in a row are a loss
+	look        time.Duration // between looks at a backend that has not answered a health check yet
+	stopped     int           // in so many looks in a row it was stopped, which is a loss
+	busy        time.Duration // until it is reported that it does not answer
+	acknowledge time.Duration // how long a backend may take to acknowledge a Listen until it is assumed
+	silence     time.Duration // a dialled backend that does not answer and cannot be connected to for so long gets no more calls
+	lastAnswer  time.Duration // how long calls that it has may wait for a sign of life then
 }
 
 var usualPace = pace{
-	backoff: 50 * time.Millisecond, maxBackoff: 30 * time.Second, settled: 100 * time.Millisecond,
-	crashes: 5, crashWindow: time.Minute, starved: 200 * time.Millisecond,
-	patience: 5 * time.Second, hopeless: 2 * time.Second,
-	health: time.Second, idle: 30 * time.Second, misses: 3,
+	Intervals: supervise.Intervals{
+		Backoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Crashes: 5, CrashWindow: time.Minute,
+		Shortage: 200 * time.Millisecond, Patience: 5 * time.Second, Hopeless: 2 * time.Second,
+	},
+	settled: 100 * time.Millisecond, health: time.Second, idle: 30 * time.Second, misses: 3,
 	look: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second, acknowledge: 200 * time.Millisecond,
 	silence: 1800 * time.Millisecond, lastAnswer: 3 * time.Second,
 }
@@ -130,13 +126,9 @@ type Plugin struct {
 	tls    *tls.Config // for Address
 	end    endpoint    // parsed Address
 	pace   pace
-
-	retries bridge.RetryBudget
-
-	live atomic.Pointer[life] // the same as state.life, for those in a hurry
-
-	mu    sync.Mutex // guards state
-	state state
+	super  *supervise.Supervisor[*life]
+	// dialled is how Address is connected to; nil for a Command.
+	dialled *dialled
 }
 
 var _ bridge.Handler = (*Plugin)(nil)
@@ -144,13 +136,15 @@ var _ bridge.Handler = (*Plugin)(nil)
 // A life of a backend is the time from its first answer to its loss.
 type life struct {
 	*link
-	frames   *frames         // nil if there are none
+	frames   *frames  // nil if there are none
+	managed  *managed // nil if the process is not ours
+	began    time.Time
+	ready    time.Time
+	lost     loss            // why the life is over; set before gone is closed
+	broken   bool            // its connection ended; for one that was dialled
 	here     context.Context // ends at its loss
 	end      context.CancelFunc
 	gone     <-chan struct{} // closed when here ends
-	oom      func() bool     // reports that its process had too little memory; nil if it is not ours
-	process  *child.Process  // nil if it is not ours
-	hung     time.Duration   // it was given up because it had not answered for so long; set before gone is closed
 	called   atomic.Bool     // it has answered a call that is more than a question
 	calls    inFlight
 	discover discoverCache
@@ -159,24 +153,12 @@ type life struct {
 	unacknowledged sync.Once // to warn that it does not acknowledge a Listen
 }
 
-// state is what there is to know while there is no life.
-type state struct {
-	life    *life
-	down    time.Time     // since when there has been none
-	retryAt time.Time     // when the next start is, if it is not going on now
-	looping bool          // it crashes again and again
-	silent  bool          // it was dialled, and said nothing any more
-	lived   bool          // there has been one
-	starts  bool          // while there is no life, a process is started, and the last one did not fail to start
-	ended   bool          // there will be none any more
-	err     error         // why, if that is not because Run's context ended
-	changed chan struct{} // closed when any of this changes
-}
+// Gone implements supervise.Connection.
+func (l *life) Gone() <-chan struct{} { return l.gone }
 
 // New returns the Plugin that o describes. It starts nothing.
 func New(o Options) (*Plugin, error) {
 	p := &Plugin{o: o, pace: usualPace}
-	p.state = state{down: time.Now(), starts: len(o.Command) > 0, changed: make(chan struct{})}
 	switch {
 	case len(o.Command) == 0 && o.Address == "":
 		return nil, fmt.Errorf("backend %q: neither a command to launch nor an address to dial", o.Name)
@@ -214,9 +196,13 @@ func New(o Options) (*Plugin, error) {
 			return nil, fmt.Errorf("backend %q: environment entry %q is not K=V", p.o.Name, kv)
 		}
 	}
+	supervised := supervise.Options{Name: p.o.Name, Noun: "backend", IsProgram: o.Address == "", Log: p.log, Intervals: &p.pace.Intervals}
 	if o.Address == "" {
+		p.super = supervise.New[*life](launched{p}, supervised)
 		return p, nil
 	}
+	p.dialled = &dialled{Plugin: p}
+	p.super = supervise.New[*life](p.dialled, supervised)
 	var err error
 	if p.end, err = parseAddress(o.Address); err != nil {
 		return nil, fmt.Errorf("backend %q: %w", p.o.Name, err)
@@ -229,79 +215,9 @@ func New(o Options) (*Plugin, error) {
 	return p, nil
 }
 
-// errStopped is what Ready returns when Run has ended because it was told to.
-var errStopped = errors.New("the backend has been stopped")
-
 // Ready waits until the backend answers. It returns an error if Run has returned, or ctx ends, before.
-func (p *Plugin) Ready(ctx context.Context) error {
-	for {
-		s := p.look()
-		switch {
-		case s.life != nil:
-			return nil
-		case s.err != nil:
-			return s.err
-		case s.ended:
-			return errStopped
-		}
-		select {
-		case <-s.changed:
-		case <-ctx.Done():
-			return fmt.Errorf("backend %q: waiting until it answers: %w", p.o.Name, ctx.Err())
-		}
-	}
-}
+func (p *Plugin) Ready(ctx context.Context) error { return p.super.Ready(ctx) }
 
 // Started waits while a process of ours starts, and returns nil when it answers or its start has failed. It returns an error if ctx
 // ends before. The process serves clients of both eras. A backend that is dialled does not start.
-func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error {
-	for {
-		s := p.look()
-		if s.life != nil || !s.starting(&p.pace) {
-			return nil
-		}
-		select {
-		case <-s.changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// starting reports whether a process starts, or is about to: a call waits for it, however long that takes.
-func (s *state) starting(p *pace) bool {
-	return s.starts && !s.ended && !s.looping && time.Until(s.retryAt) <= p.hopeless
-}
-
-// look returns the state as it is now.
-func (p *Plugin) look() state {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state
-}
-
-// change changes the state and tells everybody who waits.
-func (p *Plugin) change(f func(*state)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f(&p.state)
-	p.live.Store(p.state.life)
-	close(p.state.changed)
-	p.state.changed = make(chan struct{})
-}
-
-// begin makes l the backend that calls go to.
-func (p *Plugin) begin(l *life) *life {
-	l.calls.first = make(chan struct{}, 1)
-	l.here, l.end = context.WithCancel(context.Background())
-	l.gone = l.here.Done()
-	p.change(func(s *state) { s.life, s.lived, s.retryAt, s.looping, s.silent = l, true, time.Time{}, false, false })
-	return l
-}
-
-// lose takes l away from calls.
-func (p *Plugin) lose(l *life, lost loss) {
-	l.hung = lost.hung
-	p.change(func(s *state) { s.life, s.down, s.starts = nil, time.Now(), p.o.Address == "" })
-	l.end()
-}
+func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error { return p.super.Started(ctx) }

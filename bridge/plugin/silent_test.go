@@ -101,9 +101,9 @@ func TestASilentBackendGetsNoMoreCalls(t *testing.T) {
 			finish, network := make(chan struct{}), &hush{Listener: l}
 			long(finish).serveAt(t, network)
 			r := run(t, Options{Address: "unix:" + sock}, func(p *pace) {
-				p.health, p.look, p.silence, p.lastAnswer, p.patience = 50*time.Millisecond, 20*time.Millisecond, time.Second, patient, time.Hour
+				p.health, p.look, p.silence, p.lastAnswer, p.Patience = 50*time.Millisecond, 20*time.Millisecond, time.Second, patient, time.Hour
 			}).ready(t)
-			was := r.live.Load()
+			was := r.super.Live()
 			call, listen := begin(t, r, tool("long", "")), begin(t, r, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}})
 
 			network.Lock()
@@ -148,7 +148,7 @@ func TestABackendThatIsNotServingAnswersWhatItHas(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	f.serve(t, "unix", sock)
 	r := run(t, Options{Address: "unix:" + sock}, func(p *pace) { p.health = 10 * time.Millisecond }).ready(t)
-	was := r.live.Load()
+	was := r.super.Live()
 	call := begin(t, r, tool("long", ""))
 	f.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	<-was.gone
@@ -176,7 +176,7 @@ func TestABusyBackendKeepsItsCalls(t *testing.T) {
 			r := run(t, Options{Address: "unix:" + sock, HangTimeout: hang}, func(p *pace) {
 				p.health, p.look, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond, 60*time.Millisecond
 			}).ready(t)
-			was := r.live.Load()
+			was := r.super.Live()
 			call := begin(t, r, tool("long", ""))
 			network.Lock()
 			back := sync.OnceFunc(network.Unlock)
@@ -210,7 +210,7 @@ func TestABusyBackendKeepsItsCalls(t *testing.T) {
 					t.Errorf("got %v, %v, want %s", got.result, got.err, want)
 				}
 			}
-			if r.live.Load() != was {
+			if r.super.Live() != was {
 				t.Error("the connection was given up")
 			}
 			r.log.wait(t, "the backend answers again")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
-	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -39,128 +37,67 @@ import (
 // Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend that
 // is lost is launched again; only if it does not start the first time does Run return why. Run is to be called once.
 func (p *Plugin) Run(ctx context.Context) error {
-	run := p.runManaged
 	if p.o.Address != "" {
-		run = p.runAttached
+		return p.runDialled(ctx)
 	}
-	err := run(ctx)
-	p.change(func(s *state) { s.ended, s.err = true, err })
-	return err
-}
-
-// runManaged keeps a process of ours.
-func (p *Plugin) runManaged(ctx context.Context) error {
 	// Linux takes the end of the thread that started a child for the end of its parent. This one lives as long as the
 	// children do.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	sweep(&p.log)
-	var row crashes
-	var starved *child.Shortage
-	for first := true; ctx.Err() == nil; first = false {
-		useful, err := p.keepProcess(ctx)
-		before := starved
-		starved = shortageOf(err)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && first:
-			return err
-		case starved != nil:
-			level := zerolog.ErrorLevel
-			if starved == before {
-				level = zerolog.DebugLevel
-			}
-			p.log.WithLevel(level).Err(err).Str("fix", starved.Fix).Msgf("the backend did not start, because the bridge has no %s left", starved.Resource)
-			p.pause(ctx, p.pace.starved)
-			continue
-		case err != nil:
-			p.log.Error().Err(err).Msg("the backend did not start")
-		case useful:
-			row = nil
-			continue // so it is wanted back at once
-		}
-		delay := row.add(time.Now(), &p.pace)
-		p.change(func(s *state) { s.looping = len(row) >= p.pace.crashes })
-		p.pause(ctx, delay)
-	}
-	return nil
+	return p.super.Run(ctx)
 }
 
-// keepProcess starts a process, and keeps it until it is lost or ctx ends. It reports whether the process was of use. The error says why it
-// did not start.
-func (p *Plugin) keepProcess(ctx context.Context) (useful bool, err error) {
-	var m *managed
-	var l *life
-	defer p.panics.Recover("keeping the backend", func(*bridge.Error) {
-		if l != nil && p.live.Load() == l {
-			p.lose(l, loss{})
-		}
-		if m != nil {
-			m.Signal(child.Kill)
-			m.finish()
-		}
-	})
+// begin returns a life of the backend that begins now.
+func (p *Plugin) begin(l *life) *life {
+	l.calls.first = make(chan struct{}, 1)
+	l.here, l.end = context.WithCancel(context.Background())
+	l.gone = l.here.Done()
+	l.ready = time.Now()
+	return l
+}
+
+// A launched backend is a process of ours. It implements supervise.Backend.
+type launched struct{ *Plugin }
+
+func (p launched) Connect(ctx context.Context) (*life, error) {
 	began := time.Now()
-	if m, err = p.launch(ctx); err != nil {
-		p.change(func(s *state) { s.starts = false })
-		return false, err
+	m, err := p.launch(ctx)
+	if err != nil {
+		return nil, err
 	}
 	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
-	l = p.begin(&life{link: m.link, frames: m.frames, oom: m.OutOfMemory, process: m.Process})
-	ready := time.Now()
-	lost := p.watch(ctx, m.Context(), l, goplugin.GRPCServiceName)
+	return p.begin(&life{link: m.link, frames: m.frames, managed: m, began: began}), nil
+}
+
+func (launched) IsFinal(_ error, first bool) bool { return first }
+
+func (p launched) Watch(ctx context.Context, l *life) bool {
+	l.lost = p.watch(ctx, l.managed.Context(), l, goplugin.GRPCServiceName)
+	return false
+}
+
+func (p launched) Release(ctx context.Context, l *life) bool {
+	m := l.managed
+	defer p.panics.Recover("stopping the backend", func(*bridge.Error) {
+		m.Signal(child.Kill)
+		m.finish()
+	})
+	l.end()
 	// gofail: var pluginLost struct{}
 
-	p.lose(l, lost)
-	if !lost.drains.IsZero() {
-		m.await(ctx, l, lost.drains.Add(p.o.StopTimeout))
+	if !l.lost.drains.IsZero() {
+		m.await(ctx, l, l.lost.drains.Add(p.o.StopTimeout))
 	}
 	l.frames.leave()
 	m.stop(p.o.StopTimeout, ctx.Err() != nil)
 	if ctx.Err() != nil {
 		p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
-		return false, nil
+		return false
 	}
-	p.log.Error().Str("status", m.How()).Str("why", lost.why).Strs("stderr", m.lastWords()).
-		Dur("lived", time.Since(began)).Msg("the backend was lost")
-	return l.called.Load() && time.Since(ready) >= p.pace.settled, nil
-}
-
-// shortageOf returns the resource for whose want a backend did not start, or nil. That says nothing of the backend, so it is no crash.
-func shortageOf(err error) *child.Shortage {
-	if unheard, silent := errors.AsType[*mute](err); silent && strings.Contains(unheard.err.Error(), syscall.EMFILE.Error()) { // which gRPC does not wrap
-		return child.ShortageOf(syscall.EMFILE)
-	}
-	return child.ShortageOf(err)
-}
-
-// A crashes is when a backend crashed, in a row: it did not start, or it was lost before it was of any use.
-type crashes []time.Time
-
-// add adds a crash, and returns how long to wait until the next start. A delay is random, so that many that crash for the same
-// reason do not start together, and longer the more crashes there are. In a crash loop there is a start every now and then.
-func (c *crashes) add(now time.Time, p *pace) time.Duration {
-	*c = append(*c, now)
-	for now.Sub((*c)[0]) > p.crashWindow && len(*c) > p.crashes {
-		*c = (*c)[1:]
-	}
-	if n := len(*c); n >= p.crashes && now.Sub((*c)[n-p.crashes]) <= p.crashWindow {
-		return p.maxBackoff
-	}
-	return rand.N(min(p.backoff<<min(len(*c)-1, 20), p.maxBackoff)) + 1
-}
-
-// pause waits for d, and lets calls know when the next start is.
-func (p *Plugin) pause(ctx context.Context, d time.Duration) {
-	p.change(func(s *state) { s.retryAt = time.Now().Add(d) })
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	p.change(func(s *state) { s.retryAt = time.Time{} })
+	p.log.Error().Str("status", m.How()).Str("why", l.lost.why).Strs("stderr", m.lastWords()).
+		Dur("lived", time.Since(l.began)).Msg("the backend was lost")
+	return l.called.Load() && time.Since(l.ready) >= p.pace.settled
 }
 
 // A managed backend is a process that answers.
@@ -293,7 +230,13 @@ type mute struct {
 	err   error
 }
 
-func (e *mute) Unwrap() error { return e.err }
+// Unwrap also returns what gRPC does not wrap: that there was no descriptor for the connection.
+func (e *mute) Unwrap() []error {
+	if strings.Contains(e.err.Error(), syscall.EMFILE.Error()) {
+		return []error{e.err, syscall.EMFILE}
+	}
+	return []error{e.err}
+}
 
 func (e *mute) Error() string {
 	if errors.Is(e.err, errNotServing) {
@@ -461,8 +404,8 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		case silent.ended:
 			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
 		}
-	case shortageOf(err) != nil:
-		fix = shortageOf(err).Fix
+	case child.ShortageOf(err) != nil:
+		fix = child.ShortageOf(err).Fix
 	case !r.Started():
 		fix = "check that the program may be executed, and its #! line if it is a script"
 	case took >= p.o.StartTimeout:
@@ -580,27 +523,102 @@ func (r *process) where() string {
 	return r.o.Dir
 }
 
-// runAttached keeps a connection to somebody else's process.
-func (p *Plugin) runAttached(ctx context.Context) error {
+// runDialled keeps a connection to somebody else's process.
+func (p *Plugin) runDialled(ctx context.Context) error {
 	if p.tls == nil && p.end.network == "tcp" && checkTCP(p.end.address) != nil && p.end.host() != "localhost" {
 		p.log.Warn().Str("address", p.o.Address).Msg("the connection to the backend is not encrypted")
 	}
-	var old sync.WaitGroup
-	defer old.Wait()
-	for ctx.Err() == nil {
+	defer p.dialled.old.Wait()
+	defer p.dialled.drop(ctx, nil)
+	return p.super.Run(ctx)
+}
+
+// A dialled backend is somebody else's process. It implements supervise.Backend.
+type dialled struct {
+	*Plugin
+	link *link // nil: a new one is to be made
+	old  sync.WaitGroup
+}
+
+// Connect returns when the backend answers. An error is one of the address or of TLS.
+func (p *dialled) Connect(ctx context.Context) (*life, error) {
+	if p.link == nil {
 		k, err := dial(p.end, p.tls, p.o.MaxMessage, dialledConnectTimeout)
 		if err != nil {
-			return fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
+			return nil, fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
 		}
-		l := p.keep(ctx, k)
-		old.Go(func() {
-			if l != nil {
-				p.linger(ctx, l)
-			}
-			_ = k.conn.Close()
-		})
+		p.link = k
 	}
-	return nil
+	k := p.link
+	for reported := false; ctx.Err() == nil; {
+		k.conn.Connect()
+		limited, cancel := context.WithTimeout(ctx, p.pace.health)
+		err := k.check(limited, "", grpc.WaitForReady(true))
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			if !reported {
+				p.log.Warn().Err(err).Str("address", p.o.Address).Msg("the backend does not answer yet")
+				reported = true
+			}
+			if status.Code(err) != codes.DeadlineExceeded { // that took long enough
+				p.rest(ctx)
+			}
+		case err == nil && k.settled(ctx):
+			p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
+			return p.begin(&life{link: k}), nil
+		}
+	}
+	return nil, ctx.Err()
+}
+
+func (*dialled) IsFinal(error, bool) bool { return true }
+
+func (p *dialled) Watch(ctx context.Context, l *life) (unreachable bool) {
+	here, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		defer cancel()
+		l.conn.WaitForStateChange(here, connectivity.Ready)
+	})
+	l.lost = p.watch(ctx, here, l, "")
+	l.broken = here.Err() != nil
+	return l.lost.silent
+}
+
+// Release keeps a connection that only broke: gRPC connects it again, and calls may still end on what is left of it.
+func (p *dialled) Release(ctx context.Context, l *life) bool {
+	l.end()
+	switch {
+	case ctx.Err() != nil:
+	case l.broken && l.lost.hung == 0:
+		p.log.Warn().Msg("the connection to the backend ended")
+		return true
+	default:
+		p.log.Error().Str("why", l.lost.why).Msg("the backend was lost")
+	}
+	if l.lost.hung > 0 {
+		l = nil
+	}
+	p.drop(ctx, l)
+	return true
+}
+
+// drop closes the connection when the calls of l, which may be nil, are over.
+func (p *dialled) drop(ctx context.Context, l *life) {
+	k := p.link
+	p.link = nil
+	if k == nil {
+		return
+	}
+	p.old.Go(func() {
+		if l != nil {
+			p.linger(ctx, l)
+		}
+		_ = k.conn.Close()
+	})
 }
 
 // linger returns when the calls that l still has are over, or are not to be hoped for. A backend that was only busy answers them, and so
@@ -625,63 +643,9 @@ func (p *Plugin) linger(ctx context.Context, l *life) {
 	}
 }
 
-// keep uses a link until ctx ends or new calls should go to another one. It returns the life that may still have some.
-func (p *Plugin) keep(ctx context.Context, k *link) *life {
-	defer p.panics.Recover("keeping the connection to the backend", nil) // there will be another
-	for told := false; ctx.Err() == nil; {
-		k.conn.Connect()
-		limited, cancel := context.WithTimeout(ctx, p.pace.health)
-		err := k.check(limited, "", grpc.WaitForReady(true))
-		cancel()
-		if err != nil {
-			if ctx.Err() == nil && !told {
-				p.log.Warn().Err(err).Str("address", p.o.Address).Msg("the backend does not answer yet")
-				told = true
-			}
-			if status.Code(err) == codes.DeadlineExceeded {
-				continue // that took long enough
-			}
-			p.rest(ctx)
-			continue
-		}
-		if !k.settled(ctx) {
-			continue
-		}
-		told = false
-		p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
-		l := p.begin(&life{link: k})
-		here, cancel := context.WithCancel(ctx)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			defer cancel()
-			k.conn.WaitForStateChange(here, connectivity.Ready)
-		})
-		lost := p.watch(ctx, here, l, "")
-		broken := here.Err() != nil
-		cancel()
-		wg.Wait()
-		if lost.silent {
-			p.change(func(s *state) { s.silent = true })
-		}
-		p.lose(l, lost)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if !broken || lost.hung > 0 {
-			p.log.Error().Str("why", lost.why).Msg("the backend was lost")
-			if lost.hung > 0 {
-				return nil
-			}
-			return l
-		}
-		p.log.Warn().Msg("the connection to the backend ended")
-	}
-	return nil
-}
-
 // rest waits a moment.
 func (p *Plugin) rest(ctx context.Context) {
-	t := time.NewTimer(p.pace.backoff)
+	t := time.NewTimer(p.pace.Backoff)
 	defer t.Stop()
 	select {
 	case <-t.C:

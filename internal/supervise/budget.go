@@ -1,4 +1,4 @@
-package bridge
+package supervise
 
 import "sync/atomic"
 
@@ -14,7 +14,7 @@ type RetryBudget struct {
 	spent atomic.Int64 // in calls
 }
 
-// Called is told that a call was made.
+// Called counts a call.
 func (b *RetryBudget) Called() {
 	for {
 		n := b.spent.Load()

@@ -1,17 +1,15 @@
-package bridge_test
+package supervise
 
 import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
 // A hundred calls are made again at once, whoever they are of, and one more for every ten calls that are made meanwhile.
 func TestRetriesHaveABudget(t *testing.T) {
 	t.Parallel()
-	var b bridge.RetryBudget
+	var b RetryBudget
 	all := func() int64 {
 		var made atomic.Int64
 		var wg sync.WaitGroup

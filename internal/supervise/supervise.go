@@ -1,0 +1,236 @@
+// Package supervise keeps one backend connected and makes the calls to it, whatever the backend is. It decides when to connect
+// again, which calls wait for that, and which calls are repeated: the delivery law is written here, and only here.
+package supervise
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/bridge/contain"
+)
+
+// A Connection is what calls are sent on, from the first answer of the backend until the connection is lost.
+type Connection interface {
+	comparable
+	// Gone is closed when the connection is lost.
+	Gone() <-chan struct{}
+}
+
+// A Backend makes connections. The methods are called one after the other, by Run.
+type Backend[C Connection] interface {
+	// Connect returns a connection on which the backend has answered, or why there is none.
+	Connect(ctx context.Context) (C, error)
+	// Watch returns when the connection is lost, or ctx ends. Unreachable says that there is no use in waiting for the next one.
+	Watch(ctx context.Context, c C) (unreachable bool)
+	// Release frees what the connection holds. No new calls are sent on it any more. It reports whether Run connects again at
+	// once: the connection was of use, or its loss says nothing of the backend.
+	Release(ctx context.Context, c C) (again bool)
+	// IsFinal reports whether Run ends with an error of Connect; first says that it is of the first attempt.
+	IsFinal(err error, first bool) bool
+}
+
+// Intervals are the times between attempts to connect, and those that calls wait.
+type Intervals struct {
+	// Backoff bounds the wait after the first failure; it doubles with each further one, up to MaxBackoff.
+	Backoff, MaxBackoff time.Duration
+	// Crashes failures within CrashWindow are a crash loop: MaxBackoff lies between attempts, and calls fail at once. If zero,
+	// there are no crash loops.
+	Crashes     int
+	CrashWindow time.Duration
+	// Shortage is the wait after an attempt that failed because the machine lacks a resource. It is no failure of the backend.
+	Shortage time.Duration
+	// Patience is how long a call waits for a connection. It waits for a program that starts as long as that takes.
+	Patience time.Duration
+	// Hopeless is the wait for the next attempt that is too long for calls: they fail at once.
+	Hopeless time.Duration
+}
+
+// Options describe what is supervised.
+type Options struct {
+	// Name is the backend's name, and Noun what it is: "backend" or "server".
+	Name, Noun string
+	// IsProgram says that Connect starts a program.
+	IsProgram bool
+	Log       zerolog.Logger
+	*Intervals
+}
+
+// A Supervisor keeps one backend connected. Run is called once; the other methods may be called concurrently.
+type Supervisor[C Connection] struct {
+	// Retries bounds how many calls that were lost are sent again.
+	Retries RetryBudget
+
+	o       Options
+	backend Backend[C]
+	panics  contain.Panics
+
+	live atomic.Value // of holder[C]: State.Connection, without the lock
+
+	mu    sync.Mutex // guards state
+	state State[C]
+}
+
+type holder[C Connection] struct{ c C }
+
+// A State is what is known of the backend.
+type State[C Connection] struct {
+	Connection C             // the zero value while there is none
+	Connected  bool          // there has been a connection
+	Ended      bool          // Run has returned
+	Err        error         // why Run returned, or why the last attempt to connect failed
+	CrashLoop  bool          // it fails again and again: see Intervals
+	Changed    chan struct{} // closed when anything of this changes
+
+	lost        time.Time // since when there is no connection
+	next        time.Time // of the next attempt, if none is being made
+	unreachable bool
+	starting    bool // a program is being started, and the last one did not fail to start
+}
+
+// New returns the Supervisor of a backend.
+func New[C Connection](b Backend[C], o Options) *Supervisor[C] {
+	s := &Supervisor[C]{o: o, backend: b}
+	s.panics.Log = o.Log
+	s.state = State[C]{lost: time.Now(), starting: o.IsProgram, Changed: make(chan struct{})}
+	return s
+}
+
+// Live returns the connection that calls are sent on, or the zero value.
+func (s *Supervisor[C]) Live() C {
+	h, _ := s.live.Load().(holder[C])
+	return h.c
+}
+
+// State returns what is known now.
+func (s *Supervisor[C]) State() State[C] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+func (s *Supervisor[C]) change(f func(*State[C])) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.state)
+	s.live.Store(holder[C]{s.state.Connection})
+	close(s.state.Changed)
+	s.state.Changed = make(chan struct{})
+}
+
+// Run keeps the backend connected until ctx ends, and returns nil then. It returns an error of Connect that is final.
+func (s *Supervisor[C]) Run(ctx context.Context) error {
+	err := s.run(ctx)
+	s.change(func(st *State[C]) {
+		*st = State[C]{Connected: st.Connected, Ended: true, Err: err, Changed: st.Changed}
+	})
+	return err
+}
+
+func (s *Supervisor[C]) run(ctx context.Context) error {
+	var failed failures
+	short := false
+	for first := true; ctx.Err() == nil; first = false {
+		c, err := s.connect(ctx)
+		wasShort := short
+		shortage := child.ShortageOf(err)
+		short = shortage != nil
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil //nolint:nilerr // it was cancelled
+		case err != nil && s.backend.IsFinal(err, first):
+			return err
+		case err != nil:
+			s.change(func(st *State[C]) { st.Err, st.starting = err, false })
+			what := "does not answer"
+			if s.o.IsProgram {
+				what = "did not start"
+			}
+			if !short {
+				s.o.Log.Error().Err(err).Msgf("the %s %s", s.o.Noun, what)
+				break
+			}
+			level := zerolog.ErrorLevel
+			if wasShort {
+				level = zerolog.DebugLevel
+			}
+			s.o.Log.WithLevel(level).Err(err).Str("fix", shortage.Fix).
+				Msgf("the %s %s, because the bridge has no %s left", s.o.Noun, what, shortage.Resource)
+			s.pause(ctx, s.o.Shortage)
+			continue
+		default:
+			if !s.o.IsProgram {
+				failed = nil // What has just answered need not be spared.
+			}
+			s.change(func(st *State[C]) { *st = State[C]{Connection: c, Connected: true, Changed: st.Changed} })
+			unreachable := s.watch(ctx, c)
+			s.change(func(st *State[C]) {
+				var none C
+				st.Connection, st.lost, st.starting, st.unreachable = none, time.Now(), s.o.IsProgram, unreachable
+			})
+			if s.release(ctx, c) {
+				failed = nil
+				continue
+			}
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // an error of Connect was logged
+		}
+		delay := failed.add(time.Now(), s.o.Intervals)
+		s.change(func(st *State[C]) { st.CrashLoop = s.o.Crashes > 0 && len(failed) >= s.o.Crashes })
+		s.pause(ctx, delay)
+	}
+	return nil
+}
+
+func (s *Supervisor[C]) connect(ctx context.Context) (c C, err error) {
+	defer s.panics.Recover("connecting to the backend", func(e *bridge.Error) { err = e })
+	return s.backend.Connect(ctx)
+}
+
+func (s *Supervisor[C]) watch(ctx context.Context, c C) bool {
+	defer s.panics.Recover("watching the backend", nil)
+	return s.backend.Watch(ctx, c)
+}
+
+func (s *Supervisor[C]) release(ctx context.Context, c C) bool {
+	defer s.panics.Recover("releasing the connection to the backend", nil)
+	return s.backend.Release(ctx, c)
+}
+
+// failures are the times of failures in a row.
+type failures []time.Time
+
+// add adds a failure and returns the wait until the next attempt. It is random, so that backends which fail for the same reason
+// do not start together.
+func (f *failures) add(now time.Time, i *Intervals) time.Duration {
+	*f = append(*f, now)
+	most := i.Crashes
+	if most == 0 {
+		most = 20
+	}
+	for now.Sub((*f)[0]) > i.CrashWindow && len(*f) > most {
+		*f = (*f)[1:]
+	}
+	if n := len(*f); i.Crashes > 0 && n >= i.Crashes && now.Sub((*f)[n-i.Crashes]) <= i.CrashWindow {
+		return i.MaxBackoff
+	}
+	return rand.N(min(i.Backoff<<min(len(*f)-1, 20), i.MaxBackoff)) + 1
+}
+
+func (s *Supervisor[C]) pause(ctx context.Context, d time.Duration) {
+	s.change(func(st *State[C]) { st.next = time.Now().Add(d) })
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	s.change(func(st *State[C]) { st.next = time.Time{} })
+}
