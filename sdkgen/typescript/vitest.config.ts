@@ -5,7 +5,7 @@ export default defineConfig({
     include: ["test/*.test.ts"],
     // They start processes; a small machine is kinder to few of them.
     fileParallelism: false,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 });
