@@ -1,7 +1,7 @@
 // Servers that others wrote, behind the bridge: driven by the client examples over gRPC, and served again to every client.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 
@@ -56,6 +56,42 @@ for (const [name, server] of Object.entries(servers)) {
       }
     }
   });
+}
+
+// Each process of the server that is slow takes 7 s more to start: those of the bridge, of callers with capabilities, and of the other era.
+for (const slow of ["memory", "time"]) {
+  test(`the first list has the tools of four servers, of which ${slow} is slow to start`, async () => {
+    const names = ["everything-2024", "filesystem", "memory", "time"];
+    const backends = names.map((name) => {
+      const { command, env } = servers[name] ?? assert.fail(name);
+      return { name, mcp: { command: name === slow ? ["sh", "-c", 'sleep 7; exec "$@"', "slow", ...command] : command, env } };
+    });
+    const file = resolve(work, `slow-${slow}.yaml`);
+    writeFileSync(file, JSON.stringify({ version: 1, backends }));
+    const merged = await start(new Lines(60_000), "-c", file);
+    const list = async (client: ClientRow, at: Place) => {
+      const peer = await client.connect(at);
+      const tools = (await peer.tools()).map((t) => t.name);
+      await peer.close();
+      return tools;
+    };
+    try {
+      const rows = clients.filter((c) => c.name.endsWith("/sdk 1.32.2") || c.manner.startsWith("probes"));
+      assert.equal(rows.length, 2);
+      const lists = await Promise.all(
+        rows.flatMap((client) => [
+          list(client, { transport: "http", url: merged.url }),
+          list(client, { transport: "stdio", command: binary, args: ["run", "-c", file, "--stdio"], onStderr: () => undefined }),
+        ]),
+      );
+      const [first = assert.fail()] = rows;
+      const own = names.map(async (name) => (await list(first, { transport: "http", url: `${merged.url}/${name}` })).map((tool) => `${name}_${tool}`));
+      const all = (await Promise.all(own)).flat();
+      for (const tools of lists) assert.deepEqual(tools, all);
+    } finally {
+      await merged.stop();
+    }
+  }, 180_000);
 }
 
 for (const [language, command] of Object.entries(examples)) {
