@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ import (
 )
 
 const (
+	// floodFramesEach is more frames than a connection can have sent whose flood is noticed.
+	floodFramesEach = 30_000
 	// floodedCalls is how many calls the backend of the bridge "flooded" is given at a time.
 	floodedCalls = 16
 	// ending is how many besides may be those that were cancelled, and that the backend has not ended yet.
@@ -151,8 +154,41 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 		return "", errors.New("nothing was sent")
 	case during.done*100 < during.asked*95:
 		return "", fmt.Errorf("others had %s before, and %s during: %w", before, during, during.first)
+	case frames > floodFramesEach*(connections+1) && !bytes.Contains(b.logged(), []byte("its client sent too many HTTP/2 frames")):
+		return "", fmt.Errorf("%d frames were taken on %d connections, and the log has no line about them", frames, connections)
 	case most > floodedCalls+ending:
 		return "", fmt.Errorf("the backend had %d calls at a time, and %d are the most", most, floodedCalls)
+	}
+	return "held", nil
+}
+
+// onlyPings opens as many connections to the gRPC port as arg says, each of which sends a PING, and says whether others are served.
+func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", err
+	}
+	target, err := b.grpcPort(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer target.close()
+	for range n {
+		c, err := target.dial()
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		f := http2.NewFramer(c, nil)
+		if _, err := io.WriteString(c, http2.ClientPreface); err == nil {
+			_ = errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{1})) // it may have given way already
+		}
+	}
+	if err := target.good(); err != nil {
+		return "", fmt.Errorf("others: %w", err)
+	}
+	if !bytes.Contains(b.logged(), []byte("too many gRPC connections")) {
+		return "", errors.New("the log has no line about it")
 	}
 	return "held", nil
 }

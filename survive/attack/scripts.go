@@ -48,6 +48,7 @@ var scripts = map[string]script{
 	"other-uid":        socketModes,
 	"accept-flood":     acceptFlood,
 	"slow-h2":          floodFrames,
+	"slow-pings":       onlyPings,
 	"header-bytes":     headerBytes,
 }
 
