@@ -104,7 +104,7 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 	switch kind {
 	case "test":
 		pkg, name, _ := strings.Cut(what, " ")
-		out, err = l.command(ctx, ".", "go", "test", "-count=1", "-overlay", overlay, "-run", name, pkg)
+		out, err = l.command(ctx, ".", "go", "test", "-count=1", "-failfast", "-overlay", overlay, "-run", name, pkg)
 	case "survive":
 		out, err = l.command(ctx, "survive", filepath.Join(l.dir, "survive"), "-laws", "-bin", bin, "-only", what)
 	case "attack":
