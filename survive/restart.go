@@ -29,7 +29,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 	}
 	var starts, ends []time.Duration
 	orphans := 0
-	for range cycles {
+	for len(ends) < cycles && orphans == 0 {
 		b, err := r.start(ctx, setup{dir: dir, env: []string{"FAULTPLUG_DETACHED=1"}})
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 	// One socket, and one directory, is that of the bridge that runs.
 	r.tell("R5", orphans == 0 && stale.Sockets <= 1 && len(after) == 0,
 		"bridge kill -9: 0 orphans, 0 stale sockets or directories after the next start",
-		"%d kills: %d orphans, %d stale sockets, %d of %d directories left", cycles, orphans, max(stale.Sockets-1, 0), len(after), len(left))
+		"%d kills: %d orphans, %d stale sockets, %d of %d directories left", len(ends), orphans, max(stale.Sockets-1, 0), len(after), len(left))
 	r.tell("R5t", quantile(ends, .99) <= 100*time.Millisecond && quantile(starts, .99) <= 300*time.Millisecond,
 		"no orphan after 100 ms, ready within 300 ms",
 		"processes gone within p50 %v, p99 %v; ready within p50 %v, p99 %v", quantile(ends, .5), quantile(ends, .99),

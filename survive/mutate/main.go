@@ -49,8 +49,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if !*list {
-		if out, err := l.command(ctx, "survive", "go", "build", "-o", dir, ".", "./attack"); err != nil {
-			return fmt.Errorf("build the detectors: %w\n%s", err, out)
+		if out, err := l.command(ctx, "survive", "go", "build", "-o", dir, "./attack"); err != nil {
+			return fmt.Errorf("build the detector: %w\n%s", err, out)
 		}
 	}
 	ran, missed := 0, 0
@@ -105,7 +105,10 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 	case "test":
 		pkg, name, _ := strings.Cut(what, " ")
 		out, err = l.command(ctx, ".", "go", "test", "-count=1", "-failfast", "-overlay", overlay, "-run", name, pkg)
-	case "survive":
+	case "survive": // parts of which run in its own process
+		if out, err := l.command(ctx, "survive", "go", "build", "-overlay", overlay, "-o", l.dir, "."); err != nil {
+			return "", fmt.Errorf("survive does not build: %w\n%s", err, out)
+		}
 		out, err = l.command(ctx, "survive", filepath.Join(l.dir, "survive"), "-laws", "-bin", bin, "-only", what)
 	case "attack":
 		out, err = l.command(ctx, "survive", filepath.Join(l.dir, "attack"), "-bin", bin, "-only", what)
