@@ -65,9 +65,9 @@ var mutants = []mutant{
 		detector: "survive R1",
 	},
 	{
-		name: "a call whose backend was lost is made again", file: handlerFile,
-		old:      "(again || a.shown || !call.Method.ReadOnly || !p.retries.Retry())",
-		new:      "(again || a.shown || !call.Method.ReadOnly && time.Now().UnixNano()/1000%20 != 0 || !p.retries.Retry())",
+		name: "a call whose backend was lost is made again", file: "internal/supervise/call.go",
+		old:      "a.Shown || !call.Method.ReadOnly || bridge.Continues(call.Request) ||",
+		new:      "a.Shown || (!call.Method.ReadOnly || bridge.Continues(call.Request)) && time.Now().UnixNano()/1000%20 != 0 ||",
 		detector: "survive R1",
 	},
 	{
