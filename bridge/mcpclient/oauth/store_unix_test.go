@@ -3,6 +3,8 @@
 package oauth
 
 import (
+	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -11,8 +13,17 @@ import (
 )
 
 // On a full disk a file can be created, but not written. Here the process may write no files, which needs no file system
-// of its own.
+// of its own, but a process: go test writes files meanwhile.
 func TestFileCanBeCreatedButNotWritten(t *testing.T) {
+	const own = "MCPBRIDGE_TEST_OWN_PROCESS"
+	if os.Getenv(own) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFileCanBeCreatedButNotWritten$")
+		cmd.Env = append(os.Environ(), own+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
 	w := newWorld(t)
 	dir := filepath.Join(t.TempDir(), "c")
 	tr := w.transport(func(o *Options) { o.Dir = dir })
