@@ -15,10 +15,10 @@ BUF := tools/node_modules/.bin/buf
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The modules beside the main one: peers that nobody who uses mcpbridge should have to download.
-PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard interop/go/go.mod interop/servers/both/go/go.mod bench/go.mod survive/go.mod))
+PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard test/interop/go/go.mod test/interop/servers/both/go/go.mod test/bench/go.mod test/survive/go.mod))
 # The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest,
 # programs that start programs) is let off.
-PYTHON_BESIDE := ../../examples ../../interop/witness.py ../../conformance ../../bench
+PYTHON_BESIDE := ../../examples ../../test/interop/witness.py ../../test/conformance ../../test/bench
 RUFF_BESIDE := --config pyproject.toml --extend-ignore N802,N815,PT,RUF012,S
 
 # The TypeScript SDK, built, and what uses it.
@@ -36,7 +36,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
-setup: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done $(TYPESCRIPT) ## install what Python and Node need, and build what is TypeScript
+setup: .venv/.done tools/node_modules/.done test/interop/ts/node_modules/.done $(TYPESCRIPT) ## install what Python and Node need, and build what is TypeScript
 
 .PHONY: setup-java
 setup-java: $(JAVA) ## build the Java SDK and what uses it
@@ -56,12 +56,12 @@ setup-java: $(JAVA) ## build the Java SDK and what uses it
 sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts)
 	npm run --silent build --prefix sdkgen/typescript
 
-bench/python/.venv/.done interop/servers/.venv/.done: %/.venv/.done: %/requirements.txt
+test/bench/python/.venv/.done test/interop/servers/.venv/.done: %/.venv/.done: %/requirements.txt
 	@test -x $*/.venv/bin/python || $(PYTHON) -m venv $*/.venv
 	$*/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml proto/mcpbridge/v1/*.proto sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java interop/servers/java/pom.xml interop/servers/java/src/main/java/interop/*.java)
+sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml proto/mcpbridge/v1/*.proto sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java test/interop/servers/java/pom.xml test/interop/servers/java/src/main/java/interop/*.java)
 	mvn -B -q -f sdkgen/java/all.xml package -DskipTests
 	@touch $@
 
@@ -71,18 +71,18 @@ examples/%/dist/.done: examples/%/node_modules/.done sdkgen/typescript/dist/inde
 	@touch $@
 
 # Servers that others wrote.
-SERVERS := interop/servers/node_modules/.done interop/servers/2024/node_modules/.done interop/servers/.venv/.done \
-	interop/servers/both/go/target/.done interop/servers/both/rust/target/.done $(JAVA)
+SERVERS := test/interop/servers/node_modules/.done test/interop/servers/2024/node_modules/.done test/interop/servers/.venv/.done \
+	test/interop/servers/both/go/target/.done test/interop/servers/both/rust/target/.done $(JAVA)
 
-interop/servers/both/go/target/.done: $(addprefix interop/servers/both/go/,main.go go.mod go.sum)
+test/interop/servers/both/go/target/.done: $(addprefix test/interop/servers/both/go/,main.go go.mod go.sum)
 	cd $(<D) && $(GO) build -o target/both .
 	@touch $@
 
-interop/servers/both/rust/target/.done: $(addprefix interop/servers/both/rust/,src/main.rs Cargo.toml Cargo.lock)
-	cargo build --quiet --locked --manifest-path interop/servers/both/rust/Cargo.toml
+test/interop/servers/both/rust/target/.done: $(addprefix test/interop/servers/both/rust/,src/main.rs Cargo.toml Cargo.lock)
+	cargo build --quiet --locked --manifest-path test/interop/servers/both/rust/Cargo.toml
 	@touch $@
 
-bench/java/target/.done: $(JAVA) bench/java/pom.xml $(wildcard bench/java/src/main/java/bench/*.java)
+test/bench/java/target/.done: $(JAVA) test/bench/java/pom.xml $(wildcard test/bench/java/src/main/java/bench/*.java)
 	mvn -B -q -f sdkgen/java/all.xml -P bench package -DskipTests
 	@touch $@
 
@@ -93,16 +93,16 @@ build: ## build bin/mcpbridge and the Go examples
 
 .PHONY: demo
 demo: ## call the Python example with real clients of both eras; KEEP=1 keeps serving
-	@test -e .venv/.done -a -e interop/ts/node_modules/.done || echo "demo: installing what it needs takes about a minute"
-	@$(MAKE) --silent --no-print-directory .venv/.done interop/ts/node_modules/.done build
-	@KEEP='$(KEEP)' scripts/demo
+	@test -e .venv/.done -a -e test/interop/ts/node_modules/.done || echo "demo: installing what it needs takes about a minute"
+	@$(MAKE) --silent --no-print-directory .venv/.done test/interop/ts/node_modules/.done build
+	@KEEP='$(KEEP)' tools/demo
 
 .PHONY: test
 test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop test-readme test-examples test-attack ## run every test
 
 .PHONY: test-generated
 test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
-	scripts/check-generated
+	tools/check-generated
 
 .PHONY: test-go
 test-go: setup setup-java build
@@ -127,27 +127,27 @@ bin/grpcurl: tools/grpcurl/go.mod
 	$(GO) build -modfile=$< -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
 
 .PHONY: test-interop
-test-interop: setup build lint-ts bin/grpcurl $(SERVERS) bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done
+test-interop: setup build lint-ts bin/grpcurl $(SERVERS) test/bench/typescript/node_modules/.done test/bench/python/.venv/.done test/bench/java/target/.done
 	@for dir in $(PEER_MODULES); do \
 		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
 	done
-	npm test --prefix interop/ts
+	npm test --prefix test/interop/ts
 
 .PHONY: test-attack
-test-attack: build ## run every attack of survive/attack against the real bridge: two minutes
-	cd survive && $(GO) run ./attack -bin ../bin/mcpbridge
+test-attack: build ## run every attack of test/survive/attack against the real bridge: two minutes
+	cd test/survive && $(GO) run ./attack -bin ../../bin/mcpbridge
 
 .PHONY: test-readme
 test-readme: setup build
-	scripts/check-readme
+	tools/check-readme
 
 .PHONY: test-examples
 test-examples: setup setup-java build examples/watch-typescript/node_modules/.done ## have `mcpbridge verify` check every example that is a backend
-	python scripts/check-examples
+	python tools/check-examples
 
 .PHONY: test-languages
-test-languages: .venv/.done tools/node_modules/.done interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
-	python scripts/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
+test-languages: .venv/.done tools/node_modules/.done test/interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
+	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: lint
 lint: lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and compare the contract with the one before
@@ -165,7 +165,7 @@ lint-go:
 lint-proto: tools/node_modules/.done
 	$(BUF) lint
 	$(BUF) format --diff --exit-code
-	scripts/check-breaking
+	tools/check-breaking
 
 .PHONY: lint-python
 lint-python: .venv/.done
@@ -178,8 +178,8 @@ lint-sdk-typescript: $(TYPESCRIPT)
 	npm run --silent check --prefix examples/watch-typescript
 
 .PHONY: lint-ts
-lint-ts: interop/ts/node_modules/.done
-	npm run --silent check --prefix interop/ts
+lint-ts: test/interop/ts/node_modules/.done
+	npm run --silent check --prefix test/interop/ts
 
 .PHONY: format
 format: setup ## format Go, protobuf and Python
@@ -193,24 +193,24 @@ generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.d
 	$(BUF) generate
 
 .PHONY: bench
-bench: setup build bench/typescript/node_modules/.done bench/python/.venv/.done bench/java/target/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
-	cd bench && $(GO) run . -bin ../bin -python ../.venv/bin/python -out bench.json $(ARGS)
+bench: setup build test/bench/typescript/node_modules/.done test/bench/python/.venv/.done test/bench/java/target/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
+	cd test/bench && $(GO) run . -bin ../../bin -python ../../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
 conformance: setup setup-java build ## run the official conformance suite, as a server and as a client
-	conformance/run
+	test/conformance/run
 
 .PHONY: survive
 survive: build ## break what the bridge stands on, and count what clients lose; ARGS="-only R1,R8" for some of it
-	cd survive && $(GO) run . -bin ../bin/mcpbridge $(ARGS)
+	cd test/survive && $(GO) run . -bin ../../bin/mcpbridge $(ARGS)
 
 .PHONY: survive-long
 survive-long: build ## the same for as long as the goals say: some hours
-	cd survive && $(GO) run . -bin ../bin/mcpbridge -long $(ARGS)
+	cd test/survive && $(GO) run . -bin ../../bin/mcpbridge -long $(ARGS)
 
 .PHONY: mutate
 mutate: ## build mcpbridge with one defect at a time, and check that survive, test-attack or a test detects it; ARGS="-only TEXT"
-	cd survive && $(GO) run ./mutate $(ARGS)
+	cd test/survive && $(GO) run ./mutate $(ARGS)
 
 # How long each target, and which of them: FUZZ='jsonrpc FuzzParse', a regular expression.
 FUZZTIME ?= 30s
@@ -218,8 +218,8 @@ FUZZ ?= .
 
 .PHONY: fuzz
 fuzz: ## have every parser read what nobody would write; FUZZTIME=10m for longer, FUZZ=jsonrpc for some
-	GO='$(GO)' scripts/fuzz '$(FUZZTIME)' '$(FUZZ)'
+	GO='$(GO)' tools/fuzz '$(FUZZTIME)' '$(FUZZ)'
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target bench/java/target tools/node_modules interop/ts/node_modules interop/servers/{node_modules,2024/node_modules,.venv,java/target,both/go/target,both/rust/target} conformance/node_modules bench/typescript/node_modules bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target tools/node_modules test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}

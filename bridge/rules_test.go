@@ -61,7 +61,7 @@ var importRules = []importRule{
 		fix:     "move what is needed into a package below bridge",
 	},
 	{
-		who:     []string{"sdkgen/go", "examples", "conformance"},
+		who:     []string{"sdkgen/go", "examples", "test/conformance"},
 		notWhom: []string{"bridge"},
 		butNot:  []string{"bridge/bridgetest/fuzzing"},
 		because: "a backend needs the contract only, and so does a gRPC client, as those in other languages do",
@@ -81,7 +81,7 @@ func TestImportRules(t *testing.T) {
 		for path := range p.Imports {
 			for _, peer := range peers {
 				if strings.HasPrefix(path, peer) {
-					t.Errorf("%s imports %s.\n  why: users of mcpbridge would have to download it\n  fix: do it in interop/go or bench, which are modules of their own", p.ID, path)
+					t.Errorf("%s imports %s.\n  why: users of mcpbridge would have to download it\n  fix: do it in test/interop/go or test/bench, which are modules of their own", p.ID, path)
 				}
 			}
 			if !strings.HasPrefix(path, module) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Variants is how many inputs a round reads besides the one that the engine has made. scripts/fuzz counts by this line.
+// Variants is how many inputs a round reads besides the one that the engine has made. tools/fuzz counts by this line.
 const Variants = 31
 
 const (

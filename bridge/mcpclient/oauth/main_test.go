@@ -15,7 +15,7 @@ import (
 // With the variables of the official suite set, the test binary is the client that the suite tests:
 //
 //	go test -c -o client ./bridge/mcpclient/oauth
-//	node conformance/node_modules/@modelcontextprotocol/conformance/dist/index.js client --command ./client --scenario auth/metadata-default
+//	node test/conformance/node_modules/@modelcontextprotocol/conformance/dist/index.js client --command ./client --scenario auth/metadata-default
 func TestMain(m *testing.M) {
 	if os.Getenv("MCP_CONFORMANCE_SCENARIO") != "" {
 		if err := conform(os.Args[len(os.Args)-1]); err != nil {

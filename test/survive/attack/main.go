@@ -1,0 +1,287 @@
+// Command attack runs every row of attacks.yaml against the real bridge, and says how many there are and which do not hold.
+//
+//	go run ./attack -bin ../../bin/mcpbridge [-only C01,F] [-v] [-keep]
+//
+// After each input the process must live, the next request in the same place must be answered, the backend must have seen as many
+// calls as the row says (usually none), no file may be left open, and memory must be where it was. At the end, the logs must have no
+// line that a client wrote, and no secret may have leaked anywhere. A row that cannot be run fails. The exit code is 1 if one does not
+// hold.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"text/template"
+	"time"
+)
+
+// The secrets. They are made up anew by every run, so that what is found is of this one.
+var (
+	aliceToken = canary("alice")
+	bobToken   = canary("bob")
+)
+
+func main() {
+	if journal := os.Getenv(journalVar); journal != "" {
+		os.Exit(backend(journal))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		os.Exit(1)
+	}
+}
+
+// A rig is what rows are run with.
+type rig struct {
+	bin, dir, root string
+	issuer         *issuer
+	bridges        map[string]*bridge
+	funcs          template.FuncMap
+	verbose        bool
+
+	mu     sync.Mutex // guards what follows
+	checks int
+	places int // that were searched for secrets
+	leaked int // of them
+	failed []string
+}
+
+// say prints a figure.
+func (r *rig) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Printf(format+"\n", args...)
+}
+
+// check counts one, which holds unless there is an error.
+func (r *rig) check(what string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checks++
+	if err != nil {
+		r.failed = append(r.failed, what+": "+err.Error())
+		fmt.Println("FAIL", what+":", err)
+	} else if r.verbose {
+		fmt.Println("ok  ", what)
+	}
+}
+
+func run(ctx context.Context) error {
+	r := &rig{bridges: map[string]*bridge{}}
+	only := flag.String("only", "", "ids or letters of the rows to run, with commas between them")
+	keep := flag.Bool("keep", false, "keep what the bridges wrote")
+	flag.StringVar(&r.bin, "bin", "../../bin/mcpbridge", "the bridge")
+	flag.StringVar(&r.root, "root", "../..", "the repository, where Go tests are")
+	flag.BoolVar(&r.verbose, "v", false, "name every check")
+	flag.Parse()
+	t, err := load(attacks)
+	if err != nil {
+		return err
+	}
+	if r.dir, err = os.MkdirTemp("", "attack"); err != nil {
+		return err
+	}
+	if *keep {
+		fmt.Println("what is written is in", r.dir)
+	} else {
+		defer os.RemoveAll(r.dir)
+	}
+	if r.bin, err = filepath.Abs(r.bin); err != nil {
+		return err
+	}
+	if r.issuer, err = newIssuer(); err != nil {
+		return err
+	}
+	defer r.issuer.close()
+	r.funcs = r.issuer.funcs()
+	if err := r.startAll(ctx); err != nil {
+		return errors.Join(err, r.stopAll())
+	}
+	began := time.Now()
+	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row Row) bool { return *only != "" && !wanted(*only, row.ID) })
+	proofs := r.prove(ctx, rows)
+	var slow sync.WaitGroup
+	for i := range rows {
+		r.runRow(ctx, &rows[i], &slow)
+	}
+	slow.Wait()
+	proofs.Wait()
+	for _, name := range bridgeNames {
+		b := r.bridges[name]
+		r.check("log of "+name, b.sound())
+		r.check("secrets in "+name, r.leaks(b))
+	}
+	for _, name := range bridgeNames {
+		r.check("end of "+name, r.bridges[name].stop())
+		delete(r.bridges, name)
+	}
+	ids := map[string]bool{}
+	for _, f := range r.failed {
+		id, _, _ := strings.Cut(f, " ")
+		ids[id] = true
+	}
+	fmt.Printf("S6 %d places, %d with a secret\n", r.places, r.leaked)
+	fmt.Printf("S1 rows %d, checks %d, failed %d in %d rows, %.0f s\n", len(rows), r.checks, len(r.failed), len(ids), time.Since(began).Seconds())
+	if len(r.failed) > 0 {
+		return errors.New("not every attack is held off")
+	}
+	return nil
+}
+
+func wanted(only, id string) bool {
+	return slices.ContainsFunc(strings.Split(only, ","), func(p string) bool { return strings.HasPrefix(id, p) })
+}
+
+var bridgeNames = []string{"open", "auth", "limits", "auth-limits", "slow", "flooded", "flooded-tls", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07"}
+
+func (r *rig) startAll(ctx context.Context) error {
+	for _, name := range bridgeNames {
+		b, err := start(ctx, r.bin, r.dir, name, r.issuer.url)
+		if err != nil {
+			return err
+		}
+		r.bridges[name] = b
+		if b.in != nil {
+			if err := b.begin(); err != nil {
+				return fmt.Errorf("%s: %w: %s", name, err, b.logged())
+			}
+		}
+		in := &Input{Expect: map[string]string{"http": "200 result | 202 result", "stdio": "result"}}
+		for _, e := range endpoints[1:] {
+			if !b.serves(e) || strings.HasSuffix(e, "-get") || strings.HasSuffix(e, "-delete") {
+				continue
+			}
+			// Everything is used once, so that what stays open is open, and so that the rows' harmless requests are known to be.
+			o, err := b.attack(e, in, r.funcs)
+			if err != nil || e != "well-known" && !strings.HasSuffix(e, "z") && !o.is(of(in.Expect, e)) {
+				return fmt.Errorf("%s, %s: before any attack: %s, %w: %s", name, e, o, err, b.logged())
+			}
+		}
+		if name == "auth" { // so that the keys are known, and the connection to their issuer is open
+			token, err := r.issuer.jwt()
+			if err != nil {
+				return err
+			}
+			if o, _, err := b.say("echo", callOf("echo", "{}", ""), token); err != nil || !o.is("200 result") {
+				return fmt.Errorf("auth, with a token: before any attack: %s, %w: %s", o, err, b.logged())
+			}
+		}
+		b.rest()
+	}
+	return nil
+}
+
+func (r *rig) stopAll() error {
+	var errs []error
+	for _, b := range r.bridges {
+		errs = append(errs, b.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// serves reports whether the bridge has the endpoint.
+func (b *bridge) serves(endpoint string) bool {
+	switch {
+	case strings.HasPrefix(endpoint, "stdio"):
+		return b.name == endpoint
+	case b.in != nil || endpoint == "bridge":
+		return false
+	case b.tls != nil:
+		return strings.HasSuffix(endpoint, "z") // the others speak no TLS
+	case endpoint == "well-known":
+		return b.name == "auth"
+	}
+	return true
+}
+
+func (r *rig) runRow(ctx context.Context, row *Row, slow *sync.WaitGroup) {
+	on := row.On
+	if on == nil {
+		on = []string{"open", "auth"}
+	}
+	used := map[*bridge]bool{}
+	for n, in := range row.inputs() {
+		if len(in.Expect) == 0 {
+			continue // tests prove it
+		}
+		for _, e := range endpoints {
+			want := of(in.Expect, e)
+			if want == "" || want == "-" {
+				continue
+			}
+			names := on
+			if strings.HasPrefix(e, "stdio") {
+				names = []string{e}
+			}
+			for _, name := range names {
+				b := r.bridges[name]
+				if b == nil {
+					r.check(row.ID, fmt.Errorf("there is no bridge %q", name))
+					continue
+				}
+				if e != "bridge" && !b.serves(e) {
+					continue
+				}
+				what := fmt.Sprintf("%s %s/%s input %d", row.ID, name, e, n+1)
+				if e == "bridge" && strings.HasPrefix(in.Do, "slow-") {
+					slow.Go(func() { r.script(ctx, what, b, e, &in, want) })
+					continue
+				}
+				used[b] = true
+				if in.Do != "" {
+					r.script(ctx, what, b, e, &in, want)
+					continue
+				}
+				before := b.calls()
+				o, err := b.attack(e, &in, r.funcs)
+				r.check(what, r.verdict(b, &in, o, err, want, b.calls()-before))
+			}
+		}
+	}
+	for b := range used {
+		r.check(row.ID+" "+b.name+" afterwards", b.settled())
+	}
+}
+
+// verdict returns what is wrong with an outcome.
+func (r *rig) verdict(b *bridge, in *Input, o outcome, err error, want string, calls int) error {
+	switch {
+	case !b.alive():
+		return fmt.Errorf("the bridge has ended: %.2000s", b.logged())
+	case err != nil:
+		return fmt.Errorf("%w (%s)", err, o)
+	case !o.is(want):
+		return fmt.Errorf("got %s, want %s: %.300s", o, want, o.said)
+	case in.Calls >= 0 && calls != in.Calls:
+		return fmt.Errorf("the backend saw %d calls, want %d", calls, in.Calls)
+	case in.Has != "" && !strings.Contains(strings.ToLower(o.header), strings.ToLower(in.Has)):
+		return fmt.Errorf("the answer lacks %q: %s", in.Has, o.header)
+	case in.Lacks != "" && strings.Contains(strings.ToLower(o.header), strings.ToLower(in.Lacks)):
+		return fmt.Errorf("the answer has %q: %s", in.Lacks, o.header)
+	}
+	return nil
+}
+
+// script runs a script of the table. One that is not there fails.
+func (r *rig) script(ctx context.Context, what string, b *bridge, endpoint string, in *Input, want string) {
+	f := scripts[in.Do]
+	if f == nil {
+		r.check(what, fmt.Errorf("there is no script %q", in.Do))
+		return
+	}
+	before := b.calls()
+	text, err := f(ctx, r, b, endpoint, in.Arg)
+	r.check(what, r.verdict(b, in, outcome{text: text}, err, want, b.calls()-before))
+}

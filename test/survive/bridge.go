@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+)
+
+// A Bridge is a running mcpbridge, with a faultplug if nothing else is said.
+type Bridge struct {
+	URL     string
+	PID     int
+	Dir     string // of its log, its journal, and its temporary files
+	Journal string
+	Started time.Duration // how long it took until it was ready
+	In      io.WriteCloser
+	Out     io.Reader
+	Lost    chan time.Time // when the bridge says that its backend was lost, the last time that was not looked at
+	cmd     *exec.Cmd
+	done    chan struct{}
+}
+
+// A setup is how a bridge is started. The zero value serves HTTP on any port.
+type setup struct {
+	dir   string   // empty: a new one
+	addr  string   // empty: any port of this machine
+	stdio bool     // serve stdin and stdout instead
+	args  []string // of mcpbridge run
+	env   []string // of faultplug
+	own   []string // environment of the bridge
+	auth  string   // serve.http.auth, as YAML
+	bin   string   // the mcpbridge. Empty: the rig's
+	// config returns the configuration file of a bridge, which has a directory and a journal. Nil: what the rest says.
+	config func(b *Bridge) string
+}
+
+var ready = regexp.MustCompile(`"url":"([^"]+)"`)
+
+// start starts a bridge and returns it when it is ready.
+func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
+	b := &Bridge{Dir: s.dir, Lost: make(chan time.Time, 1), done: make(chan struct{})}
+	if b.Dir == "" {
+		var err error
+		if b.Dir, err = os.MkdirTemp(r.dir, "b"); err != nil {
+			return nil, err
+		}
+	}
+	tmp := filepath.Join(b.Dir, "t")
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return nil, err
+	}
+	b.Journal = filepath.Join(b.Dir, "journal")
+	args := []string{"run", "--log-format", "json"}
+	if s.config == nil {
+		args = append(args, "--env", "FAULTPLUG_JOURNAL="+b.Journal)
+	}
+	if s.stdio {
+		args = append(args, "--stdio")
+	} else {
+		addr := s.addr
+		if addr == "" {
+			addr = "127.0.0.1:0"
+		}
+		args = append(args, "--http", addr)
+	}
+	for _, e := range s.env {
+		args = append(args, "--env", e)
+	}
+	args = append(args, s.args...)
+	if s.auth == "" && s.config == nil {
+		args = append(args, "--", r.plugin)
+	} else {
+		file := filepath.Join(b.Dir, "config.yaml")
+		config := fmt.Sprintf("version: 1\nserve: {http: {auth: %s}}\nbackends: [{name: faultplug, launch: {command: [%q]}}]\n", s.auth, r.plugin)
+		if s.config != nil {
+			config = s.config(b)
+		}
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "-c", file)
+	}
+	b.cmd = exec.CommandContext(ctx, cmp.Or(s.bin, r.bin), args...)
+	b.cmd.Env = append(append(os.Environ(), "TMPDIR="+tmp), s.own...)
+	stderr, err := b.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if s.stdio {
+		if b.In, err = b.cmd.StdinPipe(); err != nil {
+			return nil, err
+		}
+		// Not StdoutPipe: what has not been read when the process ends would be lost.
+		out, in, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+		b.Out, b.cmd.Stdout = out, in
+	}
+	log, err := os.OpenFile(filepath.Join(b.Dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := b.cmd.Start(); err != nil {
+		return nil, err
+	}
+	b.PID = b.cmd.Process.Pid
+	url := make(chan string, 1)
+	go func() { // ends with the process, which stop waits for
+		defer close(b.done)
+		defer log.Close()
+		lines := bufio.NewReader(stderr)
+		for told := false; ; {
+			line, err := lines.ReadString('\n')
+			if strings.Contains(line, `"the backend was lost"`) {
+				select {
+				case b.Lost <- time.Now():
+				default:
+				}
+			}
+			_, _ = log.WriteString(line) // a log that is not whole is better than none
+			if m := ready.FindStringSubmatch(line); m != nil && !told {
+				told = true
+				url <- m[1]
+			}
+			if err != nil {
+				break
+			}
+		}
+		_ = b.cmd.Wait() // ProcessState says how it ended
+	}()
+	select {
+	case b.URL = <-url:
+		b.Started = time.Since(began)
+		return b, nil
+	case <-b.done:
+		return nil, fmt.Errorf("mcpbridge ended before it was ready: %v; its log is in %s", b.cmd.ProcessState, b.Dir)
+	case <-time.After(30 * time.Second):
+		b.kill()
+		return nil, fmt.Errorf("mcpbridge was not ready within 30 s; its log is in %s", b.Dir)
+	}
+}
+
+// stop tells the bridge to end, and returns how long that took.
+func (b *Bridge) stop() (time.Duration, error) {
+	began := time.Now()
+	_ = syscall.Kill(b.PID, syscall.SIGTERM) // it may have ended
+	select {
+	case <-b.done:
+	case <-time.After(60 * time.Second):
+		b.kill()
+		return time.Since(began), errors.New("mcpbridge did not end within 60 s of SIGTERM")
+	}
+	took := time.Since(began)
+	if code := b.cmd.ProcessState.ExitCode(); code != 0 {
+		return took, fmt.Errorf("mcpbridge ended with %v; its log is in %s", b.cmd.ProcessState, b.Dir)
+	}
+	return took, nil
+}
+
+// kill ends the bridge as nothing can prevent.
+func (b *Bridge) kill() {
+	_ = syscall.Kill(b.PID, syscall.SIGKILL) // it may have ended
+	<-b.done
+}
+
+// journal returns what the backend did, after so many bytes of its journal.
+func (b *Bridge) journal(after int64) ([]checker.Entry, error) {
+	return checker.ReadJournal(b.Journal, after)
+}
+
+// journalSize returns how long the journal is.
+func (b *Bridge) journalSize() int64 {
+	info, err := os.Stat(b.Journal)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// children are the processes that a process has started, and has not waited for.
+func children(pid int) []int {
+	var pids []int
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, name := range lists {
+		text, _ := os.ReadFile(name) // a thread may have ended
+		for f := range strings.FieldsSeq(string(text)) {
+			child, _ := strconv.Atoi(f)
+			pids = append(pids, child)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// alive reports whether there is a process that is not only waited for.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
+}
+
+// A holding is what a process holds of the machine.
+type holding struct {
+	FDs, Threads, Children, Sockets, Files int
+	RSS                                    int64 // bytes
+}
+
+// holds returns what a bridge holds. Sockets are those with a name, and files those in its temporary directory.
+func (b *Bridge) holds() holding {
+	var h holding
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.PID))
+	h.FDs = len(fds)
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", b.PID))
+	h.Threads = len(threads)
+	h.Children = len(children(b.PID))
+	h.RSS = status(b.PID, "VmRSS")
+	_ = filepath.WalkDir(filepath.Join(b.Dir, "t"), func(_ string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // it has just been removed
+		case d.Type()&os.ModeSocket != 0:
+			h.Sockets++
+		default:
+			h.Files++
+		}
+		return nil
+	})
+	return h
+}
+
+// status returns a figure of /proc/PID/status in bytes.
+func status(pid int, name string) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// root is the repository, as seen from where this runs.
+const root = "../.."
+
+var (
+	rowID     = regexp.MustCompile(`(?m)^ {2}- \{?id: ([A-Z]\d\d)\b`)
+	namedRow  = regexp.MustCompile(`^[A-Z]\d\d$`)
+	attacked  = regexp.MustCompile(`S1 rows (\d+), checks (\d+), failed (\d+)`)
+	looked    = regexp.MustCompile(`S6 (\d+) places, (\d+) with a secret`)
+	fuzzed    = regexp.MustCompile(`S3 targets (\d+), executions (\d+), failed (\d+)`)
+	compared  = regexp.MustCompile(`S4 (seed \d+, documents \d+, accepted \d+, refused \d+), wrong (\d+)`)
+	aTest     = regexp.MustCompile(`\bTest\w+|\b[A-Z]\d\d\b( to [A-Z]\d\d\b)?`)
+	testsFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+)
+
+// attacks is S1 and S6: the attacks of test/survive/attack, all of them in a long run, and else those on tokens and on headers and names.
+func attacks(ctx context.Context, r *Rig) error {
+	args := []string{"run", "./attack", "-bin", r.bin, "-root", root}
+	if !r.long {
+		args = append(args, "-only", "D,F")
+	}
+	text, failed := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	s1, s6 := attacked.FindStringSubmatch(string(text)), looked.FindStringSubmatch(string(text))
+	if s1 == nil || s6 == nil {
+		return fmt.Errorf("the attacks were not run: %w\n%s", failed, text)
+	}
+	rows, err := attackRows()
+	if err != nil {
+		return err
+	}
+	if s1[3] != "0" {
+		fmt.Printf("%s", text)
+	}
+	r.tell("S1", s1[3] == "0" && len(rows) >= 175, "175 rows, and none fails", "%s of %d rows run, %s checks, %s failed; make test-attack runs all",
+		s1[1], len(rows), s1[2], s1[3])
+	r.tell("S6", s6[2] == "0", "no secret anywhere", "%s logs, journals, environments and command lines looked at, a secret in %s", s6[1], s6[2])
+	return nil
+}
+
+// attackRows returns the ids of the attacks.
+func attackRows() (map[string]bool, error) {
+	text, err := os.ReadFile(filepath.Join(root, "test", "survive", "attack", "attacks.yaml"))
+	rows := map[string]bool{}
+	for _, m := range rowID.FindAllStringSubmatch(string(text), -1) {
+		rows[m[1]] = true
+	}
+	return rows, err
+}
+
+// fuzzes is S3: every fuzz target for 10 s in a long run, and else one, to show that they run; and the inputs that tests read each time.
+func fuzzes(ctx context.Context, r *Rig) error {
+	args := []string{"3s", "jsonrpc FuzzParse"}
+	if r.long {
+		args = []string{"10s"}
+	}
+	text, failed := exec.CommandContext(ctx, filepath.Join(root, "tools", "fuzz"), args...).CombinedOutput()
+	s3 := fuzzed.FindStringSubmatch(string(text))
+	if s3 == nil {
+		return fmt.Errorf("nothing was fuzzed: %w\n%s", failed, text)
+	}
+	if failed != nil {
+		fmt.Printf("%s", text)
+	}
+	targets, err := exec.CommandContext(ctx, "git", "-C", root, "grep", "--untracked", "-hoE", "^func Fuzz[A-Za-z0-9_]+", "--", "*_test.go").Output()
+	if err != nil {
+		return fmt.Errorf("look for fuzz targets: %w", err)
+	}
+	corpus, err := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "*/testdata/fuzz/*").Output()
+	if err != nil {
+		return fmt.Errorf("look for their inputs: %w", err)
+	}
+	has := strings.Count(string(targets), "\n")
+	r.tell("S3", failed == nil && has >= 16, "16 targets, and nothing breaks one", "%d targets with %d inputs of their own; %s run, %s executions, %s failed; make fuzz runs all",
+		has, strings.Count(string(corpus), "\n"), s3[1], s3[2], s3[3])
+	return nil
+}
+
+// readsAlike is S4: documents of other random numbers each time, read by the bridge and by the strict reference.
+func readsAlike(ctx context.Context, r *Rig) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestDocuments$", "./bridge/jsonrpc",
+		"-documents", strconv.Itoa(r.cycles(1_000_000, 100_000_000)), "-seed", strconv.FormatInt(time.Now().UnixNano(), 10))
+	cmd.Dir = root
+	text, failed := cmd.CombinedOutput()
+	s4 := compared.FindStringSubmatch(string(text))
+	if s4 == nil {
+		return fmt.Errorf("no documents were read: %w\n%s", failed, text)
+	}
+	if failed != nil {
+		fmt.Printf("%s", text)
+	}
+	r.tell("S4", failed == nil && s4[2] == "0", "none accepted with another meaning", "%s, %s with another meaning", s4[1], s4[2])
+	return nil
+}
+
+// limits is S10: every limit of docs/security.md names what tests it, and that is there. The rows are run by make test-attack, and the
+// tests by make test.
+func limits(_ context.Context, r *Rig) error {
+	n, tests, wrong, err := limitTests()
+	if err != nil {
+		return err
+	}
+	r.tell("S10", len(wrong) == 0, "every limit has a test", "%d limits, %d rows and tests for them; not there: %d %s", n, tests, len(wrong), strings.Join(wrong, ", "))
+	return nil
+}
+
+// limitTests returns how many limits there are in docs/security.md, and tests of them, and what is wrong with them.
+func limitTests() (n, tests int, wrong []string, err error) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	there, err := attackRows()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	for _, dir := range []string{"bridge", "cmd"} {
+		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for _, m := range testsFunc.FindAllStringSubmatch(string(source), -1) {
+				there[m[1]] = true
+			}
+			return err
+		}))
+	}
+	_, table, _ := strings.Cut(string(text), "| what | how much | key | over it | test |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if strings.HasPrefix(line, "|---") {
+			continue
+		}
+		n++
+		named := aTest.FindAllString(cells[len(cells)-1], -1)
+		if len(named) == 0 {
+			wrong = append(wrong, strings.TrimSpace(cells[0])+" (no test)")
+		}
+		for _, name := range named {
+			for _, id := range through(name) {
+				tests++
+				if !there[id] {
+					wrong = append(wrong, id)
+				}
+			}
+		}
+	}
+	if n == 0 {
+		wrong = append(wrong, "the table")
+	}
+	return n, tests, wrong, err
+}
+
+// through returns the rows from one to another, as in "L01 to L03", or what else is named.
+func through(name string) (ids []string) {
+	first, last, ok := strings.Cut(name, " to ")
+	if !ok {
+		return []string{name}
+	}
+	for id := first; id <= last && namedRow.MatchString(id); {
+		ids = append(ids, id)
+		var n int
+		_, _ = fmt.Sscan(strings.TrimLeft(id[1:], "0"), &n) // it has two digits
+		id = fmt.Sprintf("%s%02d", first[:1], n+1)
+	}
+	return ids
+}

@@ -1,0 +1,108 @@
+// Package fault is the work that faultplug and faultmcp do, and how they fail at it.
+package fault
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+)
+
+// Work says what to do, and where to die.
+type Work struct {
+	Token string `json:"token" jsonschema:"Names the call in the journal"`
+	Ms    int    `json:"ms,omitempty" jsonschema:"How long it takes"`
+	// Events is how often it tells progress, evenly spread over the time it takes.
+	Events int `json:"events,omitempty" jsonschema:"How often to tell progress"`
+	// Die is where the process kills itself: received, begun, done, or event.
+	Die string `json:"die,omitempty" jsonschema:"Where to die: received, begun, event, done"`
+	At  int    `json:"at,omitempty" jsonschema:"After which event"`
+	Pad int    `json:"pad,omitempty" jsonschema:"Bytes of text with each event"`
+}
+
+// Done says who did what.
+type Done struct {
+	Token string `json:"token"`
+	PID   int    `json:"pid"`
+}
+
+// A Worker does work and keeps a journal of it. It may be used concurrently.
+type Worker struct{ Journal *checker.Journal }
+
+// Open returns a Worker with the journal that a variable of the environment names.
+func Open(variable string) (*Worker, error) {
+	j, err := checker.OpenJournal(os.Getenv(variable))
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{j}, nil
+}
+
+// Note adds an entry to the journal. Without one, nothing that is done here is worth anything.
+func (k *Worker) Note(what, token string) {
+	if err := k.Journal.Write(what, token); err != nil {
+		panic(fmt.Errorf("the journal: %w", err))
+	}
+}
+
+// Do does w, and tells progress. It returns an error if it was cancelled.
+func (k *Worker) Do(ctx context.Context, w Work, progress func(n, total int, pad string)) (Done, error) {
+	k.dieAt(w, "received")
+	k.Note(checker.Begin, w.Token)
+	k.dieAt(w, "begun")
+	step := time.Duration(w.Ms) * time.Millisecond / time.Duration(w.Events+1)
+	pad := strings.Repeat("x", w.Pad)
+	for n := range w.Events + 1 {
+		if n > 0 {
+			progress(n, w.Events, pad)
+			if n == w.At {
+				k.dieAt(w, "event")
+			}
+		}
+		if !sleep(ctx, step) {
+			k.Note(checker.Cancel, w.Token)
+			return Done{}, ctx.Err()
+		}
+	}
+	k.Note(checker.End, w.Token)
+	k.dieAt(w, "done")
+	return Done{w.Token, os.Getpid()}, nil
+}
+
+// Hang tells progress once, so that the caller knows that it has begun, and waits until it is cancelled.
+func (k *Worker) Hang(ctx context.Context, token string, progress func()) (Done, error) {
+	k.Note(checker.Begin, token)
+	progress()
+	<-ctx.Done()
+	k.Note(checker.Cancel, token)
+	return Done{}, ctx.Err()
+}
+
+// sleep reports whether it slept as long as it was to, and was not cancelled.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dieAt kills the process if the call says that it dies here.
+func (k *Worker) dieAt(w Work, point string) {
+	if w.Die != point {
+		return
+	}
+	k.Note(checker.Die, w.Token)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // one may always kill oneself
+	select {}
+}

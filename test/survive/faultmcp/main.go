@@ -1,0 +1,178 @@
+// Command faultmcp is an MCP server that fails as it is told to, and keeps a journal of what it really did, as faultplug does: in the
+// file that FAULTMCP_JOURNAL names. What each call is to do, and how it is to fail, its arguments say.
+//
+// It serves stdin and stdout, or with FAULTMCP_HTTP Streamable HTTP at that address, which it prints. FAULTMCP_ERA is the era that it
+// is of: legacy (2025-11-25) or modern (2026-07-28).
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+	"github.com/mcpbridge/mcpbridge/test/survive/fault"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	w, err := fault.Open("FAULTMCP_JOURNAL")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faultmcp:", err)
+		return 2
+	}
+	w.Note(checker.Start, "-")
+	s := &server{Worker: w, modern: os.Getenv("FAULTMCP_ERA") == "modern"}
+	if addr := os.Getenv("FAULTMCP_HTTP"); addr != "" {
+		err = s.serveHTTP(addr)
+	} else {
+		err = s.serveStdio()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faultmcp:", err)
+		return 1
+	}
+	return 0
+}
+
+// A server answers messages, whatever brings them.
+type server struct {
+	*fault.Worker
+	modern bool
+}
+
+// A message is what of a JSON-RPC message it looks at.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Name      string          `json:"name"`
+		Arguments Arguments       `json:"arguments"`
+		RequestID json.RawMessage `json:"requestId"`
+		Meta      struct {
+			ProgressToken json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+	} `json:"params"`
+}
+
+// Arguments are those of every tool.
+type Arguments struct {
+	fault.Work
+	// Fault is how the answer fails: over HTTP reset, cut, forget, or a status; over stdio babble.
+	Fault string `json:"fault,omitempty"`
+	// Before says that it fails before the work, which is then not done.
+	Before bool `json:"before,omitempty"`
+	// Bytes is how many of the answer come before the fault, or how many lines it babbles.
+	Bytes int `json:"bytes,omitempty"`
+}
+
+const (
+	tools = `{"tools":[{"name":"work","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]`
+	can   = `"capabilities":{"tools":{"listChanged":true}}`
+	who   = `{"name":"faultmcp","version":"1"}`
+)
+
+// answer returns what becomes of a request that is no call of a tool: its result, or an error.
+func (s *server) answer(m *message) string {
+	var result string
+	switch {
+	case m.Method == "initialize" && !s.modern:
+		result = `{"protocolVersion":"2025-11-25",` + can + `,"serverInfo":` + who + `}`
+	case m.Method == "server/discover" && s.modern:
+		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + can + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + who + `}}`
+	case m.Method == "tools/list" && s.modern:
+		result = tools + `,"resultType":"complete","ttlMs":60000,"cacheScope":"public"}`
+	case m.Method == "tools/list":
+		result = tools + `}`
+	case m.Method == "ping" && !s.modern:
+		result = `{}`
+	default:
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`, m.ID)
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// call does what a call of a tool says, and returns its response, or nothing if it was cancelled.
+func (s *server) call(ctx context.Context, m *message, tell func(string)) string {
+	progress := func(n, total int, pad string) {
+		if token := m.Params.Meta.ProgressToken; token != nil {
+			tell(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d,"message":%q}}`,
+				token, n, total, pad))
+		}
+	}
+	var done fault.Done
+	var err error
+	if m.Params.Name == "hang" {
+		done, err = s.Hang(ctx, m.Params.Arguments.Token, func() { progress(1, 0, "") })
+	} else {
+		done, err = s.Do(ctx, m.Params.Arguments.Work, progress)
+	}
+	if err != nil {
+		return ""
+	}
+	text, _ := json.Marshal(done) //nolint:errchkjson // there is nothing in it that JSON has not
+	kind := ""
+	if s.modern {
+		kind = `"resultType":"complete",`
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{%s"content":[{"type":"text","text":%q}],"structuredContent":%s}}`, m.ID, kind, text, text)
+}
+
+// serveStdio serves one client, which says what it wants on stdin, until that ends.
+func (s *server) serveStdio() error {
+	var mu sync.Mutex // guards running, and writing
+	running := map[string]context.CancelFunc{}
+	say := func(line string) {
+		if line == "" {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println(line)
+	}
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 16<<20)
+	for in.Scan() {
+		var m message
+		if err := json.Unmarshal(in.Bytes(), &m); err != nil {
+			return fmt.Errorf("%.200q: %w", in.Text(), err)
+		}
+		switch {
+		case m.Method == "notifications/cancelled":
+			mu.Lock()
+			if cancel := running[string(m.Params.RequestID)]; cancel != nil {
+				cancel()
+			}
+			mu.Unlock()
+		case m.ID == nil || m.Method == "":
+		case m.Method != "tools/call":
+			say(s.answer(&m))
+		default:
+			its, cancel := context.WithCancel(ctx)
+			mu.Lock()
+			running[string(m.ID)] = cancel
+			mu.Unlock()
+			calls.Go(func() {
+				defer cancel()
+				if a := &m.Params.Arguments; a.Fault == "babble" {
+					say(strings.Repeat("loading\n", a.Bytes) + "loaded")
+				}
+				response := s.call(its, &m, say)
+				mu.Lock()
+				delete(running, string(m.ID))
+				mu.Unlock()
+				say(response)
+			})
+		}
+	}
+	return in.Err()
+}

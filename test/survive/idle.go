@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	"github.com/mcpbridge/mcpbridge/bridge/plugin"
+	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
+)
+
+// idleSessions is L4: as many legacy sessions as there may be, none of which wants anything.
+func idleSessions(ctx context.Context, r *Rig) error {
+	const most = 100_000
+	perSession, err := r.goroutines(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := r.start(ctx, setup{})
+	if err != nil {
+		return err
+	}
+	before := b.holds()
+	began := time.Now()
+	if err := open(ctx, b.URL, most); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	one, err := loadgen.NewCaller(b.URL, loadgen.Legacy, 0)
+	if err != nil {
+		return err
+	}
+	more := one.Open()
+	one.Close()
+	after := settled(b)
+	if _, err := b.stop(); err != nil {
+		return err
+	}
+	r.tell("L4", after.RSS <= 500<<20 && perSession == 0 && more == nil,
+		"100,000 idle legacy sessions in 500 MiB, and no goroutine for any of them; one more ends some that were never used",
+		"%d sessions in %d MiB RSS (%d MiB before), %d threads, %.3f goroutines each; opened %.0f/s; one more is let in: %v", most, after.RSS>>20,
+		before.RSS>>20, after.Threads, perSession, most/took.Seconds(), more == nil)
+	return nil
+}
+
+// open opens so many legacy sessions, over a few connections.
+func open(ctx context.Context, url string, sessions int) error {
+	var left atomic.Int64
+	left.Store(int64(sessions))
+	errs := make([]error, 16)
+	var wg sync.WaitGroup
+	for n := range errs {
+		wg.Go(func() {
+			c, err := loadgen.NewCaller(url, loadgen.Legacy, n)
+			if err != nil {
+				errs[n] = err
+				return
+			}
+			defer c.Close()
+			for left.Add(-1) >= 0 && ctx.Err() == nil {
+				if errs[n] = c.Open(); errs[n] != nil {
+					return
+				}
+				c.Leave()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// goroutines returns how many goroutines an idle session costs.
+func (r *Rig) goroutines(ctx context.Context) (each float64, err error) {
+	const sessions = 2000
+	err = r.inside(ctx, func(b *Bridge) error {
+		if err := open(ctx, b.URL, 1); err != nil { // what is made once
+			return err
+		}
+		before := still()
+		err := open(ctx, b.URL, sessions)
+		each = float64(max(still()-before-goroutineNoise, 0)) / sessions
+		return err
+	})
+	return each, err
+}
+
+// goroutineNoise is how many goroutines more or less mean nothing.
+const goroutineNoise = 5
+
+// inside calls f with a bridge that is in this process: the same server and the same backend as in mcpbridge. How many goroutines there
+// are, a process does not tell from outside.
+func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
+	dir, err := os.MkdirTemp(r.dir, "b")
+	if err != nil {
+		return err
+	}
+	b := &Bridge{Dir: dir, Journal: filepath.Join(dir, "journal"), PID: os.Getpid()}
+	p, err := plugin.New(plugin.Options{Name: "faultplug", Command: []string{r.plugin}, Env: []string{"FAULTPLUG_JOURNAL=" + b.Journal}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { _ = p.Run(ctx) }) // Ready says if it does not start
+	if err := p.Ready(ctx); err != nil {
+		return err
+	}
+	mcp := mcpserver.New(p, mcpserver.Options{})
+	defer mcp.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: mcp, ReadHeaderTimeout: 5 * time.Second}
+	wg.Go(func() { _ = srv.Serve(ln) }) // it always ends with an error
+	defer srv.Close()
+	b.URL = "http://" + ln.Addr().String() + "/mcp"
+	return f(b)
+}
+
+// rests is what of K1 cannot be seen from outside: when all is over there are as many goroutines as before. The rest is told by
+// killUnderLoad, of the real process.
+func rests(ctx context.Context, r *Rig) error {
+	kills := r.cycles(20, 200)
+	return r.inside(ctx, func(b *Bridge) error {
+		callers, clients, err := callersOf(b.URL, 32)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			for _, c := range callers {
+				c.End()
+			}
+		}()
+		if err := warm(callers); err != nil {
+			return err
+		}
+		poison, err := loadgen.NewCaller(b.URL, loadgen.Modern, 100)
+		if err != nil {
+			return err
+		}
+		before := still()
+		k, err := r.killChapter(ctx, b, clients, poison, kills)
+		for _, c := range append(callers, poison) {
+			c.Close()
+		}
+		after := still()
+		r.tell("K1g", after <= before+goroutineNoise && len(k.wrongs) == 0, "after kills under load there are as many goroutines as before, 5 more at most",
+			"goroutines %d → %d after %d kills and %d calls", before, after, kills, k.calls)
+		return err
+	})
+}
+
+// still returns the number of goroutines when it does not change any more.
+func still() int {
+	last := -1
+	for same, tries := 0, 0; same < 5 && tries < 100; tries++ {
+		time.Sleep(20 * time.Millisecond) // those of connections end after them, and nobody tells
+		n := runtime.NumGoroutine()
+		if same++; n != last {
+			same = 0
+		}
+		last = n
+	}
+	return last
+}
+
+// idleStreams is L5: streams that only wait for changes.
+func idleStreams(ctx context.Context, r *Rig) error {
+	const most = 15_000
+	hold := time.Duration(r.cycles(20, 3600)) * time.Second // a stream says that it is there every 15 s
+	b, err := r.start(ctx, setup{})
+	if err != nil {
+		return err
+	}
+	before := settled(b)
+	conns := make([]*loadgen.Conn, most)
+	bodies := make([]*http.Response, most)
+	errs := make([]error, 16)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for n := range errs {
+		wg.Go(func() {
+			for i := n; i < most && errs[n] == nil; i += len(errs) {
+				c, err := loadgen.NewConn(b.URL)
+				if err == nil {
+					bodies[i], err = loadgen.Listen(c, "listen")
+				}
+				if err == nil && bodies[i].StatusCode != http.StatusOK {
+					err = fmt.Errorf("stream %d: status %d", i, bodies[i].StatusCode)
+				}
+				conns[i], errs[n] = c, err
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	opened := time.Since(began)
+	time.Sleep(hold)
+	held := b.holds()
+	dead := 0
+	for _, c := range conns {
+		if c.Dead() {
+			dead++
+		}
+	}
+	for i, c := range conns {
+		c.Close()
+		_ = bodies[i].Body.Close()
+	}
+	after := settled(b)
+	if _, err := b.stop(); err != nil {
+		return err
+	}
+	each := float64(held.RSS-before.RSS) / most / 1024
+	r.tell("L5", each <= 28 && dead == 0 && after.FDs <= before.FDs, fmt.Sprintf("15,000 idle streams for %v in 28 KiB each; none is lost", hold),
+		"%d streams in %.1f KiB each (%d MiB), %d lost; opened %.0f/s; fds %d → %d → %d", most, each, held.RSS>>20, dead, most/opened.Seconds(),
+		before.FDs, held.FDs, after.FDs)
+	return nil
+}

@@ -1,0 +1,220 @@
+// Package loadgen makes callers of MCP servers that note everything they see.
+package loadgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+)
+
+// runs tells tokens of one run of the program from those of another.
+var runs = strconv.FormatInt(time.Now().UnixMilli()%1e9, 36)
+
+var tokens atomic.Int64
+
+// NewToken returns a token that no call has had.
+func NewToken() string { return runs + "-" + strconv.FormatInt(tokens.Add(1), 10) }
+
+// A Work is a call: arguments of the tools of faultplug and faultmcp.
+type Work struct {
+	Tool   string `json:"-"` // empty: work
+	Token  string `json:"token"`
+	Ms     int    `json:"ms,omitempty"`
+	Events int    `json:"events,omitempty"`
+	Die    string `json:"die,omitempty"`
+	At     int    `json:"at,omitempty"`
+	Pad    int    `json:"pad,omitempty"`
+	// Fault, Before and Bytes are faultmcp's alone.
+	Fault  string `json:"fault,omitempty"`
+	Before bool   `json:"before,omitempty"`
+	Bytes  int    `json:"bytes,omitempty"`
+	// OnEvent is called with each progress that is told. If it returns false, the caller closes the connection.
+	OnEvent func(c *checker.Call) bool `json:"-"`
+}
+
+func (w *Work) complete() (arguments string) {
+	if w.Tool == "" {
+		w.Tool = "work"
+	}
+	if w.Token == "" {
+		w.Token = NewToken()
+	}
+	text, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not
+	return string(text)
+}
+
+// A Caller is one MCP client over HTTP. It makes one call at a time; Cancel and Hangup may be called while it does.
+type Caller struct {
+	*Conn
+	Number  int
+	Era     string
+	URL     string
+	session string
+	// Renewed counts the sessions that had to be begun again.
+	Renewed int
+	// Resumes says that it comes back for the answer of a call whose stream ended without one, as clients of the legacy era may.
+	Resumes bool
+}
+
+// NewCaller returns a client. In the legacy era it opens a session with its first call.
+func NewCaller(endpoint, era string, number int) (*Caller, error) {
+	conn, err := NewConn(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return &Caller{Conn: conn, Number: number, Era: era, URL: endpoint}, nil
+}
+
+// Headers are those that every request of the client has.
+func (c *Caller) Headers(tool string) string {
+	if c.Era == Modern {
+		return "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: " + tool + "\r\n"
+	}
+	return "MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: " + c.session + "\r\n"
+}
+
+// Open opens the session of a legacy client. In the modern era there is none. If the bridge that began it has ended before it hears that the
+// client is ready, the client begins another one (2025-11-25: basic/transports, session management).
+func (c *Caller) Open() error {
+	if c.Era == Modern || c.session != "" {
+		return nil
+	}
+	for again := 0; ; again++ {
+		resp, body, err := c.Do(http.MethodPost, "", []byte(initialize))
+		if err != nil {
+			return fmt.Errorf("initialize: %w", err)
+		}
+		if c.session = resp.Header.Get("Mcp-Session-Id"); resp.StatusCode != http.StatusOK || c.session == "" {
+			return fmt.Errorf("initialize: status %d: %.300s", resp.StatusCode, body)
+		}
+		resp, body, err = c.Do(http.MethodPost, c.Headers(""), []byte(initialized))
+		switch {
+		case err == nil && resp.StatusCode == http.StatusNotFound && again < 3:
+			c.session = ""
+			c.Renewed++
+		case err == nil && resp.StatusCode != http.StatusAccepted:
+			return fmt.Errorf("notifications/initialized: status %d: %.300s", resp.StatusCode, body)
+		default:
+			return err
+		}
+	}
+}
+
+const (
+	initialize  = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":` + clientInfo + `}}`
+	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+)
+
+// Call makes a call and returns what came of it.
+func (c *Caller) Call(w Work) checker.Call {
+	arguments := w.complete()
+	call := checker.Call{Token: w.Token, Caller: c.Number, Era: c.Era, Tool: w.Tool, Sent: w.Events}
+	if err := c.Open(); err != nil {
+		call.Begin = time.Now().UnixNano()
+		call.End, call.Broken = call.Begin, err.Error()
+		return call
+	}
+	body := request(c.Era, w.Token, w.Tool, arguments)
+	call.Begin = time.Now().UnixNano()
+	resp, err := c.Send(http.MethodPost, c.Headers(w.Tool), body)
+	last := ""
+	for err == nil {
+		call.Status = resp.StatusCode
+		err = c.Messages(resp, func(m checker.Message) bool {
+			if m.ID != "" {
+				last = m.ID
+			}
+			if m.Data == "" {
+				return true
+			}
+			if note(&call, []byte(m.Data)) {
+				call.End = time.Now().UnixNano()
+				return true
+			}
+			if w.OnEvent != nil && !w.OnEvent(&call) {
+				call.Dropped = time.Now().UnixNano()
+				c.Close()
+				return false
+			}
+			return true
+		})
+		if err != nil || len(call.Answers) > 0 || !c.Resumes || last == "" || resp.StatusCode != http.StatusOK {
+			break
+		}
+		resp, err = c.Stream(c.Conn, last)
+	}
+	if err != nil {
+		c.Close()
+		if call.Dropped == 0 {
+			call.Broken = err.Error()
+		}
+	}
+	if call.End == 0 {
+		call.End = time.Now().UnixNano()
+	}
+	return call
+}
+
+// Notify sends a cancellation of a legacy client's call, on a connection of its own.
+func (c *Caller) Notify(on *Conn, token string) error {
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, token)
+	resp, text, err := on.Do(http.MethodPost, c.Headers(""), body)
+	if err == nil && resp.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("notifications/cancelled: status %d: %.200s", resp.StatusCode, text)
+	}
+	return err
+}
+
+// End ends the session and closes the connection.
+func (c *Caller) End() {
+	if c.session != "" {
+		_, _, _ = c.Do(http.MethodDelete, c.Headers(""), nil) // a session that is gone already is as good
+		c.session = ""
+	}
+	c.Close()
+}
+
+// Leave leaves the session, which stays open, so that the next call opens another one.
+func (c *Caller) Leave() { c.session = "" }
+
+// Forget forgets the session, which the server no longer knows.
+func (c *Caller) Forget() {
+	c.session = ""
+	c.Renewed++
+	c.Close()
+}
+
+// Stream opens the GET stream of a session, after an event if that is not empty.
+func (c *Caller) Stream(on *Conn, after string) (*http.Response, error) {
+	h := c.Headers("")
+	if after != "" {
+		h += "Last-Event-ID: " + after + "\r\n"
+	}
+	return on.Send(http.MethodGet, h, nil)
+}
+
+// Listen opens a subscription to what changes, of the modern era.
+func Listen(on *Conn, id string) (*http.Response, error) {
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"subscriptions/listen","params":{"_meta":{%s},"notifications":{"toolsListChanged":true}}}`, id, modernMeta)
+	return on.Send(http.MethodPost, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n", body)
+}
+
+// IsResponse reports whether a message is the response to the request with an id.
+func IsResponse(m checker.Message, id string) bool {
+	return strings.Contains(m.Data, `"id":"`+id+`"`) && strings.Contains(m.Data, `"result"`)
+}
+
+// Request returns the body of the request of a call.
+func Request(era string, w Work) []byte {
+	arguments := w.complete()
+	return request(era, w.Token, w.Tool, arguments)
+}
+
+// Note adds a message that came to a call.
+func Note(c *checker.Call, m checker.Message) { note(c, []byte(m.Data)) }

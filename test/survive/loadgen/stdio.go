@@ -1,0 +1,124 @@
+package loadgen
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+)
+
+// A Pipe is an MCP client over the stdin and stdout of a server. Any number of calls may be made at a time.
+type Pipe struct {
+	mu      sync.Mutex // guards what follows, and writing
+	in      io.WriteCloser
+	waiting map[string]*waiting
+	stray   []string // what came for nobody, or twice
+	err     error    // why nothing comes any more
+	done    chan struct{}
+}
+
+type waiting struct {
+	call     checker.Call
+	answered chan struct{}
+}
+
+// NewPipe returns the client of a server that has just started, and opens its session.
+func NewPipe(in io.WriteCloser, out io.Reader) (*Pipe, error) {
+	p := &Pipe{in: in, waiting: map[string]*waiting{}, done: make(chan struct{})}
+	r := bufio.NewReader(out)
+	if _, err := io.WriteString(in, initialize+"\n"); err != nil {
+		return nil, err
+	}
+	line, err := r.ReadString('\n')
+	if err != nil || !strings.Contains(line, `"2025-11-25"`) {
+		return nil, fmt.Errorf("initialize: %.300q, %w", line, err)
+	}
+	if _, err := io.WriteString(in, initialized+"\n"); err != nil {
+		return nil, err
+	}
+	go p.read(r)
+	return p, nil
+}
+
+// read hands messages to the calls that they are for.
+func (p *Pipe) read(r *bufio.Reader) {
+	defer close(p.done)
+	for {
+		line, err := r.ReadBytes('\n')
+		p.mu.Lock()
+		if err != nil {
+			p.err = err
+			for _, w := range p.waiting {
+				w.call.Broken = err.Error()
+				close(w.answered)
+			}
+			clear(p.waiting)
+			p.mu.Unlock()
+			return
+		}
+		var m message
+		_ = json.Unmarshal(line, &m) // what is no message is for nobody
+		id := m.ID
+		if m.Method != "" {
+			id = m.Params.ProgressToken
+		}
+		token := strings.Trim(string(id), `"`)
+		if w := p.waiting[token]; w == nil {
+			if token != "" || m.Method == "" { // what changes is told to the session, and is nobody's
+				p.stray = append(p.stray, string(line))
+			}
+		} else if note(&w.call, line) {
+			w.call.End = time.Now().UnixNano()
+			delete(p.waiting, token)
+			close(w.answered)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// Call makes a call and returns what came of it.
+func (p *Pipe) Call(number int, w Work) checker.Call {
+	arguments := w.complete()
+	c := &waiting{call: checker.Call{Token: w.Token, Caller: number, Era: Stdio, Tool: w.Tool, Sent: w.Events}, answered: make(chan struct{})}
+	line := append(request(Stdio, w.Token, w.Tool, arguments), '\n')
+	p.mu.Lock()
+	c.call.Begin = time.Now().UnixNano()
+	err := p.err
+	if err == nil {
+		p.waiting[w.Token] = c
+		_, err = p.in.Write(line)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		c.call.End, c.call.Broken = time.Now().UnixNano(), err.Error()
+		return c.call
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-c.answered:
+		return c.call
+	case <-t.C:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, w.Token)
+	c.call.End, c.call.Broken = time.Now().UnixNano(), "no answer within "+patience.String()
+	return c.call
+}
+
+// Close closes the server's stdin, waits for the end of its stdout, and returns what came that was for nobody.
+func (p *Pipe) Close() (stray []string, err error) {
+	p.in.Close()
+	<-p.done
+	if errors.Is(p.err, io.EOF) {
+		return p.stray, nil
+	}
+	return p.stray, p.err
+}

@@ -1,0 +1,257 @@
+package loadgen
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+)
+
+// The eras that a caller can be of, as a history names them.
+const (
+	Legacy = "legacy" // 2025-11-25, with a session
+	Modern = "modern" // 2026-07-28
+	Stdio  = "stdio"  // 2025-11-25 over stdin and stdout
+)
+
+const clientInfo = `{"name":"survive","version":"1"}`
+
+const modernMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + clientInfo
+
+// A Conn is a connection to an MCP endpoint over HTTP/1.1. It is opened when it is needed, and again after it was lost. One request runs
+// at a time; Close may be called while it does.
+type Conn struct {
+	host, path string
+	// Header is what is sent with every request besides, such as Authorization: whole lines.
+	Header string
+	conn   net.Conn
+	r      *bufio.Reader
+	buf    []byte
+}
+
+// NewConn returns a connection to the endpoint at a URL.
+func NewConn(endpoint string) (*Conn, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{host: u.Host, path: u.Path}, nil
+}
+
+// Close closes the connection. The next request opens another one.
+func (c *Conn) Close() {
+	if c.conn != nil {
+		_ = c.conn.Close() // it may be closed already
+		c.conn = nil
+	}
+}
+
+// Dead reports whether the server has closed the connection.
+func (c *Conn) Dead() bool {
+	if c.conn == nil {
+		return true
+	}
+	tcp, ok := c.conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	_ = c.conn.SetDeadline(time.Time{}) // that of what was read last has passed perhaps
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return true
+	}
+	dead := false
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		dead = err == nil && n == 0 || err != nil && !errors.Is(err, unix.EAGAIN)
+		return true
+	})
+	return dead || err != nil
+}
+
+// patience is the longest that a caller waits for something to be said.
+const patience = 60 * time.Second
+
+// Send sends a request, and returns the response as far as its head. Its body has to be read to its end, or the connection closed.
+// The headers are whole lines.
+func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error) {
+	if c.Dead() { // the server may have ended it meanwhile, as it may end any that is idle
+		c.Close()
+		conn, err := net.DialTimeout("tcp", c.host, 10*time.Second)
+		if err != nil {
+			return nil, err
+		}
+		c.conn, c.r = conn, bufio.NewReaderSize(conn, 8<<10)
+	}
+	c.buf = fmt.Appendf(c.buf[:0], "%s %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\n%s%s", method, c.path, c.host, c.Header, headers)
+	if method == http.MethodPost {
+		c.buf = fmt.Appendf(c.buf, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	c.buf = append(append(c.buf, "\r\n"...), body...)
+	_ = c.conn.SetDeadline(time.Now().Add(patience)) // what is wrong with the connection shows below
+	if _, err := c.conn.Write(c.buf); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(c.r, nil)
+}
+
+// Do sends a request and reads the whole response. The body is that of a response without a stream, or of its last event.
+func (c *Conn) Do(method, headers string, body []byte) (*http.Response, []byte, error) {
+	resp, err := c.Send(method, headers, body)
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	var last []byte
+	err = c.Messages(resp, func(m checker.Message) bool {
+		if m.Data != "" {
+			last = []byte(m.Data)
+		}
+		return true
+	})
+	return resp, last, err
+}
+
+// Messages calls f with each message of a response, until the end or until f returns false. It closes the connection if it cannot be used
+// again.
+func (c *Conn) Messages(resp *http.Response, f func(m checker.Message) bool) error {
+	defer resp.Body.Close()
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.Close {
+			c.Close()
+		}
+		if err == nil && len(body) > 0 {
+			f(checker.Message{Data: string(body)})
+		}
+		return err
+	}
+	err := ReadEvents(resp.Body, func(m checker.Message) bool {
+		if c.conn != nil {
+			_ = c.conn.SetDeadline(time.Now().Add(patience)) // as above
+		}
+		return f(m)
+	})
+	if err != nil || resp.Close {
+		c.Close()
+	}
+	return err
+}
+
+// errStopped says that whoever reads a stream has had enough.
+var errStopped = errors.New("stopped")
+
+// ReadEvents calls f with each event of a stream that is whole. It returns nil at the end of the stream.
+func ReadEvents(r io.Reader, f func(m checker.Message) bool) error {
+	br := bufio.NewReaderSize(r, 16<<10)
+	var m checker.Message
+	for {
+		line, err := br.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		name, value, _ := bytes.Cut(line, []byte{':'})
+		value = bytes.TrimPrefix(value, []byte{' '})
+		switch {
+		case len(line) == 0:
+			if m != (checker.Message{}) && !f(m) {
+				return errStopped
+			}
+			m = checker.Message{}
+		case string(name) == "id":
+			m.ID = string(value)
+		case string(name) == "data":
+			m.Data += string(value)
+		}
+	}
+}
+
+// A message is what of a JSON-RPC message callers look at.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Progress      float64         `json:"progress"`
+		ProgressToken json.RawMessage `json:"progressToken"`
+	} `json:"params"`
+	Result *struct {
+		IsError bool                    `json:"isError"`
+		Content []struct{ Text string } `json:"content"`
+		Done    struct {
+			Token string `json:"token"`
+			PID   int    `json:"pid"`
+		} `json:"structuredContent"`
+	} `json:"result"`
+	Error *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+		Data    struct {
+			Reason  string `json:"reason"`
+			Outcome string `json:"outcome"`
+		} `json:"data"`
+	} `json:"error"`
+}
+
+// note adds a message that came to a call. It returns whether it was the call's answer.
+func note(c *checker.Call, text []byte) (answered bool) {
+	var m message
+	if err := json.Unmarshal(text, &m); err != nil {
+		c.Foreign = append(c.Foreign, fmt.Sprintf("no message: %.100q", text))
+		return false
+	}
+	mine := `"` + c.Token + `"`
+	switch {
+	case m.Method == "notifications/progress" && string(m.Params.ProgressToken) == mine:
+		if len(c.Answers) > 0 {
+			c.Late++
+		}
+		c.Events = append(c.Events, int(m.Params.Progress))
+		return false
+	case m.Method != "":
+		c.Foreign = append(c.Foreign, m.Method)
+		return false
+	case m.Error != nil && (m.ID == nil || string(m.ID) == "null"): // it was refused before its id was read
+	case string(m.ID) != mine:
+		c.Foreign = append(c.Foreign, string(m.ID))
+		return false
+	}
+	var a checker.Answer
+	switch {
+	case m.Error != nil:
+		a = checker.Answer{Failed: true, Code: m.Error.Code, Reason: m.Error.Data.Reason, Outcome: m.Error.Data.Outcome, Text: m.Error.Message}
+	case m.Result != nil:
+		a = checker.Answer{Failed: m.Result.IsError, Token: m.Result.Done.Token, PID: m.Result.Done.PID}
+		if a.Failed && len(m.Result.Content) > 0 {
+			a.Text = m.Result.Content[0].Text
+		}
+	}
+	c.Answers = append(c.Answers, a)
+	return true
+}
+
+// request returns the JSON-RPC request of a call, in any era.
+func request(era, token, tool, arguments string) []byte {
+	meta := ""
+	if era == Modern {
+		meta = modernMeta + ","
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"_meta":{%s"progressToken":%q},"arguments":%s}}`,
+		token, tool, meta, token, arguments)
+}

@@ -1,0 +1,208 @@
+// Command survive breaks what the bridge stands on, under load, and counts what its clients lose.
+//
+//	go run . -bin ../../bin/mcpbridge [-long] [-laws] [-only R1,R8] [-out survive.json] [-keep]
+//
+// Each scenario prints a line: its goal, the figure, and whether it holds. docs/survive.md says what they are. The exit code is 1 if a
+// goal does not hold. With -laws, those of measured do not count: how fast and how small depends on the machine and on what else it
+// does, and nothing that is lost or done twice does.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "survive:", err)
+		os.Exit(1)
+	}
+}
+
+// A Rig is what scenarios run with.
+type Rig struct {
+	bin, plugin, upstream string // programs
+	dir                   string // what is left of a run
+	long, laws            bool
+	results               []Result
+}
+
+// A Result is one line of the table.
+type Result struct {
+	ID     string  `json:"id"`
+	Figure string  `json:"figure"`
+	Goal   string  `json:"goal"`
+	Pass   bool    `json:"pass"`
+	Load   string  `json:"load"` // of the machine when it was measured
+	Took   float64 `json:"seconds"`
+}
+
+// A scenario is a row of what is run.
+type scenario struct {
+	ids string // of the goals that it measures
+	run func(ctx context.Context, r *Rig) error
+}
+
+var scenarios = []scenario{
+	{"R1 R2 R4 K1", killUnderLoad},
+	{"R3 F01", killQuietly},
+	{"K1g", rests},
+	{"K2", grows},
+	{"R5 R5t", killBridge},
+	{"R6", restartRolling},
+	{"R7 R7t", endBridge},
+	{"R8 R8t", cancels},
+	{"R9", drops},
+	{"R10", resumes},
+	{"R13 R13p", hangs},
+	{"R15", panics},
+	{"R16", killUpstream},
+	{"F15", failUpstream},
+	{"F16 R12", failNetwork},
+	{"I01", babble},
+	{"L4", idleSessions},
+	{"L5", idleStreams},
+	{"L8", overloads},
+	{"L8m L8s", fills},
+	{"L9", badRequests},
+	{"L10", neighbours},
+	{"F04", crashesAtStart},
+	{"F06", startsSlowly},
+	{"F20 R17", starves},
+	{"F08", printsALot},
+	{"S1 S6", attacks},
+	{"S3", fuzzes},
+	{"S4", readsAlike},
+	{"S10", limits},
+}
+
+// measured are the goals that are times and sizes of a busy machine.
+var measured = []string{"R2", "R3", "F01", "R5t", "R7t", "R8t", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10", "K2"}
+
+func run(ctx context.Context, args []string) error {
+	r := &Rig{}
+	flags := flag.NewFlagSet("survive", flag.ContinueOnError)
+	flags.StringVar(&r.bin, "bin", "../../bin/mcpbridge", "the mcpbridge to break")
+	flags.BoolVar(&r.long, "long", false, "run as many cycles as the goals say, which takes some hours")
+	flags.BoolVar(&r.laws, "laws", false, "fail only for what does not depend on the machine")
+	only := flags.String("only", "", "run only the scenarios of these goals, such as R1,R8")
+	out := flags.String("out", "", "write the figures to this file, as JSON")
+	keep := flags.Bool("keep", false, "keep logs, journals and histories even if all is well")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	wanted := strings.FieldsFunc(*only, func(c rune) bool { return c == ',' || c == ' ' })
+	for _, id := range wanted {
+		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return slices.Contains(strings.Fields(s.ids), id) }) {
+			return fmt.Errorf("-only %s: there is no such goal", id)
+		}
+	}
+	var err error
+	if r.bin, err = filepath.Abs(r.bin); err != nil {
+		return err
+	}
+	if r.dir, err = os.MkdirTemp("", "survive"); err != nil {
+		return err
+	}
+	r.plugin, r.upstream = filepath.Join(r.dir, "faultplug"), filepath.Join(r.dir, "faultmcp")
+	if text, err := exec.CommandContext(ctx, "go", "build", "-o", r.dir, "./faultplug", "./faultmcp").CombinedOutput(); err != nil {
+		return fmt.Errorf("build what fails: %w\n%s", err, text)
+	}
+	fmt.Printf("%d cores, %s, load %s; the callers share the cores\n", runtime.NumCPU(), runtime.Version(), load())
+	err = r.runAll(ctx, wanted)
+	if *out != "" {
+		text, jsonErr := json.MarshalIndent(r.results, "", "  ")
+		err = errors.Join(err, jsonErr, os.WriteFile(*out, append(text, '\n'), 0o600))
+	}
+	if err != nil || *keep {
+		fmt.Println("\nlogs, journals and histories are in", r.dir)
+		return err
+	}
+	return os.RemoveAll(r.dir)
+}
+
+func (r *Rig) runAll(ctx context.Context, wanted []string) error {
+	var failed []string
+	for _, s := range scenarios {
+		ids := strings.Fields(s.ids)
+		if len(wanted) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(wanted, id) }) {
+			continue
+		}
+		began, had := time.Now(), len(r.results)
+		its, cancel := context.WithCancel(ctx) // of a scenario that broke, no bridge stays
+		err := s.run(its, r)
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for i := had; i < len(r.results); i++ {
+			r.results[i].Took = time.Since(began).Seconds()
+		}
+		if err != nil { // the rig itself broke: what it was to measure is not known
+			fmt.Printf("%-4s FAIL  %v\n", ids[0], err)
+			failed = append(failed, ids[0])
+		}
+		for _, res := range r.results[had:] {
+			if !res.Pass && (!r.laws || !slices.Contains(measured, res.ID)) {
+				failed = append(failed, res.ID)
+			}
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("not held: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// tell notes a figure and prints it.
+func (r *Rig) tell(id string, pass bool, goal, figure string, args ...any) {
+	res := Result{ID: id, Pass: pass, Goal: goal, Figure: fmt.Sprintf(figure, args...), Load: load()}
+	r.results = append(r.results, res)
+	word := "pass"
+	if !pass {
+		word = "MISS"
+		if !r.laws || !slices.Contains(measured, id) {
+			word = "FAIL"
+		}
+	}
+	fmt.Printf("%-4s %s  %s  (goal: %s; load %s)\n", id, word, res.Figure, goal, res.Load)
+}
+
+// cycles is how often something is done: often in a long run, less in a short one.
+func (r *Rig) cycles(short, long int) int {
+	if r.long {
+		return long
+	}
+	return short
+}
+
+// load is the load average of the last minute.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// quantile returns a quantile of durations, which it sorts.
+func quantile(ds []time.Duration, q float64) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	slices.Sort(ds)
+	return ds[min(int(q*float64(len(ds))), len(ds)-1)].Round(10 * time.Microsecond)
+}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Every mutant applies to the code as it is, so that make mutate does not find out after an hour.
+func TestMutantsApply(t *testing.T) {
+	t.Parallel()
+	if len(mutants) < 20 {
+		t.Errorf("%d mutants, want at least 20", len(mutants))
+	}
+	for _, m := range mutants {
+		text, err := os.ReadFile(filepath.Join("../../..", filepath.FromSlash(m.file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.apply(text); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}

@@ -1,0 +1,686 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
+)
+
+// A panicPoint says how a failpoint is reached, and what comes of a panic there.
+type panicPoint struct {
+	// ends says that the panic is the end of one call, which is told so: INTERNAL. Else it may be the end of none, or of what somebody does
+	// besides calls.
+	ends bool
+	// kick makes somebody come to it, if calls do not.
+	kick func(t *target) error
+	// rare says that it is reached so seldom, or is so dear, that a few times must do.
+	rare bool
+	// last says that it is reached at the end of the process, which must come to its end nevertheless.
+	last bool
+}
+
+// panicPoints are all failpoints.
+var panicPoints = map[string]panicPoint{
+	"mcpserverReceive":       {ends: true},
+	"mcpserverTake":          {ends: true},
+	"mcpserverPost":          {},
+	"mcpserverInitialize":    {},
+	"mcpserverSessionMethod": {},
+	"mcpserverBegin":         {},
+	"mcpserverModernCall":    {},
+	"mcpserverDecode":        {},
+	"mcpserverDiscover":      {},
+	"mcpserverHandle":        {},
+	"mcpserverModernHandled": {},
+	"mcpserverLegacyHandled": {ends: true},
+	"mcpserverProgress":      {ends: true},
+	"mcpserverSendProgress":  {ends: true},
+	"mcpserverResult":        {},
+	"mcpserverBeforeAnswer":  {},
+	"mcpserverAfterAnswer":   {},
+	"mcpserverLogged":        {},
+	"mcpserverTellChange":    {kick: (*target).killUpstream},
+	"grpcserverAnswer":       {ends: true},
+	"grpcserverHandled":      {ends: true},
+	"routerRoute":            {},
+	"routerAsk":              {},
+	"catalogHandle":          {},
+	"catalogCalled":          {},
+	"limitTimed":             {},
+	"sealOpen":               {},
+	"jsonrpcParse":           {},
+	"mcpjsonDecode":          {},
+	"mcpjsonEncode":          {},
+	"pluginAttempt":          {},
+	"pluginFramesSent":       {ends: true},
+	"pluginFrameReceived":    {ends: true},
+	"pluginFrame":            {},
+	"pluginWriteFrames":      {},
+	"pluginWatch":            {},
+	"pluginStream":           {kick: (*target).killPlugin},
+	"pluginStreamReceived":   {kick: (*target).killPlugin},
+	"pluginLost":             {kick: (*target).killPlugin, rare: true},
+	"pluginLaunch":           {kick: (*target).killPlugin, rare: true},
+	"childRead":              {kick: (*target).killPlugin, rare: true},
+	"mcpclientAttempt":       {},
+	"mcpclientPost":          {},
+	"mcpclientResponded":     {},
+	"mcpclientReceived":      {},
+	"mcpclientRead":          {},
+	"mcpclientEvent":         {ends: true},
+	"mcpclientSend":          {},
+	"mcpclientConnect":       {kick: (*target).killUpstream},
+	"mcpserverPart":          {last: true},
+	"mcpserverDrain":         {last: true},
+}
+
+// A target is a bridge that has failpoints, with a backend of each kind behind it, and what is known of them.
+type target struct {
+	*Bridge
+	fuse   fuse
+	probes string           // where it says whether it is ready
+	mu     sync.Mutex       // guards what follows
+	pids   map[string]int   // of the backends that answered last, by tool
+	last   map[string]int64 // when
+}
+
+const (
+	plugTool, stdioTool, httpTool = "plug_work", "up_work", "web_work"
+)
+
+// saw notes who answered a call.
+func (t *target) saw(c *checker.Call) {
+	if !c.OK() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pids[c.Tool], t.last[c.Tool] = c.Answers[0].PID, c.Begin
+}
+
+func (t *target) kill(tool string) error {
+	t.mu.Lock()
+	pid := t.pids[tool]
+	t.mu.Unlock()
+	if pid == 0 {
+		return nil
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+func (t *target) killPlugin() error   { return t.kill(plugTool) }
+func (t *target) killUpstream() error { return t.kill(stdioTool) }
+
+// well waits until every backend has answered a call that began from now on.
+func (t *target) well(ctx context.Context) error {
+	from := time.Now().UnixNano()
+	for until := time.Now().Add(40 * time.Second); time.Now().Before(until) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		t.mu.Lock()
+		all := t.last[plugTool] > from && t.last[stdioTool] > from && t.last[httpTool] > from
+		t.mu.Unlock()
+		if all {
+			return nil
+		}
+		select {
+		case <-t.done:
+			return fmt.Errorf("the bridge ended: %v", t.cmd.ProcessState)
+		default:
+		}
+	}
+	return errors.New("a backend does not answer for 40 s")
+}
+
+// A watched client tells the target what it saw.
+type watched struct {
+	client
+	t *target
+}
+
+func (w watched) Call(work loadgen.Work) checker.Call {
+	c := w.client.Call(work)
+	w.t.saw(&c)
+	return c
+}
+
+// startTarget starts a bridge that can panic, over HTTP and gRPC, or on stdio.
+func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, journal string, stdio bool) (*target, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	probes, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	s := setup{bin: program, stdio: stdio, own: []string{"GOFAIL_HTTP=" + addr}, config: func(b *Bridge) string {
+		config := fmt.Sprintf("version: 1\nbackends:\n"+
+			"- {name: plug, launch: {command: [%q], env: {FAULTPLUG_JOURNAL: %q}}}\n"+
+			"- {name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, FAULTMCP_ERA: legacy}}}\n"+
+			"- {name: web, mcp: {url: %q}}\n", r.plugin, journal, r.upstream, journal, web.URL)
+		if !stdio {
+			config += fmt.Sprintf("serve: {grpc: {addr: %q}, ops: {addr: %q}}\n", "unix://"+filepath.Join(b.Dir, "grpc"), probes)
+		}
+		return config
+	}}
+	b, err := r.start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	b.Journal = journal
+	return &target{Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, probes: probes, pids: map[string]int{}, last: map[string]int64{}}, nil
+}
+
+// freeAddr returns an address at which nobody listens, and that nobody else is given so soon.
+func freeAddr() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// ready asks the target whether it is.
+func (t *target) ready(ctx context.Context) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.probes+"/readyz", http.NoBody)
+	if err != nil {
+		return false, err
+	}
+	res, err := t.fuse.client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	return res.StatusCode == http.StatusOK, res.Body.Close()
+}
+
+// panics is R15: a panic at every failpoint, again and again, under load. The process goes on; the call that was being answered there is
+// told, and no other; a backend whose loop it was is started again; nothing is held that was not before.
+func panics(ctx context.Context, r *Rig) error {
+	program, points, err := buildFailing(ctx, root, filepath.Join(r.dir, "failing"))
+	if err != nil {
+		return err
+	}
+	if has, err := hasFailpoints(r.bin); err != nil || has {
+		return fmt.Errorf("%s has failpoints, and must not: %w", r.bin, err)
+	}
+	journal := filepath.Join(r.dir, "panics.journal")
+	web, err := r.serveUpstream(ctx, loadgen.Modern, "127.0.0.1:0", journal)
+	if err != nil {
+		return err
+	}
+	t, err := r.startTarget(ctx, program, web, journal, false)
+	if err != nil {
+		return err
+	}
+	piped, err := r.startTarget(ctx, program, web, journal, true)
+	if err != nil {
+		return err
+	}
+	pipe, err := loadgen.NewPipe(piped.In, piped.Out)
+	if err != nil {
+		return err
+	}
+	callers, clients, err := callersOf(t.URL, 8)
+	if err != nil {
+		return err
+	}
+	for _, c := range callers {
+		c.Resumes = true
+	}
+	g, err := newGRPCCaller("unix://"+filepath.Join(t.Dir, "grpc"), 50)
+	if err != nil {
+		return err
+	}
+	clients = append(clients, g)
+	for i := range clients {
+		clients[i] = watched{clients[i], t}
+	}
+	pipeClients := []client{watched{pipeClient{pipe, 60}, piped}, watched{pipeClient{pipe, 61}, piped}}
+
+	p := panicking{r: r, t: t, piped: piped, clients: clients, pipeClients: pipeClients, count: map[string]int{}}
+	if err := p.rest(ctx); err != nil {
+		return err
+	}
+	if ready, err := t.ready(ctx); err != nil || !ready {
+		return fmt.Errorf("the bridge is not ready before anything has panicked: %w", err)
+	}
+	before := settled(t.Bridge)
+	slices.SortFunc(points, func(a, b failpoint) int { return cmp.Compare(a.name, b.name) })
+	for _, point := range points {
+		at := p.at
+		if panicPoints[point.name].last {
+			at = func(ctx context.Context, name string) error { return p.atEnd(ctx, name, program, web) }
+		}
+		if err := at(ctx, point.name); err != nil {
+			return fmt.Errorf("%s: %w; the log is in %s", point.name, err, t.Dir)
+		}
+		if r.long {
+			fmt.Fprintf(os.Stderr, "R15: %s, %d panics, %d wrongs\n", point.name, p.panics, len(p.wrongs))
+		}
+	}
+	if err := p.often(ctx); err != nil {
+		return err
+	}
+	if err := p.rest(ctx); err != nil {
+		return err
+	}
+	for _, c := range callers {
+		c.Close()
+	}
+	after := settled(t.Bridge)
+	g.conn.Close()
+	for _, c := range callers {
+		c.End()
+	}
+	strays, err := pipe.Close()
+	if err != nil {
+		return err
+	}
+	<-piped.done
+	took, err := t.stop()
+	if err != nil {
+		return err
+	}
+	if err := web.stop(); err != nil {
+		return err
+	}
+	logged, err := panicsLogged(filepath.Join(t.Dir, "log"))
+	if err != nil {
+		return err
+	}
+	first := ""
+	if len(p.wrongs) > 0 {
+		first = fmt.Sprintf("; the first: %s %s", p.wrongs[0].Token, p.wrongs[0].Why)
+	}
+	// What a backend is started with, and what an upstream connection has, is the same or less; a few are idle for a while.
+	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
+	r.tell("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
+		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, nothing is held; not ready after three of one place", len(points)),
+		"%d panics at %d points, %d calls and %d other requests, %d told INTERNAL: %d wrong %s%s; fds %d → %d, children %d → %d, ended within %v; %d logged from %d places, %d with a stack that had been logged%s",
+		p.panics, len(points), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first, before.FDs, after.FDs,
+		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again, stray(strays))
+	return nil
+}
+
+func stray(strays []string) string {
+	if len(strays) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d lines on stdio for nobody, such as an answer without an id", len(strays))
+}
+
+// panicking is what R15 has done.
+type panicking struct {
+	r                    *Rig
+	t, piped             *target
+	clients, pipeClients []client
+	panics, calls        int
+	internal             int
+	others               atomic.Int64
+	wrongs               []checker.Wrong
+	count                map[string]int
+}
+
+// at lights one failpoint so many times under load, and judges what callers saw.
+func (p *panicking) at(ctx context.Context, name string) error {
+	point := panicPoints[name]
+	times := p.r.cycles(2, 250)
+	if point.rare {
+		times = p.r.cycles(1, 2)
+	}
+	t, clients := p.t, p.clients
+	if name == "mcpserverReceive" || name == "mcpserverTake" {
+		t, clients = p.piped, p.pipeClients // the only ones who come there
+	}
+	from := t.journalSize()
+	herd := newHerd(ctx, clients, work)
+	idle, err := p.meanwhile(ctx)
+	if err != nil {
+		return err
+	}
+	for n := 0; n < times && err == nil; n++ {
+		if err = t.well(ctx); err != nil {
+			break
+		}
+		time.Sleep(settle) // so that what is killed is wanted back at once
+		kick := func() error { return nil }
+		if point.kick != nil {
+			kick = func() error { return point.kick(t) }
+		}
+		err = t.fuse.light(name, kick)
+		p.panics++
+	}
+	if err == nil {
+		err = t.well(ctx)
+	}
+	history := herd.end()
+	err = errors.Join(err, idle())
+	if err != nil {
+		return err
+	}
+	journal, err := t.journal(from)
+	if err != nil {
+		return err
+	}
+	wrongs := p.judge(name, history, journal)
+	told := 0
+	for i := range history {
+		if isInternal(&history[i]) {
+			told++
+		}
+	}
+	p.internal += told
+	p.calls += len(history)
+	if point.ends && told != times {
+		wrongs = append(wrongs, checker.Wrong{Kind: "untold", Token: name, Why: fmt.Sprintf("%d panics there, and %d calls were told", times, told)})
+	}
+	if !point.ends && told > times {
+		wrongs = append(wrongs, checker.Wrong{Kind: "overtold", Token: name, Why: fmt.Sprintf("%d panics there, and %d calls were told", times, told)})
+	}
+	if len(wrongs) > 0 {
+		fmt.Fprintf(os.Stderr, "R15: %s: ", name)
+		if err := p.r.keepHistory(t.Bridge, history, wrongs); err != nil {
+			return err
+		}
+	}
+	p.wrongs = append(p.wrongs, wrongs...)
+	return nil
+}
+
+// atEnd has a bridge of its own panic at a failpoint of its drain, while calls run: they are answered, and it ends as it would.
+func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpServer) error {
+	t, err := p.r.startTarget(ctx, program, web, filepath.Join(p.r.dir, name+".journal"), false)
+	if err != nil {
+		return err
+	}
+	callers, clients, err := callersOf(t.URL, 8)
+	if err != nil {
+		return err
+	}
+	for _, c := range clients {
+		if call := c.Call(loadgen.Work{Tool: plugTool}); !call.OK() {
+			return fmt.Errorf("a first call failed: %+v", call)
+		}
+	}
+	if _, err := t.fuse.do(http.MethodPut, name, "1*panic"); err != nil {
+		return err
+	}
+	begun, history := make(chan struct{}, len(clients)), make([]checker.Call, len(clients))
+	var wg sync.WaitGroup
+	for i, c := range clients {
+		wg.Go(func() {
+			once := sync.OnceFunc(func() { begun <- struct{}{} })
+			history[i] = c.Call(loadgen.Work{Tool: plugTool, Ms: 1000, Events: 10, OnEvent: func(*checker.Call) bool {
+				once()
+				return true
+			}})
+		})
+	}
+	for range clients {
+		select {
+		case <-begun:
+		case <-time.After(20 * time.Second):
+			return errors.New("calls do not begin")
+		}
+	}
+	_, err = t.stop()
+	wg.Wait()
+	for _, c := range callers {
+		c.Close()
+	}
+	if err != nil {
+		return err
+	}
+	p.panics++
+	p.calls += len(history)
+	for i := range history {
+		if !history[i].OK() {
+			p.wrongs = append(p.wrongs, checker.Wrong{Kind: "lost", Token: history[i].Token, Why: fmt.Sprintf("%s: %+v", name, history[i].Answers)})
+		}
+	}
+	logged, err := panicsLogged(filepath.Join(t.Dir, "log"))
+	if err == nil && logged.lines != 1 {
+		err = fmt.Errorf("%d panics are logged, want 1", logged.lines)
+	}
+	return err
+}
+
+// often has one place panic three times within a minute, after which the bridge is ready no longer.
+func (p *panicking) often(ctx context.Context) error {
+	for n := 0; n < 3; n += p.r.cycles(2, 250) { // which at does
+		if err := p.at(ctx, "mcpserverPost"); err != nil {
+			return err
+		}
+	}
+	ready, err := p.t.ready(ctx)
+	if err == nil && ready {
+		err = errors.New("one place has panicked at least three times within a minute, and the bridge says that it is ready")
+	}
+	return err
+}
+
+func isInternal(c *checker.Call) bool {
+	return len(c.Answers) == 1 && c.Answers[0].Code == -32603 && c.Answers[0].Reason == "INTERNAL" && c.Answers[0].Outcome == "unknown"
+}
+
+// judge returns what is wrong with a history. The work of a call that ended by a bug may have been cancelled, although nobody asked: the
+// bridge has no use for it any more, and what is told to end gives up what it does.
+func (p *panicking) judge(name string, history []checker.Call, journal []checker.Entry) []checker.Wrong {
+	byToken := map[string]*checker.Call{}
+	for i := range history {
+		byToken[history[i].Token] = &history[i]
+	}
+	wrongs := slices.DeleteFunc(checker.Rule{}.Judge(history, journal), func(w checker.Wrong) bool {
+		c := byToken[w.Token]
+		return w.Kind == checker.Unasked && len(c.Answers) == 1 && c.Answers[0].Outcome == "unknown"
+	})
+	for i := range wrongs {
+		wrongs[i].Why = name + ": " + wrongs[i].Why
+	}
+	return wrongs
+}
+
+// work is any call of any backend.
+func work() loadgen.Work {
+	w := loadgen.Work{Tool: []string{plugTool, stdioTool, httpTool}[rand.IntN(3)], Ms: rand.IntN(8)}
+	if rand.IntN(3) == 0 {
+		w.Events = 1 + rand.IntN(5)
+	}
+	return w
+}
+
+// rest waits until everything answers.
+func (p *panicking) rest(ctx context.Context) error {
+	for _, part := range []struct {
+		t       *target
+		clients []client
+	}{{p.t, p.clients}, {p.piped, p.pipeClients}} {
+		herd := newHerd(ctx, part.clients, work)
+		err := part.t.well(ctx)
+		herd.end()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meanwhile does what is no call, until what it returns is called: sessions begin and end, clients ask for lists, and ping.
+func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error) {
+	conn, err := loadgen.NewConn(p.t.URL)
+	if err != nil {
+		return nil, err
+	}
+	c, err := loadgen.NewCaller(p.t.URL, loadgen.Legacy, 70)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- p.ask(ctx, conn, c) }()
+	return func() error {
+		stop()
+		err := <-done
+		conn.Close()
+		c.End()
+		return err
+	}, nil
+}
+
+// ask makes other requests, each of which must be answered, if only by INTERNAL.
+func (p *panicking) ask(ctx context.Context, conn *loadgen.Conn, c *loadgen.Caller) error {
+	const modern = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
+	for ctx.Err() == nil {
+		_, body, err := conn.Do(http.MethodPost, modern, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+		if err == nil && !answered(body) {
+			err = fmt.Errorf("tools/list: %.300q", body)
+		}
+		if err != nil {
+			return err
+		}
+		p.others.Add(1)
+		if err := c.Open(); err != nil {
+			if !strings.Contains(err.Error(), `"INTERNAL"`) {
+				return err
+			}
+			c.Leave()
+			continue
+		}
+		_, body, err = c.Do(http.MethodPost, c.Headers(""), []byte(`{"jsonrpc":"2.0","id":2,"method":"ping"}`))
+		if err == nil && !answered(body) {
+			err = fmt.Errorf("ping: %.300q", body)
+		}
+		if err != nil {
+			return err
+		}
+		p.others.Add(2)
+		c.End()
+	}
+	return nil
+}
+
+// answered reports whether a message is a result, or says that there is a bug.
+func answered(body []byte) bool {
+	return bytes.Contains(body, []byte(`"result"`)) || bytes.Contains(body, []byte(`"reason":"INTERNAL"`))
+}
+
+// A loggedPanics is what a log says of panics.
+type loggedPanics struct {
+	lines, places int
+	again         int // stacks of a place that had been logged with one already, by the same part
+}
+
+// panicsLogged reads the log of a bridge.
+func panicsLogged(name string) (l loggedPanics, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return l, err
+	}
+	defer f.Close()
+	places := map[string]bool{}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			Place, Stack, Message string
+			Count                 int
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || !strings.HasPrefix(line.Message, "the bridge panicked") {
+			continue
+		}
+		l.lines++
+		places[line.Place] = true
+		if (line.Count == 1) != (line.Stack != "") {
+			l.again++
+		}
+	}
+	l.places = len(places)
+	return l, lines.Err()
+}
+
+// A grpcCaller is a gRPC client.
+type grpcCaller struct {
+	conn   *grpc.ClientConn
+	number int
+}
+
+func newGRPCCaller(target string, number int) (*grpcCaller, error) {
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	return &grpcCaller{conn, number}, nil
+}
+
+// Call makes a call and returns what came of it.
+func (g *grpcCaller) Call(w loadgen.Work) checker.Call {
+	w.Token, w.Tool = loadgen.NewToken(), cmp.Or(w.Tool, "work")
+	arguments, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not
+	c := checker.Call{Token: w.Token, Caller: g.number, Era: "grpc", Tool: w.Tool, Begin: time.Now().UnixNano()}
+	a, err := g.call(&c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}, Name: w.Tool, Arguments: arguments})
+	c.End = time.Now().UnixNano()
+	if err != nil {
+		a = checker.Answer{Failed: true, Code: -32603, Text: err.Error()}
+		for _, d := range grpcstatus.Convert(err).Details() {
+			if f, ok := d.(*pb.CallFailure); ok {
+				a.Reason = f.GetReason()
+				a.Outcome = strings.ToLower(strings.TrimPrefix(f.GetOutcome().String(), "OUTCOME_"))
+			}
+		}
+	}
+	c.Answers = []checker.Answer{a} // a stream ends once
+	return c
+}
+
+func (g *grpcCaller) call(c *checker.Call, req *pb.CallToolRequest) (a checker.Answer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	stream, err := pb.NewMcpServiceClient(g.conn).CallTool(ctx, req)
+	if err != nil {
+		return a, err
+	}
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return a, err
+		}
+		if p := m.GetProgress(); p != nil {
+			c.Events = append(c.Events, int(p.GetProgress()))
+			continue
+		}
+		var done struct {
+			Token string `json:"token"`
+			PID   int    `json:"pid"`
+		}
+		res := m.GetResult()
+		if err := json.Unmarshal(res.GetStructuredContent(), &done); err != nil {
+			return a, err
+		}
+		return checker.Answer{Token: done.Token, PID: done.PID, Failed: res.GetIsError()}, nil
+	}
+}

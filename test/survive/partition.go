@@ -1,0 +1,457 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcpbridge/mcpbridge/test/survive/checker"
+	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
+)
+
+// The ways of a cable.
+const (
+	toBackend = iota
+	toBridge
+)
+
+// A cable is the network between a bridge and a backend. It can be cut in one way or both: nobody is told, as in a real partition, and
+// what is on its way stays there. When it is mended that is delivered, as TCP would, or the connections are reset.
+type cable struct {
+	addr, target string
+	ln           *net.TCPListener
+	wg           sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	changed *sync.Cond
+	cut     [2]bool
+	deaf    bool // new connections get no answer either
+	closed  bool
+	ends    map[*net.TCPConn]bool
+	fillers map[string]net.Conn // by their address
+	made    int                 // how many connections were made
+}
+
+func newCable(target string) (*cable, error) {
+	// The shortest queue: when one connection waits in it, the system leaves others without an answer.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "cable")
+	defer f.Close()
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		return nil, err
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	c := &cable{addr: ln.Addr().String(), target: target, ends: map[*net.TCPConn]bool{}, fillers: map[string]net.Conn{}}
+	c.ln = ln.(*net.TCPListener) //nolint:forcetypeassert // it is one of TCP
+	c.changed = sync.NewCond(&c.mu)
+	c.wg.Go(c.accept)
+	return c, nil
+}
+
+// accept passes connections on.
+func (c *cable) accept() {
+	for {
+		c.mu.Lock()
+		for c.deaf && !c.closed {
+			c.changed.Wait()
+		}
+		_ = c.ln.SetDeadline(time.Time{}) // that of mute
+		c.mu.Unlock()
+		in, err := c.ln.AcceptTCP()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		filler := c.fillers[in.RemoteAddr().String()] != nil
+		delete(c.fillers, in.RemoteAddr().String())
+		if !filler {
+			c.made++
+		}
+		c.mu.Unlock()
+		if filler {
+			_ = in.Close() // nobody is there any more
+			continue
+		}
+		out, err := net.Dial("tcp", c.target)
+		if err != nil {
+			_ = in.Close() // so it is refused
+			continue
+		}
+		back := out.(*net.TCPConn) //nolint:forcetypeassert // it is one of TCP
+		c.mu.Lock()
+		c.ends[in], c.ends[back] = true, true
+		c.mu.Unlock()
+		c.wg.Go(func() { c.carry(in, back, toBackend) })
+		c.wg.Go(func() { c.carry(back, in, toBridge) })
+	}
+}
+
+// carry carries what from says. That an end is closed is said as anything else is.
+func (c *cable) carry(from, to *net.TCPConn, way int) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		c.hold(way)
+		if err != nil {
+			c.end(to)
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			c.hold(1 - way)
+			c.end(from)
+			return
+		}
+	}
+}
+
+// hold waits while a way is cut.
+func (c *cable) hold(way int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.cut[way] && !c.closed {
+		c.changed.Wait()
+	}
+}
+
+func (c *cable) end(conn *net.TCPConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ends, conn)
+	_ = conn.Close() // it may have been reset
+}
+
+// sever cuts ways. Whoever connects is left without an answer, because TCP needs both ways for its handshake.
+func (c *cable) sever(ways ...int) {
+	c.mu.Lock()
+	for _, w := range ways {
+		c.cut[w] = true
+	}
+	c.deaf = true
+	_ = c.ln.SetDeadline(time.Unix(1, 0)) // it no longer accepts
+	c.mu.Unlock()
+	for range 3 { // until the queue is full, perhaps of those who were quicker
+		conn, err := net.DialTimeout("tcp", c.addr, 50*time.Millisecond)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		c.fillers[conn.LocalAddr().String()] = conn
+		c.mu.Unlock()
+	}
+}
+
+// mend ends a cut.
+func (c *cable) mend(reset bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if reset {
+		for conn := range c.ends {
+			_ = conn.SetLinger(0) // which makes Close a reset
+			_ = conn.Close()
+			delete(c.ends, conn)
+		}
+	}
+	for _, conn := range c.fillers {
+		_ = conn.Close()
+	}
+	c.cut, c.deaf = [2]bool{}, false
+	c.changed.Broadcast()
+}
+
+// connections returns how many there have been.
+func (c *cable) connections() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
+}
+
+func (c *cable) close() {
+	c.mend(true)
+	c.mu.Lock()
+	c.closed = true
+	c.changed.Broadcast()
+	c.mu.Unlock()
+	_ = c.ln.Close()
+	c.wg.Wait()
+}
+
+// A partition is a way in which the network fails.
+type partition struct {
+	name  string
+	ways  []int
+	reset bool
+}
+
+var partitions = []partition{
+	{"both ways", []int{toBackend, toBridge}, false},
+	{"to the backend", []int{toBackend}, false},
+	{"to the bridge", []int{toBridge}, false},
+	{"both ways, then reset", []int{toBackend, toBridge}, true},
+}
+
+// A parted is what came of partitions.
+type parted struct {
+	cuts, flaps    int
+	detected, back []time.Duration
+	refused        []time.Duration // how long calls took that were refused while it was known that there is no way
+	outcomes       map[string]int
+	given          []time.Duration // how long calls under way had to wait until they were given up
+	early          int             // calls that were given up though the network was back soon
+	connections    int
+	wrongs         []checker.Wrong
+	held           []string // what is held after it and was not before
+}
+
+// failNetwork is F16 and R12: the network between a bridge and a backend that it dials delivers nothing, in one way or both, for a while
+// or again and again.
+func failNetwork(ctx context.Context, r *Rig) error {
+	results := make([]parted, len(partitions))
+	errs := make([]error, len(partitions))
+	var wg sync.WaitGroup
+	for i, p := range partitions {
+		wg.Go(func() {
+			var err error
+			if results[i], err = r.part(ctx, p, r.cycles(1, 15)); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", p.name, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	sum := parted{outcomes: map[string]int{}}
+	calls := 0
+	for i, p := range results {
+		sum.cuts += p.cuts
+		sum.flaps += p.flaps
+		sum.detected = append(sum.detected, p.detected...)
+		sum.back = append(sum.back, p.back...)
+		sum.refused = append(sum.refused, p.refused...)
+		for k, n := range p.outcomes {
+			sum.outcomes[k] += n
+			calls += n
+		}
+		sum.given = append(sum.given, p.given...)
+		sum.early += p.early
+		sum.connections += p.connections
+		sum.wrongs = append(sum.wrongs, p.wrongs...)
+		for _, h := range p.held {
+			sum.held = append(sum.held, partitions[i].name+": "+h)
+		}
+	}
+	// A cut may cost a connection, and two that were tried meanwhile; a short one is not noticed, unless it is reset.
+	most := len(partitions) + 3*sum.cuts + sum.flaps
+	r.tell("F16", len(sum.wrongs)+len(sum.held) == 0 && sum.outcomes["unknown"] > 0 && sum.outcomes["not_executed"] > 0 && sum.connections <= most,
+		"a network that delivers nothing, one way or both, or again and again: 0 wrong, nothing is held, no storm of connections",
+		"%d cuts and %d short ones, %d calls %v: %d wrong %s; %d connections (at most %d) %s", sum.cuts, sum.flaps, calls, sum.outcomes,
+		len(sum.wrongs), kinds(sum.wrongs), sum.connections, most, strings.Join(sum.held, "; "))
+	r.tell("R12", len(sum.detected) == sum.cuts && quantile(sum.detected, .99) <= 3*time.Second && quantile(sum.back, .99) <= time.Second &&
+		quantile(sum.refused, .99) <= 50*time.Millisecond && quantile(sum.given, .99) <= 6*time.Second && sum.early == 0,
+		"noticed within 3 s, and then calls are refused within 50 ms, p99; those under way are told within 6 s, and none within 3.8 s; "+
+			"answered within 1 s after its end",
+		"noticed within p50 %v, max %v; %d calls refused within p50 %v, p99 %v; %d told that they are lost within max %v, %d too early; "+
+			"answered within p50 %v, max %v", quantile(sum.detected, .5), quantile(sum.detected, 1), len(sum.refused), quantile(sum.refused, .5),
+		quantile(sum.refused, .99), len(sum.given), quantile(sum.given, 1), sum.early, quantile(sum.back, .5), quantile(sum.back, 1))
+	return nil
+}
+
+// soon is when the network is back before calls that are under way are given up.
+const soon = 3800 * time.Millisecond
+
+// An outage is a time without network.
+type outage struct {
+	cut, known, mended time.Time
+	long               bool
+}
+
+// part makes the network of one bridge fail in one way.
+func (r *Rig) part(ctx context.Context, p partition, cycles int) (parted, error) {
+	res := parted{outcomes: map[string]int{}}
+	dir, err := os.MkdirTemp(r.dir, "b")
+	if err != nil {
+		return res, err
+	}
+	journal := filepath.Join(dir, "journal")
+	backend, at, err := r.listen(ctx, journal)
+	if err != nil {
+		return res, err
+	}
+	wire, err := newCable(at)
+	if err != nil {
+		return res, err
+	}
+	defer wire.close()
+	b, err := r.start(ctx, setup{dir: dir, config: func(*Bridge) string {
+		return fmt.Sprintf("version: 1\nbackends: [{name: far, dial: \"tcp:%s\"}]\n", wire.addr)
+	}})
+	if err != nil {
+		return res, err
+	}
+	callers, clients, err := callersOf(b.URL, 16)
+	if err == nil {
+		err = warm(callers)
+	}
+	if err != nil {
+		return res, err
+	}
+	before := settled(b)
+	herd := newHerd(ctx, clients, func() loadgen.Work {
+		time.Sleep(rand.N(20 * time.Millisecond)) // what is refused costs the machine little this way
+		return loadgen.Work{Ms: rand.IntN(60), Events: rand.IntN(3)}
+	})
+	var outages []outage
+	for n := range cycles {
+		if n > 0 {
+			time.Sleep(1500 * time.Millisecond) // what was cut before has been mended, and is to be back
+		}
+		for range 5 {
+			time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) // that is how long it holds
+			wire.sever(p.ways...)
+			time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
+			wire.mend(p.reset)
+			res.flaps++
+		}
+		lasting := 6500 * time.Millisecond
+		if r.long {
+			lasting += rand.N(8 * time.Second)
+		}
+		for _, lasts := range []time.Duration{soon, lasting} {
+			time.Sleep(1200*time.Millisecond + rand.N(time.Second)) // of health checks are any
+			o, err := p.outage(ctx, b, wire, lasts)
+			if err != nil {
+				herd.end()
+				return res, err
+			}
+			outages = append(outages, o)
+			res.cuts++
+		}
+	}
+	time.Sleep(1500 * time.Millisecond) // all that was on its way arrives
+	history := herd.end()
+	for _, c := range callers {
+		c.Close()
+	}
+	after := settled(b)
+	if after.FDs > before.FDs || after.Threads > before.Threads+5 {
+		res.held = append(res.held, fmt.Sprintf("fds %d → %d, threads %d → %d", before.FDs, after.FDs, before.Threads, after.Threads))
+	}
+	for _, c := range callers {
+		c.End()
+	}
+	if _, err := b.stop(); err != nil {
+		return res, err
+	}
+	res.connections = wire.connections()
+	if err := errors.Join(backend.Process.Signal(os.Interrupt), backend.Wait()); err != nil {
+		return res, err
+	}
+	entries, err := b.journal(0)
+	if err != nil {
+		return res, err
+	}
+	res.read(history, outages)
+	unknown := map[string]bool{}
+	for i := range history {
+		unknown[history[i].Token] = outcome(&history[i]) == "unknown"
+	}
+	// Of a call that was given up the backend hears so when there is a network again.
+	res.wrongs = slices.DeleteFunc(checker.Rule{}.Judge(history, entries), func(w checker.Wrong) bool {
+		return w.Kind == checker.Unasked && unknown[w.Token]
+	})
+	if len(res.wrongs) > 0 {
+		err = r.keepHistory(b, history, res.wrongs)
+	}
+	return res, err
+}
+
+// outage cuts the network until it has lasted so long.
+func (p partition) outage(ctx context.Context, b *Bridge, wire *cable, lasts time.Duration) (outage, error) {
+	select {
+	case <-b.Lost: // a flap before
+	default:
+	}
+	o := outage{cut: time.Now(), long: lasts > soon}
+	wire.sever(p.ways...)
+	select {
+	case o.known = <-b.Lost:
+	case <-time.After(20 * time.Second):
+		return o, fmt.Errorf("nobody notices for 20 s; the log is in %s", b.Dir)
+	case <-ctx.Done():
+		return o, ctx.Err()
+	}
+	time.Sleep(time.Until(o.cut.Add(lasts)))
+	o.mended = time.Now()
+	wire.mend(p.reset)
+	return o, nil
+}
+
+// read finds in a history how outages were.
+func (res *parted) read(history []checker.Call, outages []outage) {
+	back := make([]time.Time, len(outages))
+	for i := range history {
+		c := &history[i]
+		told := outcome(c)
+		res.outcomes[told]++
+		begin, end := time.Unix(0, c.Begin), time.Unix(0, c.End)
+		for n, o := range outages {
+			switch {
+			case told == "result" && begin.After(o.known) && end.After(o.mended) && (back[n].IsZero() || end.Before(back[n])):
+				back[n] = end
+			case told == "not_executed" && begin.After(o.known.Add(10*time.Millisecond)) && end.Before(o.mended):
+				res.refused = append(res.refused, end.Sub(begin))
+			case told == "unknown" && end.After(o.cut) && end.Before(o.mended):
+				res.given = append(res.given, time.Duration(c.End-max(c.Begin, o.cut.UnixNano())))
+				if !o.long {
+					res.early++
+				}
+			}
+		}
+	}
+	for n, o := range outages {
+		res.detected = append(res.detected, o.known.Sub(o.cut))
+		if back[n].IsZero() {
+			back[n] = time.Now() // which is too late
+		}
+		res.back = append(res.back, back[n].Sub(o.mended))
+	}
+}
+
+// listen starts a faultplug that is to be dialled, and returns where.
+func (r *Rig) listen(ctx context.Context, journal string) (*exec.Cmd, string, error) {
+	cmd := exec.CommandContext(ctx, r.plugin, "--listen", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "FAULTPLUG_JOURNAL="+journal)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, "", err
+	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		return nil, "", errors.Join(err, cmd.Wait())
+	}
+	return cmd, strings.TrimSpace(line[strings.LastIndex(line, "tcp:")+len("tcp:"):]), nil
+}
