@@ -1,6 +1,6 @@
 package bridge
 
-import "github.com/mcpbridge/mcpbridge/bridge/rawjson"
+import "github.com/mcpbridge/mcpbridge/internal/rawjson"
 
 // The keys of `_meta` that MCP reserves for what requests, responses and notifications carry since 2026-07-28.
 const (

@@ -36,19 +36,19 @@ type importRule struct {
 var importRules = []importRule{
 	{
 		who:     []string{""},
-		notWhom: []string{"bridge/mcpserver", "bridge/grpcserver", "bridge/plugin", "bridge/mcpclient"},
-		except:  []string{"cmd", "bridge/bridgetest"},
+		notWhom: []string{"internal/mcpserver", "internal/grpcserver", "internal/plugin", "internal/mcpclient"},
+		except:  []string{"cmd", "internal/bridgetest"},
 		because: "fronts and backs know the waist and never one another: that is why two of each serve every direction",
 		fix:     "take a bridge.Handler; cmd puts the pieces together, and so may a test in package x_test. What both need goes into a package of its own beside them",
 	},
 	{
-		who:     []string{"bridge/router", "bridge/catalog"},
-		notWhom: []string{"bridge/router", "bridge/catalog", "bridge/seal", "bridge/auth"},
+		who:     []string{"internal/router", "internal/catalog"},
+		notWhom: []string{"internal/router", "internal/catalog", "internal/seal", "internal/auth"},
 		because: "what is around a Handler knows that it is one and nothing else: cmd decides what is around what",
 		fix:     "take a bridge.Handler, and put what is missing into the Call",
 	},
 	{
-		who:     []string{"bridge"},
+		who:     []string{"bridge", "internal"},
 		notWhom: []string{"cmd", "examples", "sdkgen/go"},
 		butNot:  []string{"sdkgen/go/gen"},
 		because: "everything points at bridge, and nothing that users write is part of it",
@@ -62,8 +62,8 @@ var importRules = []importRule{
 	},
 	{
 		who:     []string{"sdkgen/go", "examples", "test/conformance"},
-		notWhom: []string{"bridge"},
-		butNot:  []string{"bridge/bridgetest/fuzzing"},
+		notWhom: []string{"bridge", "internal"},
+		butNot:  []string{"internal/bridgetest/fuzzing"},
 		because: "a backend needs the contract only, and so does a gRPC client, as those in other languages do",
 		fix:     "use sdkgen/go/gen, or put what is missing into sdkgen/go",
 	},

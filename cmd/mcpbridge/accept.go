@@ -6,7 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
 // acceptAgain is how soon a connection is accepted for which there was no descriptor.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/mcpbridge/mcpbridge/bridge/auth"
+	"github.com/mcpbridge/mcpbridge/internal/auth"
 )
 
 // newAuth returns who may call over HTTP.

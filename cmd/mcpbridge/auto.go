@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
-	"github.com/mcpbridge/mcpbridge/bridge/plugin"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/plugin"
 )
 
 // An auto back is a command that may be a backend of mcpbridge or an MCP server, and shows which by what it prints: a backend

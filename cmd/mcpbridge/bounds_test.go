@@ -19,10 +19,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/mcpbridge/mcpbridge/bridge/catalog"
-	"github.com/mcpbridge/mcpbridge/bridge/child"
-	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
-	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/catalog"
+	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -128,7 +128,7 @@ func TestLimitsReachWhoKeepsThem(t *testing.T) {
 	if got := l.logs(); got != (child.LogLimits{Line: n("logLine"), Rate: n("logRate")}) {
 		t.Errorf("a program gets %+v", got)
 	}
-	for _, key := range []string{ // in this package, of the whole program, except for those of calls: bridge/limit
+	for _, key := range []string{ // in this package, of the whole program, except for those of calls: internal/limit
 		"header", "headerFields", "headerTime", "connectionIdle", "jsonDepth", "jsonMembers", "jsonElements", "id", "batch", "message", "memory", "streams",
 		"streamsPerCaller", "calls", "callsPerCaller", "callQueue", "callIdle", "callTotal",
 	} {

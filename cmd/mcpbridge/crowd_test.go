@@ -22,7 +22,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/auth"
+	"github.com/mcpbridge/mcpbridge/internal/auth"
 )
 
 // A journal is a log that can be read while it is written.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 )
 
 // A variable is replaced wherever it stands, and its value is told to the backend and to nobody else.

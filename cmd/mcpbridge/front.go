@@ -20,11 +20,11 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
 
-	"github.com/mcpbridge/mcpbridge/bridge/auth"
-	"github.com/mcpbridge/mcpbridge/bridge/conns"
-	"github.com/mcpbridge/mcpbridge/bridge/limit"
-	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
-	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/auth"
+	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
 // A front is how clients reach the App. Its methods are called in this order, part and refuse perhaps not at all.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpbridge/mcpbridge/bridge/auth"
-	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/auth"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 )
 
 // healthTime is how often the health of backends is looked at for gRPC clients.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
 // harmless returns a text of a server as it can be shown on a terminal: what would move the cursor, colour what follows, or

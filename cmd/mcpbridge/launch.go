@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/mcpbridge/mcpbridge/bridge/plugin"
+	"github.com/mcpbridge/mcpbridge/internal/plugin"
 )
 
 // checkCommand refuses a command that cannot be started, and says where it was looked for: a program that a desktop

@@ -4,13 +4,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcpbridge/mcpbridge/bridge/catalog"
-	"github.com/mcpbridge/mcpbridge/bridge/child"
-	"github.com/mcpbridge/mcpbridge/bridge/grpcserver"
-	"github.com/mcpbridge/mcpbridge/bridge/jsonrpc"
-	"github.com/mcpbridge/mcpbridge/bridge/mcpserver"
-	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
-	"github.com/mcpbridge/mcpbridge/bridge/seal"
+	"github.com/mcpbridge/mcpbridge/internal/catalog"
+	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/seal"
 )
 
 // A bound is what a limit can be set to. What it is if it is not set is a constant of who keeps it.

@@ -8,7 +8,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
 
-	"github.com/mcpbridge/mcpbridge/bridge/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
 )
 
 // memoryShare is how much of the container's memory the bridge may take, if nobody says how much. The rest is for what Go does not

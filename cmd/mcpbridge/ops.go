@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/mcpbridge/mcpbridge/bridge/conns"
-	"github.com/mcpbridge/mcpbridge/bridge/contain"
-	"github.com/mcpbridge/mcpbridge/bridge/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
 // An ops answers probes, from before the backends start until after they have ended: a sidecar starts before what it stands

@@ -6,7 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/mcpbridge/mcpbridge/bridge/child"
+	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
 // buryOrphans waits for children that this process has not started, until ctx ends.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcpbridge/mcpbridge/bridge/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
 // A schema is a part of a JSON Schema that a server has published, for showing it and for making arguments of what is typed.

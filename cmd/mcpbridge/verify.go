@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcpbridge/mcpbridge/bridge/child"
-	"github.com/mcpbridge/mcpbridge/bridge/mcpclient"
-	"github.com/mcpbridge/mcpbridge/bridge/verify"
+	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/verify"
 )
 
 const verifyLong = `Drives a backend through every behaviour of the contract, and says what is wrong with it: what, where, why, how to mend

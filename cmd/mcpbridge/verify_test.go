@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpbridge/mcpbridge/bridge/bridgetest"
-	"github.com/mcpbridge/mcpbridge/bridge/verify"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/verify"
 )
 
 // verified runs `mcpbridge verify` and returns its exit code and what it prints.

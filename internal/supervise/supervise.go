@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/bridge/child"
-	"github.com/mcpbridge/mcpbridge/bridge/contain"
+	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/contain"
 )
 
 // A Connection is what calls are sent on, from the first answer of the backend until the connection is lost.

@@ -32,7 +32,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/mcpbridge/mcpbridge/bridge/mtls"
+	"github.com/mcpbridge/mcpbridge/internal/mtls"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/mcpbridge/mcpbridge/bridge/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 )
 
 type checked struct {

@@ -91,7 +91,7 @@ func fuzzes(ctx context.Context, r *Rig) error {
 
 // readsAlike is S4: documents of other random numbers each time, read by the bridge and by the strict reference.
 func readsAlike(ctx context.Context, r *Rig) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestDocuments$", "./bridge/jsonrpc",
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestDocuments$", "./internal/jsonrpc",
 		"-documents", strconv.Itoa(r.cycles(1_000_000, 100_000_000)), "-seed", strconv.FormatInt(time.Now().UnixNano(), 10))
 	cmd.Dir = root
 	text, failed := cmd.CombinedOutput()
@@ -127,7 +127,7 @@ func limitTests() (n, tests int, wrong []string, err error) {
 	if err != nil {
 		return 0, 0, nil, err
 	}
-	for _, dir := range []string{"bridge", "cmd"} {
+	for _, dir := range []string{"bridge", "internal", "cmd"} {
 		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

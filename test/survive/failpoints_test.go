@@ -41,7 +41,7 @@ func TestOnlyTheCopyHasFailpoints(t *testing.T) {
 			t.Errorf("R15 has a row for %s, which is no failpoint", name)
 		}
 	}
-	if _, err := os.Stat("../../bridge/mcpserver/exchange.fail.go"); err == nil {
+	if _, err := os.Stat("../../internal/mcpserver/exchange.fail.go"); err == nil {
 		t.Error("the failpoints were enabled in the source itself: `go tool gofail disable` it")
 	}
 }

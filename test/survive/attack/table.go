@@ -33,7 +33,7 @@ type Row struct {
 	On []string `yaml:"on"`
 	// Because says why it is not run against endpoints that Expect does not have.
 	Because string `yaml:"because"`
-	// Tests are Go tests that prove what needs no bridge of its own: "bridge/auth TestMetadata".
+	// Tests are Go tests that prove what needs no bridge of its own: "internal/auth TestMetadata".
 	Tests []string `yaml:"tests"`
 	Input `yaml:",inline"`
 	// Inputs are its forms. What one does not say is as the row says.

@@ -22,14 +22,14 @@ func (m mutant) apply(text []byte) ([]byte, error) {
 
 // Files that several mutants change.
 const (
-	framesFile  = "bridge/plugin/frames.go"
-	handlerFile = "bridge/plugin/handler.go"
-	sessionFile = "bridge/mcpserver/session.go"
-	modernFile  = "bridge/mcpserver/modern.go"
-	httpFile    = "bridge/mcpserver/http.go"
-	guardFile   = "bridge/mcphttp/guard.go"
-	issuerFile  = "bridge/auth/issuer.go"
-	sealFile    = "bridge/seal/seal.go"
+	framesFile  = "internal/plugin/frames.go"
+	handlerFile = "internal/plugin/handler.go"
+	sessionFile = "internal/mcpserver/session.go"
+	modernFile  = "internal/mcpserver/modern.go"
+	httpFile    = "internal/mcpserver/http.go"
+	guardFile   = "internal/mcphttp/guard.go"
+	issuerFile  = "internal/auth/issuer.go"
+	sealFile    = "internal/seal/seal.go"
 )
 
 var mutants = []mutant{
@@ -59,7 +59,7 @@ var mutants = []mutant{
 		detector: "survive R1",
 	},
 	{
-		name: "progress is sent twice", file: "bridge/mcpserver/exchange.go",
+		name: "progress is sent twice", file: "internal/mcpserver/exchange.go",
 		old:      "\treturn x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
 		new:      "\t_ = x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))\n\treturn x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
 		detector: "survive R1",
@@ -77,13 +77,13 @@ var mutants = []mutant{
 		detector: "survive R1",
 	},
 	{
-		name: "a response on stdio is written twice", file: "bridge/mcpserver/stdio.go",
+		name: "a response on stdio is written twice", file: "internal/mcpserver/stdio.go",
 		old:      "_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
 		new:      "_, _ = l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))\n\t_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
 		detector: "survive R1",
 	},
 	{
-		name: "each start of a backend leaks a descriptor", file: "bridge/plugin/process.go",
+		name: "each start of a backend leaks a descriptor", file: "internal/plugin/process.go",
 		old: "func (r *process) Start(context.Context) error {",
 		new: "var leaked = make(chan *os.File, 1<<20)\n\nfunc (r *process) Start(context.Context) error {\n" +
 			"\tf, _ := os.Open(os.DevNull)\n\tleaked <- f\n",
@@ -96,13 +96,13 @@ var mutants = []mutant{
 		detector: "survive K1g",
 	},
 	{
-		name: "a busy backend is restarted", file: "bridge/plugin/health.go",
+		name: "a busy backend is restarted", file: "internal/plugin/health.go",
 		old:      "case unanswered >= p.o.HangTimeout:",
 		new:      "case unanswered >= 3*p.pace.health:",
 		detector: "survive R13",
 	},
 	{
-		name: "what has left its process group outlives a killed bridge", file: "bridge/child/child.go",
+		name: "what has left its process group outlives a killed bridge", file: "internal/child/child.go",
 		old: "\tif p.guard, err = setGuard(p.mark); err != nil {\n",
 		new: "\tp.bounds.end(p.Log)\n\tp.bounds.groups = nil // or else the next bridge kills what is in them\n" +
 			"\tif p.guard, err = (guard{}), nil; err != nil {\n",
@@ -124,7 +124,7 @@ var mutants = []mutant{
 		name: "a canceled call is answered", file: modernFile,
 		old:      "\tcase s.unwanted(ctx):\n\t\tx.end(head{}, nil)\n\tcase ctx.Err() != nil && err != nil:",
 		new:      "\tcase ctx.Err() != nil && err != nil:",
-		detector: "test ./bridge/mcpserver .",
+		detector: "test ./internal/mcpserver .",
 	},
 	{
 		name: "a resumed stream repeats an event", file: httpFile,
@@ -142,13 +142,13 @@ var mutants = []mutant{
 		name: "a change notification is lost", file: sessionFile,
 		old:      "\t\tss.unheard.Add(change)\n",
 		new:      "",
-		detector: "test ./bridge/mcpserver .",
+		detector: "test ./internal/mcpserver .",
 	},
 	{
 		name: "a change notification is sent twice", file: sessionFile,
 		old:      "\tpush(msg)\n}",
 		new:      "\tpush(msg)\n\tpush(msg)\n}",
-		detector: "test ./bridge/mcpserver .",
+		detector: "test ./internal/mcpserver .",
 	},
 	{
 		name: "DELETE does not end the session", file: httpFile,
@@ -157,46 +157,46 @@ var mutants = []mutant{
 		detector: "attack E",
 	},
 	{
-		name: "a session serves another principal", file: "bridge/mcpserver/server.go",
+		name: "a session serves another principal", file: "internal/mcpserver/server.go",
 		old:      "ss == nil || !samePrincipal(ss.caller.GetPrincipal(), from.principal)",
 		new:      "ss == nil",
 		detector: "attack E",
 	},
 	{
-		name: "a list of one principal is cached for all", file: "bridge/catalog/lists.go",
+		name: "a list of one principal is cached for all", file: "internal/catalog/lists.go",
 		old:      "key := pageKey{kind: k, caller: bridge.AudienceOf(call.Context()), later: cursor != nil}",
 		new:      "key := pageKey{kind: k, later: cursor != nil}",
-		detector: "test ./bridge/catalog .",
+		detector: "test ./internal/catalog .",
 	},
 	{
-		name: "one call more than limits.calls is admitted", file: "bridge/limit/lot.go",
+		name: "one call more than limits.calls is admitted", file: "internal/limit/lot.go",
 		old:      "if l.taken < l.most {",
 		new:      "if l.taken <= l.most {",
-		detector: "test ./bridge/limit .",
+		detector: "test ./internal/limit .",
 	},
 	{
-		name: "one session more than the limit is admitted", file: "bridge/mcpserver/sessions.go",
+		name: "one session more than the limit is admitted", file: "internal/mcpserver/sessions.go",
 		old:      "if s.n >= s.most {",
 		new:      "if s.n > s.most {",
-		detector: "test ./bridge/mcpserver .",
+		detector: "test ./internal/mcpserver .",
 	},
 	{
 		name: "requestState is bound to no request and no principal", file: sealFile,
 		old:      "return append(call.Binding(), s.whose...)",
 		new:      "return nil",
-		detector: "test ./bridge/seal .",
+		detector: "test ./internal/seal .",
 	},
 	{
 		name: "requestState never expires", file: sealFile,
 		old:      "if uint64(time.Now().Unix()) > binary.BigEndian.Uint64(plain) {",
 		new:      "if binary.BigEndian.Uint64(plain) == 0 {",
-		detector: "test ./bridge/seal .",
+		detector: "test ./internal/seal .",
 	},
 	{
-		name: "requestState is not sealed", file: "bridge/seal/seal.go",
+		name: "requestState is not sealed", file: "internal/seal/seal.go",
 		old:      "\tout.State = []byte(s.seal(call, needs.GetState(), round))\n",
 		new:      "\t_ = s.seal(call, needs.GetState(), round)\n",
-		detector: "test ./bridge/seal .",
+		detector: "test ./internal/seal .",
 	},
 	{
 		name: "the header Mcp-Method is not compared with the body", file: modernFile,

@@ -1,0 +1,191 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// wellKnown is where a protected resource has its metadata (RFC 9728, 3).
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// A metadata is the metadata of a protected resource (RFC 9728, 2).
+type metadata struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Methods  []string `json:"bearer_methods_supported"`
+	Scopes   []string `json:"scopes_supported,omitempty"`
+}
+
+// principalKey is the key of a request's context by which Principal finds who makes it.
+type principalKey struct{}
+
+// Principal returns who makes a request that Wrap has let in.
+func Principal(r *http.Request) *pb.Principal {
+	p, _ := r.Context().Value(principalKey{}).(*pb.Principal)
+	return p
+}
+
+// endlessFor is how long somebody is let in without being asked about again, whose token does not say when it ends.
+const endlessFor = time.Hour
+
+// Until returns until when somebody is let in: until the token has ended that says who it is. What lasts longer than the request that had
+// the token ends then. For a token that an issuer was asked about and that has no `exp`, it is an hour from now: the issuer may say
+// otherwise by then. It is zero if the token does not end: one that is written down, a certificate.
+func Until(p *pb.Principal) time.Time {
+	if len(p.GetClaims()) == 0 {
+		return time.Time{}
+	}
+	c, err := readClaims(p.GetClaims())
+	if err != nil || c.Expiry == nil {
+		return time.Now().Add(endlessFor)
+	}
+	return c.Expiry.Time().Add(skew)
+}
+
+// Wrap returns a http.Handler that lets only those reach next who prove who they are, on every request (2025-06-18 to
+// 2026-07-28: basic/authorization, access token usage), and tells everybody else how to. What they prove it with is taken away
+// from the request. A mcphttp.Guard before it answers browsers that ask whether a page may call.
+func (a *Auth) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if of, ok := a.metadata[r.URL.Path]; ok {
+			a.serveMetadata(w, r, of.resource)
+			return
+		}
+		p, err := a.authenticate(r)
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		in := r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
+		in.Header = maps.Clone(r.Header)
+		in.Header.Del("Authorization")
+		next.ServeHTTP(w, in)
+	})
+}
+
+// authenticate returns who makes a request.
+func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
+	values := r.Header["Authorization"]
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	switch {
+	case query.Has("access_token"):
+		return nil, &refusal{http.StatusUnauthorized, "invalid_request", "a token in the URL is not taken: send it in the Authorization header"}
+	case err != nil: // somebody else may find a token in it
+		return nil, &refusal{http.StatusBadRequest, "invalid_request", "the query of the URL cannot be read: leave out ; and write % as %25"}
+	case len(values) == 0 && a.o.Certificates:
+		if p := bridge.PeerPrincipal(r.TLS); p != nil {
+			return p, a.checkCertificate(p)
+		}
+	}
+	return a.bearer(r.Context(), values, a.part(r.URL.Path))
+}
+
+// bearer returns whose token is in the Authorization header that has the given values, at a part of this server.
+func (a *Auth) bearer(ctx context.Context, values []string, at part) (*pb.Principal, error) {
+	switch len(values) {
+	case 0:
+		return nil, &refusal{status: http.StatusUnauthorized, why: "send a token: Authorization: Bearer TOKEN"}
+	case 1:
+	default:
+		return nil, &refusal{http.StatusBadRequest, "invalid_request", "there are several Authorization headers: send one"}
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, &refusal{status: http.StatusUnauthorized, why: "the Authorization header must be: Bearer TOKEN"}
+	}
+	return a.verifyFor(ctx, strings.Trim(token, " "), at)
+}
+
+// refuse answers a request that is not let in.
+func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	no := &refusal{status: http.StatusInternalServerError, why: "who calls cannot be checked"}
+	errors.As(err, &no)
+	a.refused.Do(func() {
+		a.o.Log.Warn().Str("remote", r.RemoteAddr).Int("status", no.status).Str("why", err.Error()).
+			Msg("refused a caller; further ones in the next second are not logged")
+	})
+	h := w.Header()
+	switch no.status {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+		h.Set("WWW-Authenticate", a.challenge(r.URL.Path, no.code, no.why, a.o.Scopes))
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))
+		no = &refusal{status: no.status, why: cannotCheck}
+	}
+	mcphttp.Refuse(w, no.status, no.why)
+}
+
+const cannotCheck = "tokens cannot be checked at the moment: their issuer does not answer, or not as it should; try again later"
+
+// Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs, at the endpoint with the path.
+func (a *Auth) Challenge(path string, scopes []string) string {
+	return a.challenge(path, "insufficient_scope", "the call needs more scopes", scopes)
+}
+
+// challenge returns the value of WWW-Authenticate (RFC 6750, 3; RFC 9728, 5.1).
+func (a *Auth) challenge(path, code, why string, scopes []string) string {
+	var params []string
+	add := func(name, value string) {
+		if value != "" {
+			params = append(params, name+`="`+quotable(value)+`"`)
+		}
+	}
+	add("error", code)
+	if code != "" {
+		add("error_description", why)
+	}
+	add("scope", strings.Join(scopes, " "))
+	add("resource_metadata", a.part(path).metadataURL)
+	return strings.TrimSpace("Bearer " + strings.Join(params, ", "))
+}
+
+// quotable leaves out of a text what a quoted string in a header must not have (RFC 6750, 3).
+func quotable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '"' || r == '\\':
+			return '\''
+		case r < ' ' || r > '~':
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// serveMetadata tells whom to ask for a token for a resource (RFC 9728, 3.2). Everybody may read it, pages too.
+func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request, resource string) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		mcphttp.Refuse(w, http.StatusMethodNotAllowed, "the metadata can only be read: send GET")
+		return
+	}
+	m := metadata{Resource: resource, Methods: []string{"header"}, Scopes: a.allScopes()}
+	for _, i := range a.issuers {
+		m.Servers = append(m.Servers, i.URL)
+	}
+	body, _ := json.Marshal(m) //nolint:errchkjson // strings can always be written
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "public, max-age=3600")
+	_, _ = w.Write(body) // as above
+}
+
+// allScopes returns every scope that matters here.
+func (a *Auth) allScopes() []string {
+	all := slices.Concat(a.o.Scopes, a.o.MoreScopes)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

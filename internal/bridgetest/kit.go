@@ -1,0 +1,327 @@
+package bridgetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// kit are the tools of the contract kit: what the laws and `mcpbridge verify` call. There is a program with the same tools
+// for each SDK, and docs/verify.md says exactly what they do.
+var kit = map[string]tool{
+	// echo returns its arguments.
+	"echo": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		return done(Text("%s", r.GetArguments()))
+	},
+	// structured returns its arguments as JSON.
+	"structured": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		return done(&pb.CallToolResult{StructuredContent: r.GetArguments(), Content: []*pb.ContentBlock{}})
+	},
+	// who returns what it is told of its caller.
+	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		c := r.GetContext()
+		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetProtocolVersion(), c.GetClientInfo().GetName(), c.GetProgressWanted(),
+			c.GetLogLevel(), bridge.ElicitsForms(c.GetClientCapabilities())))
+	},
+	// count makes progress that does not always increase, and logs at two levels.
+	"count": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		for _, e := range []bridge.Event{
+			{Progress: &pb.Progress{Progress: 0, Total: proto.Float64(2), Message: proto.String("begin")}},
+			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG, Data: []byte(`"detail"`)}},
+			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
+			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
+			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"), Data: []byte(`{"n":9007199254740993}`)}},
+			{Progress: &pb.Progress{Progress: 2, Total: proto.Float64(2)}},
+		} {
+			if err := emit(ctx, e); err != nil {
+				return nil, err
+			}
+		}
+		return done(Text("counted"))
+	},
+	// ask asks for a name, then whether that is right, and remembers the name in its state.
+	"ask": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
+			return nil, err
+		}
+		if len(r.GetState()) == 0 {
+			a := r.GetInputResponses()["name"].GetElicit()
+			if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
+				if a != nil {
+					return done(Text("the user said %v", a.GetAction()))
+				}
+				return needs("", map[string]*pb.InputRequest{"name": Form("who are you?", "name")})
+			}
+			return needs("name="+string(a.GetContent()), map[string]*pb.InputRequest{"right": Form("is that right?", "yes")})
+		}
+		return done(Text("%s %s", r.GetState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
+	},
+	// many asks for everything at once.
+	"many": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		in := r.GetInputResponses()
+		if len(in) == 0 {
+			return needs("", map[string]*pb.InputRequest{
+				"form": Form("q", "a"),
+				"model": {Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
+					MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: pb.Role_ROLE_USER, Content: Text("2+2?").GetContent()}},
+				}}},
+				"roots": {Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
+			})
+		}
+		return done(Text("form=%s model=%s roots=%d", in["form"].GetElicit().GetContent(),
+			in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(), len(in["roots"].GetListRoots().GetRoots())))
+	},
+	// wait waits for the end of its context.
+	"wait": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		w := h.waiting(r)
+		h.Started <- string(r.GetArguments())
+		w.start()
+		<-ctx.Done()
+		h.Ended <- string(r.GetArguments())
+		w.end()
+		return nil, ctx.Err()
+	},
+	// started answers once the call of wait with the same n has started.
+	"started": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		select {
+		case <-h.waiting(r).started:
+			return done(Text("started"))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	},
+	// ended answers once the call of wait with the same n has ended.
+	"ended": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		select {
+		case <-h.waiting(r).ended:
+			return done(Text("ended"))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	},
+	// fail fails as a tool does.
+	"fail": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		res := Text("it does not work")
+		res.IsError = proto.Bool(true)
+		return done(res)
+	},
+	// exact fails with a JSON-RPC error of its own.
+	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return nil, &bridge.Error{Code: codes.Unknown, Message: "no luck", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
+	},
+	// steps makes as much progress as it is told.
+	"steps": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		n, err := strconv.Atoi(string(rawjson.Get(r.GetArguments(), "n")))
+		if err != nil {
+			return nil, bridge.Errorf(codes.InvalidArgument, "n is not a number: %w", err)
+		}
+		for i := range n {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+				return nil, err
+			}
+		}
+		return done(Text("%d steps", n))
+	},
+	// blob returns as many bytes as it is told.
+	"blob": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		data := make([]byte, number(r, "size"))
+		for i := range data {
+			data[i] = byte(i % 251)
+		}
+		image := &pb.ImageContent{Data: data, MimeType: "application/octet-stream"}
+		return done(&pb.CallToolResult{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Image{Image: image}}}})
+	},
+	// levels logs at every level.
+	"levels": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		wanted := r.GetContext().GetLogLevel()
+		for l := pb.LogLevel_LOG_LEVEL_DEBUG; l <= pb.LogLevel_LOG_LEVEL_EMERGENCY; l++ {
+			if wanted == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || l < wanted {
+				continue
+			}
+			name := strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
+			if err := emit(ctx, bridge.Event{Log: &pb.LogMessage{Level: l, Data: []byte(strconv.Quote(name))}}); err != nil {
+				return nil, err
+			}
+		}
+		return done(Text("logged"))
+	},
+	// meta returns the request's _meta and what of it the contract has no field for.
+	"meta": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		res := Text("meta")
+		res.Meta, res.Extra = r.GetContext().GetMeta(), r.GetExtra()
+		return done(res)
+	},
+	// noise prints. This one is no program of its own, and does not.
+	"noise": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return done(Text("quiet"))
+	},
+	// sleep takes its time.
+	"sleep": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		select {
+		case <-time.After(time.Duration(number(r, "ms")) * time.Millisecond):
+			return done(Text("slept"))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	},
+	// add adds a tool.
+	"add": func(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		h.Add(word(r, "name"))
+		return done(Text("added"))
+	},
+	// remove removes a tool.
+	"remove": func(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		h.Remove(word(r, "name"))
+		return done(Text("removed"))
+	},
+	// update tells that a resource has changed.
+	"update": func(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		h.Update(word(r, "uri"))
+		return done(Text("updated"))
+	},
+	// tell asks one question and tells what became of it.
+	"tell": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		if !bridge.ElicitsForms(r.GetContext().GetClientCapabilities()) {
+			return done(Text("unsupported"))
+		}
+		in, asked := r.GetInputResponses()["said"]
+		if !asked {
+			return needs("told", map[string]*pb.InputRequest{"said": Form("Say something.", "value")})
+		}
+		return done(Text("%s", told(in)))
+	},
+	// survey asks two questions, then one that follows from their answers, and remembers a number from the first round.
+	"survey": survey,
+}
+
+// told says what became of a question for a text.
+func told(in *pb.InputResponse) string {
+	switch in.GetError().GetReason() {
+	case pb.InputError_REASON_UNSUPPORTED:
+		return "unsupported"
+	case pb.InputError_REASON_NO_ANSWER:
+		return "no answer"
+	case pb.InputError_REASON_REFUSED:
+		return "refused"
+	case pb.InputError_REASON_UNSPECIFIED: // there is no error
+	}
+	switch a := in.GetElicit(); a.GetAction() {
+	case pb.ElicitAction_ELICIT_ACTION_ACCEPT:
+		var form struct {
+			Value *string `json:"value"`
+		}
+		if json.Unmarshal(a.GetContent(), &form) != nil || form.Value == nil {
+			return "invalid"
+		}
+		return "accepted: " + *form.Value
+	case pb.ElicitAction_ELICIT_ACTION_DECLINE:
+		return "declined"
+	default:
+		return "cancelled"
+	}
+}
+
+// A surveyed is what the tool "survey" remembers between its rounds.
+type surveyed struct {
+	Serial int64
+	Name   string
+	Age    int
+}
+
+func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+	in := r.GetInputResponses()
+	answer := func(key string, to any) error {
+		var form struct {
+			Value json.RawMessage `json:"value"`
+		}
+		if err := json.Unmarshal(in[key].GetElicit().GetContent(), &form); err != nil {
+			return bridge.Errorf(codes.InvalidArgument, "the answer %s: %w", key, err)
+		}
+		return json.Unmarshal(form.Value, to)
+	}
+	if r.State == nil {
+		state, err := json.Marshal(surveyed{Serial: h.serial.Add(1)})
+		if err != nil {
+			return nil, err
+		}
+		return needs(string(state), map[string]*pb.InputRequest{
+			"name": form("What is your name?", `{"type":"string"}`), "age": form("How old are you?", `{"type":"integer"}`),
+		})
+	}
+	var s surveyed
+	if err := json.Unmarshal(r.GetState(), &s); err != nil {
+		return nil, bridge.Errorf(codes.InvalidArgument, "the state is not ours: %w", err)
+	}
+	if s.Name == "" {
+		if err := answer("name", &s.Name); err != nil {
+			return nil, err
+		}
+		if err := answer("age", &s.Age); err != nil {
+			return nil, err
+		}
+		state, err := json.Marshal(s)
+		if err != nil {
+			return nil, err
+		}
+		return needs(string(state), map[string]*pb.InputRequest{
+			"right": form(fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`),
+		})
+	}
+	var right bool
+	if err := answer("right", &right); err != nil {
+		return nil, err
+	}
+	return done(Text("%s is %d: %v, %d", s.Name, s.Age, right, s.Serial))
+}
+
+// form returns a question for one value.
+func form(message, of string) *pb.InputRequest {
+	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+		Message: message, RequestedSchema: []byte(`{"type":"object","properties":{"value":` + of + `},"required":["value"]}`),
+	}}}}}
+}
+
+// number returns an argument that is a number.
+func number(r *pb.CallToolRequest, name string) int {
+	n, _ := strconv.Atoi(string(rawjson.Get(r.GetArguments(), name)))
+	return n
+}
+
+// word returns an argument that is text.
+func word(r *pb.CallToolRequest, name string) string {
+	var s string
+	_ = json.Unmarshal(rawjson.Get(r.GetArguments(), name), &s) // what is not text is none
+	return s
+}
+
+// A waiting is the calls of the tool "wait" with one n.
+type waiting struct {
+	started, ended chan struct{}
+	start, end     func()
+}
+
+// waiting returns the calls of the tool "wait" with the request's n.
+func (h *Handler) waiting(r *pb.CallToolRequest) *waiting {
+	n := string(rawjson.Get(r.GetArguments(), "n"))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.waits[n]
+	if w == nil {
+		w = &waiting{started: make(chan struct{}), ended: make(chan struct{})}
+		w.start = sync.OnceFunc(func() { close(w.started) })
+		w.end = sync.OnceFunc(func() { close(w.ended) })
+		h.waits[n] = w
+	}
+	return w
+}

@@ -1,0 +1,183 @@
+package bridgetest
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// MCPLaws checks that a chain with an MCP connection of a revision in it does the same as the Handler at its end, as far as the
+// revision can say it. What it cannot say is this, and nothing else:
+//
+//	what                      2026-07-28             before
+//	-----------------------------------------------  ------------------------------------------------------------------
+//	members of messages       those of the revision, and what mcpjson says in its words instead
+//	errors                    the code of JSON-RPC and its text: bridge.Error's table, there and back
+//	the caller's revision     2026-07-28             the one of the connection
+//	the caller's name         as it is               the client's own: a session is shared
+//	the caller's abilities    as they are            those that the revision has
+//	progress                  increases              increases, over all rounds of a call
+//	keys of what is asked     as they are            the client's own: a request of the server has an id and no name
+//	state                     as it is               the client's own: it stands for a call that is parked
+//	what cannot be asked      fails                  fails, in words of the server: asked is what they are compared by
+func MCPLaws(t *testing.T, rev bridge.Revision, wrap func(t *testing.T, h bridge.Handler) bridge.Handler) {
+	t.Helper()
+	var keys sync.Map
+	bare := asking(sayable(Kit(), rev), func(question, key string) string {
+		keys.Store(question, key)
+		return key
+	})
+	chain := asking(wrap(t, Kit()), func(question, key string) string {
+		if k, ok := keys.Load(question); ok {
+			return k.(string)
+		}
+		return key
+	})
+	laws(t, bare, chain, true)
+}
+
+// sayable returns a Handler that does what h does as a server of the revision can say it.
+func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
+	var mu sync.Mutex
+	reached := map[string]float64{} // the progress of the calls of the legacy era that are asked something
+	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		if call.Method == bridge.Listen {
+			return h.Handle(ctx, call, emit)
+		}
+		call = &bridge.Call{Method: call.Method, Request: proto.Clone(call.Request).(bridge.Request)}
+		if !rev.Modern() {
+			cc := call.Context()
+			cc.ProtocolVersion, cc.ClientInfo = rev.String(), &pb.Implementation{Name: "mcpbridge", Version: "1"}
+			cc.ClientCapabilities = through(cc.GetClientCapabilities(), rev).(*pb.ClientCapabilities)
+		}
+		id, last := "", -1.0
+		if call.Method.Asks {
+			id = string(call.Binding())
+			mu.Lock()
+			if p, ok := reached[id]; ok && !rev.Modern() && bridge.Continues(call.Request) {
+				last = p
+			}
+			mu.Unlock()
+		}
+		res, err := h.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
+			switch {
+			case e.Progress != nil && e.Progress.GetProgress() <= last:
+				return nil
+			case e.Progress != nil:
+				last = e.Progress.GetProgress()
+				return emit(ctx, bridge.Event{Progress: through(e.Progress, rev).(*pb.Progress)})
+			}
+			return emit(ctx, bridge.Event{Log: through(e.Log, rev).(*pb.LogMessage)})
+		})
+		mu.Lock()
+		reached[id] = last
+		mu.Unlock()
+		if err == nil && res.Needs != nil && !rev.Modern() {
+			for _, req := range res.Needs.GetRequests() {
+				if bridge.Missing(call.Context().GetClientCapabilities(), req) == nil {
+					continue
+				}
+				if call.Method != bridge.CallTool {
+					err = bridge.Errorf(codes.FailedPrecondition, cannotAsk)
+					break
+				}
+				failed := Text(cannotAsk)
+				failed.IsError = proto.Bool(true)
+				return &bridge.Result{Complete: failed}, nil
+			}
+		}
+		switch {
+		case err != nil:
+			return nil, bridge.FromJSONRPC(bridge.AsError(err).JSONRPC(rev, call.Method), rev, call.Method)
+		case res.Needs != nil:
+			return res, nil
+		}
+		out := through(res.Complete, rev)
+		if d, ok := out.(*pb.DiscoverResponse); ok {
+			said := res.Complete.(*pb.DiscoverResponse)
+			d.ServerInfo = through(said.GetServerInfo(), rev).(*pb.Implementation) // which is elsewhere
+			if !rev.DeclaresCompletions() {
+				d.Capabilities.Completions = said.GetCapabilities().GetCompletions() // for which there is no word, and which is there
+			}
+		}
+		return &bridge.Result{Complete: out}, nil
+	})
+}
+
+// through returns what is left of a message after it was said in a revision.
+func through(m proto.Message, rev bridge.Revision) proto.Message {
+	data, err := mcpjson.Append(nil, m, rev)
+	if err != nil {
+		panic(err) // a message of the kit
+	}
+	out := m.ProtoReflect().New().Interface()
+	if err := mcpjson.Unmarshal(data, out, rev); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// cannotAsk begins what a server says that is not able to ask its client.
+const cannotAsk = "This needs "
+
+// asking returns h with what it asks by the keys that name says, and keeps the state for who comes back.
+func asking(h bridge.Handler, name func(question, key string) string) bridge.Handler {
+	type round struct {
+		state []byte
+		keys  map[string]string // of h, by those that name says
+	}
+	var mu sync.Mutex
+	rounds := map[string]round{}
+	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		id := ""
+		if call.Method.Asks {
+			id = string(call.Binding())
+		}
+		if in, ok := call.Request.(interface {
+			GetInputResponses() map[string]*pb.InputResponse
+		}); ok && len(in.GetInputResponses()) > 0 {
+			mu.Lock()
+			last := rounds[id]
+			mu.Unlock()
+			answers := map[string]*pb.InputResponse{}
+			for key, answer := range in.GetInputResponses() {
+				answers[last.keys[key]] = answer
+			}
+			call = call.Retry(answers, last.state)
+		}
+		res, err := h.Handle(ctx, call, emit)
+		if err != nil {
+			e := *bridge.AsError(err)
+			if i := strings.Index(e.Message, cannotAsk); i >= 0 {
+				e.Message, e.RPC = cannotAsk, nil
+			}
+			return nil, &e
+		}
+		if r, ok := res.Complete.(*pb.CallToolResult); ok && r.GetIsError() && strings.HasPrefix(said(res), cannotAsk) {
+			r = proto.CloneOf(r)
+			r.Content[0].GetText().Text = cannotAsk
+			return &bridge.Result{Complete: r}, nil
+		}
+		if res.Needs == nil {
+			return res, nil
+		}
+		now := round{state: res.Needs.State, keys: map[string]string{}}
+		asked := map[string]*pb.InputRequest{}
+		for key, req := range res.Needs.GetRequests() {
+			ours := name(text(req), key)
+			now.keys[ours], asked[ours] = key, req
+		}
+		mu.Lock()
+		rounds[id] = now
+		mu.Unlock()
+		return &bridge.Result{Needs: &pb.InputRequired{Requests: asked}}, nil
+	})
+}

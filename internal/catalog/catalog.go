@@ -1,0 +1,165 @@
+// Package catalog knows what a backend has to offer. It is a bridge.Handler around that of the backend: it remembers lists
+// for as long as they are true, drops entries that would break their clients, and holds calls of tools to the schemas that the
+// tools are published with, arguments and results alike. No user is sent elsewhere than to a web page.
+//
+// A list is remembered for each principal, revision and what clients can do, and never shown to another. What is remembered of a
+// list may be old; it is good enough to accept arguments by, and never to refuse them by: before it refuses, the catalog asks for
+// the list again.
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Options are what a Catalog can be told.
+type Options struct {
+	// Log gets what is wrong with the backend's tools, once each.
+	Log zerolog.Logger
+	// SkipArguments leaves it to the backend to check the arguments of its tools.
+	SkipArguments bool
+	// SkipOutput leaves it to the client to check what tools return.
+	SkipOutput bool
+	// MaxTools is how many tools a backend may have, and MaxName how many bytes the name of one. Zero: 4,096 and 128.
+	MaxTools, MaxName int
+	// MaxSchema is how many bytes a schema of a tool may have, and MaxSchemaValues how many values. Zero: 256 KiB and 10,000.
+	MaxSchema, MaxSchemaValues int
+	// MaxSubschemas is how many schemas there may be in it so that it is compiled. Zero: 2,000.
+	MaxSubschemas int
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxTools, o.MaxName = cmp.Or(o.MaxTools, maxTools), cmp.Or(o.MaxName, maxName)
+	o.MaxSchema, o.MaxSchemaValues = cmp.Or(o.MaxSchema, maxSchemaBytes), cmp.Or(o.MaxSchemaValues, maxSchemaNodes)
+	o.MaxSubschemas = cmp.Or(o.MaxSubschemas, maxSubschemas)
+	return o
+}
+
+// A Catalog is a bridge.Handler that knows the tools of another one. The messages that it returns for lists are shared: nobody
+// may change them, and an answer that is the same as the one before is the same message.
+type Catalog struct {
+	h bridge.Handler
+	o Options
+
+	// clock counts what happens, so that it can be said what began after what.
+	clock atomic.Uint64
+
+	warned onceEach
+
+	mu      sync.RWMutex // guards what follows; not held while the handler is called
+	pages   map[pageKey]*page
+	bytes   int               // of pages
+	before  map[pageKey]*page // the page that names the one of the key as the next
+	flights map[pageKey]*flight
+	kinds   [kinds]kindState
+	known   map[bridge.Audience]*tools
+	count   int // of tools in known
+	schemas map[string]*schema
+	text    int // bytes of schemas
+}
+
+var _ bridge.Handler = (*Catalog)(nil)
+
+// New returns a Catalog of h.
+func New(h bridge.Handler, o Options) *Catalog {
+	c := &Catalog{
+		h: h, o: o.withDefaults(),
+		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[bridge.Audience]*tools{},
+		schemas: map[string]*schema{},
+	}
+	c.clock.Store(1) // 0 stands for before everything
+	return c
+}
+
+// Handle implements bridge.Handler.
+func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	// gofail: var catalogHandle struct{}
+
+	res, err := c.handle(ctx, call, emit)
+	if bad := checkPages(call, res, err); bad != nil {
+		return nil, bad
+	}
+	return res, err
+}
+
+func (c *Catalog) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch r := call.Request.(type) {
+	case *pb.CallToolRequest:
+		if c.o.SkipArguments && c.o.SkipOutput {
+			break
+		}
+		return c.callTool(ctx, call, r, emit)
+	case *pb.ListToolsRequest:
+		return c.list(ctx, call, kindTools, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListPromptsRequest:
+		return c.list(ctx, call, kindPrompts, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListResourcesRequest:
+		return c.list(ctx, call, kindResources, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListResourceTemplatesRequest:
+		return c.list(ctx, call, kindTemplates, r.Cursor, r.GetExtra(), emit)
+	case *pb.ListenRequest:
+		return c.listen(ctx, call, emit)
+	}
+	res, err := c.h.Handle(ctx, call, emit)
+	if err == nil && res.Complete != nil {
+		if m := lasting(res.Complete); m != res.Complete {
+			res = &bridge.Result{Complete: m}
+		}
+	}
+	return res, err
+}
+
+// lasting returns an answer that says of its time to live what may be said: it is not negative (2026-07-28: server/utilities/caching).
+func lasting(answer proto.Message) proto.Message {
+	if has, ok := answer.(interface{ GetTtlMs() int64 }); !ok || has.GetTtlMs() >= 0 {
+		return answer
+	}
+	out := bridge.Shallow(answer)
+	m := out.ProtoReflect()
+	m.Set(m.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(0))
+	return out
+}
+
+// onceEach remembers what has been said.
+type onceEach struct {
+	mu   sync.Mutex
+	said map[string]struct{}
+}
+
+// maxSaid is how many warnings are remembered. A backend that gives reason for more hears of some of them again.
+const maxSaid = 4_096
+
+func (o *onceEach) first(what string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, ok := o.said[what]; ok {
+		return false
+	}
+	if o.said == nil || len(o.said) >= maxSaid {
+		o.said = map[string]struct{}{}
+	}
+	o.said[what] = struct{}{}
+	return true
+}
+
+// warn logs something about an entry of a list, unless it has been logged.
+func (c *Catalog) warn(kind, key, what string, err error) {
+	key = rawjson.ShortenTo(key, maxName)
+	if c.warned.first(key + "\x00" + what + "\x00" + errText(err)) {
+		c.o.Log.Warn().Str(kind, key).Str("reason", errText(err)).Msg(what)
+	}
+}
+
+// now is the time by which lists grow old.
+func now() time.Time { return time.Now() }

@@ -1,0 +1,622 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// How much is said of a violation.
+const (
+	maxProblems  = 12
+	maxProblem   = 300
+	maxSignature = 1_500
+	maxListed    = 10 // choices, names
+	maxShape     = 3  // levels of objects in a signature
+	// maxExplained is how many errors are looked at to find the problems.
+	maxExplained = 1_000
+)
+
+// A violation is why a value does not conform to a schema, for the one who made the value.
+type violation struct {
+	// problems are what is wrong, in the order of where it is.
+	problems []problem
+	// more says that there are others, which were not looked at.
+	more bool
+	// undecided says that nobody knows whether the value conforms: it could not be compared, and the problem is why.
+	undecided bool
+}
+
+// A problem is what is wrong in one place.
+type problem struct {
+	// at is where, as a JSON pointer. Empty: the whole value.
+	at string
+	// text is what was expected and what came instead.
+	text string
+}
+
+// refusal is a violation of the whole value.
+func refusal(text string) *violation { return &violation{problems: []problem{{"", text}}} }
+
+// undecided is why what is at a place could not be compared.
+func undecided(at, format string, args ...any) *violation {
+	return &violation{problems: []problem{{at, fmt.Sprintf(format, args...)}}, undecided: true}
+}
+
+// lines returns the problems, a line each.
+func (v *violation) lines(whole string) string {
+	var b strings.Builder
+	for i, p := range v.problems {
+		if i == maxProblems {
+			than := ""
+			if v.more {
+				than = "more than "
+			}
+			fmt.Fprintf(&b, "\n- and %s%d more", than, len(v.problems)-i)
+			break
+		}
+		at := whole
+		if p.at != "" {
+			at = rawjson.ShortenTo(p.at, maxProblem)
+		}
+		fmt.Fprintf(&b, "\n- %s: %s", at, rawjson.ShortenTo(p.text, maxProblem))
+	}
+	return b.String()
+}
+
+// english is the language of what the library says.
+var english = message.NewPrinter(language.English)
+
+// explain says in words what the library found.
+func (s *schema) explain(value any, found *jsonschema.ValidationError) *violation {
+	e := explainer{
+		schema: s, value: value,
+		shown: map[uintptr]string{}, shapes: map[*jsonschema.Schema]string{}, names: map[*jsonschema.Schema]string{}, parts: map[part]*jsonschema.Schema{},
+	}
+	e.error(found)
+	slices.SortFunc(e.problems, func(a, b problem) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+	e.problems = slices.Compact(e.problems)
+	return &e.violation
+}
+
+type explainer struct {
+	violation
+	*schema
+	value any
+	// explained is how many errors were looked at.
+	explained int
+	// shown and shapes are what is said of large values of the schema, by where they are in memory, and of schemas: errors can be many.
+	shown  map[uintptr]string
+	shapes map[*jsonschema.Schema]string
+	// names are what is said of what a schema declares.
+	names map[*jsonschema.Schema]string
+	// parts are what schemas say of their properties and items: errors can be many in one place, which is deep in schemas of many branches.
+	parts map[part]*jsonschema.Schema
+}
+
+// A part is a property or an item of what a schema is of.
+type part struct {
+	of   *jsonschema.Schema
+	name string
+}
+
+// enough notes that an error is looked at, and reports whether there were enough of them: the library says of everything what is wrong.
+func (e *explainer) enough() bool {
+	e.explained++
+	e.more = e.more || e.explained > maxExplained
+	return e.more
+}
+
+func (e *explainer) add(at []string, format string, args ...any) {
+	e.problems = append(e.problems, problem{pointer(at), fmt.Sprintf(format, args...)})
+}
+
+func pointer(at []string) string {
+	var b strings.Builder
+	for _, name := range at {
+		b.WriteString("/" + pointerEscapes.Replace(name))
+	}
+	return b.String()
+}
+
+// error says what one error is.
+func (e *explainer) error(err *jsonschema.ValidationError) {
+	if e.enough() {
+		return
+	}
+	at := err.InstanceLocation
+	switch k := err.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
+		if len(err.Causes) > 0 {
+			for _, cause := range err.Causes {
+				e.error(cause)
+			}
+			return
+		}
+	case *kind.AnyOf:
+		e.choice(err)
+		return
+	case *kind.OneOf:
+		if len(k.Subschemas) == 0 {
+			e.choice(err)
+			return
+		}
+		e.add(at, "expected exactly one of several forms to fit, and more than one does; got %s", e.got(at))
+		return
+	case *kind.Required:
+		e.missing(at, k.Missing, "")
+		return
+	case *kind.Dependency:
+		e.missing(at, k.Missing, k.Prop)
+		return
+	case *kind.DependentRequired:
+		e.missing(at, k.Missing, k.Prop)
+		return
+	case *kind.AdditionalProperties:
+		known := e.unknown(at)
+		for _, name := range k.Properties {
+			if e.enough() {
+				break
+			}
+			e.add(append(slices.Clone(at), name), "%s", known)
+		}
+		return
+	case *kind.FalseSchema:
+		e.add(at, "expected nothing here, got %s", e.got(at))
+		return
+	case *kind.PropertyNames:
+		e.add(at, "%q is not a name that is allowed here", rawjson.ShortenTo(k.Property, maxProblem))
+		return
+	}
+	if want := e.expected(err.ErrorKind); want != "" {
+		e.add(at, "expected %s, got %s", want, e.got(at))
+		return
+	}
+	e.add(at, "%s", err.ErrorKind.LocalizedString(english))
+}
+
+// expected says what is expected where an error is, or nothing.
+func (e *explainer) expected(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return alternatives(k.Want)
+	case *kind.Enum:
+		return "one of " + list(k.Want, e.show)
+	case *kind.Const:
+		return e.show(k.Want)
+	case *kind.MinLength:
+		return fmt.Sprintf("at least %s", count(k.Want, "character"))
+	case *kind.MaxLength:
+		return fmt.Sprintf("at most %s", count(k.Want, "character"))
+	case *kind.Pattern:
+		return "text that matches " + rawjson.ShortenTo(k.Want, maxProblem/3)
+	case *kind.Minimum:
+		return "at least " + decimal(k.Want)
+	case *kind.Maximum:
+		return "at most " + decimal(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "more than " + decimal(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "less than " + decimal(k.Want)
+	case *kind.MultipleOf:
+		return "a multiple of " + decimal(k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("at least %s", count(k.Want, "item"))
+	case *kind.MaxItems:
+		return fmt.Sprintf("at most %s", count(k.Want, "item"))
+	case *kind.MinProperties:
+		return fmt.Sprintf("at least %s", count(k.Want, "property"))
+	case *kind.MaxProperties:
+		return fmt.Sprintf("at most %s", count(k.Want, "property"))
+	case *kind.UniqueItems:
+		return fmt.Sprintf("different items, and items %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
+	case *kind.AdditionalItems:
+		return fmt.Sprintf("%s less", count(k.Count, "item"))
+	case *kind.Not:
+		return "something else"
+	case *kind.Contains:
+		return "at least one item of a certain form"
+	}
+	return ""
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + strings.Replace(what, "property", "propertie", 1) + "s"
+}
+
+// decimal returns a number as people write it.
+func decimal(r *big.Rat) string {
+	if r.IsInt() {
+		return rawjson.ShortenTo(r.Num().String(), 40)
+	}
+	text, exact := r.FloatPrec()
+	if !exact || text > 20 {
+		text = 20
+	}
+	return r.FloatString(text)
+}
+
+// missing says which properties are not there, and what they should be.
+func (e *explainer) missing(at, names []string, with string) {
+	for _, name := range names {
+		if e.enough() {
+			break
+		}
+		want := "a value"
+		if s := e.schemaAt(at); s != nil {
+			if p := e.declared(s, name); p != nil {
+				if e.shapes[p] == "" {
+					e.shapes[p] = e.shape(p, maxShape-1)
+				}
+				if w := e.shapes[p]; w != "any" {
+					want = w
+				}
+			}
+		}
+		because := ""
+		if with != "" {
+			because = fmt.Sprintf(" because %q is there", rawjson.ShortenTo(with, maxProblem/3))
+		}
+		e.add(append(slices.Clone(at), name), "expected %s%s, got nothing: it is required", want, because)
+	}
+}
+
+// unknown says what could be there instead of a property that is not declared.
+func (e *explainer) unknown(at []string) string {
+	s := resolve(e.schemaAt(at))
+	if s == nil || len(s.Properties) == 0 {
+		return "there is no such property"
+	}
+	if e.names[s] == "" {
+		names := slices.Sorted(maps.Keys(s.Properties))
+		more := ""
+		if len(names) > maxListed {
+			names, more = names[:maxListed], ", …"
+		}
+		e.names[s] = "there is no such property; there is " + strings.Join(names, ", ") + more
+	}
+	return e.names[s]
+}
+
+// choice says what is wrong where none of several forms fits: what is wrong with the one that was meant, if that can be told.
+func (e *explainer) choice(err *jsonschema.ValidationError) {
+	at := err.InstanceLocation
+	var want []string
+	var meant []*jsonschema.ValidationError
+	for _, cause := range err.Causes {
+		if e.enough() {
+			break
+		}
+		if misfit := whole(cause, err.InstanceLocation); misfit != nil {
+			if len(misfit.InstanceLocation) > len(at) {
+				at, want = misfit.InstanceLocation, nil // rather what tells the forms apart than the whole
+			}
+			if w := e.expected(misfit.ErrorKind); w != "" && len(misfit.InstanceLocation) == len(at) && !slices.Contains(want, w) {
+				want = append(want, w)
+			}
+			continue
+		}
+		meant = append(meant, cause)
+	}
+	switch {
+	case len(meant) == 1:
+		e.error(meant[0])
+	case len(meant) > 1:
+		e.add(err.InstanceLocation, "expected one of several forms, and none of them fits; each of these is wrong for one of them; got %s", e.got(err.InstanceLocation))
+		for _, m := range meant[:min(len(meant), maxListed)] {
+			e.error(m)
+		}
+	case len(want) > 0:
+		e.add(at, "expected %s, got %s", strings.Join(want, ", or "), e.got(at))
+	default:
+		e.add(err.InstanceLocation, "%s", err.ErrorKind.LocalizedString(english))
+	}
+}
+
+// whole returns the error by which a form does not fit the value at all: its type, or what it is one of.
+func whole(err *jsonschema.ValidationError, at []string) *jsonschema.ValidationError {
+	switch err.ErrorKind.(type) {
+	case *kind.Type, *kind.Enum, *kind.Const, *kind.FalseSchema:
+		if slices.Equal(err.InstanceLocation, at) {
+			return err
+		}
+	case *kind.Reference, *kind.AllOf, *kind.Group:
+		for _, cause := range err.Causes {
+			if w := whole(cause, at); w != nil {
+				return w
+			}
+		}
+	}
+	// A form that is told by one of its properties is not meant if the property says another one.
+	if _, ok := err.ErrorKind.(*kind.Const); ok && len(err.InstanceLocation) == len(at)+1 {
+		return err
+	}
+	return nil
+}
+
+// got says what the value at a place is.
+func (e *explainer) got(at []string) string {
+	v := e.value
+	for _, name := range at {
+		switch inner := v.(type) {
+		case map[string]any:
+			v = inner[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(inner) {
+				return "something else"
+			}
+			v = inner[i]
+		}
+	}
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return fmt.Sprintf("the boolean %t", v)
+	case json.Number:
+		return "the number " + rawjson.ShortenTo(v.String(), 40)
+	case string:
+		return "the string " + show(v)
+	case []any:
+		return fmt.Sprintf("an array of %s", count(len(v), "item"))
+	case map[string]any:
+		return fmt.Sprintf("an object of %s", count(len(v), "property"))
+	}
+	return "something else"
+}
+
+// show returns a value as JSON, or its beginning.
+func show(v any) string {
+	if s, ok := v.(string); ok {
+		return string(rawjson.AppendString(nil, rawjson.Shorten(s)))
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "something"
+	}
+	return rawjson.Shorten(text)
+}
+
+// show shows a value of the schema.
+func (e *explainer) show(v any) string {
+	switch v.(type) {
+	case []any, map[string]any:
+		at := reflect.ValueOf(v).Pointer()
+		if e.shown[at] == "" {
+			e.shown[at] = show(v)
+		}
+		return e.shown[at]
+	}
+	return show(v)
+}
+
+func list(values []any, show func(any) string) string {
+	var all []string
+	for i, v := range values {
+		if i == maxListed {
+			all = append(all, "…")
+			break
+		}
+		all = append(all, show(v))
+	}
+	return strings.Join(all, ", ")
+}
+
+var articles = map[string]string{"array": "an array", "object": "an object", "integer": "an integer", "null": "null"}
+
+func alternatives(names []string) string {
+	var all []string
+	for _, name := range nullLast(names) {
+		article := articles[name]
+		if article == "" {
+			article = "a " + name
+		}
+		all = append(all, article)
+	}
+	return strings.Join(all, " or ")
+}
+
+// nullLast returns names of types with null at the end, as people put it.
+func nullLast(names []string) []string {
+	if len(names) > 1 && names[0] == "null" {
+		return append(slices.Clone(names[1:]), "null")
+	}
+	return names
+}
+
+// schemaAt returns what the schema says of a place, if that is simple to find.
+func (e *explainer) schemaAt(at []string) *jsonschema.Schema {
+	s := e.full
+	for _, name := range at {
+		if s = e.declared(s, name); s == nil {
+			return nil
+		}
+	}
+	return s
+}
+
+// declared returns what a schema says of a property or an item, which is found once.
+func (e *explainer) declared(s *jsonschema.Schema, name string) *jsonschema.Schema {
+	p := part{s, name}
+	found, ok := e.parts[p]
+	if !ok {
+		found = declared(s, name)
+		e.parts[p] = found
+	}
+	return found
+}
+
+// resolve follows references.
+func resolve(s *jsonschema.Schema) *jsonschema.Schema {
+	for range maxListed {
+		if s == nil || s.Ref == nil || len(s.Properties) > 0 {
+			return s
+		}
+		s = s.Ref
+	}
+	return nil
+}
+
+// declared returns what a schema says of a property or an item.
+func declared(s *jsonschema.Schema, name string) *jsonschema.Schema {
+	s = resolve(s)
+	if s == nil {
+		return nil
+	}
+	if p := s.Properties[name]; p != nil {
+		return p
+	}
+	for _, a := range []any{s.Items2020, s.Items, s.AdditionalProperties} {
+		if child, ok := a.(*jsonschema.Schema); ok && child != nil {
+			return child
+		}
+	}
+	for _, branches := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf} {
+		for _, b := range branches {
+			if b = resolve(b); b != nil && b.Properties[name] != nil {
+				return b.Properties[name]
+			}
+		}
+	}
+	return nil
+}
+
+// signature returns how a tool is called, as far as a line can say it.
+func (s *schema) signature(tool string) string {
+	root := resolve(s.full)
+	if root == nil {
+		return tool
+	}
+	return rawjson.ShortenTo(tool+"("+s.fields(root, maxShape)+")", maxSignature)
+}
+
+// fields returns the properties of an object: those that are required first.
+func (s *schema) fields(of *jsonschema.Schema, levels int) string {
+	required := map[string]bool{}
+	for _, name := range of.Required {
+		required[name] = true
+	}
+	var all []string
+	size := 0
+	for _, mark := range []string{": ", "?: "} {
+		for _, name := range s.order(of) {
+			if size > maxSignature { // nobody is told more
+				break
+			}
+			if required[name] != (mark == ": ") {
+				continue
+			}
+			all = append(all, rawjson.Shorten(name)+mark+s.shape(of.Properties[name], levels-1))
+			size += len(all[len(all)-1])
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// shape says in a few words what a part of the schema allows.
+func (s *schema) shape(of *jsonschema.Schema, levels int) string {
+	of = resolve(of)
+	switch {
+	case of == nil || of.Bool != nil:
+		return "any"
+	case of.Const != nil:
+		return show(*of.Const)
+	case of.Enum != nil:
+		return strings.ReplaceAll(list(of.Enum.Values, show), ", ", "|")
+	case len(of.AnyOf) > 0 || len(of.OneOf) > 0:
+		var all []string
+		for i, branch := range append(slices.Clone(of.AnyOf), of.OneOf...) {
+			if i == maxListed || levels <= 0 {
+				all = append(all, "…")
+				break
+			}
+			all = append(all, s.shape(branch, levels-1))
+		}
+		return strings.Join(slices.Compact(all), "|")
+	case of.Types == nil || of.Types.IsEmpty():
+		return "any"
+	}
+	var all []string
+	for _, name := range nullLast(of.Types.ToStrings()) {
+		switch name {
+		case "array":
+			all = append(all, s.items(of, levels))
+		case "object":
+			if len(of.Properties) > 0 && levels > 0 {
+				name = "{" + s.fields(of, levels) + "}"
+			}
+			all = append(all, name)
+		case "integer", "number":
+			all = append(all, name+bounds(of))
+		default:
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// items says what an array is of.
+func (s *schema) items(of *jsonschema.Schema, levels int) string {
+	item := of.Items2020
+	if old, ok := of.Items.(*jsonschema.Schema); ok {
+		item = old
+	}
+	if item == nil || levels <= 0 {
+		return "array"
+	}
+	text := s.shape(item, levels-1)
+	if strings.Contains(text, "|") {
+		text = "(" + text + ")"
+	}
+	return text + "[]"
+}
+
+// bounds returns the bounds of a number, as " 1..10".
+func bounds(s *jsonschema.Schema) string {
+	low, high := either(s.Minimum, s.ExclusiveMinimum), either(s.Maximum, s.ExclusiveMaximum)
+	if low == "" && high == "" {
+		return ""
+	}
+	return " " + low + ".." + high
+}
+
+func either(a, b *big.Rat) string {
+	switch {
+	case a != nil:
+		return decimal(a)
+	case b != nil:
+		return decimal(b)
+	}
+	return ""
+}
+
+// errText returns an error as a short line.
+func errText(err error) string {
+	if s := (*jsonschema.SchemaValidationError)(nil); errors.As(err, &s) {
+		if v := (*jsonschema.ValidationError)(nil); errors.As(s.Err, &v) {
+			for len(v.Causes) > 0 {
+				v = v.Causes[0]
+			}
+			return fmt.Sprintf("it is not a valid schema: at %q %s", pointer(v.InstanceLocation), rawjson.ShortenTo(v.ErrorKind.LocalizedString(english), maxProblem))
+		}
+	}
+	return rawjson.ShortenTo(strings.ReplaceAll(err.Error(), location, ""), maxProblem)
+}

@@ -1,0 +1,505 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// What a schema may be at most (reliability.md 2.4); of the first, the second and maxSubschemas, if nothing else is said.
+const (
+	maxSchemaBytes = 256 << 10
+	maxSchemaNodes = 10_000
+	maxSchemaDepth = 128
+	// maxSubschemas is what a schema may weigh to be compiled, which cannot be interrupted: 50 ms for as many plain schemas as this.
+	maxSubschemas = 2_000
+	// maxExponent and maxDigits are the largest number that is compared: a number of a few bytes can be one of millions of
+	// digits, and the library takes it at its word.
+	maxExponent = 400
+	maxDigits   = 1_000
+)
+
+// anyObject is the schema of tools that have none.
+var anyObject = []byte(`{"type":"object"}`)
+
+// A schema is a JSON Schema that is compiled when it is first needed. It may be used concurrently, and is the same for all
+// tools and callers that have the same text.
+type schema struct {
+	text []byte
+	// most is how many schemas may be in it so that it is compiled. 0: maxSubschemas.
+	most int
+
+	once sync.Once
+	// anyObject says that every object conforms.
+	anyObject bool
+	quick     *quick
+	full      *jsonschema.Schema
+	// names are those of the properties of schemas that have several, in the order of their author, which is that of most values too.
+	names map[*jsonschema.Schema][]string
+	// anchors are schemas by their dynamic anchor.
+	anchors map[string][]*jsonschema.Schema
+	// unevaluated says that what is evaluated has to be remembered.
+	unevaluated bool
+	// err is why it cannot be used. skipped is what is left out of it.
+	err, skipped error
+
+	told sync.Once // that it cannot be used
+}
+
+// accepts reports whether value surely conforms, or there is no way to know.
+func (s *schema) accepts(value []byte) bool {
+	s.once.Do(s.compile)
+	switch {
+	case s.err != nil:
+		return true
+	case len(value) == 0:
+		return false
+	case s.anyObject && value[0] == '{':
+		return true
+	}
+	return s.quick.accepts(value)
+}
+
+// check returns why value, which is on a side of a call, does not conform or could not be compared, or nil if it does.
+func (s *schema) check(value []byte, of side) *violation {
+	if s.accepts(value) {
+		return nil
+	}
+	if len(value) == 0 {
+		return refusal("expected one, got nothing")
+	}
+	if !of.checked {
+		if err := rawjson.Check(value); err != nil {
+			return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
+		}
+	}
+	decoded, bearable, fits := decode(value, of.most)
+	switch {
+	case !fits:
+		return undecided("", "it is too large to be compared with the schema: it would take more than %d MiB of memory", of.most>>20)
+	case !bearable:
+		where, _ := sane(decoded)
+		return undecided(where, "expected a number of at most %d digits", maxDigits)
+	case !s.affordable(decoded, maxWork):
+		return undecided("", "it takes too long to be compared with the schema: more than about 100 ms")
+	}
+	return s.decide(decoded)
+}
+
+// decide asks the library.
+func (s *schema) decide(decoded any) (v *violation) {
+	defer func() {
+		if r := recover(); r != nil { // what the library stumbles over must not end the process
+			v = undecided("", "the library that compares it with the schema gives up on it")
+		}
+	}()
+	err := s.full.Validate(decoded)
+	if err == nil {
+		return nil
+	}
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return undecided("", "%s", rawjson.Shorten(err.Error()))
+	}
+	return s.explain(decoded, invalid)
+}
+
+// location is where the library thinks a schema is. References are relative to it.
+const location = "mcpbridge://tool/schema.json"
+
+var errExternal = errors.New("it refers to a schema outside of it, which is never fetched")
+
+// outside is where the library would get other schemas from.
+type outside struct{}
+
+// Load implements jsonschema.URLLoader.
+func (outside) Load(string) (any, error) { return nil, errExternal }
+
+// compile makes the schema ready for use.
+func (s *schema) compile() {
+	defer func() {
+		if r := recover(); r != nil {
+			s.err = fmt.Errorf("the library gives up on it: %v", r)
+		}
+	}()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s.text))
+	if err != nil {
+		s.err = err
+		return
+	}
+	if most := cmp.Or(s.most, maxSubschemas); weigh(doc, most) > most {
+		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are compiled", most, most)
+		return
+	}
+	if where, ok := sane(doc); !ok {
+		s.err = fmt.Errorf("it has a number of more than %d digits at %q", maxDigits, where)
+		return
+	}
+	if s.err = knownDialect(doc); s.err != nil {
+		return
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(outside{})
+	c.UseRegexpEngine(onceEachPattern(compileRegexp))
+	if s.err = c.AddResource(location, doc); s.err != nil {
+		return
+	}
+	full, err := c.Compile(location)
+	if err != nil {
+		s.err = err
+		if l := (*jsonschema.LoadURLError)(nil); errors.As(err, &l) {
+			s.err = fmt.Errorf("%w: %q", errExternal, rawjson.Shorten(strings.TrimPrefix(l.URL, "mcpbridge://tool/")))
+		}
+		return
+	}
+	roots := []*jsonschema.Schema{full}
+	var anchors []string
+	if bytes.Contains(s.text, []byte("$dynamicAnchor")) {
+		anchors = dynamic(doc)
+	}
+	for _, at := range anchors {
+		if anchored, err := c.Compile(location + "#" + at); err == nil {
+			roots = append(roots, anchored)
+		}
+	}
+	if s.err = s.adapt(roots); s.err != nil {
+		return
+	}
+	s.full = full
+	s.quick = quickMaker{s, map[*jsonschema.Schema]*quick{}}.of(full)
+	q := s.quick
+	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil && q.additional == nil
+}
+
+// dialects are the values of $schema that are known, without http: or https: and an empty fragment.
+var dialects = map[string]bool{
+	"json-schema.org/schema": true, "json-schema.org/draft/2020-12/schema": true, "json-schema.org/draft/2019-09/schema": true,
+	"json-schema.org/draft-07/schema": true, "json-schema.org/draft-06/schema": true, "json-schema.org/draft-04/schema": true,
+}
+
+func knownDialect(doc any) error {
+	object, _ := doc.(map[string]any)
+	name, ok := object["$schema"].(string)
+	if !ok {
+		return nil
+	}
+	bare := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(name, "http://"), "https://"), "#")
+	if !dialects[bare] {
+		return fmt.Errorf("it is of a dialect that is not known: %q", rawjson.Shorten(name))
+	}
+	return nil
+}
+
+// A pattern is a regular expression of a schema.
+type pattern struct {
+	text string
+	re   *regexp.Regexp // nil if it is none of Go's
+	effort
+}
+
+// compileRegexp compiles Go's regular expressions, which take time by the length of the text. Those of ECMA-262 that are none
+// of them (they look ahead or behind) get through here and are dealt with by adapt: one of them is no reason not to check all
+// the rest.
+func compileRegexp(text string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(text)
+	if err != nil && !strings.Contains(text, "(?") && !strings.Contains(text, `\`) {
+		return nil, err // it is none of anybody's
+	}
+	p := &pattern{text: text, re: re}
+	if re != nil {
+		p.effort = effortOf(text)
+	}
+	return p, nil
+}
+
+// onceEachPattern returns what compiles each text once: the library does so to see whether it can, and again for every use.
+func onceEachPattern(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
+	made := map[string]jsonschema.Regexp{}
+	return func(text string) (jsonschema.Regexp, error) {
+		if re := made[text]; re != nil {
+			return re, nil
+		}
+		re, err := compile(text)
+		if err == nil {
+			made[text] = re
+		}
+		return re, err
+	}
+}
+
+// String implements jsonschema.Regexp.
+func (p *pattern) String() string { return p.text }
+
+// MatchString implements jsonschema.Regexp.
+func (p *pattern) MatchString(s string) bool { return p.re == nil || p.re.MatchString(s) }
+
+// order returns the names of a schema's properties in the order of its author, if that is known.
+func (s *schema) order(of *jsonschema.Schema) []string {
+	if names := s.names[of]; len(names) == len(of.Properties) {
+		return names
+	}
+	return slices.Sorted(maps.Keys(of.Properties))
+}
+
+// adapt makes a compiled schema say what schemas say here: a format asserts nothing, as 2020-12 has it, whatever the dialect;
+// a pattern that cannot be compiled is left out where that only makes the schema accept more, and otherwise an error.
+func (s *schema) adapt(roots []*jsonschema.Schema) error {
+	s.anchors, s.names = map[string][]*jsonschema.Schema{}, map[*jsonschema.Schema][]string{}
+	whole := layoutOf(s.text)
+	var unknown *pattern
+	delicate := false
+	seen := map[*jsonschema.Schema]bool{}
+	var queue []*jsonschema.Schema
+	add := func(more ...*jsonschema.Schema) {
+		for _, m := range more {
+			if m != nil && !seen[m] {
+				seen[m] = true
+				queue = append(queue, m)
+			}
+		}
+	}
+	add(roots...)
+	for len(queue) > 0 {
+		at := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		at.Format = nil
+		if where, ok := strings.CutPrefix(at.Location, location+"#"); ok && len(at.Properties) > 1 {
+			if l := whole.at(strings.TrimPrefix(where+"/properties", "/")); l != nil {
+				s.names[at] = l.names
+			}
+		}
+		if at.DynamicAnchor != "" {
+			s.anchors[at.DynamicAnchor] = append(s.anchors[at.DynamicAnchor], at)
+		}
+		if at.RecursiveAnchor {
+			s.anchors[""] = append(s.anchors[""], at)
+		}
+		if p, ok := at.Pattern.(*pattern); ok && p.re == nil {
+			unknown, at.Pattern = p, nil
+		}
+		for re := range at.PatternProperties {
+			if p, ok := re.(*pattern); ok && p.re == nil {
+				unknown, delicate = p, true
+			}
+		}
+		s.unevaluated = s.unevaluated || at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
+		// What is left out of these makes the schema refuse more.
+		delicate = delicate || at.Not != nil || len(at.OneOf) > 0 || at.If != nil || at.MaxContains != nil ||
+			at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
+		eachChild(at, add)
+	}
+	switch {
+	case unknown == nil:
+		return nil
+	case delicate:
+		return fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
+	}
+	s.skipped = fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
+	return nil
+}
+
+// dynamic returns where a document has dynamic anchors: what they are at may be referred to by nothing that can be followed
+// beforehand.
+func dynamic(doc any) []string {
+	var found []string
+	in := func(step string, value any) {
+		for _, at := range dynamic(value) {
+			found = append(found, "/"+url.PathEscape(pointerEscapes.Replace(step))+at)
+		}
+	}
+	switch doc := doc.(type) {
+	case map[string]any:
+		if _, ok := doc["$dynamicAnchor"]; ok {
+			found = append(found, "")
+		}
+		for name, value := range doc {
+			in(name, value)
+		}
+	case []any:
+		for i, value := range doc {
+			in(strconv.Itoa(i), value)
+		}
+	}
+	return found
+}
+
+var (
+	pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerNames   = strings.NewReplacer("~0", "~", "~1", "/")
+)
+
+// eachChild passes on every schema that s refers to.
+func eachChild(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
+	inPlace(s, f)
+	for _, child := range s.Properties {
+		f(child)
+	}
+	for _, child := range s.PatternProperties {
+		f(child)
+	}
+	for _, a := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
+		switch a := a.(type) {
+		case *jsonschema.Schema:
+			f(a)
+		case []*jsonschema.Schema:
+			f(a...)
+		}
+	}
+	f(s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema)
+	f(s.PrefixItems...)
+}
+
+// inPlace passes on every schema that s asks about the same value.
+func inPlace(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
+	f(s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else)
+	if s.DynamicRef != nil {
+		f(s.DynamicRef.Ref)
+	}
+	f(s.AllOf...)
+	f(s.AnyOf...)
+	f(s.OneOf...)
+	for _, child := range s.DependentSchemas {
+		f(child)
+	}
+	for _, d := range s.Dependencies {
+		if child, ok := d.(*jsonschema.Schema); ok {
+			f(child)
+		}
+	}
+}
+
+// sane reports whether the numbers in a value are of bearable size, and if not, where the first is that is not.
+func sane(v any) (string, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return "", bearable(string(v))
+	case []any:
+		for i, value := range v {
+			if where, ok := sane(value); !ok {
+				return "/" + strconv.Itoa(i) + where, false
+			}
+		}
+	case map[string]any:
+		for name, value := range v {
+			if where, ok := sane(value); !ok {
+				return "/" + name + where, false
+			}
+		}
+	}
+	return "", true
+}
+
+func bearable(number string) bool {
+	switch n := len(number); {
+	case n <= 3:
+		return true
+	case n > maxDigits:
+		return false
+	}
+	_, exponent, found := strings.Cut(strings.ToLower(number), "e")
+	if !found {
+		return true
+	}
+	e, err := strconv.Atoi(exponent)
+	return err == nil && e <= maxExponent && e >= -maxExponent
+}
+
+// each passes on every value of a JSON text with its name, as it is written, and how deep it is: the text itself is 1 deep. Of an
+// array or an object it passes on the bracket that begins it; what is inside comes next. It looks at every byte once, and so can f.
+func each(text []byte, f func(name, value []byte, depth int)) {
+	var name []byte
+	depth := 1
+	for i := 0; i < len(text); {
+		from := i
+		switch c := text[i]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+			continue
+		case '{', '[':
+			f(name, text[i:i+1], depth)
+			depth++
+			i++
+		case '"':
+			i = rawjson.SkipString(text, i)
+			if next := bytes.TrimLeft(text[i:], " \t\r\n"); len(next) > 0 && next[0] == ':' {
+				name = text[from:i]
+				continue
+			}
+			f(name, text[from:i], depth)
+		default:
+			i = max(rawjson.SkipLiteral(text, i), i+1)
+			f(name, text[from:i], depth)
+		}
+		name = nil
+	}
+}
+
+// A layout is what a JSON text has in an array or an object, in the order of its author.
+type layout struct {
+	names []string           // numbers, of an array
+	inner map[string]*layout // those of names that are arrays or objects
+}
+
+func layoutOf(text []byte) *layout {
+	outer := []*layout{{inner: map[string]*layout{}}}
+	each(text, func(name, value []byte, depth int) {
+		outer = outer[:depth]
+		in := outer[depth-1]
+		n, ok := rawjson.String(name)
+		if !ok {
+			n = strconv.Itoa(len(in.names))
+		}
+		in.names = append(in.names, n)
+		if value[0] == '{' || value[0] == '[' {
+			in.inner[n] = &layout{inner: map[string]*layout{}}
+			outer = append(outer, in.inner[n])
+		}
+	})
+	return outer[0].inner["0"]
+}
+
+// at returns what is where a JSON pointer in a URL leads to, or nil.
+func (l *layout) at(pointer string) *layout {
+	for step := range strings.SplitSeq(pointer, "/") {
+		name, err := url.PathUnescape(step)
+		if l == nil || err != nil {
+			return nil
+		}
+		l = l.inner[pointerNames.Replace(name)]
+	}
+	return l
+}
+
+// outgrown returns why a JSON text has too much in it to be a schema.
+func outgrown(text []byte, most int) error {
+	nodes, deepest := 0, 0
+	each(text, func(_, _ []byte, depth int) {
+		nodes++
+		deepest = max(deepest, depth)
+	})
+	if deepest > maxSchemaDepth {
+		return fmt.Errorf("too large: nested deeper than %d", maxSchemaDepth)
+	}
+	if nodes > most {
+		return fmt.Errorf("too large: %d values, and at most %d are taken", nodes, most)
+	}
+	return nil
+}

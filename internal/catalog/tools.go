@@ -1,0 +1,387 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const (
+	// maxTools is how many tools a backend may have, if nothing else is said (reliability.md 2.4).
+	maxTools = 4_096
+	// maxName is how long a tool's name may be, in bytes, if nothing else is said (TL-6).
+	maxName = 128
+	// maxToolPages is how many pages of tools are asked for to find one.
+	maxToolPages = 1_024
+	// maxKnown is how many tools are known by their callers, maxCallers how many callers, and maxText how many bytes of schemas
+	// there are for them. Over it, callers are forgotten that have not called for the longest time.
+	maxKnown   = 65_536
+	maxCallers = 4_096
+	maxText    = 16 << 20
+	// findWithin is how long a call waits for the list of tools.
+	findWithin = 10 * time.Second
+	// seekAgain is how long a caller's unknown tools are not looked for after one was not found.
+	seekAgain = 5 * time.Second
+)
+
+// Lists are made of entries: what they are, which field has them, and which field of each is what it is asked for by.
+var entries = [kinds]struct {
+	what       string
+	field, key protoreflect.Name
+}{
+	kindTools:     {"tool", "tools", "name"},
+	kindPrompts:   {"prompt", "prompts", "name"},
+	kindResources: {"resource", "resources", "uri"},
+	kindTemplates: {"template", "resource_templates", "uri_template"},
+}
+
+// clean returns a list without the entries that would break its clients, and the names of all tools that are left. The pages before it
+// are prior. Some clients lose the whole list by one of them.
+func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior []*page) (proto.Message, []string) {
+	l = lasting(l)
+	rev, _ := bridge.ParseRevision(who.Version)
+	seen := map[string]bool{}
+	for _, p := range prior {
+		for _, name := range p.names {
+			seen[name] = true
+		}
+	}
+	row := entries[k]
+	field := l.ProtoReflect().Descriptor().Fields().ByName(row.field)
+	all := l.ProtoReflect().Get(field).List()
+	kept := l.ProtoReflect().NewField(field).List()
+	var names []string
+	changed := false
+	for i := range all.Len() {
+		m := all.Get(i).Message()
+		key := m.Get(m.Descriptor().Fields().ByName(row.key)).String()
+		if len(seen) >= c.o.MaxTools {
+			c.warn(row.what, key, "tools dropped from here on", fmt.Errorf("there are more than %d", c.o.MaxTools))
+			changed = true
+			break
+		}
+		good, err := m.Interface(), error(nil)
+		t, isTool := good.(*pb.Tool)
+		switch {
+		case isTool:
+			if good, err = c.cleanTool(t); err == nil && seen[key] {
+				err = errors.New("there is another tool of the same name before it")
+			}
+		case key == "":
+			err = fmt.Errorf("it has no %s", row.key)
+		}
+		if err == nil {
+			err = tellable(good, rev)
+		}
+		if err != nil {
+			c.warn(row.what, key, row.what+" dropped", err)
+			changed = true
+			continue
+		}
+		if isTool {
+			seen[key], names = true, append(names, key)
+		}
+		changed = changed || good != m.Interface()
+		kept.Append(protoreflect.ValueOfMessage(good.ProtoReflect()))
+	}
+	if !changed {
+		return l, names
+	}
+	short := bridge.Shallow(l) // what is kept is shared
+	short.ProtoReflect().Set(field, protoreflect.ValueOfList(kept))
+	return short, names
+}
+
+// tellable returns why an entry cannot be told in a revision.
+func tellable(m proto.Message, rev bridge.Revision) error {
+	if _, err := mcpjson.Append(nil, m, rev); err != nil {
+		return fmt.Errorf("its %w", err)
+	}
+	return nil
+}
+
+// cleanTool returns a tool, or what is good of it, or why nothing is.
+func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
+	if !goodName(t.GetName(), c.o.MaxName) {
+		switch name := t.GetName(); {
+		case name == "":
+			return nil, errors.New("it has no name")
+		case len(name) > c.o.MaxName:
+			return nil, fmt.Errorf("its name has %d bytes, and %d are the most", len(name), c.o.MaxName)
+		case strings.ContainsFunc(name, isHidden):
+			return nil, errors.New("its name has characters that nobody sees, or that change how others look")
+		}
+		c.warn("tool", t.GetName(), "tool's name is not for every client",
+			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", c.o.MaxName))
+	}
+	if text := t.GetInputSchema(); len(text) > 0 {
+		if err := c.checkSchema(text); err != nil {
+			return nil, fmt.Errorf("its input schema is %w", err)
+		}
+		if typ, _ := rawjson.String(rawjson.Get(text, "type")); typ != "object" {
+			return nil, errors.New("its input schema has not the type object")
+		}
+		if err := c.external(text); err != nil {
+			return nil, fmt.Errorf("its input schema cannot be used: %w", err)
+		}
+	}
+	if text := t.GetOutputSchema(); len(text) > 0 {
+		if err := c.checkSchema(text); err != nil {
+			return nil, fmt.Errorf("its output schema is %w", err)
+		}
+		if err := c.external(text); err != nil {
+			return nil, fmt.Errorf("its output schema cannot be used: %w", err)
+		}
+	}
+	clean, errs := mcphttp.CleanSchema(t.GetInputSchema())
+	for _, err := range errs {
+		c.warn("tool", t.GetName(), "annotation dropped", err)
+	}
+	if len(errs) > 0 {
+		t = proto.CloneOf(t)
+		t.InputSchema = clean
+	}
+	return t, nil
+}
+
+// checkSchema returns why a text cannot be a schema of a tool.
+func (c *Catalog) checkSchema(text []byte) error {
+	if len(text) > c.o.MaxSchema {
+		return fmt.Errorf("too large: %d bytes, and at most %d are taken", len(text), c.o.MaxSchema)
+	}
+	if err := rawjson.Check(text); err != nil {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	if !rawjson.IsObject(text) {
+		return errors.New("not a JSON object")
+	}
+	return outgrown(text, c.o.MaxSchemaValues)
+}
+
+// external returns the reference of a schema to others that it does not have in it. Such a tool is not offered (2026-07-28: an
+// external reference that is not resolved should be rejected, TL-7). Nearly no schema needs to be compiled to know.
+func (c *Catalog) external(text []byte) error {
+	if !mayBeExternal(text) {
+		return nil
+	}
+	s := &schema{text: text, most: c.o.MaxSubschemas}
+	if s.compile(); errors.Is(s.err, errExternal) {
+		return s.err
+	}
+	return nil
+}
+
+var references = []string{"$ref", "$dynamicRef", "$recursiveRef"}
+
+// mayBeExternal reports whether a schema has a reference that does not begin with '#'.
+func mayBeExternal(text []byte) bool {
+	if !bytes.Contains(text, []byte("Ref")) && !bytes.Contains(text, []byte("$ref")) && bytes.IndexByte(text, '\\') < 0 {
+		return false
+	}
+	found := false
+	each(text, func(name, value []byte, _ int) {
+		n, _ := rawjson.Bytes(name)
+		if s, ok := rawjson.String(value); ok && slices.Contains(references, string(n)) {
+			found = found || s == "" || s[0] != '#'
+		}
+	})
+	return found
+}
+
+// isHidden reports whether a character of a name could make it look like another one: a control character, one that joins others or
+// changes their direction, or the end of a line.
+func isHidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == utf8.RuneError
+}
+
+// goodName reports whether a name is one that every client takes (2025-11-25: tool names).
+func goodName(name string, most int) bool {
+	for i := range len(name) {
+		c := name[i]
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
+		if !letter && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= most
+}
+
+// tools are those that a caller is known to have.
+type tools struct {
+	byName map[string]*tool // guarded by the Catalog's lock
+	used   atomic.Uint64
+	// What was looked for and not found is not looked for again until then, unless the tools have changed. Guarded as above.
+	sought  time.Time
+	changes uint64
+}
+
+// A tool is what there is to know of a tool to check calls of it.
+type tool struct {
+	input, output *schema // output is nil if there is none
+	// began is when the list was asked for that says so.
+	began uint64
+}
+
+// learn notes what a page says of a caller's tools.
+func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, began uint64) {
+	if c.o.SkipArguments && c.o.SkipOutput {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[who]
+	if k == nil {
+		k = &tools{byName: map[string]*tool{}}
+		c.known[who] = k
+	}
+	k.used.Store(c.clock.Add(1))
+	for _, t := range l.GetTools() {
+		old := k.byName[t.GetName()]
+		if old != nil && old.began > began {
+			continue
+		}
+		if old == nil {
+			if len(k.byName) >= c.o.MaxTools {
+				c.count -= len(k.byName)
+				clear(k.byName) // of a backend whose tools come and go; what is called is learned again
+			}
+			c.count++
+		}
+		k.byName[t.GetName()] = c.toolOf(t, old, began)
+	}
+	for (c.count > maxKnown || len(c.known) > maxCallers) && len(c.known) > 1 {
+		c.forgetCaller(who)
+	}
+	if c.text > maxText {
+		// Schemas are shared between callers, so all go at once. What a call in progress holds stays with it.
+		c.schemas, c.text, c.count = map[string]*schema{}, 0, 0
+		c.known = map[bridge.Audience]*tools{}
+	}
+}
+
+// forgetCaller forgets the tools of the caller who has called longest ago, other than one. The caller holds mu.
+func (c *Catalog) forgetCaller(but bridge.Audience) {
+	var oldest bridge.Audience
+	var least uint64
+	for who, k := range c.known {
+		if used := k.used.Load(); who != but && (least == 0 || used < least) {
+			oldest, least = who, used
+		}
+	}
+	c.count -= len(c.known[oldest].byName)
+	delete(c.known, oldest)
+}
+
+// toolOf returns what there is to know of a tool. The caller holds mu.
+func (c *Catalog) toolOf(t *pb.Tool, old *tool, began uint64) *tool {
+	text := t.GetInputSchema()
+	if len(text) == 0 {
+		text = anyObject
+	}
+	n := &tool{began: began}
+	if old != nil && bytes.Equal(old.input.text, text) {
+		n.input = old.input
+	} else {
+		n.input = c.schema(text)
+	}
+	if text = t.GetOutputSchema(); len(text) > 0 {
+		if old != nil && old.output != nil && bytes.Equal(old.output.text, text) {
+			n.output = old.output
+		} else {
+			n.output = c.schema(text)
+		}
+	}
+	return n
+}
+
+// schema returns the schema of a text. The caller holds mu.
+func (c *Catalog) schema(text []byte) *schema {
+	s := c.schemas[string(text)]
+	if s == nil {
+		s = &schema{text: text, most: c.o.MaxSubschemas}
+		c.schemas[string(text)] = s
+		c.text += len(text)
+	}
+	return s
+}
+
+// lookup returns what is known of a tool, however old, and whether it is worth asking for it if nothing is.
+func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	k := c.known[who]
+	if k == nil {
+		return nil, true
+	}
+	k.used.Store(c.clock.Load())
+	t = k.byName[name]
+	return t, t == nil && (!now().Before(k.sought) || k.changes != c.kinds[kindTools].changes)
+}
+
+// find looks for a tool in lists that were asked for after the given time, or if that is 0 in those that are true. It returns
+// nil if there is no such tool.
+func (c *Catalog) find(ctx context.Context, who bridge.Audience, cc *pb.CallContext, name string, after uint64) (*tool, error) {
+	ctx, cancel := context.WithTimeout(ctx, findWithin)
+	defer cancel()
+	asker := &pb.CallContext{
+		ProtocolVersion: cc.GetProtocolVersion(), ClientInfo: cc.GetClientInfo(), ClientCapabilities: cc.GetClientCapabilities(),
+		Principal: cc.GetPrincipal(), Headers: cc.GetHeaders(),
+	}
+	key := pageKey{kind: kindTools, caller: who}
+	call := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asker}}
+	seen := 0
+	for range maxToolPages {
+		if err := ctx.Err(); err != nil { // pages that are known do not look at it
+			return nil, err
+		}
+		p, err := c.page(ctx, key, call, after, func(context.Context, bridge.Event) error { return nil })
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(p.names, name) {
+			return c.toolOn(p, name), nil
+		}
+		if seen += len(p.names); p.next == nil || seen >= c.o.MaxTools || key.later && *p.next == key.cursor {
+			break // a cursor that leads to itself leads nowhere
+		}
+		key = p.nextKey()
+		call = &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asker, Cursor: p.next}}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.known[who]; k != nil {
+		k.sought, k.changes = now().Add(seekAgain), c.kinds[kindTools].changes
+	}
+	return nil, nil //nolint:nilnil // there is no such tool
+}
+
+// toolOn returns what a page says of a tool that is on it.
+func (c *Catalog) toolOn(p *page, name string) *tool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.known[p.key.caller]; k != nil && k.byName[name] != nil && k.byName[name].began >= p.began {
+		return k.byName[name]
+	}
+	for _, t := range p.answer.(*pb.ListToolsResponse).GetTools() {
+		if t.GetName() == name {
+			return c.toolOf(t, nil, p.began)
+		}
+	}
+	return nil
+}

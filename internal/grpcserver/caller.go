@@ -1,0 +1,165 @@
+package grpcserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// check makes the request of a call by who one that Handlers can rely on, or says what is wrong with it. What the caller says of
+// itself is not believed.
+func check(call *bridge.Call, who *pb.Principal) error {
+	m := call.Request.ProtoReflect()
+	cc := call.Request.GetContext()
+	if cc == nil {
+		cc = &pb.CallContext{}
+		m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(cc.ProtoReflect()))
+	}
+	switch _, ok := bridge.ParseRevision(cc.GetProtocolVersion()); {
+	case cc.GetProtocolVersion() == "":
+		cc.ProtocolVersion = newest
+	case !ok:
+		return bridge.Errorf(codes.InvalidArgument, "context.protocol_version %q is no revision of MCP: leave it empty for %s, or say one of %s",
+			rawjson.Shorten(cc.GetProtocolVersion()), newest, revisions)
+	}
+	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {
+		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
+	}
+	cc.Principal, cc.Headers = who, nil
+	if err := checkJSON(m, ""); err != nil {
+		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
+	}
+	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
+	if l, ok := call.Request.(*pb.ListenRequest); ok {
+		return bridge.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
+	}
+	return nil
+}
+
+var newest, revisions = func() (string, string) {
+	var names []string
+	for _, r := range bridge.Revisions() {
+		names = append(names, r.String())
+	}
+	return names[len(names)-1], strings.Join(names, ", ")
+}()
+
+// principal returns who the caller has proved to be, or nil if it did not have to.
+func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
+	if s.o.Principal != nil {
+		md, _ := metadata.FromIncomingContext(ctx)
+		return s.o.Principal(ctx, md)
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return bridge.PeerPrincipal(&info.State), nil
+		}
+	}
+	return nil, nil //nolint:nilnil // nobody was asked
+}
+
+// until returns until when a caller is let in; zero: for ever.
+func (s *Server) until(p *pb.Principal) time.Time {
+	if s.o.Until == nil || p == nil {
+		return time.Time{}
+	}
+	return s.o.Until(p)
+}
+
+// A leaf says what JSON a field of bytes holds.
+type leaf uint8
+
+const (
+	noLeaf leaf = iota
+	anyValue
+	anObject
+	further // there are leaves in the message
+)
+
+// leaves are the fields of requests that hold JSON text, or messages with such fields.
+var leaves = func() map[protoreflect.FieldDescriptor]leaf {
+	found := map[protoreflect.FieldDescriptor]leaf{}
+	seen := map[protoreflect.MessageDescriptor]bool{}
+	var walk func(md protoreflect.MessageDescriptor)
+	walk = func(md protoreflect.MessageDescriptor) {
+		if seen[md] {
+			return
+		}
+		seen[md] = true
+		for i := range md.Fields().Len() {
+			fd := md.Fields().Get(i)
+			value := fd
+			if fd.IsMap() {
+				value = fd.MapValue()
+			}
+			opts, _ := proto.GetExtension(fd.Options(), pb.E_Json).(*pb.JsonField)
+			switch {
+			case value.Message() != nil:
+				found[fd] = further
+				walk(value.Message())
+			case opts.GetExtra(), opts.GetRaw() && (fd.Name() == "meta" || fd.Name() == "arguments"):
+				found[fd] = anObject
+			case opts.GetRaw():
+				found[fd] = anyValue
+			}
+		}
+	}
+	for _, m := range bridge.Methods() {
+		walk(m.NewRequest(nil).ProtoReflect().Descriptor())
+	}
+	return found
+}()
+
+// checkJSON returns what is wrong with the JSON text in a message. Backends and other servers are promised text that means the same
+// to every parser, as the MCP front promises them.
+func checkJSON(m protoreflect.Message, path string) (err error) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		kind := leaves[fd]
+		if kind == noLeaf {
+			return true
+		}
+		at := path + string(fd.Name())
+		switch {
+		case kind != further:
+			err = checkText(v.Bytes(), kind, at)
+		case fd.IsMap():
+			v.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
+				err = checkJSON(entry.Message(), at+"["+rawjson.Shorten(key.String())+"].")
+				return err == nil
+			})
+		case fd.IsList():
+			for i := 0; i < v.List().Len() && err == nil; i++ {
+				err = checkJSON(v.List().Get(i).Message(), fmt.Sprintf("%s[%d].", at, i))
+			}
+		default:
+			err = checkJSON(v.Message(), at+".")
+		}
+		return err == nil
+	})
+	return err
+}
+
+func checkText(text []byte, kind leaf, at string) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if err := rawjson.Check(text); err != nil {
+		return fmt.Errorf("%s is not JSON that everybody reads the same: %w", at, err)
+	}
+	if kind == anObject && !rawjson.IsObject(text) {
+		return fmt.Errorf("%s is not a JSON object", at)
+	}
+	return nil
+}

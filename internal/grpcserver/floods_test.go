@@ -1,0 +1,327 @@
+package grpcserver_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A journal is a log that can be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// byToken is a Principal that lets only those in who say who they are.
+func byToken(_ context.Context, md metadata.MD) (*pb.Principal, error) {
+	if who := md.Get("authorization"); len(who) == 1 {
+		return &pb.Principal{Subject: who[0]}, nil
+	}
+	return nil, bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNAUTHENTICATED", "send a token")
+}
+
+// Clients that have shown no token, and hold all connections with PINGs, calls that are refused or a watch of the health, keep nobody out:
+// neither probes and new clients, nor those who have shown a token and have no call at the moment.
+func TestStrangersGiveWay(t *testing.T) {
+	const most = 8
+	for name, hold := range map[string]func(c *rawClient) error{
+		"pings": func(c *rawClient) error { return c.WritePing(false, [8]byte{1}) },
+		"calls": func(c *rawClient) error { return c.open(1, callTool, []byte{0, 0, 0, 0, 0}) },
+		"watch": func(c *rawClient) error { return c.open(1, "/grpc.health.v1.Health/Watch", []byte{0, 0, 0, 0, 0}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log journal
+			addr := serve(t, says("ok"), nil, grpcserver.Options{MaxConns: most, Principal: byToken, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
+			known := rawDial(t, addr)
+			if !known.ask(t, 0, [2]string{"authorization", "me"}) {
+				t.Fatal("a caller with a token is refused")
+			}
+			for range 3 * most {
+				c := rawDial(t, addr)
+				if err := hold(c); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.until(t, answersHold); err != nil {
+					t.Fatal(err)
+				}
+			}
+			probe := grpc_health_v1.NewHealthClient(dial(t, addr))
+			if res, err := probe.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+				t.Errorf("a probe: %v, %v", res, err)
+			}
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "you")
+			if _, err := call(ctx, client(t, addr), &pb.CallToolRequest{}); err != nil {
+				t.Errorf("a new client: %v", err)
+			}
+			if !known.ask(t, 1, [2]string{"authorization", "me"}) {
+				t.Error("a client that was known has lost its connection")
+			}
+			if got := log.String(); strings.Count(got, "too many gRPC connections") != 1 || !strings.Contains(got, `"limit":8`) {
+				t.Errorf("the log says %s", got)
+			}
+		})
+	}
+}
+
+// answersHold reports whether a frame is the answer to what holds a connection.
+func answersHold(f http2.Frame) bool {
+	if p, ok := f.(*http2.PingFrame); ok {
+		return p.IsAck()
+	}
+	_, ok := f.(*http2.HeadersFrame)
+	return ok
+}
+
+// A connection without a call ends in good order after a while, whatever is said on it; one that has a call does not.
+func TestIdleConnectionsEnd(t *testing.T) {
+	h, begun, letGo := holding()
+	const idle = 100 * time.Millisecond
+	addr := serve(t, h, nil, grpcserver.Options{Idle: idle})
+	busy := rawDial(t, addr)
+	if err := busy.open(1, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	c := rawDial(t, addr)
+	bye := false
+	err := c.until(t, func(f http2.Frame) bool {
+		switch f := f.(type) {
+		case *http2.GoAwayFrame:
+			bye = f.ErrCode == http2.ErrCodeNo
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				_ = c.WritePing(true, f.Data)
+			}
+		}
+		return false
+	})
+	if err == nil || !bye {
+		t.Errorf("it ended with %v, told before: %v", err, bye)
+	}
+	close(letGo)
+	if err := busy.until(t, func(f http2.Frame) bool {
+		h, ok := f.(*http2.HeadersFrame)
+		return ok && h.StreamEnded()
+	}); err != nil {
+		t.Errorf("a connection with a call: %v", err)
+	}
+}
+
+// A client that sends frames without end that ask for nothing, or resets calls as soon as it makes them, is told so and loses its
+// connection, soon and with a line in the log.
+func TestFloodsEndTheirConnection(t *testing.T) {
+	for name, flood := range map[string]func(c *rawClient, i int) error{
+		"resets": func(c *rawClient, i int) error {
+			if err := c.begin(i); err != nil {
+				return err
+			}
+			return c.write(func() error { return c.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel) })
+		},
+		"resets of the server": func(c *rawClient, i int) error {
+			if err := c.begin(i); err != nil {
+				return err
+			}
+			return c.write(func() error { return c.WriteWindowUpdate(uint32(2*i+1), 1<<31-1) })
+		},
+		"streams": (*rawClient).begin,
+		"resets of old streams": func(c *rawClient, i int) error {
+			if i == 0 {
+				return c.begin(0)
+			}
+			return c.write(func() error { return c.WriteRSTStream(1, http2.ErrCodeCancel) })
+		},
+		"settings": func(c *rawClient, _ int) error {
+			return c.write(func() error { return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}) })
+		},
+		"settings acknowledged": func(c *rawClient, _ int) error { return c.write(c.WriteSettingsAck) },
+		"pings acknowledged": func(c *rawClient, _ int) error {
+			return c.write(func() error { return c.WritePing(true, [8]byte{1}) })
+		},
+		"priorities": func(c *rawClient, _ int) error {
+			return c.write(func() error { return c.WritePriority(1, http2.PriorityParam{StreamDep: 3}) })
+		},
+		"windows": func(c *rawClient, _ int) error {
+			return c.write(func() error { return c.WriteWindowUpdate(0, 1) })
+		},
+		"unknown kinds": func(c *rawClient, _ int) error {
+			return c.write(func() error { return c.WriteRawFrame(0x42, 0xff, 1, nil) })
+		},
+		"empty data": func(c *rawClient, i int) error {
+			if i == 0 {
+				return c.open(1, callTool, nil)
+			}
+			return c.write(func() error { return c.WriteData(1, false, nil) })
+		},
+		"data of no stream": func(c *rawClient, i int) error {
+			if i == 0 {
+				return c.begin(0)
+			}
+			return c.write(func() error { return c.WriteData(1, true, nil) })
+		},
+		"continuations": func(c *rawClient, i int) error {
+			return c.write(func() error {
+				if i == 0 {
+					return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1})
+				}
+				return c.WriteContinuation(1, false, nil)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, _, _ := holding()
+			var log journal
+			addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
+			c := rawDial(t, addr)
+			c.AllowIllegalWrites = true
+			if err := errors.Join(c.WritePing(false, [8]byte{1}), c.until(t, answersHold)); err != nil { // settings are agreed on
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			told := false
+			go func() {
+				ended <- c.until(t, func(f http2.Frame) bool {
+					bye, ok := f.(*http2.GoAwayFrame)
+					told = told || ok && bye.ErrCode == http2.ErrCodeEnhanceYourCalm
+					return false
+				})
+			}()
+			if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			const enough = 100_000
+			sent := 0
+			for sent < enough && flood(c, sent) == nil {
+				sent++
+			}
+			if sent == enough {
+				t.Errorf("%d frames were taken", sent)
+			}
+			if err := <-ended; !told {
+				t.Errorf("it was not told why: %v", err)
+			}
+			if got := log.String(); strings.Count(got, "frames") != 1 {
+				t.Errorf("the log says %s", got)
+			}
+			well(t, addr)
+		})
+	}
+}
+
+// Clients whose certificate is not accepted, or who have none, leave a line in the log that says so, but not one each.
+func TestRefusedCertificatesAreLogged(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
+	theirs, theirKey, _, _ := issue(t, stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "somebody else"}})
+	for name, tt := range map[string]struct {
+		certs []tls.Certificate
+		says  string
+	}{
+		"none":             {nil, "didn't provide a certificate"},
+		"of somebody else": {[]tls.Certificate{{Certificate: [][]byte{theirs.Raw}, PrivateKey: theirKey}}, "somebody else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log journal
+			addr := serve(t, says("ok"), nil, grpcserver.Options{
+				Log: zerolog.New(&log).Level(zerolog.WarnLevel), TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: a.file},
+			})
+			for range 20 {
+				conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					if len(tt.certs) == 0 {
+						return &tls.Certificate{}, nil
+					}
+					return &tt.certs[0], nil
+				}})
+				_ = c.HandshakeContext(t.Context()) // in TLS 1.3 the client learns of it when it reads
+				_, _ = c.Read(make([]byte, 1))
+				c.Close()
+			}
+			if lines := strings.Count(log.String(), "refused a gRPC client"); lines < 1 || lines > 15 || !strings.Contains(log.String(), tt.says) {
+				t.Errorf("%d lines: %s", lines, log.String())
+			}
+		})
+	}
+}
+
+// write writes frames while nobody else does.
+func (c *rawClient) write(f func() error) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return f()
+}
+
+// begin makes a call that has the number.
+func (c *rawClient) begin(number int) error {
+	return c.open(uint32(2*number+1), callTool, []byte{0, 0, 0, 0, 0})
+}
+
+// Clients that change their minds keep their connection: 6,000 calls that are answered, and as many that are cancelled once they have said
+// something.
+func TestManyCallsAreNoFlood(t *testing.T) {
+	var log journal
+	addr := serve(t, tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if r.GetName() == "" {
+			return said("ok"), nil
+		}
+		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
+			return nil, err
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}), nil, grpcserver.Options{Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
+	c := client(t, addr)
+	for i := range 12_000 {
+		if i%2 == 0 {
+			if got := text(t, c, &pb.CallToolRequest{}); got != "ok" {
+				t.Fatal(got)
+			}
+			continue
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := c.CallTool(ctx, &pb.CallToolRequest{Name: "cancel", Context: &pb.CallContext{ProgressWanted: true}})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := log.String(); got != "" {
+		t.Errorf("the log says %s", got)
+	}
+}

@@ -1,0 +1,268 @@
+package grpcserver
+
+import (
+	"context"
+	"encoding/base64"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// MetadataServer is the metadata that names the backend that a call is for.
+const MetadataServer = "mcpbridge-server"
+
+// register makes the gRPC server have the contract's service. Its methods are those of the table, so none can be forgotten.
+func (s *Server) register() {
+	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: pb.McpService_ServiceDesc.Metadata}
+	for _, m := range bridge.Methods() {
+		// To gRPC, methods with one message are streams as well: only of these it is said what became of a message.
+		desc.Streams = append(desc.Streams, grpc.StreamDesc{
+			StreamName: m.GRPC[len("/"+desc.ServiceName+"/"):], ServerStreams: m.Streams,
+			Handler: func(_ any, ss grpc.ServerStream) error { return s.serve(m, ss) },
+		})
+	}
+	s.grpc.RegisterService(&desc, s)
+}
+
+// serve answers a call. A client that is slow to read holds up its own call, and nothing else.
+func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
+	req := m.NewRequest(nil)
+	if err := ss.RecvMsg(req); err != nil {
+		return err // gRPC has answered already, as where a request is larger than it may be
+	}
+	ctx, out := ss.Context(), outboxOf(ss)
+	if err := out.await(ctx, s.open, s.o.WriteTimeout); err != nil {
+		return s.failed(m, err)
+	}
+	if m == bridge.Listen {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.draining, cancel)()
+	}
+	msg, err := s.answer(ctx, m, req, func(ctx context.Context, e bridge.Event) error {
+		if !m.Streams || !wanted(req.GetContext(), e) {
+			return nil
+		}
+		msg := m.Join(e, nil)
+		if size := proto.Size(msg); size > s.o.MaxMessage {
+			return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
+				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended", m.Name, size, s.o.MaxMessage)
+		}
+		return out.tell(ctx, ss, msg)
+	})
+	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.draining.Err() != nil {
+		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
+	}
+	if err != nil {
+		return s.failed(m, err)
+	}
+	if err := out.claim(m, msg); err != nil {
+		return s.failed(m, err)
+	}
+	return out.send(ss, msg)
+}
+
+// wanted reports whether a caller wants to know an event.
+func wanted(cc *pb.CallContext, e bridge.Event) bool {
+	switch {
+	case e.Progress != nil:
+		return cc.GetProgressWanted()
+	case e.Log != nil:
+		return cc.GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && e.Log.GetLevel() >= cc.GetLogLevel()
+	}
+	return e.Change.GetEvent() != nil
+}
+
+// longMessage is how many bytes a request may have that is not counted as one that takes memory.
+const longMessage = 128 << 10
+
+// takeMemory takes the memory that a request needs, until it is given back, or returns why there is none.
+func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
+	n := int64(proto.Size(req))
+	if n <= longMessage {
+		return func() {}, nil
+	}
+	return func() { s.o.Memory.GiveBody(n) }, s.o.Memory.TakeBody(n)
+}
+
+// answer has the Handler that a call is for answer it, and returns the message that ends the call, which is no larger than it may
+// be. A bug in the Handler must not end the bridge.
+func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
+	defer s.panics.Recover(m.Name, func(e *bridge.Error) { msg, err = nil, e })
+	defer s.calls.Add(-1)
+	if s.calls.Add(1) > int64(s.o.MaxCalls) {
+		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
+			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
+		e.Failure.RetryAfterMs = proto.Int64(1_000)
+		return nil, e
+	}
+	if m == bridge.Listen {
+		if err := bridge.CheckListen(proto.Size(req)); err != nil {
+			return nil, err
+		}
+	}
+	if s.o.Memory != nil {
+		give, err := s.takeMemory(req)
+		if err != nil {
+			return nil, err
+		}
+		defer give()
+	}
+	if s.open.Err() != nil {
+		return nil, notBegun()
+	}
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	defer context.AfterFunc(s.open, func() { cut(errClosed) })()
+	who, err := s.principal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn := connectionOf(ctx)
+	conn.Begin(who != nil)
+	defer conn.End()
+	if m == bridge.Listen {
+		done, err := s.o.Streams.Open(who)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		if until := s.until(who); !until.IsZero() {
+			var stop context.CancelFunc
+			ctx, stop = bridge.WithWallDeadline(ctx, until, errOver)
+			defer stop()
+		}
+	}
+	// gofail: var grpcserverAnswer struct{}
+
+	h, err := s.handler(ctx)
+	if err != nil {
+		return nil, err
+	}
+	call := &bridge.Call{Method: m, Request: req}
+	if err := check(call, who); err != nil {
+		return nil, err
+	}
+	round, err := h.seal.Open(call)
+	if err != nil {
+		return nil, err
+	}
+	res, err := h.Handle(ctx, call, emit)
+	// gofail: var grpcserverHandled struct{}
+
+	switch {
+	case err != nil && context.Cause(ctx) == errOver: //nolint:errorlint // as below
+		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
+	case err != nil && context.Cause(ctx) == errClosed: //nolint:errorlint // the cause is set above, never wrapped
+		if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			return nil, notBegun()
+		}
+		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SHUTTING_DOWN",
+			"%s was ended: %w; whether it was executed is not known", m.Name, errClosed)
+	case err != nil:
+		return nil, err
+	case res.Needs != nil:
+		needs, err := h.seal.Needs(call, res.Needs, round+1)
+		if err != nil {
+			return nil, err
+		}
+		msg = m.Join(bridge.Event{}, &bridge.Result{Needs: needs})
+	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
+		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
+		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_EXECUTED, "%s: the answer is not one of this method", m.Name)
+	case m.Streams:
+		msg = m.Join(bridge.Event{}, res)
+	default:
+		msg = res.Complete
+	}
+	if size := proto.Size(msg); size > s.o.MaxMessage {
+		return nil, bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
+			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed", m.Name, size, s.o.MaxMessage)
+	}
+	return msg, nil
+}
+
+// notBegun returns the error of a call that the end of the server has kept from being executed.
+func notBegun() error {
+	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", errClosed)
+}
+
+// handler returns what a call is for.
+func (s *Server) handler(ctx context.Context) (served, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	names := md.Get(MetadataServer)
+	switch len(names) {
+	case 0:
+		return s.merged, nil
+	case 1:
+		if h, ok := s.byName[names[0]]; ok {
+			return h, nil
+		}
+		return served{}, bridge.Failed(codes.NotFound, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNKNOWN_SERVER",
+			"there is no server %q (metadata %s); there are: %s", rawjson.Shorten(names[0]), MetadataServer, s.names)
+	}
+	return served{}, bridge.Errorf(codes.InvalidArgument, "the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer, len(names))
+}
+
+// failed returns the error that a client is told. What it must not see of it is logged here, and only here.
+func (s *Server) failed(m *bridge.Method, err error) error {
+	e := bridge.AsError(err)
+	log := s.log.Debug()
+	if !e.Public() {
+		log = s.log.Error()
+	}
+	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
+	told := e.Told()
+	switch {
+	case e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
+		told.Code = codes.Unknown // stock clients send again what is UNAVAILABLE
+	case e.Code == codes.OK:
+		told.Code = codes.Internal // an error must not look like a call that went well
+	}
+	return fitting(told).Err()
+}
+
+// maxTrailer is how many bytes the error of a call may have in what ends the call, so that every client takes it: those in Java and
+// Python take headers of 8 KiB. One that is longer would not be told at all.
+const maxTrailer = 15 << 9
+
+// fitting returns the status of an error, with as much of its texts as there is room for. Data for which there is none is left out.
+func fitting(e *bridge.Error) *status.Status {
+	st := e.GRPCStatus()
+	for most := 4 << 10; trailer(st) > maxTrailer; most /= 2 {
+		short := *e
+		short.Message = rawjson.ShortenTo(e.Message, most)
+		if e.RPC != nil {
+			short.RPC = &pb.JsonRpcError{Code: e.RPC.Code, Message: proto.String(rawjson.ShortenTo(e.RPC.GetMessage(), most))}
+			if len(e.RPC.GetData()) <= most {
+				short.RPC.Data = e.RPC.GetData()
+			}
+		}
+		st = short.GRPCStatus()
+	}
+	return st
+}
+
+// trailer returns how many bytes a status has in what ends the call: its text, where other bytes than those of ASCII are three, and, if
+// there are details, all of it in base64.
+func trailer(st *status.Status) int {
+	size := 0
+	for _, c := range []byte(st.Message()) {
+		size++
+		if c < ' ' || c > '~' || c == '%' {
+			size += 2
+		}
+	}
+	if p := st.Proto(); len(p.GetDetails()) > 0 {
+		size += base64.RawStdEncoding.EncodedLen(proto.Size(p))
+	}
+	return size
+}

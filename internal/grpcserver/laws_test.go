@@ -1,0 +1,88 @@
+package grpcserver_test
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/plugin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A handler served by gRPC and dialled as a backend is the same handler, but for the state, which comes back as it was and cannot be
+// read in between.
+func TestServedAndDialledHandlerIsTheSame(t *testing.T) {
+	bridgetest.Laws(t, func(t *testing.T, h bridge.Handler) bridge.Handler {
+		t.Helper()
+		states := &states{t: t, sealed: map[string][]byte{}}
+		addr := serve(t, states.backend(h), nil, grpcserver.Options{})
+		p, err := plugin.New(plugin.Options{Name: "laws", Address: addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		ran := make(chan error, 1)
+		go func() { ran <- p.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ran; err != nil {
+				t.Error(err)
+			}
+		})
+		if err := p.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return states.client(p)
+	})
+}
+
+// states are both sides of what is sealed: a client that would see the backend's own state is told so.
+type states struct {
+	t      *testing.T
+	mu     sync.Mutex
+	last   []byte
+	sealed map[string][]byte // by what was sealed
+}
+
+func (s *states) backend(h bridge.Handler) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		res, err := h.Handle(ctx, call, emit)
+		if err == nil && res.Needs.GetState() != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.last = res.Needs.GetState()
+		}
+		return res, err
+	})
+}
+
+func (s *states) client(h bridge.Handler) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		if state := bridge.State(call.Request); state != nil {
+			s.mu.Lock()
+			call = &bridge.Call{Method: call.Method, Request: bridge.Shallow(call.Request)}
+			bridge.SetState(call.Request, s.sealed[string(state)])
+			s.mu.Unlock()
+		}
+		res, err := h.Handle(ctx, call, emit)
+		if err == nil && res.Needs.GetState() != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if bytes.Contains(res.Needs.GetState(), s.last) {
+				s.t.Errorf("the client can read the state %q", res.Needs.GetState())
+			}
+			s.sealed[string(s.last)] = res.Needs.GetState()
+			needs := bridge.Shallow(res.Needs)
+			needs.State = s.last
+			res = &bridge.Result{Needs: needs}
+		}
+		return res, err
+	})
+}

@@ -1,0 +1,604 @@
+package grpcserver_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+func TestASocketIsItsOwnersOnly(t *testing.T) {
+	for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o660: 0o660, 0o666: 0o666} {
+		path := filepath.Join(t.TempDir(), "s")
+		ln, err := grpcserver.Listen(t.Context(), "unix:"+path, mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Perm() != want || info.Mode().Type() != fs.ModeSocket {
+			t.Errorf("%o: %v %v", mode, info.Mode(), err)
+		}
+		ln.Close()
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("it is still there: %v", err)
+		}
+	}
+}
+
+// leave leaves a socket behind as a process does that is killed.
+func leave(t *testing.T, path string) {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	ln.Close()
+}
+
+func TestASocketIsTakenOnlyIfNobodyListens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	leave(t, path)
+	ln, err := grpcserver.Listen(t.Context(), "unix://"+path, 0)
+	if err != nil {
+		t.Fatalf("one that was left behind: %v", err)
+	}
+	if _, err := grpcserver.Listen(t.Context(), "unix:"+path, 0); !errors.Is(err, grpcserver.ErrInUse) || !strings.Contains(err.Error(), path) {
+		t.Errorf("one that is in use: %v", err)
+	}
+	if c, err := new(net.Dialer).DialContext(t.Context(), "unix", path); err != nil {
+		t.Errorf("it does not listen any more: %v", err)
+	} else {
+		c.Close()
+	}
+	ln.Close()
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grpcserver.Listen(t.Context(), "unix:"+path, 0); err == nil {
+		t.Error("a file is taken")
+	}
+	if text, err := os.ReadFile(path); string(text) != "precious" {
+		t.Errorf("the file is gone: %v", err)
+	}
+	for _, bad := range []string{"unix:", "unix://", "unix:" + filepath.Join(t.TempDir(), "no", "s"), "tcp:nowhere", "127.0.0.1", ""} {
+		if ln, err := grpcserver.Listen(t.Context(), bad, 0); err == nil {
+			t.Errorf("%q is taken, as %v", bad, ln.Addr())
+			ln.Close()
+		}
+	}
+}
+
+// Of many who find the same socket left behind, one gets it.
+func TestOneOfManyGetsASocket(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "s")
+		leave(t, path)
+		var wg sync.WaitGroup
+		var got atomic.Int32
+		lns := make(chan net.Listener, 16)
+		for range 16 {
+			wg.Go(func() {
+				if ln, err := grpcserver.Listen(t.Context(), "unix:"+path, 0); err == nil {
+					got.Add(1)
+					lns <- ln
+				}
+			})
+		}
+		wg.Wait()
+		close(lns)
+		if c, err := new(net.Dialer).DialContext(t.Context(), "unix", path); err != nil || got.Load() != 1 {
+			t.Errorf("%d got it, and %v", got.Load(), err)
+		} else {
+			c.Close()
+		}
+		for ln := range lns {
+			ln.Close()
+		}
+	}
+}
+
+// An authority issues certificates to a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	a.cert, a.key, a.file, _ = issue(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "the authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return a
+}
+
+// issue returns a certificate, and the files that it and its key are in.
+func issue(t *testing.T, a *authority, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := template, key
+	if a != nil {
+		parent, signer = a.cert, a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key, certFile, keyFile
+}
+
+func TestWhoACallerIsSaysItsCertificate(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
+	who := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		return said(fmt.Sprintf("%s of %s", r.GetContext().GetPrincipal().GetSubject(), r.GetContext().GetPrincipal().GetIssuer())), nil
+	})
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	spiffe, err := url.Parse("spiffe://example.org/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(a *authority, template *x509.Certificate) []tls.Certificate {
+		cert, key, _, _ := issue(t, a, template)
+		return []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}
+	}
+	req := &pb.CallToolRequest{Context: &pb.CallContext{Principal: &pb.Principal{Subject: "root"}}}
+	for name, s := range map[string]struct {
+		clientCA string
+		certs    []tls.Certificate
+		plain    bool
+		want     string // "" is that it is turned away
+	}{
+		"TLS":                    {"", nil, false, " of "},
+		"TLS, with certificate":  {"", of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, " of "},
+		"no TLS":                 {"", nil, true, ""},
+		"mutual, subject":        {a.file, of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, "CN=me of CN=the authority"},
+		"mutual, name":           {a.file, of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}, DNSNames: []string{"me.example.org"}}), false, "me.example.org of CN=the authority"},
+		"mutual, SPIFFE":         {a.file, of(a, &x509.Certificate{DNSNames: []string{"me.example.org"}, URIs: []*url.URL{spiffe}}), false, "spiffe://example.org/x of CN=the authority"},
+		"mutual, no name":        {a.file, of(a, &x509.Certificate{EmailAddresses: []string{"me@example.org"}}), false, "serial:1 of CN=the authority"},
+		"mutual, no certificate": {a.file, nil, false, ""},
+		"mutual, a stranger's":   {a.file, of(stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, ""},
+	} {
+		addr := serve(t, who, nil, grpcserver.Options{TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: s.clientCA}})
+		var opts []grpc.DialOption
+		if !s.plain {
+			opts = append(opts, withCreds(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "localhost", Certificates: s.certs, MinVersion: tls.VersionTLS13})))
+		}
+		all, err := call(t.Context(), client(t, addr, opts...), req)
+		if s.want == "" {
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("%s: %v %v", name, all, err)
+			}
+			continue
+		}
+		if err != nil || all[0].GetResult().GetContent()[0].GetText().GetText() != s.want {
+			t.Errorf("%s: %v %v", name, all, err)
+		}
+	}
+}
+
+func TestHealthIsToldByName(t *testing.T) {
+	s, addr := start(t, says(""), []grpcserver.Backend{{Name: "a", Handler: says("")}, {Name: "b", Handler: says("")}}, grpcserver.Options{})
+	c := grpc_health_v1.NewHealthClient(dial(t, addr))
+	check := func(when, want string) {
+		t.Helper()
+		var got []byte
+		for _, name := range []string{"", "mcpbridge.v1.McpService", "a", "b"} {
+			r, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sign := byte('-')
+			if r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING {
+				sign = '+'
+			}
+			got = append(got, sign)
+		}
+		if string(got) != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	check("at first", "----")
+	s.SetServing("a", true)
+	check("a serves", "+++-")
+	s.SetServing("b", true)
+	s.SetServing("a", false)
+	check("b serves", "++-+")
+	s.SetServing("b", false)
+	check("none serves", "----")
+	s.SetServing("nobody", true)
+	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "nobody"}); status.Code(err) != codes.NotFound {
+		t.Error(err)
+	}
+}
+
+// A drain is a server whose end a test decides.
+type drain struct {
+	addr string
+	end  context.CancelFunc
+	over chan error
+}
+
+func startDrain(t *testing.T, h bridge.Handler, o grpcserver.Options) (*grpcserver.Server, *drain) {
+	t.Helper()
+	s, err := grpcserver.New(h, []grpcserver.Backend{{Name: "a", Handler: h}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &drain{addr: "unix:" + filepath.Join(t.TempDir(), "s"), over: make(chan error, 1)}
+	ln, err := grpcserver.Listen(t.Context(), d.addr, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	d.end = cancel
+	go func() { d.over <- s.Serve(ctx, ln) }()
+	t.Cleanup(cancel)
+	return s, d
+}
+
+// Calls that run when the server is told to end, end well; everything that only waits is told, and new calls are refused.
+func TestCallsThatRunEndWellInADrain(t *testing.T) {
+	h, begun, letGo := holding()
+	s, d := startDrain(t, h, grpcserver.Options{})
+	s.SetServing("a", true)
+	conn := dial(t, d.addr)
+	c := pb.NewMcpServiceClient(conn)
+	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := watch.Recv(); err != nil || r.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Fatalf("%v %v", r, err)
+	}
+	asks, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listens, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := listens.Recv(); err != nil || r.GetAcknowledged() == nil {
+		t.Fatalf("%v %v", r, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := call(t.Context(), c, &pb.CallToolRequest{})
+		done <- err
+	}()
+	<-begun
+
+	d.end()
+	if r, err := watch.Recv(); err != nil || r.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("who watches the health is told %v %v", r, err)
+	}
+	if r, err := listens.Recv(); err != nil || r.GetResult() == nil {
+		t.Errorf("who listens is told %v %v", r, err)
+	}
+	if r, err := watch.Recv(); err == nil {
+		t.Errorf("the watch goes on with %v", r)
+	}
+	if r, err := asks.Recv(); err == nil {
+		t.Errorf("reflection goes on with %v", r)
+	}
+	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a new call: %v", err)
+	}
+	select {
+	case err := <-d.over:
+		t.Errorf("the server did not wait for the call: %v", err)
+	case err := <-done:
+		t.Errorf("the call has ended: %v", err)
+	default:
+	}
+	close(letGo)
+	if err := <-done; err != nil {
+		t.Errorf("the call that ran: %v", err)
+	}
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+}
+
+// calling makes a call, and returns where its error is to come.
+func calling(t *testing.T, addr string) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	c := client(t, addr)
+	go func() {
+		_, err := call(t.Context(), c, &pb.CallToolRequest{})
+		done <- err
+	}()
+	return done
+}
+
+func TestADrainHasALimit(t *testing.T) {
+	h, begun, _ := holding()
+	_, d := startDrain(t, h, grpcserver.Options{Drain: 300 * time.Millisecond})
+	done := calling(t, d.addr)
+	<-begun
+	began := time.Now()
+	d.end()
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("it was cut after %v", took)
+	}
+	checkCut(t, <-done)
+}
+
+// checkCut checks that a call ended with what those are told that the server cuts.
+func checkCut(t *testing.T, err error) {
+	t.Helper()
+	s := status.Convert(err)
+	f := bridge.FromStatus(s).Failure
+	if s.Code() != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+		s.Message() != "tools/call was ended: mcpbridge is shutting down; whether it was executed is not known" {
+		t.Errorf("the call that was cut got %v with %v", err, f)
+	}
+}
+
+// A client that reads nothing of what it is told does not keep the server from ending.
+func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
+	message := strings.Repeat("x", 100_000)
+	stuck := make(chan struct{})
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		for i := 0; ; i++ {
+			if i == 1 {
+				close(stuck)
+			}
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+				return nil, err
+			}
+		}
+	})
+	_, d := startDrain(t, h, grpcserver.Options{Drain: 100 * time.Millisecond})
+	raw := rawDial(t, d.addr)
+	request := []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x28, 1} // context {progress_wanted: true}
+	if err := raw.open(1, callTool, request); err != nil {
+		t.Fatal(err)
+	}
+	<-stuck
+	d.end()
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+}
+
+// A connection on which nothing is said has five seconds for its greeting, and not at the end.
+func TestWhoSaysNothingDoesNotKeepTheEnd(t *testing.T) {
+	s, d := startDrain(t, says(""), grpcserver.Options{})
+	silent, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(d.addr, "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); err != nil { // the one before is accepted, too, by now
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.Close()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseEndsEverythingAtOnce(t *testing.T) {
+	h, begun, _ := holding()
+	s, d := startDrain(t, h, grpcserver.Options{Drain: time.Hour})
+	done := calling(t, d.addr)
+	<-begun
+	d.end() // the drain waits for the call
+	s.Close()
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+	checkCut(t, <-done)
+	s.Close() // which is allowed
+}
+
+// A call that only waited for its turn is told that as well.
+func TestACallThatTheEndKeepsFromBeginningWasNotExecuted(t *testing.T) {
+	begun := make(chan struct{})
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, bridge.Failed(codes.Canceled, pb.CallFailure_OUTCOME_NOT_EXECUTED, "CANCELLED", "it waited")
+	})
+	s, d := startDrain(t, h, grpcserver.Options{})
+	done := calling(t, d.addr)
+	<-begun
+	s.Close()
+	err := <-done
+	f := bridge.FromStatus(status.Convert(err)).Failure
+	if status.Code(err) != codes.Unavailable || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		t.Errorf("it got %v with %v", err, f)
+	}
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that goes on sending after it was told to go has its calls refused, and they are not executed.
+func TestACallAfterTheEndIsNotExecuted(t *testing.T) {
+	h, begun, _ := holding()
+	s, d := startDrain(t, h, grpcserver.Options{})
+	c := rawDial(t, d.addr)
+	if err := c.open(1, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	answered := func(id uint32) func(http2.Frame) bool {
+		return func(f http2.Frame) bool {
+			h, ok := f.(*http2.HeadersFrame)
+			return ok && h.StreamID == id && h.StreamEnded()
+		}
+	}
+	if err := c.until(t, answered(1)); err != nil {
+		t.Fatalf("the call that ran is not answered: %v", err)
+	}
+	if c.open(3, callTool, []byte{0, 0, 0, 0, 0}) == nil {
+		_ = c.until(t, answered(3)) // an error says that the connection has been closed before
+	}
+	<-closed
+	if err := <-d.over; err != nil {
+		t.Error(err)
+	}
+	if len(begun) > 0 {
+		t.Error("it is executed")
+	}
+}
+
+// Under load, whatever was begun is answered, and what was not is refused in a way that says so: clients that are told to go elsewhere lose
+// nothing.
+func TestADrainUnderLoadLosesNoCall(t *testing.T) {
+	for range 5 {
+		var executed atomic.Int64
+		h := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+			executed.Add(1)
+			return said("ok"), nil
+		})
+		_, d := startDrain(t, h, grpcserver.Options{})
+		var wg sync.WaitGroup
+		var answered, refused atomic.Int64
+		var under sync.WaitGroup
+		for range 8 {
+			conn := dial(t, d.addr)
+			c := pb.NewMcpServiceClient(conn)
+			under.Add(1)
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					if n == 20 {
+						under.Done()
+					}
+					switch _, err := call(t.Context(), c, &pb.CallToolRequest{}); status.Code(err) {
+					case codes.OK:
+						answered.Add(1)
+					case codes.Unavailable:
+						refused.Add(1)
+						if n < 20 {
+							t.Errorf("refused before the end: %v", err)
+							under.Done()
+						}
+						return
+					default:
+						t.Errorf("a call ended with %v", err)
+						return
+					}
+				}
+			})
+		}
+		under.Wait()
+		d.end()
+		if err := <-d.over; err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if answered.Load() != executed.Load() || refused.Load() != 8 {
+			t.Errorf("%d were executed and %d answered; %d were refused", executed.Load(), answered.Load(), refused.Load())
+		}
+	}
+}
+
+func TestAListenerThatBreaksIsTold(t *testing.T) {
+	s, err := grpcserver.New(says(""), nil, grpcserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := grpcserver.Listen(t.Context(), "127.0.0.1:0", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- s.Serve(t.Context(), ln) }()
+	conn := dial(t, ln.Addr().String())
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		conn.WaitForStateChange(t.Context(), state)
+	}
+	ln.Close()
+	if err := <-over; err == nil {
+		t.Error("nothing is told")
+	}
+	s.Close()
+}
+
+// Saying each second of each of many backends what was said before costs next to nothing: an idle bridge does that.
+func TestServingBackendsCostNothing(t *testing.T) {
+	var backends []grpcserver.Backend
+	for i := range 100 {
+		backends = append(backends, grpcserver.Backend{Name: strconv.Itoa(i), Handler: says("ok")})
+	}
+	s, err := grpcserver.New(says("ok"), backends, grpcserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range backends {
+		s.SetServing(b.Name, true)
+	}
+	if n := testing.AllocsPerRun(100, func() { s.SetServing("7", true) }); n > 10 {
+		t.Errorf("it takes %.0f allocations", n)
+	}
+}

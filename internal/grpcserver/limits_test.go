@@ -1,0 +1,696 @@
+package grpcserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// holding returns a Handler whose tools wait until they are let go, and says when one has begun.
+func holding() (h bridge.Handler, begun, letGo chan struct{}) {
+	begun, letGo = make(chan struct{}, 20_000), make(chan struct{})
+	return tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		begun <- struct{}{}
+		select {
+		case <-letGo:
+			return said("done"), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}), begun, letGo
+}
+
+// filled returns a message of so many bytes, made by give, which is called with ever better numbers of bytes to put in.
+func filled[M proto.Message](n int, give func(n int) M) M {
+	put := n
+	for {
+		m := give(put)
+		over := proto.Size(m) - n
+		if over == 0 {
+			return m
+		}
+		put -= over
+	}
+}
+
+func TestMessagesHaveALimit(t *testing.T) {
+	for limit, o := range map[int]grpcserver.Options{100_000: {MaxMessage: 100_000}, 4 << 20: {}} {
+		called, answer := 0, 0
+		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+			called++
+			if answer == 0 {
+				return said("ok"), nil
+			}
+			m := filled(answer, func(n int) proto.Message { return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n))) })
+			return &bridge.Result{Complete: m.(*pb.CallToolResponse).GetResult()}, nil
+		}), nil, o), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*limit)))
+		for n := limit - 1; n <= limit+1; n++ {
+			_, err := call(t.Context(), c, filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+			if n <= limit && err != nil || n > limit && (status.Code(err) != codes.ResourceExhausted || called != 2) {
+				t.Errorf("request of %d bytes, limit %d: %v, called %d times", n, limit, err, called)
+			}
+		}
+		for answer = limit - 1; answer <= limit+1; answer++ {
+			_, err := call(t.Context(), c, &pb.CallToolRequest{})
+			if answer <= limit && err != nil || answer > limit && (status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE executed") {
+				t.Errorf("answer of %d bytes, limit %d: %v", answer, limit, err)
+			}
+		}
+	}
+}
+
+// What a client compresses is bounded by what it is, and not by what it takes on the way: a bomb is taken apart to the limit and no further.
+func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
+	const limit = 1 << 20
+	called := 0
+	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		called++
+		return said(r.GetName()), nil
+	}), nil, grpcserver.Options{MaxMessage: limit}), grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
+	res, err := call(t.Context(), c, &pb.CallToolRequest{Name: strings.Repeat("x", 1000)})
+	if err != nil || len(res[0].GetResult().GetContent()[0].GetText().GetText()) != 1000 {
+		t.Fatalf("%v %v", res, err)
+	}
+	if _, err := call(t.Context(), c, filled(limit, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} })); failure(err) != "RESPONSE_TOO_LARGE executed" {
+		t.Errorf("at the limit: %v", err) // of what says it all again
+	}
+	bomb := &pb.CallToolRequest{Name: strings.Repeat("x", 256<<20)} // of which a quarter of a MiB is sent
+	var before, after runtime.MemStats
+	sent, err := proto.Marshal(bomb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&before)
+	_, err = call(t.Context(), c, bomb)
+	runtime.ReadMemStats(&after)
+	if status.Code(err) != codes.ResourceExhausted || called != 2 {
+		t.Errorf("the bomb: %v, called %d times", err, called)
+	}
+	// The client, in this process, marshals it once.
+	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(sent)+len(sent)/2) {
+		t.Errorf("%d MiB were taken for a bomb of %d", took>>20, len(sent)>>20)
+	}
+}
+
+// An event that is too long for the client ends its call, which says that it has begun.
+func TestEventsHaveALimit(t *testing.T) {
+	const limit = 100_000
+	var event int
+	c := client(t, serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		m := filled(event, func(n int) proto.Message {
+			return bridge.CallTool.Join(bridge.Event{Progress: &pb.Progress{Message: proto.String(strings.Repeat("x", n))}}, nil)
+		})
+		if err := emit(ctx, bridge.Event{Progress: m.(*pb.CallToolResponse).GetProgress()}); err != nil {
+			return nil, err
+		}
+		return said("ok"), nil
+	}), nil, grpcserver.Options{MaxMessage: limit}))
+	for event = limit - 1; event <= limit+1; event++ {
+		got, err := call(t.Context(), c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
+		if event <= limit {
+			if err != nil || len(got) != 2 || proto.Size(got[0]) != event {
+				t.Errorf("an event of %d bytes, limit %d: %d messages, %v", event, limit, len(got), err)
+			}
+			continue
+		}
+		if status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE unknown" {
+			t.Errorf("an event of %d bytes, limit %d: %v, %s", event, limit, err, failure(err))
+		}
+	}
+}
+
+func TestCallsHaveALimit(t *testing.T) {
+	h, begun, letGo := holding()
+	c := client(t, serve(t, h, nil, grpcserver.Options{MaxCalls: 3}))
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if _, err := call(t.Context(), c, &pb.CallToolRequest{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 3 {
+		<-begun
+	}
+	_, err := call(t.Context(), c, &pb.CallToolRequest{})
+	if status.Code(err) != codes.ResourceExhausted || reason(err) != "TOO_MANY_CALLS" || len(status.Convert(err).Details()) != 3 {
+		t.Error(err)
+	}
+	close(letGo)
+	wg.Wait()
+	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // there is room again
+		t.Error(got)
+	}
+}
+
+// Listens are streams like those of other fronts, and bounded together with them, each caller's as well.
+func TestListensHaveALimit(t *testing.T) {
+	ada := func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil }
+	for name, tt := range map[string]struct {
+		o      grpcserver.Options
+		reason string
+	}{
+		"of all":        {grpcserver.Options{Streams: &limit.Streams{Most: 3}}, "OVERLOADED not_executed"},
+		"of one caller": {grpcserver.Options{Streams: &limit.Streams{PerPrincipal: 3}, Principal: ada}, "TOO_MANY not_executed"},
+	} {
+		c := client(t, serve(t, lasting(), nil, tt.o))
+		for n := 1; n <= 4; n++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s, err := c.Listen(ctx, &pb.ListenRequest{})
+			if err == nil {
+				_, err = s.Recv()
+			}
+			if n <= 3 && err != nil || n > 3 && (status.Code(err) != codes.ResourceExhausted || failure(err) != tt.reason) {
+				t.Errorf("%s, number %d of 3: %v, %s", name, n, err, failure(err))
+			}
+		}
+	}
+}
+
+// A Listen ends in good order when its caller is not let in any more, and a call that has begun is answered.
+func TestListensEndWhenTheirCallersAreNotLetIn(t *testing.T) {
+	over := make(chan struct{})
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		select {
+		case <-over:
+			return said("done"), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	c := client(t, serve(t, h, nil, grpcserver.Options{
+		Principal: func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil },
+		Until:     func(*pb.Principal) time.Time { return time.Now().Add(20 * time.Millisecond) },
+	}))
+	called := make(chan error, 1)
+	go func() {
+		_, err := call(t.Context(), c, &pb.CallToolRequest{})
+		called <- err
+	}()
+	s, err := c.Listen(t.Context(), &pb.ListenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *pb.ListenResponse
+	for r, err := s.Recv(); err == nil; r, err = s.Recv() {
+		last = r
+	}
+	close(over)
+	if err := <-called; last.GetResult() == nil || err != nil {
+		t.Errorf("who listens is told at last %v, and who calls %v", last, err)
+	}
+}
+
+// A Listen names as many resources as a client may subscribe to, and not one more.
+func TestSubscriptionsHaveALimit(t *testing.T) {
+	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
+	for n, want := range map[int]string{bridge.MaxSubscriptions: "", bridge.MaxSubscriptions + 1: "TOO_MANY not_executed"} {
+		s, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: make([]string, n)}})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if (err != nil) != (want != "") || err != nil && (status.Code(err) != codes.ResourceExhausted || failure(err) != want) {
+			t.Errorf("%d resources: %v", n, err)
+		}
+	}
+}
+
+// A request to listen may have as many bytes as are not counted as memory that it takes, so that open streams leave that to calls.
+func TestRequestsToListenHaveALimit(t *testing.T) {
+	const room = 512 << 10
+	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
+	c := client(t, serve(t, lasting(), nil, grpcserver.Options{Memory: m}))
+	for over := -1; over <= 1; over++ {
+		for range 2 * room / bridge.MaxListen {
+			s, err := c.Listen(t.Context(), filled(bridge.MaxListen+over, func(n int) *pb.ListenRequest {
+				return &pb.ListenRequest{Context: &pb.CallContext{ClientInfo: &pb.Implementation{Name: strings.Repeat("x", n)}}}
+			}))
+			if err == nil {
+				_, err = s.Recv()
+			}
+			const why = "the request has 131073 bytes, and at most 131072 are allowed"
+			if over <= 0 && err != nil || over > 0 && (status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), why)) {
+				t.Errorf("%+d: %v", over, err)
+			}
+		}
+	}
+	if err := errors.Join(m.TakeBody(1), m.TakeBody(room-1)); err != nil {
+		t.Errorf("while streams are open: %v", err)
+	}
+}
+
+// lasting returns a Handler whose Listens begin, and last.
+func lasting() bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+		if err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}}}); err != nil {
+			return nil, err
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+}
+
+// While memory is short, clients are told which calls are refused, and when to try again.
+func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
+	for taken, refused := range map[int64]struct{ listen, call bool }{
+		919: {}, 920: {listen: true}, 921: {listen: true}, 969: {listen: true}, 970: {true, true}, 971: {true, true},
+	} {
+		m := limit.NewMemory(1000, func(bool) int64 { return taken }, zerolog.Nop())
+		h := limit.New(says("ok"), limit.Options{Memory: m})
+		c := client(t, serve(t, h, nil, grpcserver.Options{Memory: m}))
+		_, err := call(t.Context(), c, &pb.CallToolRequest{})
+		checkRefused(t, err, refused.call)
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := c.Listen(ctx, &pb.ListenRequest{})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		checkRefused(t, err, refused.listen)
+		cancel()
+	}
+}
+
+// Long requests that come together have an eighth of the memory.
+func TestLongRequestsAreBounded(t *testing.T) {
+	const room = 512 << 10
+	for n, refused := range map[int]bool{room/2 - 1: false, room / 2: false, room/2 + 1: true, 128 << 10: false} {
+		m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
+		if err := m.TakeBody(room / 2); err != nil { // of another request
+			t.Fatal(err)
+		}
+		c := client(t, serve(t, says("ok"), nil, grpcserver.Options{Memory: m}))
+		for range 3 { // what one has taken it gives back
+			_, err := call(t.Context(), c, filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+			checkRefused(t, err, refused)
+		}
+	}
+}
+
+// checkRefused checks that an error says that there is an overload, and when to try again.
+func checkRefused(t *testing.T, err error, refused bool) {
+	t.Helper()
+	if !refused {
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	var retry *errdetails.RetryInfo
+	for _, d := range status.Convert(err).Details() {
+		if r, ok := d.(*errdetails.RetryInfo); ok {
+			retry = r
+		}
+	}
+	if status.Code(err) != codes.ResourceExhausted || reason(err) != bridge.ReasonOverloaded || retry.GetRetryDelay().AsDuration() != time.Second {
+		t.Errorf("%v, try again in %v", err, retry)
+	}
+}
+
+// While calls run on as many connections as there may be, further ones are closed. Else one that has no call makes room.
+func TestConnectionsHaveALimit(t *testing.T) {
+	h, begun, letGo := holding()
+	addr := serve(t, h, nil, grpcserver.Options{MaxConns: 2})
+	ended := make(chan error, 2)
+	for range 2 {
+		c := client(t, addr)
+		go func() {
+			_, err := call(t.Context(), c, &pb.CallToolRequest{})
+			ended <- err
+		}()
+		<-begun
+	}
+	third := client(t, addr)
+	if _, err := third.Discover(t.Context(), &pb.DiscoverRequest{}); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
+	close(letGo)
+	if err := errors.Join(<-ended, <-ended); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := third.Discover(ctx, &pb.DiscoverRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetadataHasALimit(t *testing.T) {
+	c := client(t, serve(t, says("ok"), nil, grpcserver.Options{}))
+	with := func(n int) error {
+		_, err := call(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", n)), c, &pb.CallToolRequest{})
+		return err
+	}
+	const limit = 64 << 10
+	var size int // of a call with so much, and what is the library's own
+	if _, err := fmt.Sscanf(status.Convert(with(limit)).Message(), "the call has %d bytes", &size); err != nil {
+		t.Fatal(err)
+	}
+	most := limit - (size - limit)
+	for n, ok := range map[int]bool{most - 1: true, most: true, most + 1: false, 100 << 10: false, 200 << 10: false} {
+		if err := with(n); ok && err != nil || !ok && status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%d bytes of %d: %v", n, most, err)
+		}
+	}
+	if with(1<<20) == nil {
+		t.Error("a MiB is taken")
+	}
+	if got := text(t, c, &pb.CallToolRequest{}); got != "ok" {
+		t.Error(got)
+	}
+}
+
+// A client that does not read holds up its own call, which stops making events, and nobody else's.
+func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
+	made := make(chan int, 1)
+	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if r.GetName() == "quick" {
+			return said("quick"), nil
+		}
+		message := strings.Repeat("x", 10_000)
+		for i := range 100_000 {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+				made <- i
+				return nil, err
+			}
+		}
+		made <- 100_000
+		return said("all"), nil
+	})
+	addr := serve(t, h, nil, grpcserver.Options{})
+	conn := dial(t, addr, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); err != nil { // it is under way, and not read any more
+		t.Fatal(err)
+	}
+	other := client(t, addr)
+	for range 100 {
+		if got := text(t, other, &pb.CallToolRequest{Name: "quick"}); got != "quick" {
+			t.Error(got)
+		}
+		if got := text(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{Name: "quick"}); got != "quick" { // the same connection
+			t.Error(got)
+		}
+	}
+	cancel()
+	if n := <-made; n > 1_000 {
+		t.Errorf("%d events were made for a client that read one", n)
+	}
+}
+
+// A rawClient speaks HTTP/2 as no gRPC client would.
+type rawClient struct {
+	net.Conn
+	*http2.Framer
+	headers bytes.Buffer
+	enc     *hpack.Encoder
+	writing sync.Mutex
+}
+
+func rawDial(t *testing.T, addr string) *rawClient {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := &rawClient{Conn: conn, Framer: http2.NewFramer(conn, conn)}
+	c.enc = hpack.NewEncoder(&c.headers)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// open sends the headers of a call, others too, and its request if that is not nil.
+func (c *rawClient) open(id uint32, path string, request []byte, others ...[2]string) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.headers.Reset()
+	for _, h := range append([][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+	}, others...) {
+		if err := c.enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			return err
+		}
+	}
+	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.headers.Bytes(), EndHeaders: true}); err != nil {
+		return err
+	}
+	if request == nil {
+		return nil
+	}
+	return c.WriteData(id, true, request)
+}
+
+const callTool = "/mcpbridge.v1.McpService/CallTool"
+
+// until reads frames until f says that it has seen enough, or the connection ends.
+func (c *rawClient) until(t *testing.T, f func(http2.Frame) bool) error {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := c.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if s, ok := frame.(*http2.SettingsFrame); ok && !s.IsAck() {
+			c.writing.Lock()
+			err := c.WriteSettingsAck()
+			c.writing.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+		if f(frame) {
+			return nil
+		}
+	}
+}
+
+// well checks that somebody else is still served.
+func well(t *testing.T, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := client(t, addr).Discover(ctx, &pb.DiscoverRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// 900 streams on one connection: no more than allowed are ever answered at a time, the others are refused, and others are served.
+func TestStreamsHaveALimit(t *testing.T) {
+	h, begun, _ := holding()
+	addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50})
+	c := rawDial(t, addr)
+	const streams = 900
+	sent := make(chan error, 1)
+	go func() {
+		for i := range streams {
+			if err := c.open(uint32(2*i+1), callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	refused := 0
+	err := c.until(t, func(f http2.Frame) bool {
+		if r, ok := f.(*http2.RSTStreamFrame); ok && r.ErrCode == http2.ErrCodeRefusedStream {
+			refused++
+		}
+		return refused == streams-50
+	})
+	if err != nil {
+		t.Fatalf("%v after %d were refused", err, refused)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	well(t, addr)
+	for range 50 {
+		<-begun
+	}
+	select {
+	case <-begun:
+		t.Error("more calls than allowed have begun")
+	default:
+	}
+}
+
+// Streams that are begun and reset at once (CVE-2023-44487) cost the others nothing, and leave nothing behind.
+func TestRapidResetsLeaveNothingBehind(t *testing.T) {
+	ended := make(chan struct{}, 20_000)
+	var active, most int
+	var mu sync.Mutex
+	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		mu.Lock()
+		active++
+		most = max(most, active)
+		mu.Unlock()
+		<-ctx.Done()
+		mu.Lock()
+		active--
+		mu.Unlock()
+		ended <- struct{}{}
+		return nil, ctx.Err()
+	})
+	addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50})
+	c := rawDial(t, addr)
+	closed := make(chan error, 1)
+	go func() { closed <- c.until(t, func(http2.Frame) bool { return false }) }()
+	for i := range 5_000 {
+		id := uint32(2*i + 1)
+		if err := c.open(id, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+			break // it may have had enough of us
+		}
+		c.writing.Lock()
+		err := c.WriteRSTStream(id, http2.ErrCodeCancel)
+		c.writing.Unlock()
+		if err != nil {
+			break
+		}
+	}
+	well(t, addr)
+	c.Close()
+	<-closed
+	left := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return active
+	}
+	for left() > 0 { // what had been sent may begin after that, and end at once
+		<-ended
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most > 100 {
+		t.Errorf("%d calls at a time", most)
+	}
+}
+
+func TestWhoSpeaksNoGRPCIsTurnedAway(t *testing.T) {
+	addr := serve(t, says("ok"), nil, grpcserver.Options{})
+	t.Run("pings without end", func(t *testing.T) {
+		c := rawDial(t, addr)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for err := error(nil); err == nil; {
+				c.writing.Lock()
+				err = c.WritePing(false, [8]byte{})
+				c.writing.Unlock()
+			}
+		})
+		if err := c.until(t, func(f http2.Frame) bool {
+			g, ok := f.(*http2.GoAwayFrame)
+			return ok && g.ErrCode == http2.ErrCodeEnhanceYourCalm
+		}); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+		wg.Wait()
+	})
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil && errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+	t.Run("nothing", func(t *testing.T) {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("it was not closed: %v", err)
+		}
+	})
+	for name, s := range map[string]struct {
+		path    string
+		request []byte
+		want    string // grpc-status
+	}{
+		"no slash":         {"mcpbridge.v1.McpService/CallTool", []byte{0, 0, 0, 0, 0}, "12"},
+		"no such service":  {"/x.Y/Z", []byte{0, 0, 0, 0, 0}, "12"},
+		"no such method":   {"/mcpbridge.v1.McpService/Z", []byte{0, 0, 0, 0, 0}, "12"},
+		"no request":       {callTool, []byte{}, "13"},
+		"half a request":   {callTool, []byte{0, 0, 0, 0, 9, 1}, "13"},
+		"a lie of 4 GiB":   {callTool, []byte{0, 255, 255, 255, 255, 1}, "8"},
+		"no protobuf":      {callTool, []byte{0, 0, 0, 0, 3, 255, 255, 255}, "13"},
+		"list, no proto":   {"/mcpbridge.v1.McpService/ListTools", []byte{0, 0, 0, 0, 3, 255, 255, 255}, "13"},
+		"compressed":       {callTool, []byte{1, 0, 0, 0, 1, 0}, "13"},
+		"list, no request": {"/mcpbridge.v1.McpService/ListTools", []byte{}, "13"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := rawDial(t, addr)
+			if err := c.open(1, s.path, s.request); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			dec := hpack.NewDecoder(4096, func(f hpack.HeaderField) {
+				if f.Name == "grpc-status" {
+					got = f.Value
+				}
+			})
+			if err := c.until(t, func(f http2.Frame) bool {
+				if h, ok := f.(*http2.HeadersFrame); ok {
+					if _, err := dec.Write(h.HeaderBlockFragment()); err != nil {
+						t.Error(err)
+					}
+				}
+				return got != ""
+			}); err != nil || got != s.want {
+				t.Errorf("grpc-status %q, %v", got, err)
+			}
+		})
+	}
+	well(t, addr)
+}

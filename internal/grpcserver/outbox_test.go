@@ -1,0 +1,406 @@
+package grpcserver_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// verbose is a Handler whose answers have so many bytes, or a little more.
+func verbose(n int) bridge.Handler {
+	text := strings.Repeat("x", n)
+	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return said(text), nil
+	})
+}
+
+// shut is a client that lets nobody send it any data.
+func shut(t *testing.T, addr string) *rawClient {
+	t.Helper()
+	c := rawDial(t, addr)
+	if err := c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask makes a call, and returns whether it is answered: an answer begins with headers, and nothing but these comes of one that is refused.
+func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answered bool) {
+	t.Helper()
+	id := uint32(2*number + 1)
+	if err := c.open(id, callTool, []byte{0, 0, 0, 0, 0}, headers...); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.until(t, func(f http2.Frame) bool {
+		h, ok := f.(*http2.HeadersFrame)
+		answered = ok && !h.StreamEnded()
+		return ok && h.StreamID == id
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return answered
+}
+
+// A connection is given only so much that its client does not read; then its calls are refused, and nobody else's, until it has read, or ended
+// what it does not want to.
+func TestUnreadAnswersHaveALimit(t *testing.T) {
+	const limit = 1 << 20 // for messages of a quarter of it
+	for name, headers := range map[string][][2]string{
+		"plain":      nil,
+		"compressed": {{"grpc-encoding", "gzip"}, {"grpc-accept-encoding", "gzip"}},
+	} {
+		for size, text := range map[string]int{"nothing": 0, "much": 100_000} {
+			for _, end := range []string{"read", "reset"} {
+				t.Run(name+", "+size+", "+end, func(t *testing.T) {
+					addr := serve(t, verbose(text), nil, grpcserver.Options{MaxCalls: 1, MaxMessage: limit / 4, WriteTimeout: time.Millisecond})
+					c := shut(t, addr)
+					n := 0
+					for c.ask(t, n, headers...) {
+						n++
+					}
+					if each := max(text, 2<<10); n < limit/(each+each/3) || n > limit/each+1 {
+						t.Errorf("%d answers of %d bytes, and %d bytes are the most", n, text, limit)
+					}
+					well(t, addr)
+					switch end {
+					case "read":
+						if err := c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 4 << 20}); err != nil {
+							t.Fatal(err)
+						}
+						if err := c.WriteWindowUpdate(0, 1<<30); err != nil {
+							t.Fatal(err)
+						}
+					case "reset":
+						for i := range n {
+							if err := c.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					for n++; !c.ask(t, n, headers...); n++ {
+						if t.Context().Err() != nil {
+							t.Fatal("it is never answered again")
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Calls that have all begun before anything was unread do not have all their answers be kept: those that are too much are dropped, and the
+// client is told that they were executed.
+func TestAnswersOfCallsThatBeganTogetherHaveALimit(t *testing.T) {
+	const calls, each, message = 200, 500_000, 1 << 20
+	const most = 4*message + 2*message + 16<<20
+	begun, letGo := make(chan struct{}, calls), make(chan struct{})
+	long := strings.Repeat("x", each)
+	addr := serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		begun <- struct{}{}
+		<-letGo
+		return said(long), nil
+	}), nil, grpcserver.Options{MaxMessage: message})
+	c := shut(t, addr)
+	for i := range calls {
+		if err := c.begin(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range calls {
+		<-begun
+	}
+	close(letGo)
+	kept, dropped := 0, 0
+	if err := c.until(t, func(f http2.Frame) bool {
+		if h, ok := f.(*http2.HeadersFrame); ok && h.StreamEnded() {
+			dropped++
+		} else if ok {
+			kept++
+		}
+		return kept+dropped == calls
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if kept*each > most || kept*each < most/2 {
+		t.Errorf("%d answers of %d bytes are kept, and %d bytes are the most", kept, each, most)
+	}
+	well(t, addr)
+}
+
+// A call waits for its client to read the answers of others.
+func TestCallsWaitUntilOthersAreRead(t *testing.T) {
+	addr := serve(t, verbose(100_000), nil, grpcserver.Options{MaxMessage: 1 << 18, WriteTimeout: time.Hour})
+	c := shut(t, addr)
+	const n = 8 // of them, each in 128 KiB of memory, are the most
+	for i := range n {
+		if !c.ask(t, i) {
+			t.Fatal("a call is refused")
+		}
+	}
+	if err := c.open(2*n+1, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	answered := func(f http2.Frame) bool { return f.Header().StreamID == 2*n+1 }
+	if err := c.WritePing(false, [8]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.until(t, func(f http2.Frame) bool {
+		if answered(f) {
+			t.Error("it is answered")
+		}
+		return f.Header().Type == http2.FramePing
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.until(t, answered); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines are those of a log.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// Who does not read makes room when others need it, and not before.
+func TestWhoDoesNotReadMakesRoom(t *testing.T) {
+	const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+	listServices := []byte{0, 0, 0, 0, 2, 7<<3 | 2, 0}
+	for name, tt := range map[string]struct {
+		path    string
+		request []byte
+	}{
+		"calls":                     {callTool, []byte{0, 0, 0, 0, 0}},
+		"who asks for the contract": {reflection, listServices},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var taken atomic.Int64
+			m := limit.NewMemory(1000, func(bool) int64 { return taken.Load() }, zerolog.Nop())
+			log := make(lines, 100)
+			addr := serve(t, verbose(100_000), nil, grpcserver.Options{WriteTimeout: time.Nanosecond, Memory: m, Log: zerolog.New(log)})
+			good := client(t, addr)
+			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			c := shut(t, addr)
+			begun := 0
+			for i := range 4 {
+				if err := c.open(uint32(2*i+1), tt.path, tt.request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.until(t, func(f http2.Frame) bool {
+				if _, ok := f.(*http2.HeadersFrame); ok {
+					begun++
+				}
+				return begun == 4
+			}); err != nil {
+				t.Fatal(err)
+			}
+			over := make(chan error, 1)
+			go func() { over <- c.until(t, func(http2.Frame) bool { return false }) }()
+			taken.Store(1000)
+			for m.Full(limit.NewSessions) == nil { // which is read now and then
+				runtime.Gosched()
+			}
+			if err := <-over; err == nil {
+				t.Error("the connection goes on")
+			}
+			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
+				t.Errorf("one that reads: %v", err)
+			}
+			for line := range log {
+				if strings.Contains(line, "do not read what they are told") {
+					break
+				}
+			}
+		})
+	}
+}
+
+// However a client that does not read events goes on, its call has an end, and the backend's place is another's.
+func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
+	left := make(chan error, 1)
+	message := strings.Repeat("x", 10_000)
+	h := limit.New(tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if r.GetName() == "quick" {
+			return said("quick"), nil
+		}
+		for i := 0; ; i++ {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+				left <- err
+				return nil, err
+			}
+		}
+	}), limit.Options{Calls: 1, Total: 3 * time.Second})
+	addr := serve(t, h, nil, grpcserver.Options{})
+	c := client(t, addr)
+	s, err := c.CallTool(t.Context(), &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-left; err == nil {
+		t.Error("an event was passed on after the end")
+	}
+	if got := text(t, client(t, addr), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
+		t.Error(got)
+	}
+	for want := 0.; ; want++ { // what was told is read, and then why there is no more
+		m, err := s.Recv()
+		if err != nil {
+			if status.Code(err) != codes.DeadlineExceeded || failure(err) != "DEADLINE unknown" {
+				t.Errorf("%v, %s", err, failure(err))
+			}
+			break
+		}
+		if got := m.GetProgress().GetProgress(); got != want {
+			t.Fatalf("progress %v after %v", got, want-1)
+		}
+	}
+}
+
+// What clients give up at any moment does not count as unread.
+func TestCallsThatAreGivenUpAreNotUnread(t *testing.T) {
+	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5 // bytes: what a client takes of a stream without reading, what waits, what a message counts
+	message := strings.Repeat("x", 33_000)
+	long := filled(window, func(n int) proto.Message {
+		return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n)))
+	}).(*pb.CallToolResponse)
+	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		if r.GetName() == "long" {
+			return &bridge.Result{Complete: long.GetResult()}, nil
+		}
+		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1, Message: &message}}); err != nil {
+			return nil, err
+		}
+		return said(message), nil
+	})
+	addr := serve(t, h, nil, grpcserver.Options{MaxMessage: most / 4, WriteTimeout: time.Nanosecond})
+	c := client(t, addr, grpc.WithStaticStreamWindowSize(window+1))
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(w)))
+			for range 500 { // more of them would be a flood
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(2_000))*time.Microsecond)
+				_, err := call(ctx, c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
+				switch status.Code(err) {
+				case codes.OK, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+				default:
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	answered := func(name string) pb.McpService_CallToolClient {
+		for {
+			s, err := c.CallTool(ctx, &pb.CallToolRequest{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if md, err := s.Header(); err == nil && md != nil {
+				return s
+			}
+			if _, err := s.Recv(); reason(err) != "TOO_MUCH_UNREAD" { // as long as the server does not know that others are given up
+				t.Fatal(err)
+			}
+		}
+	}
+	for range most / each { // one more would be too much
+		answered("long")
+	}
+	if _, err := answered("").Recv(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pipe is a listener for one connection.
+type pipe chan net.Conn
+
+func (p pipe) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipe) Close() error   { return nil }
+func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A client that takes nothing is not kept, though it goes on speaking.
+func TestWhoTakesNothingIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := grpcserver.New(verbose(0), nil, grpcserver.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, its := net.Pipe()
+		ln := make(pipe, 1)
+		ln <- its
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, ln) }()
+		c := &rawClient{Conn: ours, Framer: http2.NewFramer(ours, ours)}
+		said := make(chan error, 1)
+		go func() {
+			_, err := io.WriteString(ours, http2.ClientPreface)
+			said <- errors.Join(err, c.WriteSettings())
+		}()
+		for acked := false; !acked; { // the last that it takes
+			f, err := c.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings, ok := f.(*http2.SettingsFrame)
+			acked = ok && settings.IsAck()
+		}
+		if err := <-said; err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for err == nil {
+			err = c.WritePing(false, [8]byte{})
+			bridgetest.Pass(20 * time.Second)
+		}
+		if took := time.Since(began); took != 100*time.Second {
+			t.Errorf("it was kept for %v", took)
+		}
+		stop()
+		close(ln)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,396 @@
+// Package grpcserver is the front for gRPC clients: it serves bridge.Handlers as mcpbridge.v1.McpService, the same service
+// that backends implement, with reflection (grpc.reflection.v1 and, for older clients, v1alpha) and health (grpc.health.v1).
+// Requests may be compressed by gzip; answers are not, so that it is known what of them waits for a client.
+//
+// Which server a call is for is said by the metadata mcpbridge-server; without it, it is for all of them together. Errors are
+// those of bridge.Error.GRPCStatus, by the table of docs/errors.md. A client is not believed who it is: what a CallContext says
+// of the principal and of headers is dropped. A backend's state is sealed, as it is for MCP clients: the contract says that a
+// client can neither read nor change it, and backends rely on that whoever the client is.
+package grpcserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/seal"
+	"github.com/mcpbridge/mcpbridge/internal/wire"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// HardMaxMessage is the most that Options.MaxMessage can be.
+const HardMaxMessage = 64 << 20
+
+// Options say how a Server behaves. The zero value is a server for clients on the same machine.
+type Options struct {
+	// Log is where the server tells what happens. The zero value tells nobody.
+	Log zerolog.Logger
+	// TLS is how connections are encrypted. Nil: they are not.
+	TLS *TLS
+	// Principal returns who makes a call with the given metadata, or why nobody may who it is: an error that the client is told. It
+	// may be called concurrently. Nil: who the client's certificate names, if it has one.
+	Principal func(context.Context, metadata.MD) (*pb.Principal, error)
+	// Until returns until when a principal is let in, by what it has shown; zero: for ever. Listens end then, and other calls do not. Nil:
+	// everybody is let in for ever.
+	Until func(*pb.Principal) time.Time
+	// MaxMessage is the most bytes one gRPC message may have, either way. Zero: 4 MiB. At most HardMaxMessage.
+	MaxMessage int
+	// MaxStreams is how many calls one connection may make at a time; further ones wait at the client. Zero: 1,000.
+	MaxStreams int
+	// MaxConns is how many connections there may be, of which one address has three quarters at most. If there are more, idle ones of
+	// clients that have not authenticated are closed for them, as package conns says, or else they are. Zero: 4,096.
+	MaxConns int
+	// Idle is how long a connection is kept that has no call. Zero: 120 s.
+	Idle time.Duration
+	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
+	MaxCalls int
+	// WriteTimeout is how long a call waits if its client has not read four of the longest messages of others on its connection, before
+	// it is refused; and in which a client has to read 256 KiB, or all that there is, while memory is short: else its connection is
+	// closed. Zero: 10 s.
+	WriteTimeout time.Duration
+	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
+	Streams *limit.Streams
+	// Memory is how much there is: while it is short, long requests are refused. Nil: there is enough.
+	Memory *limit.Memory
+	// Drain is how long calls may still take when the server is to end. Zero: 30 s.
+	Drain time.Duration
+	// NoReflection says that clients are not told the contract.
+	NoReflection bool
+	// StateKeys and StateTTL are those of mcpserver.Options: fronts and replicas that share keys can continue one another's
+	// calls. So is MaxState.
+	StateKeys [][32]byte
+	StateTTL  time.Duration
+	MaxState  int
+}
+
+const (
+	// maxMetadata bounds the metadata of a call, in bytes, of which an entry has 32 besides its name and its value (RFC 9113, 6.5.2).
+	// A call that has more is told so; one that has more than four times as much is not, for that is not even read.
+	maxMetadata = 64 << 10
+	// greeting is how long a client may take until it speaks HTTP/2, TLS included.
+	greeting = 5 * time.Second
+	// Clients may ping so often, and not more. gRPC's own minimum of 5 minutes ends connections of clients that look after
+	// them.
+	minPing = 10 * time.Second
+	// A connection that says nothing is pinged, and closed if that is not answered.
+	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
+	// idleConnection is how long a connection is kept that has no call, if nothing else is said.
+	idleConnection = 2 * time.Minute
+	// logEvery is how often it is logged at most what any client can cause.
+	logEvery = time.Second
+	// lastWord is how long those who watch the health have to hear that the server ends.
+	lastWord = 250 * time.Millisecond
+	// lastAnswer is how long the answers of calls that were cut have to leave.
+	lastAnswer = 500 * time.Millisecond
+	// Windows as large as those of the bridge's own connections to backends: 64 KiB of arguments need not wait.
+	streamWindow, connWindow = 1 << 20, 4 << 20
+)
+
+// A Backend is a server that clients can call by its name.
+type Backend struct {
+	// Name is what the metadata mcpbridge-server and the health service call it.
+	Name string
+	// Handler answers what is for it.
+	Handler bridge.Handler
+}
+
+// A Server serves Handlers to gRPC clients. Its methods may be called concurrently.
+type Server struct {
+	o      Options
+	log    zerolog.Logger
+	panics contain.Panics
+	merged served
+	byName map[string]served
+	names  string // all of them, for errors
+	grpc   *grpc.Server
+	health *health.Server
+	calls  atomic.Int64
+	port   conns.Port
+	conns  connections
+
+	refusals rate.Sometimes // paces what is logged of failed TLS handshakes
+
+	// draining ends when no new calls are taken, quiet a moment after, when what only waits has to end, and open when calls are cut.
+	draining, quiet, open           context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
+	startDrain, startHush, cutCalls context.CancelFunc
+}
+
+// A served is what answers calls, and what seals the states of its backend: one backend's are no good at another.
+type served struct {
+	bridge.Handler
+	seal *seal.Sealer
+}
+
+// errOver is the cause for which the context of a Listen ends whose caller is not let in any more.
+var errOver = errors.New("the caller is not let in any more")
+
+// errClosed is the cause for which the context of a call ends that the server cuts.
+var errClosed = errors.New("mcpbridge is shutting down")
+
+// New returns a Server of merged, which answers what is for no backend in particular, and of backends. With one backend only,
+// merged is its Handler.
+func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
+	or(&o.MaxMessage, 4<<20)
+	or(&o.MaxStreams, 1_000)
+	or(&o.MaxConns, conns.Most)
+	or(&o.Idle, idleConnection)
+	or(&o.MaxCalls, 16_384)
+	or(&o.WriteTimeout, 10*time.Second)
+	or(&o.Drain, 30*time.Second)
+	if o.Streams == nil {
+		o.Streams = &limit.Streams{Memory: o.Memory}
+	}
+	switch {
+	case o.MaxMessage < 0 || o.MaxMessage > HardMaxMessage:
+		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.MaxMessage, HardMaxMessage)
+	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Idle < 0 || o.WriteTimeout < 0 || o.Drain < 0:
+		return nil, errors.New("gRPC server: a limit is negative, or too large")
+	}
+	s := &Server{
+		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.StateTTL, o.MaxState)}, byName: map[string]served{},
+		health: health.NewServer(), port: conns.Port{Name: "gRPC", Most: o.MaxConns, Log: o.Log},
+		refusals: rate.Sometimes{Interval: logEvery},
+	}
+	s.panics.Log = o.Log
+	s.draining, s.startDrain = context.WithCancel(context.Background())
+	s.quiet, s.startHush = context.WithCancel(context.Background())
+	s.open, s.cutCalls = context.WithCancel(context.Background())
+	var names []string
+	for _, b := range backends {
+		if _, again := s.byName[b.Name]; again || b.Name == "" {
+			return nil, fmt.Errorf("gRPC server: backend name %q is empty or there twice", b.Name)
+		}
+		s.byName[b.Name] = served{b.Handler, s.merged.seal.Of(b.Name)}
+		names = append(names, b.Name)
+		s.health.SetServingStatus(b.Name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	}
+	s.names = strings.Join(names, ", ")
+	s.setOverall(len(backends) == 0)
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(o.MaxMessage),
+		grpc.MaxSendMsgSize(math.MaxInt32), // which is checked before, to say what became of the call
+		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
+		grpc.MaxHeaderListSize(4 * maxMetadata),
+		grpc.InTapHandle(weigh),
+		grpc.ConnectionTimeout(greeting),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.Idle, Time: pingAfter, Timeout: pingWithin}),
+		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
+		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.hush),
+		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(codec{}), experimental.BufferPool(wire.Buffers),
+	}
+	creds := insecure.NewCredentials()
+	if o.TLS != nil {
+		config, err := o.TLS.load()
+		if err != nil {
+			return nil, fmt.Errorf("gRPC server: %w", err)
+		}
+		creds = credentials.NewTLS(config)
+	}
+	s.grpc = grpc.NewServer(append(opts, grpc.Creds(&watched{creds, s}))...)
+	o.Memory.Relieve(s.relieve)
+	s.register()
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	if !o.NoReflection {
+		reflection.Register(s.grpc)
+	}
+	return s, nil
+}
+
+// or sets *v to def if it is zero.
+func or[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// SetServing says whether a backend answers, for the health service. Until it is said, none does. The server as a whole, "" and
+// mcpbridge.v1.McpService, serves if any backend does, or if there are none with names. Once the server drains, nothing serves.
+func (s *Server) SetServing(name string, serving bool) {
+	if _, ok := s.byName[name]; !ok {
+		return
+	}
+	if s.serves(name) == serving { // as nearly always: with many backends, all of them need not be looked at again
+		return
+	}
+	s.health.SetServingStatus(name, servingStatus(serving))
+	s.setOverall(slices.ContainsFunc(slices.Collect(maps.Keys(s.byName)), s.serves))
+}
+
+// serves reports whether the health service says that a backend answers.
+func (s *Server) serves(name string) bool {
+	r, err := s.health.Check(context.Background(), &grpc_health_v1.HealthCheckRequest{Service: name})
+	return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+}
+
+// NotServing makes the health service say from now on that nothing serves. Calls are still taken.
+func (s *Server) NotServing() { s.health.Shutdown() }
+
+func (s *Server) setOverall(serving bool) {
+	for _, name := range []string{"", pb.McpService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(name, servingStatus(serving))
+	}
+}
+
+func servingStatus(serving bool) grpc_health_v1.HealthCheckResponse_ServingStatus {
+	if serving {
+		return grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	return grpc_health_v1.HealthCheckResponse_NOT_SERVING
+}
+
+// Serve serves what connects to ln, which it closes, until ctx ends or Close is called. When ctx ends it drains: health says that
+// nothing serves, clients are told to go (GOAWAY) and new calls are refused, Listens end in good order, and other calls may go
+// on for as long as Options allow; those that have not ended then are cut, as by Close. No call runs any more when it returns. There
+// may be several listeners; the first whose context ends drains all.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(&listener{Listener: s.port.Listener(ln), s: s}) }()
+	select {
+	case err := <-served:
+		return s.why(err)
+	case <-ctx.Done():
+	}
+	s.startDrain()
+	s.health.Shutdown()
+	stopped := make(chan struct{})
+	go func() {
+		s.conns.close(true) // gRPC would wait for what they say
+		s.grpc.GracefulStop()
+		close(stopped)
+	}()
+	last, cut := time.NewTimer(lastWord), time.NewTimer(s.o.Drain)
+	defer last.Stop()
+	defer cut.Stop()
+	for {
+		select {
+		case <-last.C:
+			s.startHush()
+		case <-cut.C:
+			s.log.Warn().Int64("calls", s.calls.Load()).Msg("cutting the gRPC calls that have not ended in time")
+			s.Close()
+		case <-stopped:
+			return s.why(<-served)
+		}
+	}
+}
+
+// why returns why serving has ended, if that was nobody's wish.
+func (s *Server) why(err error) error {
+	if err == nil || errors.Is(err, grpc.ErrServerStopped) || s.draining.Err() != nil {
+		return nil //nolint:nilerr // the listener was closed because the server was to end
+	}
+	return fmt.Errorf("gRPC server: %w", err)
+}
+
+// Close ends every call and every Serve, and waits for the calls. Who made them is told that it is not known whether they were
+// executed. A client that does not take the answer in time finds its connection closed.
+func (s *Server) Close() {
+	s.startDrain()
+	s.health.Shutdown()
+	s.startHush()
+	s.cutCalls()
+	hard := time.AfterFunc(lastAnswer, func() {
+		s.conns.close(false) // gRPC would wait for those that have not greeted yet
+		s.grpc.Stop()
+	})
+	defer hard.Stop()
+	s.grpc.GracefulStop()
+}
+
+// weigh refuses a call that has too much metadata, before anything else is done for it.
+func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
+	size := 0
+	for name, values := range call.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + 32
+		}
+	}
+	if size > maxMetadata {
+		return nil, status.Errorf(codes.ResourceExhausted, "the call has %d bytes of metadata, and %d are the most: say it in its arguments", size, maxMetadata)
+	}
+	return ctx, nil
+}
+
+// containUnary and containStream are interceptors that keep a bug in what is around an answer from ending the bridge.
+func (s *Server) containUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer s.panics.Recover(info.FullMethod, func(e *bridge.Error) { resp, err = nil, e })
+	return handler(ctx, req)
+}
+
+func (s *Server) containStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer s.panics.Recover(info.FullMethod, func(e *bridge.Error) { err = e })
+	return handler(srv, ss)
+}
+
+// hush is an interceptor that ends what only waits when the server is to end: who watches the health, or asks for the contract and
+// does not say when that is enough.
+func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
+		return handler(srv, ss)
+	}
+	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") { // probes are answered
+		if err := s.o.Memory.Full(limit.NewStreams); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ss.Context())
+	defer cancel()
+	defer context.AfterFunc(s.quiet, cancel)()
+	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: &s.panics, out: outboxOf(ss)})
+}
+
+// A hushed stream ends with its own context.
+type hushed struct {
+	grpc.ServerStream
+	ctx    context.Context //nolint:containedctx // it is the stream's
+	panics *contain.Panics
+	out    *outbox
+}
+
+func (h *hushed) Context() context.Context { return h.ctx }
+
+func (h *hushed) SendMsg(m any) error { return h.out.tell(h.ctx, h.ServerStream, m) }
+
+func (h *hushed) RecvMsg(m any) error {
+	received := make(chan error, 1)
+	go func() { // ends with the stream, and that when the handler returns
+		defer h.panics.Recover("a message", func(e *bridge.Error) { received <- e })
+		received <- h.ServerStream.RecvMsg(m)
+	}()
+	select {
+	case err := <-received:
+		return err
+	case <-h.ctx.Done():
+		return h.ctx.Err()
+	}
+}

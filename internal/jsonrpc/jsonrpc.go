@@ -1,0 +1,334 @@
+// Package jsonrpc reads and writes the messages of JSON-RPC 2.0 as MCP uses them. It looks at the envelope only: params,
+// results and ids stay the text they are, so that no digit of an id or an argument is lost. Reading is strict, because what
+// two parsers read differently, one of them can be tricked with.
+package jsonrpc
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// The error codes of JSON-RPC 2.0 that reading a message can end in.
+const (
+	codeParse          = -32700
+	codeInvalidRequest = -32600
+	codeInvalidParams  = -32602
+)
+
+// What a message may have at most, unless SetLimits says otherwise.
+const (
+	// MaxID is how many bytes an id may have, with its quotes.
+	MaxID = 256
+	// MaxBatch is how many messages a batch may have.
+	MaxBatch = 100
+)
+
+// Limits are what a message may have at most. 0 is the constant of that name.
+type Limits struct {
+	ID, Batch int
+}
+
+// limits are those of every message, or nil for the usual ones. They are of the process, as those of rawjson are.
+var limits atomic.Pointer[Limits]
+
+// SetLimits sets what messages may have that are read from now on. Whoever serves sets it before anything is served.
+func SetLimits(l Limits) { limits.Store(&Limits{cmp.Or(l.ID, MaxID), cmp.Or(l.Batch, MaxBatch)}) }
+
+func most() Limits {
+	if l := limits.Load(); l != nil {
+		return *l
+	}
+	return Limits{MaxID, MaxBatch}
+}
+
+// LongestID returns how many bytes an id may have now.
+func LongestID() int { return most().ID }
+
+// A Message is one JSON-RPC 2.0 message. Its parts are slices of the text it was parsed from.
+type Message struct {
+	// ID is the token of the id, a string or an integer, byte for byte. It is nil in a notification, and in an error
+	// that answers a message whose id could not be read.
+	ID []byte
+	// Method is what is called or told. It is empty in a response.
+	Method string
+	// Params is a JSON object, or nil if there are none.
+	Params []byte
+	// Meta is the member `_meta` of Params, or nil if there is none. It is found once, since params can be large.
+	Meta []byte
+	// Result is a JSON object, or nil if the message is not the answer to a request that went well.
+	Result []byte
+	// Error is the answer to a request that did not go well. Its data is a slice of the text as well.
+	Error *pb.JsonRpcError
+	// Size is how many bytes the text of a request or a notification has.
+	Size int
+}
+
+// IsRequest reports whether the message wants an answer.
+func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
+
+// IsNotification reports whether the message wants no answer.
+func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
+
+// IsResponse reports whether the message is an answer.
+func (m *Message) IsResponse() bool { return m.Method == "" }
+
+// An Error is why a text is not a Message, and what to answer.
+type Error struct {
+	// ID is the id of what the text was to be, or nil if it could not be read.
+	ID []byte
+	// RPC is the error to answer with.
+	RPC *pb.JsonRpcError
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.RPC.GetMessage() }
+
+// OfNotification reports whether the text was to be a notification: nobody waits for an answer to one (JSON-RPC 2.0, 4.1).
+func (e *Error) OfNotification() bool { return e.ID == nil && e.RPC.GetCode() == codeInvalidParams }
+
+// NotExecuted is the data of the error of what is no request: it says, as that of every call without an answer does, that nothing was
+// executed. It is not changed.
+var NotExecuted = []byte(`{"reason":"INVALID_REQUEST","outcome":"not_executed"}`)
+
+func newError(id []byte, code int64, format string, args ...any) *Error {
+	message := fmt.Sprintf(format, args...)
+	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message, Data: NotExecuted}}
+}
+
+// check is rawjson.Check with the JSON-RPC code for what it finds. What is JSON by its grammar is no parse error.
+func check(data []byte) *Error {
+	err := rawjson.Check(data)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*rawjson.Error](err); ok && e.JSON {
+		return newError(nil, codeInvalidRequest, "the message is refused: %v", err)
+	}
+	return newError(nil, codeParse, "the message is not strict JSON: %v", err)
+}
+
+// members are those of an envelope.
+var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+
+// Parse reads a message. The error is an *Error. Members that an envelope does not have are ignored, except for `Method` and the
+// like: a reader that takes it for `method` would do something else than what was decided on here.
+func Parse(data []byte) (Message, error) {
+	// gofail: var jsonrpcParse struct{}
+
+	if err := check(data); err != nil {
+		return Message{}, err
+	}
+	if !rawjson.IsObject(data) {
+		return Message{}, newError(nil, codeInvalidRequest, "a message is a JSON object, not %s", rawjson.Shorten(data))
+	}
+	var version, id, method, params, result, rpcError []byte
+	var disguised string
+	for name, value := range rawjson.Members(data) {
+		switch string(name) {
+		case "jsonrpc":
+			version = value
+		case "id":
+			id = value
+		case "method":
+			method = value
+		case "params":
+			params = value
+		case "result":
+			result = value
+		case "error":
+			rpcError = value
+		default:
+			if disguised == "" && slices.ContainsFunc(members, func(m string) bool { return strings.EqualFold(m, string(name)) }) {
+				disguised = string(name)
+			}
+		}
+	}
+	// A response to a message whose id could not be read has the id null (JSON-RPC 2.0, 5).
+	if method == nil && rpcError != nil && rawjson.IsNull(id) {
+		id = nil
+	}
+	// The id comes first: an error about anything else is an answer to it.
+	if id != nil {
+		if err := checkID(id); err != nil {
+			return Message{}, err
+		}
+	}
+	fail := func(format string, args ...any) (Message, error) {
+		return Message{}, newError(id, codeInvalidRequest, format, args...)
+	}
+	if disguised != "" {
+		return fail("member %s is none, and must not look like one: names are in lower case", strconv.Quote(rawjson.Shorten(disguised)))
+	}
+	if v, _ := rawjson.Bytes(version); string(v) != "2.0" {
+		return fail(`member "jsonrpc" must be "2.0"`)
+	}
+	if method != nil {
+		if result != nil || rpcError != nil {
+			return fail(`a message with "method" has neither "result" nor "error"`)
+		}
+		name, ok := rawjson.String(method)
+		if !ok || name == "" {
+			return fail(`member "method" must be a string that is not empty, not %s`, rawjson.Shorten(method))
+		}
+		if params != nil && !rawjson.IsObject(params) {
+			return Message{}, newError(id, codeInvalidParams, `member "params" must be an object, not %s`, rawjson.Shorten(params))
+		}
+		return Message{ID: id, Method: name, Params: params, Meta: rawjson.Get(params, "_meta"), Size: len(data)}, nil
+	}
+	switch {
+	case result != nil && rpcError != nil:
+		return fail(`a response has either "result" or "error"`)
+	case result != nil && id == nil:
+		return fail(`a result has an "id"`)
+	case result != nil && !rawjson.IsObject(result):
+		return fail(`member "result" must be an object, not %s`, rawjson.Shorten(result))
+	case result != nil:
+		return Message{ID: id, Result: result}, nil
+	case rpcError == nil:
+		return fail(`a message has "method", "result" or "error"`)
+	}
+	e, err := parseRPCError(rpcError)
+	if err != nil {
+		return fail("%v", err)
+	}
+	return Message{ID: id, Error: e}, nil
+}
+
+// checkID reports what is wrong with an id. Every revision says that it is a string or an integer (basic, requests), and
+// `1.0` and `1e3` are integers that half of the world would answer in another form.
+func checkID(id []byte) *Error {
+	if longest := LongestID(); len(id) > longest {
+		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, longest)
+	}
+	if !bytes.HasPrefix(id, []byte{'"'}) && !isInteger(id) {
+		return newError(nil, codeInvalidRequest, `member "id" must be a string or an integer, not %s`, rawjson.Shorten(id))
+	}
+	return nil
+}
+
+// isInteger reports whether a JSON value is a number without fraction and exponent.
+func isInteger(raw []byte) bool {
+	digits := raw
+	if len(digits) > 0 && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(digits) > 0
+}
+
+func parseRPCError(raw []byte) (*pb.JsonRpcError, error) {
+	if !rawjson.IsObject(raw) {
+		return nil, fmt.Errorf(`member "error" must be an object, not %s`, rawjson.Shorten(raw))
+	}
+	e := new(pb.JsonRpcError)
+	var hasCode bool
+	for name, value := range rawjson.Members(raw) {
+		switch string(name) {
+		case "code":
+			n, err := strconv.ParseInt(string(value), 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf(`member "error.code" must be an integer, not %s`, rawjson.Shorten(value))
+			}
+			e.Code, hasCode = n, true
+		case "message":
+			s, ok := rawjson.String(value)
+			if !ok {
+				return nil, fmt.Errorf(`member "error.message" must be a string, not %s`, rawjson.Shorten(value))
+			}
+			e.Message = &s
+		case "data":
+			e.Data = value
+		}
+	}
+	if !hasCode || e.Message == nil {
+		return nil, fmt.Errorf(`member "error" must have "code" and "message"`)
+	}
+	return e, nil
+}
+
+// IsBatch reports whether data is to be a batch, by its first byte that is not white space.
+func IsBatch(data []byte) bool { return rawjson.IsArray(data) }
+
+// ParseBatch returns the texts of the messages in a batch, which may be anything yet. The error is an *Error.
+func ParseBatch(data []byte) ([][]byte, error) {
+	if err := check(data); err != nil {
+		return nil, err
+	}
+	if !IsBatch(data) {
+		return nil, newError(nil, codeInvalidRequest, "a batch is a JSON array, not %s", rawjson.Shorten(data))
+	}
+	var texts [][]byte
+	longest := most().Batch
+	for text := range rawjson.Elements(data) {
+		if len(texts) == longest {
+			return nil, newError(nil, codeInvalidRequest, "a batch has at most %d messages", longest)
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return nil, newError(nil, codeInvalidRequest, "a batch has at least one message")
+	}
+	return texts, nil
+}
+
+// AppendRequest appends a request. Params are a JSON object, or nil for none.
+func AppendRequest(dst, id []byte, method string, params []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	return appendCall(append(dst, ','), method, params)
+}
+
+// AppendNotification appends a notification. Params are a JSON object, or nil for none.
+func AppendNotification(dst []byte, method string, params []byte) []byte {
+	return appendCall(append(dst, `{"jsonrpc":"2.0",`...), method, params)
+}
+
+func appendCall(dst []byte, method string, params []byte) []byte {
+	dst = rawjson.AppendString(append(dst, `"method":`...), method)
+	if params != nil {
+		dst = append(append(dst, `,"params":`...), params...)
+	}
+	return append(dst, '}')
+}
+
+// AppendResult appends the answer to a request that went well. The result is a JSON object; nil stands for an empty one.
+func AppendResult(dst, id, result []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(append(dst, id...), `,"result":`...)
+	if result == nil {
+		result = []byte("{}")
+	}
+	return append(append(dst, result...), '}')
+}
+
+// AppendError appends the answer to a message that did not go well. If its id could not be read, id is nil, and written as
+// `null`, or not at all if omitID says so. Data that is not JSON is left out.
+func AppendError(dst, id []byte, e *pb.JsonRpcError, omitID bool) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0",`...)
+	if id != nil {
+		dst = append(append(append(dst, `"id":`...), id...), ',')
+	} else if !omitID {
+		dst = append(dst, `"id":null,`...)
+	}
+	dst = strconv.AppendInt(append(dst, `"error":{"code":`...), e.GetCode(), 10)
+	dst = rawjson.AppendString(append(dst, `,"message":`...), e.GetMessage())
+	if len(e.GetData()) > 0 {
+		if with, err := rawjson.AppendChecked(append(dst, `,"data":`...), e.GetData()); err == nil {
+			dst = with
+		}
+	}
+	return append(dst, "}}"...)
+}

@@ -1,0 +1,80 @@
+package mcpclient_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+)
+
+// In a batch, each message is for itself: what is none costs nobody the answer beside it, however many there are.
+func TestBatchesOfServers(t *testing.T) {
+	const none = `{"jsonrpc":"2.0","method":"notifications/message","params":[]}`
+	batches := map[string]struct{ batch, want string }{
+		"two":                        {`[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},` + said1 + `]`, "hello"},
+		"what is none first":         {`[` + none + `,` + said1 + `]`, "hello"},
+		"what is none last":          {`[` + said1 + `,` + none + `]`, "hello"},
+		"what is not UTF-8":          {"[{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}," + said1 + `]`, "hello"},
+		"a name twice":               {`[{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m"},` + said1 + `]`, "hello"},
+		"what is deep":               {`[` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,` + said1 + `]`, "hello"},
+		"more than a client may":     {`[` + strings.Repeat(none+`,`, 100) + said1 + `]`, "hello"},
+		"more than an array has":     {`[` + strings.Repeat("0,", 100_000) + said1 + `]`, "hello"},
+		"what was to be the answer":  {`[` + none + `,{"jsonrpc":"2.0","id":ID,"result":[]}]`, "answered with what is not MCP"},
+		"another answer, and nobody": {`[{"jsonrpc":"2.0","id":"x","result":[]},` + said1 + `]`, "hello"},
+	}
+	at := func(answer func(w http.ResponseWriter, batch string)) func(*testing.T, string) *mcpclient.Client {
+		return func(t *testing.T, batch string) *mcpclient.Client {
+			t.Helper()
+			f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				answer(w, strings.ReplaceAll(batch, "ID", string(m.ID)))
+			})
+			return run(t, mcpclient.Options{URL: f.URL, CallTimeout: 10 * time.Second}, quick)
+		}
+	}
+	ways := map[string]func(*testing.T, string) *mcpclient.Client{
+		"stdio": func(t *testing.T, batch string) *mcpclient.Client {
+			t.Helper()
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch m.Method {
+				case "initialize":
+					say(strings.Replace(initialized, "2024-11-05", "2025-03-26", 1))
+				case "tools/call":
+					say(batch)
+				}
+				return true
+			}}
+			o := mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250326, CallTimeout: 10 * time.Second}
+			return run(t, o, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+		},
+		"HTTP+SSE": func(t *testing.T, batch string) *mcpclient.Client {
+			t.Helper()
+			f := newFake(t, false, nil)
+			f.Config.Handler = sseServer(func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				_, _ = io.WriteString(w, strings.ReplaceAll(batch, "ID", string(m.ID)))
+			})
+			return run(t, mcpclient.Options{URL: f.URL, CallTimeout: 10 * time.Second}, quick)
+		},
+		"an event": at(func(w http.ResponseWriter, batch string) { stream(w, "data: "+batch+"\n\n") }),
+		"JSON": at(func(w http.ResponseWriter, batch string) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, batch)
+		}),
+	}
+	for way, client := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			for name, tt := range batches {
+				c := client(t, tt.batch)
+				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+				if tt.want == "hello" && err != nil || tt.want != "hello" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package mcpclient_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Who listens to a program of the modern era, and is behind by more changes than are kept, is told that everything has changed.
+func TestWhoIsTooFarBehindMissesNoChange(t *testing.T) {
+	listen, listens := "", make(chan struct{}, 10)
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		note := func(method, more string) {
+			say(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + more + `"_meta":{"io.modelcontextprotocol/subscriptionId":` + listen + `}}}`)
+		}
+		switch m.Method {
+		case "server/discover":
+			say(discovered)
+		case "subscriptions/listen":
+			listen = string(m.ID)
+			listens <- struct{}{}
+			note("notifications/subscriptions/acknowledged", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://"]},`)
+		case "tools/call":
+			for i := range 1100 {
+				note("notifications/resources/updated", fmt.Sprintf(`"uri":"a://%d",`, i))
+			}
+			note("notifications/tools/list_changed", "")
+			say(said1)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20260728}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, done := make(chan *pb.ListenResponse), make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+			Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
+		}}, func(ctx context.Context, e bridge.Event) error {
+			select {
+			case changes <- e.Change:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	defer func() { cancel(); <-done }()
+	<-changes // it is acknowledged
+	<-listens
+	call(t, c, "t", "{}") // all is told, and nobody takes it
+	limit := time.After(10 * time.Second)
+	for tools, all := false, false; !tools || !all; {
+		select {
+		case change := <-changes:
+			tools = tools || change.GetToolsListChanged() != nil
+			all = all || change.GetResourceUpdated().GetUri() == "a://"
+		case <-limit:
+			t.Fatalf("told of the tools: %t, of all resources: %t; listened %d times more", tools, all, len(listens))
+		}
+	}
+	if len(listens) != 1 {
+		t.Errorf("listened %d times more", len(listens))
+	}
+}

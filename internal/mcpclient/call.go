@@ -1,0 +1,565 @@
+package mcpclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/supervise"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Handle implements bridge.Handler.
+func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if call.Method == bridge.Listen {
+		return c.listen(ctx, call, emit)
+	}
+	if n := c.calls.Add(1); n > int64(c.o.MaxCalls) {
+		c.calls.Add(-1)
+		return nil, c.overloaded("%d calls are going on, which is the most", c.o.MaxCalls)
+	}
+	defer c.calls.Add(-1)
+	limited, cancel := context.WithTimeout(ctx, c.o.CallTimeout)
+	defer cancel()
+	return c.handle(limited, call, emit)
+}
+
+// handle makes a call.
+func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	return c.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
+		if l.peer.rev().Modern() && call.Era() == bridge.LegacyEra {
+			t, err := c.legacyTwin(ctx, l)
+			if err != nil {
+				return supervise.Attempt{Err: err}
+			}
+			if t != nil {
+				res, err := t.handle(ctx, call, emit)
+				return supervise.Attempt{Result: res, Err: err}
+			}
+		}
+		if call.Method == bridge.Discover {
+			return supervise.Attempt{Result: c.discovery(ctx, l)}
+		}
+		a := c.attempt(ctx, l, call, emit)
+		if a.err != nil {
+			return c.failed(ctx, l, call, &a)
+		}
+		if !l.called.Load() {
+			l.called.Store(true)
+		}
+		return supervise.Attempt{Result: a.result}
+	})
+}
+
+// failed says what became of a call that has no result.
+func (c *Client) failed(ctx context.Context, l *life, call *bridge.Call, a *attempt) supervise.Attempt {
+	out := supervise.Attempt{Err: a.err, Shown: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
+	gone, isLost := errors.AsType[*lost](a.err)
+	switch {
+	case ctx.Err() != nil, isLost && !gone.renew && (!gone.refused || !a.sent):
+		out.Outcome = supervise.NotSent
+		if a.sent {
+			out.Outcome = supervise.Lost
+		}
+	case isLost:
+		if gone.renew && l.peer == a.peer {
+			l.end()
+		} else if gone.renew && a.peer != nil {
+			c.pool.forget(a.peer.key, a.at)
+		}
+		// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was not executed:
+		// it means that the session is not known.
+		out.Outcome = supervise.Lost
+		if !a.sent || gone.forgot && !a.shown && !bridge.Continues(call.Request) {
+			out.Outcome = supervise.Refused
+		}
+		out.Fail = func(sent bool) error { return c.refused(gone, sent) }
+	case a.mend != nil:
+		// The server says that it did not execute the call, and what is wrong with it.
+		out.Outcome, out.Prepare, out.Fail = supervise.Refused, a.mend, func(bool) error { return a.err }
+	}
+	return out
+}
+
+// An attempt is what became of a call when it was made once.
+type attempt struct {
+	peer   *peer
+	at     time.Time // when it had the peer, if that is lent
+	result *bridge.Result
+	err    error
+	sent   bool // the server may have executed the call
+	shown  bool // events were emitted
+	// mend does something about an error after which the call can be made again. It reports whether that is of use.
+	mend func(context.Context) bool
+}
+
+// attempt makes a call once.
+func (c *Client) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+	// gofail: var mcpclientAttempt struct{}
+
+	p := l.peer
+	if p.rev().Modern() {
+		return c.modern(ctx, p, call, emit)
+	}
+	return c.legacy(ctx, p, call, emit)
+}
+
+// modern makes a call of the modern era.
+func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
+	a := attempt{peer: p}
+	if e := inputError(call.Request); e != nil {
+		a.result, a.err = withoutInput(call, e)
+		return a
+	}
+	x, err := p.begin(call.Method.Name, use{logs: call.Context().GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED})
+	if err != nil {
+		a.err = err
+		return a
+	}
+	defer p.end(x)
+	meta, err := c.modernMeta(x, call.Context())
+	if err == nil {
+		x.body, err = request(x, call.Method.Name, call.Request, p.rev(), meta)
+	}
+	if err != nil {
+		a.err = unsayable(call, p.rev(), err)
+		return a
+	}
+	c.setHeaders(x, call)
+	x.each = c.taker(ctx, x, call, emit)
+	p.startCall(ctx, x, true)
+	msg, err := x.await(ctx)
+	a.sent, a.shown = x.sent.settle(), x.shown
+	if err != nil {
+		a.err = err
+		return a
+	}
+	a.result, a.err = c.read(call, msg, p.rev())
+	if msg.Error != nil {
+		a.mend = c.mending(call, msg.Error)
+	}
+	return a
+}
+
+// inputError returns why one of the input requests of a call has no answer, or nil. The first by its key counts.
+func inputError(r bridge.Request) *pb.InputError {
+	in, ok := r.(interface {
+		GetInputResponses() map[string]*pb.InputResponse
+	})
+	if !ok {
+		return nil
+	}
+	responses := in.GetInputResponses()
+	var first string
+	for key, response := range responses {
+		if response.GetError() != nil && (first == "" || key < first) {
+			first = key
+		}
+	}
+	return responses[first].GetError()
+}
+
+// withoutInput ends a call whose caller has no answer to an input request: 2026-07-28 has no way to tell the server.
+func withoutInput(call *bridge.Call, e *pb.InputError) (*bridge.Result, error) {
+	why := cmp.Or(e.GetMessage(), "an input request has no answer")
+	if call.Method == bridge.CallTool {
+		return &bridge.Result{Complete: &pb.CallToolResult{
+			Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: why}}}},
+			IsError: proto.Bool(true),
+		}}, nil
+	}
+	return nil, &bridge.Error{
+		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + why, RPC: &pb.JsonRpcError{Code: codeInternal},
+	}
+}
+
+// setHeaders sets what the headers of a request of the modern era say of its body.
+func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
+	if c.url == nil {
+		return
+	}
+	if call.Method.Target != nil {
+		name := call.Method.Target(call.Request)
+		x.name = &name
+	}
+	if r, ok := call.Request.(*pb.CallToolRequest); ok {
+		for _, param := range c.params.of(r.GetName()) {
+			if v, ok := param.Value(r.GetArguments()); ok {
+				x.params = append(x.params, [2]string{param.Header, v})
+			}
+		}
+	}
+}
+
+// mending returns what to do about an error of the modern era after which a call can be made again, or nil.
+func (c *Client) mending(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
+	switch e.GetCode() {
+	case codeHeaderMismatch:
+		if call.Method != bridge.CallTool || c.url == nil {
+			return nil
+		}
+		// What the headers must repeat is in the list of tools, which has changed or was never read.
+		return func(ctx context.Context) bool { return c.relist(ctx, call.Context()) }
+	case codeUnsupportedVersion:
+		modern, _ := supportedBy(e.GetData())
+		return func(context.Context) bool {
+			if !modern {
+				// It is another server by now.
+				if l := c.super.Live(); l != nil {
+					l.end()
+				}
+			}
+			return true
+		}
+	}
+	return nil
+}
+
+// modernMeta returns what a request of the modern era says in its `_meta`: all that the server is to know of its client
+// (2026-07-28: basic/index, _meta).
+func (c *Client) modernMeta(x *exchange, caller *pb.CallContext) ([]mcpjson.Member, error) {
+	rev := modernRev
+	can, err := mcpjson.Append(nil, effective(caller.GetClientCapabilities(), rev), rev)
+	if err != nil {
+		return nil, err
+	}
+	info := caller.GetClientInfo()
+	if info.GetName() == "" {
+		info = c.info
+	}
+	who, err := mcpjson.Append(nil, info, rev)
+	if err != nil {
+		return nil, err
+	}
+	meta := []mcpjson.Member{
+		{Name: metaVersion, Value: quoted(rev.String())},
+		{Name: metaCapabilities, Value: can},
+		{Name: metaClientInfo, Value: who},
+		{Name: metaLogLevel},
+		{Name: metaProgressToken},
+	}
+	if level := caller.GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
+		meta[3].Value = quoted(levelName(level))
+	}
+	if caller.GetProgressWanted() {
+		meta[4].Value = []byte(x.id)
+	}
+	return meta, nil
+}
+
+// legacyMeta returns what a request of the legacy era says in its `_meta`.
+func legacyMeta(x *exchange, caller *pb.CallContext) []mcpjson.Member {
+	if len(caller.GetMeta()) == 0 && !caller.GetProgressWanted() {
+		return nil
+	}
+	meta := []mcpjson.Member{
+		{Name: metaVersion}, {Name: metaCapabilities}, {Name: metaClientInfo}, {Name: metaLogLevel}, {Name: metaProgressToken},
+	}
+	if caller.GetProgressWanted() {
+		meta[4].Value = []byte(x.id)
+	}
+	return meta
+}
+
+func quoted(s string) []byte { return rawjson.AppendString(nil, s) }
+
+func levelName(l pb.LogLevel) string {
+	return strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
+}
+
+// request returns the body of a request.
+func request(x *exchange, method string, r proto.Message, rev bridge.Revision, meta []mcpjson.Member) ([]byte, error) {
+	room := 512
+	if t, ok := r.(*pb.CallToolRequest); ok {
+		room += len(t.GetArguments()) + len(t.GetState())
+	}
+	dst := append(make([]byte, 0, room), `{"jsonrpc":"2.0","id":`...)
+	dst = append(append(append(dst, x.id...), `,"method":"`...), method...)
+	dst, err := mcpjson.Append(append(dst, `","params":`...), r, rev, meta...)
+	return append(dst, '}'), err
+}
+
+// unsayable is the error of a call that cannot be said in the server's revision.
+func unsayable(call *bridge.Call, rev bridge.Revision, err error) error {
+	return bridge.Errorf(codes.InvalidArgument, "%s cannot be said in MCP %s: %w", call.Method.Name, rev, err)
+}
+
+// noProgress is less than any progress.
+var noProgress = math.Inf(-1)
+
+// taker returns what becomes of the messages that come before the response of a call.
+func (c *Client) taker(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) taker {
+	return func(m *jsonrpc.Message) error {
+		// gofail: var mcpclientEvent struct{}
+
+		var e bridge.Event
+		switch m.Method {
+		case notifyProgress:
+			e.Progress = x.progressed(m, call.Context())
+		case notifyMessage:
+			e.Log = x.logged(m, call.Context())
+		case notifyCancelled:
+			x.withdrawn(m)
+		default:
+			if m.IsRequest() {
+				x.asking(m)
+			}
+		}
+		if e.Progress == nil && e.Log == nil {
+			return nil
+		}
+		x.shown = true
+		return emit(ctx, e)
+	}
+}
+
+// progressed returns what a notification says, if it is progress: it only ever increases.
+func (x *exchange) progressed(m *jsonrpc.Message, caller *pb.CallContext) *pb.Progress {
+	if !caller.GetProgressWanted() {
+		return nil
+	}
+	p := &pb.Progress{}
+	if err := mcpjson.Unmarshal(m.Params, p, x.p.rev()); err != nil || !(p.GetProgress() > x.progress) {
+		return nil
+	}
+	x.progress = p.GetProgress()
+	return p
+}
+
+// logged returns what a notification says, if the caller wants to see it.
+func (x *exchange) logged(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMessage {
+	level := caller.GetLogLevel()
+	if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
+		return nil
+	}
+	l := &pb.LogMessage{}
+	if err := mcpjson.Unmarshal(m.Params, l, x.p.rev()); err != nil || l.GetLevel() < level {
+		return nil
+	}
+	return l
+}
+
+// read returns what the response to a call says.
+func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revision) (*bridge.Result, error) {
+	// gofail: var mcpclientRead struct{}
+
+	m := call.Method
+	if msg.Error != nil {
+		return nil, bridge.FromJSONRPC(msg.Error, rev, m)
+	}
+	if rev.HasResultType() {
+		if kind := rawjson.Get(msg.Result, "resultType"); kind != nil && string(kind) != `"complete"` {
+			return c.readOther(m, kind, msg.Result, rev)
+		}
+	}
+	out := m.NewResult()
+	err := mcpjson.Unmarshal(msg.Result, out, rev)
+	if err != nil && lists[m] != "" && rawjson.IsObject(msg.Result) {
+		out = m.NewResult()
+		err = mcpjson.Unmarshal(c.cleanList(m, msg.Result, rev), out, rev)
+	}
+	if err != nil {
+		return nil, c.misbehaved("answered %s with what is not its result: %v", m.Name, err)
+	}
+	clean(out)
+	if lists[m] != "" {
+		out = proto.Clone(out) // it is kept, and the text that it came in, which may be far longer, is not
+	}
+	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
+		c.params.learn(c, tools)
+	}
+	return &bridge.Result{Complete: out}, nil
+}
+
+// lists are the results of which entries can be left out, and the members that have them.
+var lists = map[*bridge.Method]string{
+	bridge.ListTools: "tools", bridge.ListPrompts: "prompts", bridge.ListResources: "resources", bridge.ListResourceTemplates: "resourceTemplates",
+}
+
+// cleanList returns the result of a list without the entries that cannot be read. The log has the first of them.
+func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision) []byte {
+	entry := m.NewResult().ProtoReflect()
+	list := entry.NewField(entry.Descriptor().Fields().ByJSONName(lists[m])).List()
+	out := []byte{'{'}
+	for name, value := range rawjson.Members(result) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, string(name)), ':')
+		if string(name) != lists[m] || !rawjson.IsArray(value) {
+			out = append(out, value...)
+			continue
+		}
+		out = append(out, '[')
+		kept, bad := 0, 0
+		for text := range rawjson.Elements(value) {
+			if err := mcpjson.Unmarshal(text, list.NewElement().Message().Interface(), rev); err != nil {
+				if bad++; bad == 1 {
+					c.log.Warn().Str("entry", rawjson.Shorten(text)).AnErr("why", err).Msg("entries of " + m.Name + " cannot be read, and are left out: this is the first")
+				}
+				continue
+			}
+			if kept++; kept > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, text...)
+		}
+		out = append(out, ']')
+	}
+	return append(out, '}')
+}
+
+// readOther reads a result that is not complete.
+func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Revision) (*bridge.Result, error) {
+	if string(kind) != `"input_required"` || !m.Asks {
+		return nil, c.misbehaved("answered %s with the resultType %s, which is not known", m.Name, rawjson.Shorten(kind))
+	}
+	needs := &pb.InputRequired{}
+	if err := mcpjson.Unmarshal(result, needs, rev); err != nil {
+		return nil, c.misbehaved("answered %s with what asks for nothing: %v", m.Name, err)
+	}
+	needs.Meta = withoutHop(needs.Meta)
+	if len(needs.GetRequests()) == 0 && needs.State == nil {
+		return nil, c.misbehaved("answered %s with input_required, and asks for nothing", m.Name)
+	}
+	return &bridge.Result{Needs: needs}, nil
+}
+
+// clean takes out of a result what is between the server and us.
+func clean(m proto.Message) {
+	r := m.ProtoReflect()
+	fd := r.Descriptor().Fields().ByName("meta")
+	if fd == nil || !r.Has(fd) {
+		return
+	}
+	meta := r.Get(fd).Bytes()
+	if rest := withoutHop(meta); len(rest) != len(meta) {
+		r.Set(fd, protoreflect.ValueOfBytes(rest))
+	}
+}
+
+// withoutHop returns `_meta` without what is between the server and us, or nothing if nothing is left.
+func withoutHop(meta []byte) []byte {
+	has, n := false, 0
+	for name := range rawjson.Members(meta) {
+		n++
+		has = has || isHop(name)
+	}
+	if !has {
+		return meta
+	}
+	if n == 1 {
+		return nil
+	}
+	out := []byte{'{'}
+	for name, value := range rawjson.Members(meta) {
+		if isHop(name) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, string(name)), ':')
+		out = append(out, value...)
+	}
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, '}')
+}
+
+func isHop(name []byte) bool {
+	return string(name) == metaServerInfo || string(name) == metaSubscriptionID
+}
+
+// misbehaved is the error of an answer that no correct server gives.
+func (c *Client) misbehaved(format string, args ...any) error {
+	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
+}
+
+// crashed is the error of a call whose server was lost after it had been sent, or has answered it by a status alone.
+func (c *Client) crashed(cause error) error {
+	if errors.Is(cause, errTooLarge) {
+		return c.tooLarge(cause)
+	}
+	how := "was lost during the call"
+	switch l, ok := errors.AsType[*lost](cause); {
+	case ok && l.unanswered:
+		how = l.Error()
+	case ok && l.answered:
+		how = "failed the call: " + l.Error()
+	}
+	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+		"server %q %s; whether the call was executed is not known", c.o.Name, how)
+	e.Cause = cause
+	return e
+}
+
+// tooLarge is the error of a call whose answer is too large.
+func (c *Client) tooLarge(cause error) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
+		"server %q: %v (max message); the call may have been executed, and its answer is lost", c.o.Name, cause)
+	e.Cause = cause
+	return e
+}
+
+// errTooLarge is that the server sent more than we take.
+var errTooLarge = errors.New("what the server sent is too large")
+
+// refused is the error of a call that a server does not take, as it says by the status of its response alone.
+func (c *Client) refused(cause error, sent bool) error {
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"server %q does not take the call: %v; the call was not executed", c.o.Name, cause)
+	if sent {
+		e = bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REFUSED",
+			"server %q does not take the call: %v; whether the call was executed is not known", c.o.Name, cause)
+	}
+	e.Cause = cause
+	return e
+}
+
+// overloaded is the error of a call for which there is no room.
+func (c *Client) overloaded(format string, args ...any) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+		"server %q: "+format+": wait for one of them; the call was not executed", append([]any{c.o.Name}, args...)...)
+	e.Failure.RetryAfterMs = proto.Int64(100)
+	return e
+}
+
+// effective returns what of a caller's capabilities a server is told: not what the bridge cannot carry. Tasks need a store,
+// and roots are asked for when they are needed, so that their changes need not be told. In a revision that elicits forms only, a
+// caller that shows none has no elicitation.
+func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabilities {
+	if can == nil {
+		return &pb.ClientCapabilities{}
+	}
+	formless := can.GetElicitation() != nil && !bridge.ElicitsForms(can) && !rev.HasURLElicitation()
+	can = bridge.Effective(can, rev)
+	tasks := rawjson.Get(can.GetExtensions(), bridge.TasksExtension) != nil
+	if can.GetTasks() == nil && !can.GetRoots().GetListChanged() && !tasks && !formless {
+		return can
+	}
+	can = proto.CloneOf(can)
+	can.Tasks = nil
+	if can.GetRoots() != nil {
+		can.Roots.ListChanged = nil
+	}
+	if tasks {
+		can.Extensions = rawjson.Without(can.GetExtensions(), bridge.TasksExtension)
+	}
+	if formless {
+		can.Elicitation = nil
+	}
+	return can
+}

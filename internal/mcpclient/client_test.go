@@ -1,0 +1,226 @@
+package mcpclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/plugin"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// serveEnv makes the test's own program an MCP server on stdio: of a handler of its own, or of the one at the address that it says.
+const serveEnv = "MCPCLIENT_TEST_SERVER"
+
+const own = "own"
+
+func TestMain(m *testing.M) {
+	if at := os.Getenv(serveEnv); at != "" {
+		if err := program(at); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// program is an MCP server on stdio.
+func program(at string) error {
+	h, end := bridge.Handler(bridgetest.New()), func() error { return nil }
+	if at != own {
+		p, err := plugin.New(plugin.Options{Name: "shared", Address: at})
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ran := make(chan error, 1)
+		go func() { ran <- p.Run(ctx) }()
+		h, end = p, func() error { cancel(); return <-ran }
+	}
+	s := mcpserver.New(h, mcpserver.Options{})
+	err := s.ServeStdio(context.Background(), os.Stdin, os.Stdout)
+	s.Close()
+	return errors.Join(err, end())
+}
+
+// run keeps a client until the test ends.
+func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) *mcpclient.Client {
+	t.Helper()
+	o.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
+	c, err := mcpclient.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range prepare {
+		f(c)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Run(t.Context()) }()
+	t.Cleanup(func() { // by now the test's context has ended
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	limited, cancelReady := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancelReady()
+	if err := c.Ready(limited); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// started starts a client of a program in a bubble, or whose log is looked at. It does not wait for the program. What it returns besides
+// stops the client, and says why it ended.
+func started(t *testing.T, o mcpclient.Options, s *script, prepare ...func(*mcpclient.Client)) (*mcpclient.Client, func() error) {
+	t.Helper()
+	o.Command = []string{"pipe"}
+	c, err := mcpclient.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Pipe(s.serve)
+	for _, f := range prepare {
+		f(c)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return c, func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// A chain is a way from a client to a Handler behind an MCP server of a revision.
+type chain struct {
+	name string
+	// spoken are the revisions it is tried in, by what the client is told: NoRevision has it find out.
+	spoken map[bridge.Revision]bridge.Revision
+	// server says how a server of h is reached.
+	server func(t *testing.T, h bridge.Handler) mcpclient.Options
+}
+
+var chains = []chain{
+	{"Streamable HTTP", every(), func(t *testing.T, h bridge.Handler) mcpclient.Options {
+		t.Helper()
+		return atURL(t, h, func(*http.Request) bool { return true })
+	}},
+	// An endpoint that knows nothing but HTTP+SSE: messages go where its stream says. What is spoken there is the newest
+	// revision, if nobody says otherwise.
+	{"HTTP+SSE", map[bridge.Revision]bridge.Revision{
+		bridge.Rev20241105: bridge.Rev20241105, bridge.NoRevision: bridge.LatestLegacy,
+	}, func(t *testing.T, h bridge.Handler) mcpclient.Options {
+		t.Helper()
+		return atURL(t, h, func(r *http.Request) bool { return r.Method != http.MethodPost || r.URL.RawQuery != "" })
+	}},
+	// Programs that share what they serve, as programs with a database do: a caller who can be asked has one of their own.
+	{"stdio", every(), func(t *testing.T, h bridge.Handler) mcpclient.Options {
+		t.Helper()
+		return mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + shared(t, h)}}
+	}},
+}
+
+// every returns each revision, spoken because the client is told to.
+func every() map[bridge.Revision]bridge.Revision {
+	all := map[bridge.Revision]bridge.Revision{}
+	for _, rev := range bridge.Revisions() {
+		all[rev] = rev
+	}
+	return all
+}
+
+// atURL serves h over HTTP to the requests that it takes. The others are not allowed.
+func atURL(t *testing.T, h bridge.Handler, takes func(*http.Request) bool) mcpclient.Options {
+	t.Helper()
+	s := mcpserver.New(h, mcpserver.Options{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !takes(r) {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { s.Close(); srv.Close() })
+	return mcpclient.Options{URL: srv.URL + "/mcp"}
+}
+
+// shared serves h to programs, and returns the address.
+func shared(t *testing.T, h bridge.Handler) string {
+	t.Helper()
+	s, err := grpcserver.New(h, nil, grpcserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "unix:" + filepath.Join(t.TempDir(), "s")
+	ln, err := grpcserver.Listen(t.Context(), at, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.WithoutCancel(t.Context()), ln) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return at
+}
+
+func TestLaws(t *testing.T) {
+	for _, c := range chains {
+		t.Run(c.name, func(t *testing.T) {
+			for told, spoken := range c.spoken {
+				t.Run(spoken.String(), func(t *testing.T) {
+					bridgetest.MCPLaws(t, spoken, func(t *testing.T, h bridge.Handler) bridge.Handler {
+						t.Helper()
+						o := c.server(t, h)
+						o.Revision = told
+						return run(t, o)
+					})
+				})
+			}
+		})
+	}
+}
+
+// A program of its own: what it serves is its own, and it ends when the client does.
+func TestProgram(t *testing.T) {
+	for _, rev := range []bridge.Revision{bridge.NoRevision, bridge.Rev20241105, bridge.Rev20251125} {
+		t.Run(rev.String(), func(t *testing.T) {
+			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: rev})
+			if got := call(t, c, "echo", `{"a":[1e2]}`); got != `{"a":[1e2]}` {
+				t.Errorf("echo says %s", got)
+			}
+		})
+	}
+}
+
+// call calls a tool and returns the text that it says.
+func call(t *testing.T, h bridge.Handler, name, args string) string {
+	t.Helper()
+	res, err := h.Handle(t.Context(), toolCall(name, args), func(context.Context, bridge.Event) error { return nil })
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
+}
+
+func toolCall(name, args string) *bridge.Call {
+	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: &pb.CallContext{}, Name: name, Arguments: []byte(args)}}
+}

@@ -1,0 +1,142 @@
+package mcpclient_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// pinging is an event that is answered by who reads it.
+const pinging = `data: {"jsonrpc":"2.0","id":"p","method":"ping"}` + "\n\n"
+
+// A server that answers on the stream of what is no answer, and keeps that of the request open, keeps nothing of it: not of a call that has
+// its session to itself, nor of what is asked beside a call, nor of one whose stream was cut.
+func TestStreamsOfWhatIsAnsweredElsewhereEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		call *bridge.Call
+		cut  bool
+		at   string // the request whose stream is left open
+	}{
+		"of anybody":                  {toolCall("t", "{}"), false, "tools/call"},
+		"of one who can be asked":     {asking("t", "{}", "ada"), false, "tools/call"},
+		"a stream that was cut":       {toolCall("t", "{}"), true, "tools/call"},
+		"beside the call":             {toolCall("t", "{}"), false, "logging/setLevel"},
+		"beside one who can be asked": {asking("t", "{}", "ada"), false, "logging/setLevel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+			var sessions sync.Map // by their ids, what is said on their streams
+			says := func(r *http.Request) chan string {
+				s, _ := sessions.LoadOrStore(r.Header.Get("Mcp-Session-Id"), make(chan string, 10))
+				return s.(chan string)
+			}
+			ended := make(chan struct{}, 10)
+			var f *fake
+			open := func(w http.ResponseWriter, r *http.Request, answer string) {
+				stream(w, pinging)
+				<-f.told // it reads this stream
+				says(r) <- "data: " + answer + "\n\n"
+				<-r.Context().Done()
+				ended <- struct{}{}
+			}
+			var cut string // what answers the request whose stream was cut
+			f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+				answer := string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))
+				switch {
+				case m.Method != tt.at:
+					result(w, m, hello)
+				case tt.cut:
+					cut = answer
+					stream(w, "id: e1\nretry: 0\ndata:\n\n")
+				default:
+					open(w, r, answer)
+				}
+			})
+			f.capabilities = `{"tools":{},"logging":{}}`
+			f.get = func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Last-Event-Id") != "" {
+					open(w, r, cut)
+					return
+				}
+				stream(w)
+				for {
+					select {
+					case e := <-says(r):
+						stream(w, e)
+					case <-r.Context().Done():
+						return
+					}
+				}
+			}
+			c := run(t, mcpclient.Options{URL: f.URL}, quick)
+			if got := said(t, c, tt.call); got != "hello" {
+				t.Fatalf("got %q", got)
+			}
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Second):
+				t.Error("the stream of the request is still open")
+			}
+		})
+	}
+}
+
+// A session that ends is followed by another one, whatever streams the server keeps open.
+func TestOpenStreamsKeepNoSession(t *testing.T) {
+	says, over, again := make(chan string, 1), make(chan struct{}), make(chan struct{})
+	var f *fake
+	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+		if m.Method != "logging/setLevel" {
+			result(w, m, hello)
+			return
+		}
+		stream(w, pinging)
+		<-f.told
+		says <- string(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
+		<-r.Context().Done()
+	})
+	f.capabilities = `{"tools":{},"logging":{}}`
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-over:
+			if r.Header.Get("Mcp-Session-Id") == "s1" {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			close(again)
+			<-r.Context().Done()
+			return
+		default:
+		}
+		stream(w)
+		for {
+			select {
+			case e := <-says:
+				stream(w, "data: "+e+"\n\n")
+			case <-over:
+				return
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	c := run(t, mcpclient.Options{URL: f.URL}, quick)
+	logs := toolCall("t", "{}")
+	logs.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+	if got := said(t, c, logs); got != "hello" {
+		t.Fatalf("got %q", got)
+	}
+	close(over)
+	select {
+	case <-again:
+	case <-time.After(10 * time.Second):
+		t.Error("there is no other session")
+	}
+}

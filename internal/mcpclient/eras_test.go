@@ -1,0 +1,277 @@
+package mcpclient_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A twofold server serves both eras, and declares something else in each. It is a program, or the http.RoundTripper to an endpoint.
+type twofold struct {
+	can  [bridge.Eras]string
+	acks string // the filter that subscriptions/listen acknowledges; if empty, there is no such method
+
+	mu   sync.Mutex
+	send [bridge.Eras]func(line string) // sends on the connection of an era, or on its stream of changes
+}
+
+// answer returns the answer to a request, and of which era the stream of changes is that begins with it, if one does.
+func (s *twofold) answer(m *jsonrpc.Message) (line string, begins bridge.Era) {
+	begins = bridge.Eras
+	line = pong
+	switch m.Method {
+	case "server/discover":
+		line = strings.Replace(discovered, `{"tools":{}}`, s.can[bridge.ModernEra], 1)
+	case "initialize":
+		line = strings.Replace(initialized, `{"tools":{}}`, s.can[bridge.LegacyEra], 1)
+		line, begins = strings.Replace(line, "2024-11-05", "2025-11-25", 1), bridge.LegacyEra
+	case "subscriptions/listen":
+		line = unknown
+		if s.acks != "" {
+			line, begins = modernChange("subscriptions/acknowledged", `"notifications":`+s.acks+`,`), bridge.ModernEra
+		}
+	}
+	return strings.ReplaceAll(line, "ID", string(m.ID)), begins
+}
+
+// modernChange returns a notification of the subscription that ID names.
+func modernChange(method, params string) string {
+	return `{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`
+}
+
+func (s *twofold) sendBy(era bridge.Era, send func(line string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.send[era] = send
+}
+
+func (s *twofold) program() *script {
+	return &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		if m.ID == nil {
+			return true
+		}
+		line, begins := s.answer(m)
+		if begins != bridge.Eras {
+			s.sendBy(begins, func(line string) { say(line) })
+		}
+		say(line)
+		return true
+	}}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *twofold) RoundTrip(r *http.Request) (*http.Response, error) {
+	res := &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}
+	out, in := io.Pipe()
+	stream := func(era bridge.Era, id []byte) {
+		context.AfterFunc(r.Context(), func() { in.Close() })
+		s.sendBy(era, func(line string) {
+			_, _ = io.WriteString(in, "data: "+strings.ReplaceAll(line, "ID", string(id))+"\n\n")
+		})
+		res.Body = out
+		res.Header.Set("Content-Type", "text/event-stream")
+	}
+	if r.Method == http.MethodGet {
+		stream(bridge.LegacyEra, nil)
+		return res, nil
+	}
+	if r.Method != http.MethodPost {
+		return res, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := jsonrpc.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	if m.ID == nil {
+		res.StatusCode = http.StatusAccepted
+		return res, nil
+	}
+	id := bytes.Clone(m.ID)
+	line, begins := s.answer(&m)
+	if begins == bridge.ModernEra {
+		stream(begins, id)
+		go func() { _, _ = io.WriteString(in, "data: "+line+"\n\n") }()
+		return res, nil
+	}
+	if m.Method == "initialize" {
+		res.Header.Set("Mcp-Session-Id", "s")
+	}
+	res.Header.Set("Content-Type", "application/json")
+	res.Body = io.NopCloser(strings.NewReader(line))
+	return res, nil
+}
+
+// What changes is received once, whichever era it is reported in, and what either era reports is acknowledged. Two programs report changes of
+// their own; what an endpoint reports in both eras is the same change.
+func TestChangesOfBothEras(t *testing.T) {
+	const (
+		all      = `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`
+		nothing  = `{"tools":{"listChanged":false}}`
+		allAcked = `{"toolsListChanged":true,"resourceSubscriptions":["a:1"]}`
+	)
+	for name, tt := range map[string]struct {
+		modern, legacy string // the capabilities
+		acks           string
+		acked          string // what is acknowledged
+		program        string // what is received from two programs
+		endpoint       string // what is received from an endpoint
+	}{
+		"both report":       {all, all, allAcked, "tools a:1", "tools a:1 tools a:1", "tools a:1"},
+		"only modern":       {all, nothing, allAcked, "tools a:1", "tools a:1", "tools a:1"},
+		"only legacy":       {nothing, all, `{}`, "tools a:1", "tools a:1", "tools a:1"},
+		"one kind each":     {all, `{"tools":{},"resources":{"subscribe":true}}`, `{"toolsListChanged":true}`, "tools a:1", "tools a:1", "tools a:1"},
+		"modern is without": {nothing, all, "", "tools a:1", "tools a:1", "tools a:1"},
+	} {
+		s := &twofold{can: [bridge.Eras]string{tt.modern, tt.legacy}, acks: tt.acks}
+		for transport, want := range map[string]string{"program": tt.program, "endpoint": tt.endpoint} {
+			t.Run(name+"/"+transport, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o := mcpclient.Options{Command: []string{"pipe"}}
+					if transport == "endpoint" {
+						o = mcpclient.Options{URL: "http://server/", Transport: s}
+					}
+					c, err := mcpclient.New(o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if transport == "program" {
+						c.Pipe(s.program().serve)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					var work sync.WaitGroup
+					defer work.Wait()
+					defer cancel()
+					work.Go(func() {
+						if err := c.Run(ctx); err != nil {
+							t.Error(err)
+						}
+					})
+					for era, can := range s.can { // the first legacy caller has the server connected to in that era as well
+						d, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{
+							Context: &pb.CallContext{ProtocolVersion: bridge.Era(era).Latest().String()},
+						}}, ignore)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						declared := d.Complete.(*pb.DiscoverResponse).GetCapabilities().GetTools().GetListChanged()
+						if want := strings.Contains(can, `"listChanged":true`); declared != want {
+							t.Errorf("era %d: listChanged is %t", era, declared)
+						}
+					}
+					var acked, got []string
+					work.Go(func() {
+						_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+							Context:       &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()},
+							Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a:1"}},
+						}}, func(_ context.Context, e bridge.Event) error {
+							if ack := e.Change.GetAcknowledged(); ack != nil {
+								acked = changesOf(bridge.ChangesOf(ack.GetNotifications())...)
+								return nil
+							}
+							got = append(got, changesOf(e.Change)...)
+							return nil
+						})
+					})
+					synctest.Wait()
+					if !slices.Equal(acked, strings.Fields(tt.acked)) {
+						t.Errorf("acknowledged %q", acked)
+					}
+					reports := func(era bridge.Era, changes ...string) {
+						for _, change := range changes {
+							s.mu.Lock()
+							send := s.send[era]
+							s.mu.Unlock()
+							send(change)
+							synctest.Wait()
+						}
+					}
+					if strings.Contains(tt.acks, "tools") {
+						reports(bridge.ModernEra, modernChange("tools/list_changed", ""))
+					}
+					if strings.Contains(tt.acks, "a:1") {
+						reports(bridge.ModernEra, modernChange("resources/updated", `"uri":"a:1",`))
+					}
+					if strings.Contains(tt.legacy, `"listChanged":true`) {
+						reports(bridge.LegacyEra, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+					}
+					if strings.Contains(tt.legacy, "subscribe") {
+						reports(bridge.LegacyEra, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:1"}}`)
+					}
+					if !slices.Equal(got, strings.Fields(want)) {
+						t.Errorf("received %q, want %q", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// changesOf returns what has changed: the list of tools, or a resource.
+func changesOf(changes ...*pb.ListenResponse) (names []string) {
+	for _, c := range changes {
+		if c.GetToolsListChanged() != nil {
+			names = append(names, "tools")
+		} else {
+			names = append(names, c.GetResourceUpdated().GetUri())
+		}
+	}
+	return names
+}
+
+// The program that serves legacy callers starts when the first of them comes. Until it answers, it has not started, and callers of the other
+// era do not wait for it.
+func TestStartedOfAnEra(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 20 * time.Second
+		s := &twofold{can: [bridge.Eras]string{`{}`, `{}`}}
+		program := s.program()
+		answer := program.on
+		program.on = func(m *jsonrpc.Message, say func(...string)) bool {
+			if m.Method == "initialize" {
+				time.Sleep(slow) //nolint:forbidigo // by the bubble's clock
+			}
+			return answer(m, say)
+		}
+		c, end := started(t, mcpclient.Options{}, program)
+		if err := c.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := program.starts.Load(); n != 1 {
+			t.Errorf("no legacy caller has come, and there are %d programs", n)
+		}
+		for _, waits := range []struct {
+			era  bridge.Era
+			wait time.Duration
+		}{{bridge.ModernEra, 0}, {bridge.LegacyEra, slow}, {bridge.LegacyEra, 0}} {
+			began := time.Now()
+			if err := c.Started(t.Context(), waits.era); err != nil || time.Since(began) != waits.wait {
+				t.Errorf("era %d: started after %v, %v", waits.era, time.Since(began), err)
+			}
+		}
+		if n := program.starts.Load(); n != 2 {
+			t.Errorf("there are %d programs", n)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

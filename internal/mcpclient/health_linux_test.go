@@ -1,0 +1,37 @@
+package mcpclient_test
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A program that somebody has stopped does no work: a call that waits for it ends, and it is started again.
+func TestAStoppedProgramIsStartedAgain(t *testing.T) {
+	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
+		t.Run(rev.String(), func(t *testing.T) {
+			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: rev}, (*mcpclient.Client).Watch)
+			failed := make(chan error)
+			go func() {
+				_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)
+				failed <- err
+			}()
+			if got := call(t, c, "started", `{}`); got != "started" {
+				t.Errorf("got %q", got)
+			}
+			signalChildren(t, syscall.SIGSTOP)
+			e := bridge.AsError(<-failed)
+			if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Cause.Error(), "SIGSTOP") {
+				t.Errorf("got %v: %v", e, e.Cause)
+			}
+			if got := call(t, c, "echo", `{}`); got != "{}" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}

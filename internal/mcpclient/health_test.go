@@ -1,0 +1,147 @@
+package mcpclient_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A program that is silent while a call waits is asked whether it is there: once, until it answers. It is started again only if it says
+// nothing at all for as long as it may, and not if it does one thing at a time, or prints what it does, or waits for its caller.
+func TestProgramsThatAreSilent(t *testing.T) {
+	const longest = 15 * time.Minute // of a call
+	for name, tt := range map[string]struct {
+		hang   time.Duration
+		works  time.Duration // how long a call takes
+		beside bool          // the program reads on meanwhile
+		prints time.Duration // how often it prints something meanwhile
+		asks   bool          // it asks its caller, who takes so long
+		fails  bool
+		asked  string
+	}{
+		"one thing at a time":      {hang: longest, works: longest - time.Second, asked: "once"},
+		"below the default":        {works: 58 * time.Second, asked: "once"},
+		"above the default":        {works: 61 * time.Second, fails: true, asked: "once"},
+		"many things at a time":    {works: longest - time.Second, beside: true, asked: "often"},
+		"quick":                    {works: 1900 * time.Millisecond, asked: "never"},
+		"below the limit":          {hang: time.Minute, works: 58 * time.Second, asked: "once"},
+		"above the limit":          {hang: time.Minute, works: 61 * time.Second, fails: true, asked: "once"},
+		"a limit, and it answers":  {hang: time.Minute, works: 10 * time.Minute, beside: true, asked: "often"},
+		"a limit, and it prints":   {hang: time.Minute, works: 10 * time.Minute, prints: 50 * time.Second, asked: "once"},
+		"a limit, and a slow user": {hang: time.Minute, works: 4 * time.Minute, asks: true, asked: "never"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pings, answer := 0, ""
+				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+					switch m.Method {
+					case "initialize":
+						say(initialized)
+					case "ping":
+						pings++
+						say(`{"jsonrpc":"2.0","id":ID,"result":{}}`)
+					case "tools/call":
+						pings = 0 // those of the beginning
+						answer = strings.Replace(said1, "ID", string(m.ID), 1)
+						switch {
+						case tt.asks:
+							say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`)
+						case tt.beside:
+							time.AfterFunc(tt.works, func() { say(answer) })
+						default:
+							at := time.Now()
+							for tt.prints > 0 && time.Since(at)+tt.prints < tt.works {
+								time.Sleep(tt.prints) //nolint:forbidigo // by the bubble's clock
+								say("still at it")
+							}
+							time.Sleep(tt.works - time.Since(at)) //nolint:forbidigo // as above
+							say(answer)
+						}
+					case "":
+						say(answer)
+					}
+					return true
+				}}
+				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125, HangTimeout: tt.hang}, s)
+				err := c.Ready(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tt.asks {
+					first := asking("t", "{}", "a")
+					n := needs(t, c, first)
+					time.Sleep(tt.works) //nolint:forbidigo // by the bubble's clock
+					_, err = c.Handle(t.Context(), first.Retry(answers(n, "{}"), n.State), ignore)
+				} else {
+					_, err = c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+				}
+				if !tt.fails && err != nil {
+					t.Error(err)
+				}
+				if tt.fails {
+					e := bridge.AsError(err)
+					if e == nil || e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+						!strings.Contains(e.Cause.Error(), "it has said nothing for 1m0s") {
+						t.Errorf("got %v", err)
+					}
+					time.Sleep(10 * time.Second) //nolint:forbidigo // until it has been started again
+				}
+				programs := int64(1)
+				if tt.asks || tt.fails { // one for those who can be asked
+					programs = 2
+				}
+				if got := s.starts.Load(); got != programs {
+					t.Errorf("there were %d programs, want %d", got, programs)
+				}
+				if err := end(); err != nil {
+					t.Error(err)
+				}
+				if !map[string]bool{"never": pings == 0, "once": pings == 1, "often": pings > 1}[tt.asked] {
+					t.Errorf("it was asked %d times, want %s", pings, tt.asked)
+				}
+			})
+		})
+	}
+}
+
+// A program that cannot be started because there are no descriptors left is started as soon as there are some.
+func TestAProgramForWhichThereAreNoDescriptors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch {
+			case m.Method == "initialize":
+				say(initialized)
+			case strings.Contains(string(m.Params), "end"):
+				return false
+			case m.Method == "tools/call":
+				say(said1)
+			}
+			return true
+		}}
+		var starved atomic.Bool
+		c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125}, s, func(c *mcpclient.Client) { c.Starve(starved.Load) })
+		if err := c.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		starved.Store(true)
+		if _, err := c.Handle(t.Context(), toolCall("end", "{}"), ignore); err == nil {
+			t.Error("it does not end")
+		}
+		time.Sleep(30 * time.Second) //nolint:forbidigo // by the bubble's clock
+		starved.Store(false)
+		began := time.Now()
+		if got := call(t, c, "t", "{}"); got != "hello" || time.Since(began) > time.Second {
+			t.Errorf("%q after %v", got, time.Since(began))
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

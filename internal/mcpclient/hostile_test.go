@@ -1,0 +1,1182 @@
+package mcpclient_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A fake is an MCP server over HTTP that does what its test says.
+type fake struct {
+	*httptest.Server
+	// modern says of which era it is.
+	modern bool
+	// answer answers a request that is not about the connection itself.
+	answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
+	// get answers GET. Nil: 405.
+	get http.HandlerFunc
+	// discover answers server/discover. Nil: as the era has it.
+	discover func(w http.ResponseWriter, m *jsonrpc.Message)
+	// ping answers ping. Nil: at once.
+	ping func(w http.ResponseWriter, m *jsonrpc.Message)
+	// noSession says that there are no sessions.
+	noSession bool
+	// noInitialize says that there is no initialize, and capabilities what the server can do: tools, if it is empty.
+	noInitialize bool
+	capabilities string
+
+	mu   sync.Mutex
+	seen []string // the methods of all messages
+	n    atomic.Int64
+	// cancelled gets a message for every notification that a request is cancelled, and told one for every response.
+	cancelled, told chan struct{}
+}
+
+// A server that does not take some calls, however many, is there for others.
+func TestRefusedCallsDoNotKeepOthersWaiting(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			if strings.Contains(string(m.Params), "gone") {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			result(w, m, `{"resultType":"complete","content":[{"type":"text","text":"hello"}]}`)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, (*mcpclient.Client).Hasten)
+		for range 20 {
+			_, err := c.Handle(t.Context(), toolCall("gone", "{}"), ignore)
+			e := bridge.AsError(err)
+			outcome := pb.CallFailure_OUTCOME_UNKNOWN
+			if !modern { // it is the session that is not known
+				outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
+			}
+			if e.Failure.GetOutcome() != outcome || !strings.Contains(e.Message, "does not take the call") {
+				t.Fatalf("modern %v: %v", modern, err)
+			}
+		}
+		if got := call(t, c, "t", "{}"); got != "hello" {
+			t.Errorf("modern %v: got %q", modern, got)
+		}
+	}
+}
+
+func newFake(t *testing.T, modern bool, answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)) *fake {
+	t.Helper()
+	f := &fake{modern: modern, answer: answer, cancelled: make(chan struct{}, 100), told: make(chan struct{}, 100)}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet && f.get != nil:
+		f.get(w, r)
+		return
+	case r.Method != http.MethodPost:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, err := jsonrpc.Parse(body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	f.seen = append(f.seen, m.Method)
+	f.mu.Unlock()
+	can := f.capabilities
+	if can == "" {
+		can = `{"tools":{}}`
+	}
+	switch {
+	case m.Method == "server/discover" && f.discover != nil:
+		f.discover(w, &m)
+	case m.Method == "server/discover" && f.modern:
+		result(w, &m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+can+`,"ttlMs":0,"cacheScope":"private"}`)
+	case m.Method == "initialize" && f.noInitialize:
+		w.WriteHeader(http.StatusBadRequest)
+	case m.Method == "server/discover":
+		w.WriteHeader(http.StatusBadRequest)
+	case m.Method == "initialize":
+		if !f.noSession {
+			w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", f.n.Add(1)))
+		}
+		result(w, &m, `{"protocolVersion":"2025-11-25","capabilities":`+can+`,"serverInfo":{"name":"f","version":"1"}}`)
+	case m.Method == "ping" && f.ping != nil:
+		f.ping(w, &m)
+	case m.Method == "ping":
+		result(w, &m, `{}`)
+	case !m.IsRequest():
+		if m.Method == "notifications/cancelled" {
+			f.cancelled <- struct{}{}
+		}
+		if m.IsResponse() {
+			f.told <- struct{}{}
+		}
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		f.answer(w, r, &m)
+	}
+}
+
+// count returns how many messages had the method.
+func (f *fake) count(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, m := range f.seen {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+func result(w http.ResponseWriter, m *jsonrpc.Message, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(jsonrpc.AppendResult(nil, m.ID, []byte(text)))
+}
+
+func stream(w http.ResponseWriter, events ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		_, _ = io.WriteString(w, e)
+	}
+	_ = http.NewResponseController(w).Flush()
+}
+
+const hello = `{"content":[{"type":"text","text":"hello"}]}`
+
+// quick makes a client hurry.
+func quick(c *mcpclient.Client) { c.Hasten() }
+
+// A server that answers as no server may does not get further than one call.
+func TestWhatServersMustNotAnswer(t *testing.T) {
+	long := strings.Repeat("x", 2<<20)
+	for name, tt := range map[string]struct {
+		modern  bool
+		answer  func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
+		code    codes.Code
+		outcome pb.CallFailure_Outcome
+		reason  string
+		text    string
+	}{
+		"an event without an end": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				stream(w, "data: ")
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, long); err != nil {
+						return
+					}
+				}
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
+		},
+		"an event of many lines": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				stream(w)
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, strings.Repeat("data: x\n", 1<<12)); err != nil {
+						return
+					}
+				}
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
+		},
+		"an event that is none": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				stream(w, "data: {not json\n\n")
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
+		},
+		"an event that is none, of an older server": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				stream(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n\n")
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
+		},
+		"a redirection of what was done": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/done", http.StatusSeeOther)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/done, which is not followed",
+		},
+		"a redirection": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/moved", http.StatusFound)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+		},
+		"a redirection for good": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/moved", http.StatusMovedPermanently)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+		},
+		"a redirection of a redirection": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, "/on"+r.URL.Path, http.StatusTemporaryRedirect)
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS", "/on/on",
+		},
+		"a body without an end": {
+			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, long); err != nil {
+						return
+					}
+				}
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "the limit is",
+		},
+		"a body that is announced too large": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Content-Length", "99999999999")
+				_ = http.NewResponseController(w).Flush()
+			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "99999999999 bytes",
+		},
+		"what is compressed": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				w.Header().Set("Content-Encoding", "gzip")
+				result(w, m, hello)
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `the encoding "gzip"`,
+		},
+		"another type": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "text/html")
+				_, _ = io.WriteString(w, "<p>hello")
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `"text/html": it must be JSON or an event stream`,
+		},
+		"another id": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				m.ID = []byte(`"another"`)
+				result(w, m, hello)
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "with another message",
+		},
+		"the id as a string": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				m.ID = []byte(`"` + string(m.ID) + `"`)
+				result(w, m, hello)
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "with another message",
+		},
+		"two names that are the same": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"content":[],"content":[]}`)
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `duplicate name "content"`,
+		},
+		"a result that is not one": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"content":"hello"}`)
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "content: must be an array",
+		},
+		"a kind of result that nobody knows": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"resultType":"later","content":[]}`)
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `resultType "later"`,
+		},
+		"a question about nothing": {
+			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, `{"resultType":"input_required"}`)
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "asks for nothing",
+		},
+		"half an answer": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Content-Length", "1000")
+				_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+		},
+		"a stream that ends": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+		},
+		"a stream of the legacy era that ends": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+		},
+		"an error of the server": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusBadGateway)
+			},
+			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+			"failed the call: the server answered with 502 Bad Gateway: oh; whether the call was executed is not known",
+		},
+		"an error of the server in JSON": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusInternalServerError)
+				_, _ = io.WriteString(w, `{"error":"`+strings.Repeat("long ", 1000)+`"}`)
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", `failed the call: the server answered with 500 Internal Server Error: {"error":"long `,
+		},
+		"a status that says nothing of the call": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusUnprocessableEntity)
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "failed the call: the server answered with 422 Unprocessable Entity: oh;",
+		},
+		"too many requests": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusTooManyRequests)
+			},
+			codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED", "429",
+		},
+		"who are you": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusUnauthorized)
+			},
+			codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED", "Give it credentials",
+		},
+		"not you": {
+			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "oh", http.StatusForbidden)
+			},
+			codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN", "403",
+		},
+		"a session that is never known": {
+			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+				http.Error(w, "", http.StatusNotFound)
+			},
+			codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "does not know the session",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, tt.modern, tt.answer)
+			c := run(t, mcpclient.Options{URL: f.URL, MaxMessage: 1 << 20}, quick)
+			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
+			e := bridge.AsError(err)
+			if e.Code != tt.code || e.Failure.GetOutcome() != tt.outcome || e.Failure.GetReason() != tt.reason || !strings.Contains(e.Message, tt.text) {
+				t.Errorf("got %v %v: %v", e.Code, e.Failure, e)
+			}
+			f.answer = func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) }
+			if got := call(t, c, "t", "{}"); got != "hello" {
+				t.Errorf("the next call says %q", got)
+			}
+		})
+	}
+}
+
+// One entry of a list that cannot be read costs itself.
+func TestBadEntriesAreLeftOut(t *testing.T) {
+	for _, tt := range []struct {
+		method            *bridge.Method
+		request           bridge.Request
+		result, bad, want string // what is bad is the first of that
+	}{
+		{bridge.ListTools, &pb.ListToolsRequest{}, `{"nextCursor":"n","tools":[%s,{"name":"good","inputSchema":{"type":"object"}},[]]}`, `{"name":5}`, "good"},
+		{bridge.ListPrompts, &pb.ListPromptsRequest{}, `{"prompts":[{"name":"good"},%s],"nextCursor":"n"}`, `{"title":"no name"}`, "good"},
+		{bridge.ListResources, &pb.ListResourcesRequest{}, `{"resources":[%s,{"uri":"a:good","name":"x"}],"nextCursor":"n"}`, `{"uri":"a:b","name":"x","size":"big"}`, "a:good"},
+		{bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{}, `{"resourceTemplates":[%s,{"uriTemplate":"a:{good}","name":"x"}],"nextCursor":"n"}`, `null`, "a:{good}"},
+	} {
+		f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			result(w, m, fmt.Sprintf(tt.result, tt.bad))
+		})
+		f.capabilities = `{"tools":{},"prompts":{},"resources":{}}`
+		log := make(logged, 1)
+		c, err := mcpclient.New(mcpclient.Options{URL: f.URL, Log: zerolog.New(log).Level(zerolog.WarnLevel)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		res, err := c.Handle(t.Context(), &bridge.Call{Method: tt.method, Request: tt.request}, ignore)
+		cancel()
+		<-done
+		if err != nil {
+			t.Errorf("%s: %v", tt.method.Name, err)
+			continue
+		}
+		got, err := mcpjson.Append(nil, res.Complete, bridge.LatestLegacy)
+		if err != nil || !strings.Contains(string(got), strconv.Quote(tt.want)) || !strings.Contains(string(got), `"nextCursor":"n"`) {
+			t.Errorf("%s: got %s %v", tt.method.Name, got, err)
+		}
+		if said := <-log; !strings.Contains(said, strconv.Quote(tt.bad)) || !strings.Contains(said, "entries of "+tt.method.Name) {
+			t.Errorf("%s: the log says %s", tt.method.Name, said)
+		}
+	}
+}
+
+// A logged gets the first line of a log.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// Credentials go nowhere but to the server that they are for.
+func TestNobodyElseIsSpokenTo(t *testing.T) {
+	var others atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { others.Add(1) }))
+	defer other.Close()
+	header := http.Header{"Authorization": {"Bearer secret"}}
+	t.Run("by a redirection", func(t *testing.T) {
+		for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusFound} {
+			f := newFake(t, true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+				http.Redirect(w, r, other.URL+"/mcp?secret", status)
+			})
+			c := run(t, mcpclient.Options{URL: f.URL, Header: header}, quick)
+			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
+			if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REDIRECTS" || strings.Contains(e.Message, "secret") {
+				t.Errorf("%d: got %v", status, err)
+			}
+		}
+	})
+	t.Run("by an endpoint", func(t *testing.T) {
+		for _, endpoint := range []string{
+			other.URL + "/post", "//" + strings.TrimPrefix(other.URL, "http://") + "/post", "javascript:alert(1)", "file:///etc/passwd",
+			"http://me:you@" + strings.TrimPrefix(other.URL, "http://"), strings.Repeat("x", 1<<20),
+		} {
+			f := newFake(t, false, nil)
+			f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet {
+					w.WriteHeader(http.StatusMethodNotAllowed)
+					return
+				}
+				stream(w, "event: endpoint\ndata: "+endpoint+"\n\n")
+				<-r.Context().Done()
+			})
+			log := make(logged, 1)
+			c, err := mcpclient.New(mcpclient.Options{URL: f.URL, Header: header, Log: zerolog.New(log)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- c.Run(ctx) }()
+			if got := <-log; !strings.Contains(got, "the endpoint is") {
+				t.Errorf("%.40s: got %s", endpoint, got)
+			}
+			cancel()
+			<-done
+		}
+	})
+	if n := others.Load(); n > 0 {
+		t.Errorf("somebody else was spoken to %d times", n)
+	}
+}
+
+// However busy a server seems, a call ends when its time is over, and the server is told.
+func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		ended := make(chan struct{})
+		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			defer close(ended)
+			stream(w)
+			token := rawjson.Get(m.Meta, "progressToken")
+			for i := 0; r.Context().Err() == nil; i++ {
+				if _, err := fmt.Fprintf(w, ": still there\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i); err != nil {
+					return
+				}
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		tool := toolCall("t", "{}")
+		tool.Context().ProgressWanted = true
+		last, steps := -1.0, 0
+		_, err := c.Handle(ctx, tool, func(_ context.Context, e bridge.Event) error {
+			if e.Progress.GetProgress() <= last {
+				t.Errorf("progress went from %v to %v", last, e.Progress.GetProgress())
+			}
+			last = e.Progress.GetProgress()
+			steps++
+			return nil
+		})
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || steps == 0 {
+			t.Errorf("after %d steps: %v", steps, err)
+		}
+		<-ended
+		if !modern {
+			<-f.cancelled
+		}
+	}
+}
+
+// What can be made again is, once; what cannot is not.
+func TestOnlyReadingIsRepeated(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		var n atomic.Int64
+		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			if n.Add(1); n.Load() == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			result(w, m, `{"content":[{"type":"text","text":"again"}],"tools":[]}`)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil); err != nil || n.Load() != 2 {
+			t.Errorf("after %d attempts: %v", n.Load(), err)
+		}
+		n.Store(0)
+		_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
+			t.Errorf("after %d attempts: %v", n.Load(), err)
+		}
+		n.Store(0)
+		c.SpendRetries()
+		_, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
+			t.Errorf("after %d attempts, when too many calls were made again: %v", n.Load(), err)
+		}
+	}
+}
+
+// A server may do the work and then answer with a status that refuses it. The call is not made again, and nobody says that it was not
+// executed; except that 404 with a session is proof, and the call is repeated once. Lists are made again.
+func TestARefusalIsNoProof(t *testing.T) {
+	refusals := map[string]func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message){
+		"JSON": func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"after the work"}}`)
+		},
+	}
+	for _, status := range []int{400, 404, 405, 406, 410, 415, 422, 500} {
+		refusals[strconv.Itoa(status)] = func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+			http.Error(w, "after the work", status)
+		}
+	}
+	for name, refuse := range refusals {
+		for _, kind := range []string{"modern", "a session", "no session", "HTTP+SSE"} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				var calls, lists atomic.Int64
+				answer := func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+					if m.Method == "tools/call" {
+						calls.Add(1)
+					} else if lists.Add(1) > 1 {
+						result(w, m, `{"tools":[]}`)
+						return
+					}
+					refuse(w, r, m)
+				}
+				f := newFake(t, kind == "modern", answer)
+				f.noSession = kind == "no session"
+				if kind == "HTTP+SSE" {
+					f.Config.Handler = sseServer(answer)
+				}
+				c := run(t, mcpclient.Options{URL: f.URL}, quick)
+				want, outcome := int64(1), pb.CallFailure_OUTCOME_UNKNOWN
+				if name == "404" && (kind == "a session" || kind == "HTTP+SSE") {
+					want, outcome = 2, pb.CallFailure_OUTCOME_NOT_EXECUTED
+				}
+				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+				e := bridge.AsError(err)
+				answered := name == "JSON" && (kind == "modern" || kind == "no session") // it is a JSON-RPC error, for which nobody else is meant
+				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != outcome) != answered {
+					t.Errorf("executed %d times: %v %v", n, e.Failure, err)
+				}
+				if (name == "422" || name == "500") && !strings.Contains(e.Message, "the server answered with "+name) || strings.Contains(e.Message, "lost") {
+					t.Errorf("says %v", err)
+				}
+				if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, ignore); (err == nil) == answered {
+					t.Errorf("a list, after %d attempts: %v", lists.Load(), err)
+				}
+			})
+		}
+	}
+}
+
+// sseServer returns a server of HTTP+SSE, of 2024-11-05. What answer writes as JSON is an event.
+func sseServer(answer func(http.ResponseWriter, *http.Request, *jsonrpc.Message)) http.HandlerFunc {
+	var mu sync.Mutex
+	streams, last := map[string]chan string{}, 0
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet:
+			events := make(chan string, 10)
+			mu.Lock()
+			last++
+			session := strconv.Itoa(last)
+			streams[session] = events
+			mu.Unlock()
+			stream(w, "event: endpoint\ndata: /post?session="+session+"\n\n")
+			for {
+				select {
+				case e := <-events:
+					stream(w, "data: "+e+"\n\n")
+				case <-r.Context().Done():
+					return
+				}
+			}
+		case r.URL.Path != "/post":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		m, _ := jsonrpc.Parse(body)
+		rec := httptest.NewRecorder()
+		switch {
+		case m.Method == "initialize":
+			result(rec, &m, `{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}`)
+		case m.IsRequest():
+			answer(rec, r, &m)
+		}
+		if rec.Code != http.StatusOK {
+			w.WriteHeader(rec.Code)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		if rec.Body.Len() > 0 {
+			mu.Lock()
+			streams[r.URL.Query().Get("session")] <- rec.Body.String()
+			mu.Unlock()
+		}
+	}
+}
+
+// A session that the server has forgotten begins again, once, and the call is made in the new one.
+func TestSessionBeginsAgain(t *testing.T) {
+	var f *fake
+	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+		if r.Header.Get("Mcp-Session-Id") != fmt.Sprint("s", f.n.Load()) || f.n.Load() < 2 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if v := r.Header.Get("Mcp-Protocol-Version"); v != "2025-11-25" {
+			t.Errorf("the version is %q", v)
+		}
+		result(w, m, hello)
+	})
+	c := run(t, mcpclient.Options{URL: f.URL}, quick)
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	if n := f.count("initialize"); n != 2 {
+		t.Errorf("initialized %d times", n)
+	}
+}
+
+// A server that was started anew knows none of the sessions that a caller had. That costs a call one attempt, however many they were, and
+// whatever of it meets the old one.
+func TestAllSessionsBeginAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		capabilities string
+		level        pb.LogLevel
+	}{
+		"the call":                 {"", pb.LogLevel_LOG_LEVEL_UNSPECIFIED},
+		"what comes before a call": {`{"tools":{},"logging":{}}`, pb.LogLevel_LOG_LEVEL_INFO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var anew atomic.Int64 // the first session that is known
+			both, on := make(chan struct{}, 3), make(chan struct{})
+			f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+				var n int64
+				_, _ = fmt.Sscanf(r.Header.Get("Mcp-Session-Id"), "s%d", &n)
+				switch {
+				case n < anew.Load():
+					w.WriteHeader(http.StatusNotFound)
+					return
+				case strings.Contains(string(m.Params), "together"):
+					both <- struct{}{}
+					<-on
+				}
+				result(w, m, hello)
+			})
+			f.capabilities = tt.capabilities
+			c := run(t, mcpclient.Options{URL: f.URL}, quick)
+			var wg sync.WaitGroup
+			for range cap(both) {
+				wg.Go(func() { said(t, c, asking("together", "{}", "ada")) })
+			}
+			for range cap(both) {
+				<-both
+			}
+			close(on)
+			wg.Wait()
+			anew.Store(f.n.Load() + 1)
+			call := asking("t", "{}", "ada")
+			call.Context().LogLevel = tt.level
+			if got := said(t, c, call); got != "hello" {
+				t.Errorf("got %q", got)
+			}
+			if n := f.n.Load() + 1 - anew.Load(); n != 1 {
+				t.Errorf("%d sessions were begun", n)
+			}
+		})
+	}
+}
+
+// What the server refuses one call for does not disturb the others.
+func TestOneRefusalDisturbsNobody(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		waiting, refused := make(chan struct{}), make(chan struct{})
+		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			if strings.Contains(string(m.Params), "bad") {
+				http.Error(w, "not this", http.StatusBadRequest)
+				return
+			}
+			stream(w)
+			close(waiting)
+			select {
+			case <-refused:
+			case <-r.Context().Done():
+			}
+			stream(w, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			res, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore)
+			if err != nil || res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText() != "hello" {
+				t.Errorf("modern %t: %v %v", modern, res, err)
+			}
+		})
+		<-waiting
+		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REFUSED" {
+			t.Errorf("modern %t: %v", modern, err)
+		}
+		close(refused)
+		wg.Wait()
+	}
+}
+
+// A server of HTTP+SSE that refuses a message by 404 answers others on its stream all the same, and whoever calls next begins another
+// session.
+func TestOneRefusalEndsNoStream(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusGone} {
+		waiting, refused := make(chan struct{}), make(chan struct{})
+		var session, next string
+		f := newFake(t, false, nil)
+		f.Config.Handler = sseServer(func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			switch params := string(m.Params); {
+			case strings.Contains(params, "bad"):
+				w.WriteHeader(status)
+				return
+			case strings.Contains(params, "good"):
+				session = r.URL.Query().Get("session")
+				close(waiting)
+				<-refused
+			default:
+				next = r.URL.Query().Get("session")
+			}
+			result(w, m, hello)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore); err != nil {
+				t.Errorf("%d: the other call: %v", status, err)
+			}
+		})
+		<-waiting
+		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
+		want := map[int]string{http.StatusNotFound: "BACKEND_UNAVAILABLE", http.StatusGone: "UPSTREAM_REFUSED"}[status]
+		if e := bridge.AsError(err); e.Failure.GetReason() != want {
+			t.Errorf("%d: %v", status, err)
+		}
+		if got := call(t, c, "t", "{}"); got != "hello" {
+			t.Errorf("%d: the next call says %q", status, got)
+		}
+		close(refused)
+		wg.Wait()
+		if next == session {
+			t.Errorf("%d: the next call is made in the same session", status)
+		}
+	}
+}
+
+// A stream that was cut is gone on with where it ended, after as long as the server says.
+func TestStreamIsResumed(t *testing.T) {
+	const wait = 60 * time.Millisecond
+	var cut time.Time
+	var id []byte
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		id = m.ID
+		stream(w, "id: e1\nretry: 60\ndata:\n\n")
+		cut = time.Now()
+	})
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Last-Event-Id") {
+		case "":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case "e1":
+			if took := time.Since(cut); took < wait {
+				t.Errorf("came back after %v", took)
+			}
+			stream(w, "id: e2\ndata: \n\n")
+		case "e2":
+			stream(w, "event: message\nid: e3\ndata: "+string(jsonrpc.AppendResult(nil, id, []byte(hello)))+"\n\n")
+		}
+	}
+	c := run(t, mcpclient.Options{URL: f.URL}, quick)
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	if n := f.count("tools/call"); n != 1 {
+		t.Errorf("the call was made %d times", n)
+	}
+}
+
+// A network is a transport that sees what is posted before it is sent. An error keeps it from that.
+type network func(ctx context.Context, body []byte) error
+
+func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = n(r.Context(), body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A call that its caller gives up is cancelled, also if it is not known yet that it was sent.
+func TestCallsAreCancelledBeforeTheyAreKnownToBeSent(t *testing.T) {
+	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) {})
+	ctx, cancel := context.WithCancel(t.Context())
+	c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
+		if bytes.Contains(body, []byte(`"tools/call"`)) { // the server has it, and nobody has said so
+			cancel()
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	})})
+	if _, err := c.Handle(ctx, toolCall("t", `{}`), ignore); bridge.AsError(err).Code != codes.Canceled {
+		t.Errorf("%v", err)
+	}
+	select {
+	case <-f.cancelled:
+	case <-time.After(10 * time.Second):
+		t.Error("the server was not told")
+	}
+}
+
+// A late connection does not say that it has written what ends in "the end" until held has ended or it is closed.
+type late struct {
+	net.Conn
+	held   context.Context //nolint:containedctx // a connection has none
+	closed context.CancelFunc
+}
+
+func (l late) Write(b []byte) (int, error) {
+	n, err := l.Conn.Write(b)
+	if bytes.Contains(b, []byte("the end")) {
+		<-l.held.Done()
+	}
+	return n, err
+}
+
+func (l late) Close() error {
+	l.closed()
+	return l.Conn.Close()
+}
+
+// A server may have executed a call before we know that all of it has left.
+func TestCallsMayBeExecutedBeforeTheyAreKnownToBeSent(t *testing.T) {
+	for _, kind := range []string{"HTTP/1", "HTTP/2", "HTTP+SSE"} {
+		for _, size := range []int{1, 100 << 10} {
+			t.Run(fmt.Sprint(kind, " ", size), func(t *testing.T) {
+				t.Parallel()
+				ctx, cancel := context.WithCancel(t.Context())
+				lives, die := context.WithCancel(t.Context())
+				var calls atomic.Int64
+				answer := func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+					if m.Method != "tools/call" {
+						result(w, m, `{}`)
+						return
+					}
+					calls.Add(1)
+					if kind == "HTTP+SSE" {
+						die()
+					} else {
+						cancel() // the caller goes away
+					}
+					<-r.Context().Done()
+				}
+				f := &fake{modern: kind == "HTTP/2", answer: answer, cancelled: make(chan struct{}, 100), told: make(chan struct{}, 100)}
+				var serve http.Handler = f
+				if kind == "HTTP+SSE" {
+					serve = sseServer(answer)
+				}
+				f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet { // the stream ends with the server's life
+						r = r.WithContext(lives)
+					}
+					serve.ServeHTTP(w, r)
+				}))
+				f.Config.Protocols = new(http.Protocols)
+				f.Config.Protocols.SetHTTP1(kind != "HTTP/2")
+				f.Config.Protocols.SetUnencryptedHTTP2(kind == "HTTP/2")
+				f.Start()
+				t.Cleanup(f.Close)
+				hold, free := context.WithCancel(t.Context())
+				transport := &http.Transport{Protocols: f.Config.Protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+					held, closed := context.WithCancel(hold)
+					return late{conn, held, closed}, err
+				}}
+				t.Cleanup(transport.CloseIdleConnections)
+				c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
+				_, err := c.Handle(ctx, asking("t", `{"x":"`+strings.Repeat("x", size)+`the end"}`, "ada"), ignore)
+				free()
+				if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || calls.Load() != 1 {
+					t.Errorf("executed %d times: %v %v", calls.Load(), e.Failure, err)
+				}
+			})
+		}
+	}
+}
+
+// A dialled connection says when it is closed.
+type dialled struct {
+	net.Conn
+	closed context.CancelFunc
+}
+
+func (c dialled) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// Whose caller was told that it was not executed is not sent any more, when the connection for it is there at last.
+func TestCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
+	for _, kind := range []string{"2025-11-25", "2026-07-28", "HTTP+SSE"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			answer := func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				if m.Method != "tools/call" {
+					result(w, m, `{}`)
+					return
+				}
+				calls.Add(1)
+				result(w, m, hello)
+			}
+			f := newFake(t, kind == "2026-07-28", answer)
+			if kind == "HTTP+SSE" {
+				f.Config.Handler = sseServer(answer)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			hold, free := context.WithCancel(t.Context())
+			closed, closes := context.WithCancel(t.Context())
+			var slow atomic.Bool
+			transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if !slow.CompareAndSwap(true, false) {
+					return new(net.Dialer).DialContext(ctx, network, addr)
+				}
+				cancel()
+				<-hold.Done()
+				conn, err := net.Dial(network, addr)
+				return dialled{conn, closes}, err
+			}}
+			c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
+			call(t, c, "t", "{}") // now there is a session
+			calls.Store(0)
+			slow.Store(true)
+			_, err := c.Handle(ctx, toolCall("t", "{}"), ignore)
+			if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+				t.Errorf("%v %v", e.Failure, err)
+			}
+			free()
+			select {
+			case <-closed.Done():
+			case <-time.After(10 * time.Second):
+				t.Error("the connection stays open")
+			}
+			if n := calls.Load(); n != 0 {
+				t.Errorf("executed %d times", n)
+			}
+		})
+	}
+}
+
+// A torn connection breaks before the first "the end" has left.
+type torn struct {
+	net.Conn
+	once *atomic.Bool
+}
+
+func (c torn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("the end")) && !c.once.Swap(true) {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// A call whose end has not left is made again: its server cannot have executed it.
+func TestCallsThatHaveNotLeftAreMadeAgain(t *testing.T) {
+	for _, modern := range []bool{false, true} { // and over HTTP/2
+		f := &fake{modern: modern, cancelled: make(chan struct{}, 100), answer: func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+			result(w, m, hello)
+		}}
+		f.Server = httptest.NewUnstartedServer(f)
+		f.Config.Protocols = new(http.Protocols)
+		f.Config.Protocols.SetHTTP1(!modern)
+		f.Config.Protocols.SetUnencryptedHTTP2(modern)
+		f.Start()
+		t.Cleanup(f.Close)
+		var once atomic.Bool
+		transport := &http.Transport{Protocols: f.Config.Protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return torn{conn, &once}, err
+		}}
+		t.Cleanup(transport.CloseIdleConnections)
+		c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
+		if got := call(t, c, "t", `{"x":"`+strings.Repeat("x", 100<<10)+`the end"}`); got != "hello" || f.count("tools/call") != 1 {
+			t.Errorf("modern %v: got %q, executed %d times", modern, got, f.count("tools/call"))
+		}
+	}
+}
+
+// A session whose call was given up ends, and not before its server has been told that the call is cancelled.
+func TestSessionsEndWhenAllIsSaid(t *testing.T) {
+	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			answer := func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+				if m.Method != "tools/call" {
+					result(w, m, `{}`)
+					return
+				}
+				cancel()
+				if kind == "Streamable HTTP" {
+					<-r.Context().Done()
+				}
+			}
+			f := newFake(t, false, answer)
+			if kind == "HTTP+SSE" {
+				f.Config.Handler = sseServer(answer)
+			}
+			serve, told := f.Config.Handler, make(chan struct{}, 10)
+			f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				serve.ServeHTTP(w, r)
+				if bytes.Contains(body, []byte("notifications/cancelled")) {
+					told <- struct{}{}
+				}
+			})
+			c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
+				if bytes.Contains(body, []byte("notifications/cancelled")) {
+					select { // it is a slow one
+					case <-time.After(100 * time.Millisecond):
+					case <-ctx.Done():
+					}
+				}
+				return ctx.Err()
+			})})
+			if _, err := c.Handle(ctx, asking("t", `{}`, "ada"), ignore); bridge.AsError(err).Code != codes.Canceled {
+				t.Errorf("%v", err)
+			}
+			select {
+			case <-told:
+			case <-time.After(10 * time.Second):
+				t.Error("the server was not told")
+			}
+		})
+	}
+}
+
+// A server that asks without end and does not read what it is answered does not fill the log.
+func TestTheDeafAreNotLoggedWithoutEnd(t *testing.T) {
+	var log bytes.Buffer
+	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				say(initialized)
+			case "tools/call":
+				for range 5_000 {
+					say(`{"jsonrpc":"2.0","id":"again","method":"ping"}`)
+				}
+				say(said1)
+			}
+			return true
+		}}).serve(ctx, in, out)
+	}
+	bubble(t, mcpclient.Options{Log: zerolog.New(zerolog.SyncWriter(&log))}, serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		for range 3 {
+			if got := said(t, c, toolCall("t", "{}")); got != "hello" {
+				t.Errorf("got %s", got)
+			}
+		}
+	})
+	if n := strings.Count(log.String(), "does not take what it is answered"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+}
+
+// When to come back is the server's word, if it is one.
+func TestOverloadedServersSayWhenToComeBack(t *testing.T) {
+	for says, want := range map[string]int64{"": -1, "0": 0, "30": 30_000, "2147483647": 2_147_483_647_000, "2147483648": -1, "-5": -1, "x": -1, "Wed, 21 Oct 2015 07:28:00 GMT": -1} {
+		f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
+			w.Header().Set("Retry-After", says)
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL}, quick)
+		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+		got, failure := int64(-1), bridge.AsError(err).Failure
+		if failure != nil && failure.RetryAfterMs != nil {
+			got = failure.GetRetryAfterMs()
+		}
+		if failure.GetReason() != "UPSTREAM_OVERLOADED" || got != want {
+			t.Errorf("Retry-After: %s: %v, %v", says, failure, err)
+		}
+	}
+}
+
+// A broken transport answers calls with bodies that panic when they are read.
+type broken struct{}
+
+func (broken) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && bytes.Contains(body, []byte(`"tools/call"`)) {
+		res.Body = bomb{res.Body}
+	}
+	return res, err
+}
+
+type bomb struct{ io.ReadCloser }
+
+func (bomb) Read([]byte) (int, error) { panic("a bug") }
+
+// A bug where a stream is read beside the call ends the call, and not the bridge.
+func TestPanicsOfStreamsEndTheirCalls(t *testing.T) {
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		if m.Method != "tools/call" {
+			result(w, m, `{}`)
+			return
+		}
+		stream(w, "event: message\ndata: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
+	})
+	c := run(t, mcpclient.Options{URL: f.URL, Transport: broken{}}, quick)
+	_, err := c.Handle(t.Context(), asking("t", `{}`, "ada"), ignore) // who can be asked does not read it himself
+	if e := bridge.AsError(err); e.Failure.GetReason() != "INTERNAL" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+		t.Errorf("%v %v", e.Failure, err)
+	}
+}

@@ -1,0 +1,275 @@
+package mcpclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// What a program logs is shown to the only call that runs, but not while the program may still work at one that was given up: until it
+// answers that, or no call takes as long.
+func TestLogsOfCallsThatWereGivenUp(t *testing.T) {
+	for name, many := range map[string]int{"one": 1, "more than are told apart": 1100} {
+		t.Run(name, func(t *testing.T) {
+			var begun chan struct{}
+			var slow []string // the ids of the calls that are given up
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch params := string(m.Params); {
+				case m.Method == "initialize":
+					say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+				case m.Method == "logging/setLevel":
+					say(pong)
+				case m.Method != "tools/call":
+				case strings.Contains(params, "slow"):
+					slow = append(slow, string(m.ID))
+					begun <- struct{}{}
+				case strings.Contains(params, "late"):
+					for _, id := range slow {
+						say(strings.ReplaceAll(said1, "ID", id))
+					}
+					slow = nil
+					say(said1)
+				default:
+					say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`, said1)
+				}
+				return true
+			}}
+			bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+				t.Helper()
+				begun = make(chan struct{}, 1)
+				do := func(ctx context.Context, name, who string) (shown int) {
+					call := toolCall(name, "{}")
+					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+					call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+					_, err := c.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
+						if e.Log != nil {
+							shown++
+						}
+						return nil
+					})
+					if (err != nil) != (name == "slow") {
+						t.Errorf("%s: %v", name, err)
+					}
+					return shown
+				}
+				give := func() {
+					for range many {
+						ctx, cancel := context.WithCancel(t.Context())
+						go func() { <-begun; cancel() }()
+						do(ctx, "slow", "ada")
+					}
+				}
+				var shown []int
+				look := func() {
+					synctest.Wait()
+					shown = append(shown, do(t.Context(), "t", "ben"))
+				}
+				look()
+				give()
+				look()
+				do(t.Context(), "late", "ben")
+				look()
+				time.Sleep(15 * time.Minute) //nolint:forbidigo // by the bubble's clock
+				look()
+				give()
+				look()
+				time.Sleep(15 * time.Minute) //nolint:forbidigo // by the bubble's clock
+				look()
+				want := []int{1, 0, 1, 1, 0, 1}
+				if many > 1024 {
+					want[2] = 0 // which of them were answered is not known
+				}
+				if fmt.Sprint(shown) != fmt.Sprint(want) {
+					t.Errorf("ben is shown %v lines, want %v: before, while ada's call may run, when it is answered, and later; and so again", shown, want)
+				}
+			})
+		})
+	}
+}
+
+// Whoever has given up a call is shown what the program logs, though that may be of the call: it is theirs. Others are not, and neither are
+// callers of whom nothing is known, who may be others.
+func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
+	for _, tt := range []struct {
+		gives, looks, sessions string
+		before, many, shown    int // before is as long before as a call may take
+	}{
+		{"ada", "ada", "", 0, 1, 1},
+		{"ada", "ben", "", 0, 1, 0},
+		{"ada", "ada", "", 0, 1100, 0}, // those that are not told apart may be anybody's
+		{"ada", "ada", "", 1100, 1, 1},
+		{"", "", "", 0, 1, 0},
+		{"", "ada", "", 0, 1, 0},
+		{"ada", "", "", 0, 1, 0},
+		{"", "", "s s", 0, 1, 1},
+		{"", "", "s t", 0, 1, 0},
+		{"ada", "ada", "s t", 0, 1, 1},
+	} {
+		var begun chan struct{}
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch {
+			case m.Method == "initialize":
+				say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+			case m.Method == "logging/setLevel":
+				say(pong)
+			case m.Method != "tools/call":
+			case strings.Contains(string(m.Params), "slow"):
+				begun <- struct{}{}
+			default:
+				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`, said1)
+			}
+			return true
+		}}
+		bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			begun = make(chan struct{}, 1)
+			shown := 0
+			do := func(ctx context.Context, name, who, session string) error {
+				call := toolCall(name, "{}")
+				call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+				if who != "" {
+					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+				}
+				_, err := c.Handle(bridge.WithSession(ctx, session), call, func(_ context.Context, e bridge.Event) error {
+					if e.Log != nil {
+						shown++
+					}
+					return nil
+				})
+				return err
+			}
+			gives, looks, _ := strings.Cut(tt.sessions, " ")
+			give := func(many int) {
+				for range many {
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() { <-begun; cancel() }()
+					if err := do(ctx, "slow", tt.gives, gives); err == nil {
+						t.Error("a call that is given up is answered")
+					}
+				}
+				synctest.Wait()
+			}
+			give(tt.before)
+			bridgetest.Pass(15 * time.Minute)
+			give(tt.many)
+			if err := do(t.Context(), "t", tt.looks, looks); err != nil || shown != tt.shown {
+				t.Errorf("%+v: %d lines are shown, %v", tt, shown, err)
+			}
+		})
+	}
+}
+
+// Who is behind a gateway that has given up a call may still work at it, and so may a server whose call ended because its caller takes no more:
+// what is logged on the stream of what is no answer is not shown to another caller then. A call that the server itself has ended is over.
+func TestLogsOfCallsThatEndedOtherwise(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int // of the first call; 0: its caller takes no log message
+		shown  int
+	}{
+		"by the server":                {http.StatusInternalServerError, 1},
+		"by a gateway that waited":     {http.StatusGatewayTimeout, 0},
+		"by a gateway that lost it":    {http.StatusBadGateway, 0},
+		"by a caller that has no room": {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logs := make(chan struct{})
+			var f *fake
+			f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+				switch {
+				case m.Method != "tools/call":
+					result(w, m, "{}")
+				case !strings.Contains(string(m.Params), "slow"):
+					logs <- struct{}{}
+					<-f.told
+					result(w, m, hello)
+				case tt.status != 0:
+					w.WriteHeader(tt.status)
+				default:
+					logs <- struct{}{}
+					<-r.Context().Done()
+				}
+			})
+			f.capabilities = `{"tools":{},"logging":{}}`
+			f.get = func(w http.ResponseWriter, r *http.Request) {
+				stream(w)
+				for {
+					select {
+					case <-logs:
+						stream(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`+"\n\n", pinging)
+					case <-r.Context().Done():
+						return
+					}
+				}
+			}
+			c := run(t, mcpclient.Options{URL: f.URL}, quick)
+			shown := 0
+			do := func(name, who string, takes error) error {
+				call := toolCall(name, "{}")
+				call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+				call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+				_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error {
+					shown++
+					return takes
+				})
+				return err
+			}
+			if err := do("slow", "ada", errors.New("no room")); err == nil {
+				t.Error("ada's call is answered")
+			}
+			if tt.status == 0 {
+				<-f.told
+			}
+			shown = 0
+			if err := do("t", "ben", nil); err != nil || shown != tt.shown {
+				t.Errorf("ben is shown %d lines, want %d: %v", shown, tt.shown, err)
+			}
+		})
+	}
+}
+
+// A server that sends log messages without declaring it is declared to, and is not sent a level: the bridge filters.
+func TestLogsThatAreNotDeclared(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			say(initialized)
+		case "tools/call":
+			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"a failure"}}`, said1)
+		case "logging/setLevel":
+			t.Error("it is sent a level")
+			say(pong)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Complete.(*pb.DiscoverResponse).GetCapabilities().GetLogging() == nil {
+		t.Error("logging is not declared")
+	}
+	call := toolCall("t", "{}")
+	call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_WARNING
+	var got []string
+	_, err = c.Handle(t.Context(), call, func(_ context.Context, e bridge.Event) error {
+		got = append(got, string(e.Log.GetData()))
+		return nil
+	})
+	if err != nil || len(got) != 1 || got[0] != `"a failure"` {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

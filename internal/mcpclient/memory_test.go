@@ -1,0 +1,242 @@
+package mcpclient_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// padded returns a message with a megabyte in its text that says nothing.
+func padded(msg string) string {
+	return strings.TrimSuffix(msg, "}") + `,"x":"` + strings.Repeat("x", 1<<20) + `"}`
+}
+
+// heap returns how many bytes somebody keeps.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what is in a pool goes the second time
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// checkKept fails the test if much more is kept than before.
+func checkKept(t *testing.T, before uint64) {
+	t.Helper()
+	if now := heap(); now > before+8<<20 {
+		t.Errorf("%d MiB more are kept", (now-before)>>20)
+	}
+}
+
+// many is how many messages there are that say little in a long text.
+const many = 64
+
+// What is said of a call while it waits for its caller is kept without the text that it came in, and not without end.
+func TestWhatIsSaidOfAParkedCall(t *testing.T) {
+	for what, tt := range map[string]struct {
+		message    string
+		pad        func(string) string
+		said, told int
+	}{
+		"in long texts": {"m", padded, many, many},
+		"too often":     {"m", strings.Clone, 1100, 1024},
+		"too long":      {strings.Repeat("m", 64<<10), strings.Clone, many, 16},
+	} {
+		t.Run(what, func(t *testing.T) {
+			parked, read := make(chan struct{}), make(chan struct{})
+			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
+				var id string
+				return func(m *jsonrpc.Message, say func(...string)) {
+					switch {
+					case m.Method == "tools/call":
+						id = string(m.ID)
+						say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
+							`"params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
+						go func() {
+							<-parked
+							for i := range tt.said {
+								say(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
+									`"params":{"progressToken":ID,"progress":%d,"message":%q}}`, i, tt.message)))
+							}
+							say(`{"jsonrpc":"2.0","id":"read","method":"ping"}`)
+						}()
+					case m.IsResponse() && string(m.ID) == `"read"`:
+						close(read)
+					case m.IsResponse():
+						say(strings.Replace(said1, "ID", id, 1))
+					}
+				}
+			})
+			ask := asking("t", `{}`, "a")
+			ask.Context().ProgressWanted = true
+			n := needs(t, c, ask)
+			before := heap()
+			close(parked)
+			<-read
+			checkKept(t, before)
+			told := 0
+			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), func(context.Context, bridge.Event) error { told++; return nil })
+			if err != nil || res.Complete == nil || told != tt.told {
+				t.Errorf("%v %v, and progress was told %d times", res, err, told)
+			}
+		})
+	}
+}
+
+// What is asked when a session begins waits for a call, and then for its caller.
+func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "notifications/initialized" && me > 1:
+				for i := range 32 {
+					say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)))
+				}
+			case m.Method == "tools/call":
+				say(said1)
+			}
+		}
+	})
+	before := heap()
+	ask := asking("t", `{}`, "a")
+	n := needs(t, c, ask)
+	checkKept(t, before)
+	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.State)); got != "hello" || len(n.GetRequests()) != 32 {
+		t.Errorf("asked for %d things, and got %q", len(n.GetRequests()), got)
+	}
+}
+
+// Lists are kept by who asks for them, and by what they say.
+func TestListsAreKeptWithoutTheirText(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			if m.Method == "tools/list" {
+				say(padded(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`))
+			}
+		}
+	})
+	before := heap()
+	var lists []*bridge.Result
+	for range many {
+		res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, ignore)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists = append(lists, res)
+	}
+	checkKept(t, before)
+	runtime.KeepAlive(lists)
+}
+
+// changing returns a client of a program that says something, by which things change, when its tool is called; and what somebody is told
+// who listens to a:// and the tools, and waits until each change is taken.
+func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, <-chan *pb.ListenResponse) {
+	t.Helper()
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
+		case "resources/subscribe", "resources/unsubscribe":
+			say(pong)
+		case "tools/call":
+			says(say)
+			say(said1)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	changes, done := make(chan *pb.ListenResponse), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
+			Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
+		}}, func(ctx context.Context, e bridge.Event) error {
+			select {
+			case changes <- e.Change:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	if first := <-changes; first.GetAcknowledged() == nil {
+		t.Fatalf("told %v", first)
+	}
+	return c, changes
+}
+
+// Changes wait for who is told of them.
+func TestChangesAreKeptWithoutTheirText(t *testing.T) {
+	c, told := changing(t, func(say func(...string)) {
+		for i := range many {
+			say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://%d","_meta":{}}}`, i)))
+		}
+	})
+	before := heap()
+	call(t, c, "t", "{}")
+	checkKept(t, before)
+	for i := range many {
+		if got, want := (<-told).GetResourceUpdated().GetUri(), fmt.Sprint("a://", i); got != want {
+			t.Errorf("told of %s, want %s", got, want)
+		}
+	}
+}
+
+// When changes are too many for who is told of them, or too long, all that it listens to is told to have changed.
+func TestChangesThatAreTooMuch(t *testing.T) {
+	for what, tt := range map[string]struct {
+		changes int
+		uri     string
+	}{
+		"too many": {2100, "a://%d"},
+		"too long": {256, "a://%d" + strings.Repeat("x", 64<<10)},
+	} {
+		times := 0
+		c, told := changing(t, func(say func(...string)) {
+			if times++; times > 1 {
+				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://end"}}`)
+				return
+			}
+			for i := range tt.changes {
+				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + fmt.Sprintf(tt.uri, i) + `"}}`)
+			}
+		})
+		call(t, c, "t", "{}")
+		size, tools, resources, end := 0, false, false, make(chan struct{})
+		go func() {
+			defer close(end)
+			for change := range told {
+				uri := change.GetResourceUpdated().GetUri()
+				if uri == "a://end" {
+					return
+				}
+				size += proto.Size(change)
+				tools = tools || change.GetToolsListChanged() != nil
+				resources = resources || uri == "a://"
+			}
+		}()
+		for ended := false; !ended; {
+			call(t, c, "t", "{}") // says the end, which may be one too many as well
+			select {
+			case <-end:
+				ended = true
+			default:
+			}
+		}
+		if !tools || !resources || size > 3<<20 {
+			t.Errorf("%s: told of the tools %v, of the resources %v, in %d bytes", what, tools, resources, size)
+		}
+	}
+}

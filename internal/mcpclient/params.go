@@ -1,0 +1,94 @@
+package mcpclient
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A paramTable knows which arguments of which tools are repeated in headers (2026-07-28: streamable-http, custom headers). It
+// learns it from the lists of tools that pass through.
+type paramTable struct {
+	mu     sync.Mutex
+	byName map[string][]mcphttp.Param
+	size   int // of what was added, in bytes
+}
+
+const (
+	// maxParamSize bounds how much of that is known. If there is more, it is learned again when it is needed.
+	maxParamSize = 4 << 20
+	// maxToolPages bounds how many pages of a list are read.
+	maxToolPages = 1000
+)
+
+// of returns what of a tool's arguments goes into headers.
+func (t *paramTable) of(tool string) []mcphttp.Param {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byName[tool]
+}
+
+// learn reads a page of tools, and drops those from it whose annotations are wrong: clients must not offer them (2026-07-28:
+// server/tools, x-mcp-header).
+func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := 0
+	page.Tools = slices.DeleteFunc(page.Tools, func(tool *pb.Tool) bool {
+		params, errs := mcphttp.Params(tool.GetInputSchema())
+		if len(errs) > 0 {
+			delete(t.byName, tool.GetName())
+			if left++; left == 1 {
+				c.log.Warn().Str("tool", rawjson.Shorten(tool.GetName())).AnErr("why", errs[0]).
+					Msg("tools of the server are left out, HTTP clients must not use them: this is the first")
+			}
+			return true
+		}
+		if len(params) == 0 {
+			delete(t.byName, tool.GetName())
+			return false
+		}
+		size := len(tool.GetName())
+		for _, p := range params {
+			size += len(p.Header) + len(p.Type) + 64
+			for _, name := range p.Path {
+				size += len(name) + 16
+			}
+		}
+		if t.size += size; t.byName == nil || t.size > maxParamSize {
+			t.byName, t.size = map[string][]mcphttp.Param{}, size
+		}
+		if size <= maxParamSize {
+			t.byName[tool.GetName()] = params
+		}
+		return false
+	})
+}
+
+// relist reads the list of tools anew, as a caller sees it. It reports whether that went well.
+func (c *Client) relist(ctx context.Context, caller *pb.CallContext) bool {
+	var cursor *string
+	for range maxToolPages {
+		res, err := c.handle(ctx, &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{
+			Context: &pb.CallContext{
+				ProtocolVersion: caller.GetProtocolVersion(), ClientInfo: caller.GetClientInfo(),
+				ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
+			},
+			Cursor: cursor,
+		}}, func(context.Context, bridge.Event) error { return nil })
+		if err != nil {
+			return false
+		}
+		page := res.Complete.(*pb.ListToolsResponse)
+		if page.NextCursor == nil {
+			return true
+		}
+		cursor = page.NextCursor
+	}
+	return false
+}

@@ -1,0 +1,391 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// legacy makes a call of the legacy era. One whose caller can do anything has a session to itself while it runs, so that the server is told
+// just that, and what it asks in it can only be meant for that caller: over stdio nothing else says whose call a question is about.
+// That is so for lists, too: some servers have other tools for clients that can do more.
+func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
+	if call.Method.Asks && bridge.State(call.Request) != nil {
+		return c.resume(ctx, call, emit)
+	}
+	can := effective(call.Context().GetClientCapabilities(), p.rev())
+	key, err := mcpjson.Append(nil, can, p.rev())
+	if err != nil {
+		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
+	}
+	owner := ownerOf(ctx, call.Context().GetPrincipal())
+	if string(key) != "{}" {
+		if p, err = c.pool.lease(ctx, can, sessionKey(ctx, key, call.Context().GetPrincipal()), owner); err != nil {
+			return attempt{err: err}
+		}
+		p.owner = owner
+		p.nobodys = bridge.SessionOf(ctx) == "" && call.Context().GetPrincipal().GetSubject() == ""
+	}
+	at := time.Now()
+	x, err := c.startLegacy(ctx, p, owner, call, emit)
+	if err != nil {
+		if p.lent {
+			c.pool.release(p, true)
+		}
+		return attempt{peer: p, at: at, err: err}
+	}
+	if len(x.asks) > 0 { // since the session began
+		a := attempt{peer: p}
+		if a.result, a.err = c.lot.park(x, call); a.err != nil {
+			c.leave(x, true)
+		}
+		return a
+	}
+	p.startCall(ctx, x, !x.mine)
+	a := c.converse(ctx, x, call)
+	a.at = at
+	return a
+}
+
+// sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember what it
+// was told in a session, such as the roots, and shall not use it for somebody else. Callers of whom nothing is known can have the same
+// ones as long as the server has learned nothing.
+func sessionKey(ctx context.Context, can []byte, who *pb.Principal) string {
+	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + bridge.SessionOf(ctx)
+}
+
+// ownerOf says whose calls are counted together: those of a caller, or if it is not known who that is, of its session.
+func ownerOf(ctx context.Context, who *pb.Principal) string {
+	if who.GetSubject() == "" {
+		return bridge.SessionOf(ctx)
+	}
+	return who.GetIssuer() + "\x00" + who.GetSubject()
+}
+
+// startLegacy begins a call, which is then to be sent.
+func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
+	level := call.Context().GetLogLevel()
+	if p.logs {
+		if err := p.setLevel(ctx, level); err != nil {
+			return nil, err
+		}
+	}
+	x, err := p.begin(call.Method.Name, use{mine: p.lent && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, owner: owner})
+	if err != nil {
+		return nil, err
+	}
+	if x.body, err = request(x, call.Method.Name, call.Request, p.rev(), legacyMeta(x, call.Context())); err != nil {
+		p.end(x)
+		return nil, unsayable(call, p.rev(), err)
+	}
+	x.each = c.taker(ctx, x, call, emit)
+	if x.mine {
+		for _, m := range p.unhold() {
+			x.asking(&m)
+		}
+	}
+	return x, nil
+}
+
+// converse waits for the answer to a call that has been sent, or until the server asks: then the call is parked.
+func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) attempt {
+	p := x.p
+	a := attempt{peer: p}
+	msg, err := x.await(ctx)
+	a.shown = x.shown
+	if err == nil && msg == nil {
+		if a.result, err = c.lot.park(x, call); err == nil {
+			return a
+		}
+	}
+	a.sent = x.sent.settle()
+	switch {
+	case err != nil:
+		a.err = err
+	default:
+		a.result, a.err = c.read(call, msg, p.rev())
+	}
+	c.leave(x, msg != nil || !a.sent)
+	return a
+}
+
+// leave ends an exchange, and gives back the session that it had to itself. It can be used again if nothing more can come of
+// the call.
+func (c *Client) leave(x *exchange, clean bool) {
+	for _, a := range x.asks {
+		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.hold(&m) {
+			x.p.refuse(&m)
+		}
+	}
+	x.asks = nil
+	x.p.end(x)
+	if x.p.lent {
+		c.pool.release(x.p, clean && (!x.p.nobodys || !x.p.told))
+	}
+}
+
+func methodOf(r *pb.InputRequest) string {
+	switch r.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		return "elicitation/create"
+	case *pb.InputRequest_CreateMessage:
+		return "sampling/createMessage"
+	}
+	return methodRoots
+}
+
+// asking takes what the server asks in the middle of the call.
+func (x *exchange) asking(m *jsonrpc.Message) {
+	params := m.Params
+	if params == nil {
+		params = []byte("{}")
+	}
+	size := len(params)
+	for _, a := range x.asks {
+		size += a.size
+	}
+	if !x.p.fits(len(x.asks), size) {
+		x.p.asksTooMuch(m)
+		return
+	}
+	data := slices.Concat([]byte(`{"method":`), quoted(m.Method), []byte(`,"params":`), params, []byte{'}'})
+	req := &pb.InputRequest{}
+	if err := mcpjson.Unmarshal(data, req, x.p.rev()); err != nil {
+		x.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
+		return
+	}
+	if bridge.Missing(x.p.can, req) != nil {
+		code := int64(codeMethodNotFound)
+		if rawjson.Get(params, "mode") != nil {
+			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling
+		}
+		x.answerError(m.ID, code, m.Method+": this client cannot do that, as it said in initialize")
+		return
+	}
+	x.asked++
+	x.asks = append(x.asks, ask{id: m.ID, key: "ask" + strconv.Itoa(x.asked), req: req, size: len(params)})
+}
+
+// answerError answers what the server asked in the middle of the call with an error.
+func (x *exchange) answerError(id []byte, code int64, message string) {
+	x.p.wire.reply(x, jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false))
+}
+
+// withdrawn takes back what the server asked.
+func (x *exchange) withdrawn(m *jsonrpc.Message) {
+	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
+	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
+}
+
+// A lot is where the calls are parked that a server asked something in the middle of.
+type lot struct {
+	c *Client
+
+	mu   sync.Mutex
+	cars map[string]*parked
+	full bool // nothing more is parked: the client is to end
+}
+
+// A parked call waits for its caller to come back with the answers.
+type parked struct {
+	x       *exchange
+	binding []byte
+	until   time.Time
+}
+
+// unknownState is what is wrong with a state that stands for no call. Which of these it is must not be told to everybody.
+const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. " +
+	"The call may have been executed: make it again, without the state, only if that does no harm"
+
+// comesBack is how long it takes at most that who waits for a legacy client says that there is no answer.
+const comesBack = 10 * time.Second
+
+// park keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded by the
+// sessions: each has one to itself.
+func (l *lot) park(x *exchange, call *bridge.Call) (*bridge.Result, error) {
+	needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{}}
+	for _, a := range x.asks {
+		needs.Requests[a.key] = a.req
+	}
+	token := rand.Text() + rand.Text()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full {
+		return nil, &lost{err: errClosed}
+	}
+	ttl := l.c.o.ParkTTL
+	if rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion()); ok && !rev.Modern() {
+		ttl = max(ttl, l.c.o.AskTimeout+comesBack)
+	}
+	l.cars[token] = &parked{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
+	needs.State = []byte(token)
+	return &bridge.Result{Needs: needs}, nil
+}
+
+// take returns the call that a state stands for, once and only for the same call of the same caller.
+func (l *lot) take(call *bridge.Call) *exchange {
+	token := string(bridge.State(call.Request))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	car := l.cars[token]
+	if car == nil || subtle.ConstantTimeCompare(car.binding, call.Binding()) != 1 || time.Now().After(car.until) {
+		return nil
+	}
+	delete(l.cars, token)
+	return car.x
+}
+
+// sweep gives up the calls that have waited too long. The server is told.
+func (l *lot) sweep(now time.Time) {
+	for _, car := range l.remove(func(p *parked) bool { return now.After(p.until) }) {
+		l.c.log.Info().Str("method", car.x.method).Msg("a call waited too long for its caller to answer, and is given up")
+		l.c.leave(car.x, false)
+	}
+}
+
+// makeRoom gives up the call that has been parked for longest of another owner than one, who keeps more than half of all sessions by
+// calls that wait for answers. It reports false if there is none: whoever keeps less has a right to them.
+func (l *lot) makeRoom(but string) bool {
+	l.mu.Lock()
+	count := map[string]int{}
+	for _, car := range l.cars {
+		count[car.x.p.owner]++
+	}
+	var oldest string
+	for token, car := range l.cars {
+		many := car.x.p.owner != but && count[car.x.p.owner] > max(l.c.o.MaxSessions/2, 1)
+		if many && (oldest == "" || car.until.Before(l.cars[oldest].until)) {
+			oldest = token
+		}
+	}
+	car := l.cars[oldest]
+	delete(l.cars, oldest)
+	l.mu.Unlock()
+	if car == nil {
+		return false
+	}
+	l.c.log.Info().Str("method", car.x.method).Msg("a call that waits for its caller to answer is given up: its caller has too many, and others none")
+	l.c.leave(car.x, false)
+	return true
+}
+
+// empty gives up every call, and lets none be parked any more.
+func (l *lot) empty() {
+	l.mu.Lock()
+	l.full = true
+	l.mu.Unlock()
+	for _, car := range l.remove(func(*parked) bool { return true }) {
+		l.c.leave(car.x, false)
+	}
+}
+
+func (l *lot) remove(which func(*parked) bool) []*parked {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*parked
+	for token, car := range l.cars {
+		if which(car) {
+			delete(l.cars, token)
+			out = append(out, car)
+		}
+	}
+	return out
+}
+
+// resume goes on with a parked call: the server gets the answers, and the caller what comes of it.
+func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit) attempt {
+	x := c.lot.take(call)
+	if x == nil {
+		return attempt{err: bridge.Errorf(codes.InvalidArgument, "%s: %s", call.Method.Name, unknownState)}
+	}
+	answers := call.Request.(interface {
+		GetInputResponses() map[string]*pb.InputResponse
+	}).GetInputResponses()
+	var open []ask
+	for _, a := range x.asks {
+		msg, err := answer(a, answers[a.key], x.p.rev())
+		if err != nil {
+			c.log.Debug().Err(err).Str("key", a.key).Msg("an answer is missing or cannot be told; it is asked for again")
+			open = append(open, a)
+			continue
+		}
+		x.p.wire.reply(x, msg)
+		x.p.told = true
+	}
+	x.asks = open
+	if len(open) > 0 { // what is answered is answered; the rest is asked for again
+		res, err := c.lot.park(x, call)
+		if err == nil {
+			return attempt{peer: x.p, result: res, sent: true}
+		}
+	}
+	x.each = c.taker(ctx, x, call, emit)
+	if !x.started { // it was asked about before: a server that was told its roots looks at them before it uses them
+		c.catchUp(ctx, x.p)
+		if !sleep(ctx, c.pace.digest) {
+			c.leave(x, true)
+			return attempt{peer: x.p, err: ctx.Err()}
+		}
+		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
+			c.leave(x, false)
+			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)} // it cannot be made again: its state is used
+		}
+		x.p.start(x)
+	}
+	a := c.converse(ctx, x, call)
+	a.sent = true
+	return a
+}
+
+// answer returns the message that tells the server what was answered.
+func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
+	if e := r.GetError(); e != nil {
+		return jsonrpc.AppendError(nil, a.id, rpcOf(e), false), nil
+	}
+	var fits bool
+	switch a.req.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		fits = r.GetElicit() != nil
+	case *pb.InputRequest_CreateMessage:
+		fits = r.GetCreateMessage() != nil
+	case *pb.InputRequest_ListRoots:
+		fits = r.GetListRoots() != nil
+	}
+	if !fits {
+		return nil, errors.New("there is no answer of the kind that was asked for")
+	}
+	dst := append(append([]byte(`{"jsonrpc":"2.0","id":`), a.id...), `,"result":`...)
+	dst, err := mcpjson.Append(dst, r, rev)
+	return append(dst, '}'), err
+}
+
+// rpcOf returns the JSON-RPC error that says why there is no answer (every legacy revision: client features, error
+// handling).
+func rpcOf(e *pb.InputError) *pb.JsonRpcError {
+	out := &pb.JsonRpcError{Code: codeInternal, Data: e.GetData()}
+	message := e.GetMessage()
+	out.Message = &message
+	switch {
+	case e.Code != nil:
+		out.Code = e.GetCode()
+	case e.GetReason() == pb.InputError_REASON_UNSUPPORTED:
+		out.Code = codeMethodNotFound
+	case e.GetReason() == pb.InputError_REASON_REFUSED:
+		out.Code = codeRefused
+	}
+	return out
+}

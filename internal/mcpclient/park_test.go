@@ -1,0 +1,765 @@
+package mcpclient_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// asking is a caller who can be asked.
+func asking(name, args, subject string) *bridge.Call {
+	c := toolCall(name, args)
+	c.Context().ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Roots: &pb.RootsCapability{}}
+	c.Context().Principal = &pb.Principal{Subject: subject, Issuer: "i"}
+	return c
+}
+
+// answers answers everything that is asked with the same text.
+func answers(needs *pb.InputRequired, content string) map[string]*pb.InputResponse {
+	out := map[string]*pb.InputResponse{}
+	for key := range needs.GetRequests() {
+		out[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+			Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(content),
+		}}}
+	}
+	return out
+}
+
+func ignore(context.Context, bridge.Event) error { return nil }
+
+// needs makes a call that must need something.
+func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
+	t.Helper()
+	res, err := h.Handle(t.Context(), c, ignore)
+	if err != nil || res.Needs == nil {
+		t.Fatalf("%v %v", res, err)
+	}
+	return res.Needs
+}
+
+// said returns what a call says that is made again with answers.
+func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
+	t.Helper()
+	res, err := h.Handle(t.Context(), c, ignore)
+	if err != nil {
+		return bridge.AsError(err).Message
+	}
+	if res.Needs != nil {
+		return fmt.Sprint(slices.Sorted(maps.Keys(res.Needs.GetRequests())))
+	}
+	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
+}
+
+// legacyServers are ways to a legacy server that asks.
+func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
+	t.Helper()
+	t.Run("program", func(t *testing.T) {
+		each(t, run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: bridge.Rev20251125, MaxSessions: 4}))
+	})
+	t.Run("http", func(t *testing.T) {
+		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
+		srv := httptest.NewServer(s)
+		t.Cleanup(func() { s.Close(); srv.Close() })
+		each(t, run(t, mcpclient.Options{URL: srv.URL + "/mcp", Revision: bridge.Rev20250618, MaxSessions: 4}))
+	})
+}
+
+// What one caller answers reaches that caller's call, whatever order the answers come in.
+func TestAnswersReachTheirCall(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		const callers = 4
+		calls := make([]*bridge.Call, callers)
+		states := make([]*pb.InputRequired, callers)
+		var wg sync.WaitGroup
+		for i := range callers {
+			calls[i] = asking("ask", `{"x":1}`, fmt.Sprint("caller", i))
+			wg.Go(func() { states[i] = needs(t, c, calls[i]) })
+		}
+		wg.Wait()
+		for i := callers - 1; i >= 0; i-- {
+			states[i] = needs(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)), states[i].State))
+		}
+		for i := range callers {
+			want := fmt.Sprintf(`name={"name":"n%d"} {"yes":"%d"}`, i, i)
+			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)), states[i].State)); got != want {
+				t.Errorf("caller %d is told %q, want %q", i, got, want)
+			}
+		}
+	})
+}
+
+// A state is good for one use by the same caller for the same call.
+func TestStateIsGoodForOneCall(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		ask := asking("ask", `{"x":1}`, "a")
+		n := needs(t, c, ask)
+		reply := answers(n, `{"name":"A"}`)
+		for what, other := range map[string]*bridge.Call{
+			"another caller":   asking("ask", `{"x":1}`, "b").Retry(reply, n.State),
+			"other arguments":  asking("ask", `{"x":2}`, "a").Retry(reply, n.State),
+			"another tool":     asking("why", `{"x":1}`, "a").Retry(reply, n.State),
+			"another state":    ask.Retry(reply, append([]byte("A"), n.State...)),
+			"the empty state":  ask.Retry(reply, []byte{}),
+			"a state too long": ask.Retry(reply, make([]byte, 1<<20)),
+		} {
+			_, err := c.Handle(t.Context(), other, ignore)
+			if e := bridge.AsError(err); e.Code != codes.InvalidArgument || !strings.Contains(e.Message, "may have been executed: make it again, without the state, only if that does no harm") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		// Another spelling of the same arguments is the same call.
+		again := asking("ask", ` { "x" : 1 } `, "a").Retry(reply, n.State)
+		next := needs(t, c, again)
+		_, err := c.Handle(t.Context(), again, ignore)
+		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
+			t.Errorf("used twice: %v", err)
+		}
+		if got := said(t, c, ask.Retry(answers(next, `{"yes":"y"}`), next.State)); !strings.Contains(got, `{"name":"A"}`) {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+// Of two who bring the same state at the same time one goes on.
+func TestStateIsUsedOnce(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		ask := asking("ask", `{}`, "a")
+		n := needs(t, c, ask)
+		won := make(chan bool)
+		for range 8 {
+			go func() {
+				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+				won <- err == nil
+			}()
+		}
+		winners := 0
+		for range 8 {
+			if <-won {
+				winners++
+			}
+		}
+		if winners != 1 {
+			t.Errorf("%d went on", winners)
+		}
+	})
+}
+
+// programs makes a client of programs that begin sessions of its revision, answer pings, and do besides what do says, which is called
+// for each program that is started, with its number.
+func programs(t *testing.T, o mcpclient.Options, do func(me int64) func(m *jsonrpc.Message, say func(lines ...string))) *mcpclient.Client {
+	t.Helper()
+	o.Command = []string{"pipe"}
+	var started atomic.Int64
+	return run(t, o, func(c *mcpclient.Client) {
+		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
+			does := do(started.Add(1))
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				does(m, say)
+				switch m.Method {
+				case "initialize":
+					say(strings.Replace(initialized, "2024-11-05", o.Revision.String(), 1))
+				case "ping":
+					say(pong)
+				}
+				return true
+			}}
+			s.serve(ctx, in, out)
+		})
+	})
+}
+
+// A session is one caller's: what a server remembers in it is not used for somebody else.
+func TestSessionsAreNotShared(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 2}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			if m.Method == "tools/call" {
+				say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+			}
+		}
+	})
+	for i, tt := range []struct{ caller, program string }{
+		{"a", "2"}, {"a", "2"}, {"b", "3"}, {"a", "2"}, {"b", "3"}, {"c", "4"}, {"b", "3"}, {"a", "5"},
+	} {
+		if got := said(t, c, asking("t", `{}`, tt.caller)); got != tt.program {
+			t.Errorf("%d: %s is served by %s, want %s", i, tt.caller, got, tt.program)
+		}
+	}
+	if got := call(t, c, "t", `{}`); got != "1" {
+		t.Errorf("who cannot be asked is served by %s", got)
+	}
+}
+
+// rooted makes a client of programs that ask for the roots when a session begins, and say in their answers which program it is and what it
+// was told.
+func rooted(t *testing.T) *mcpclient.Client {
+	t.Helper()
+	return programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 4}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		told := "nothing"
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "notifications/initialized" && me > 1: // the first one is for those who cannot be asked
+				say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+			case m.Method == "" && string(m.ID) == `"r"`:
+				told = string(m.Result)
+			case m.Method == "tools/call":
+				say(strings.Replace(said1, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", told)), 1))
+			}
+		}
+	})
+}
+
+// roots answers that the caller has one root.
+func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
+	out := map[string]*pb.InputResponse{}
+	for key := range needs.GetRequests() {
+		out[key] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: uri}}}}}
+	}
+	return out
+}
+
+// What a server asks when a session begins, the caller of the first call is asked before the call is made.
+func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
+	c := rooted(t)
+	call := asking("t", `{}`, "ada")
+	n := needs(t, c, call)
+	if len(n.GetRequests()) != 1 {
+		t.Fatalf("asked %v", n)
+	}
+	again := call.Retry(roots(n, "file:///ada"), n.State)
+	if got := said(t, c, again); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
+		t.Errorf("got %s", got)
+	}
+	if got := said(t, c, asking("t", `{}`, "ada")); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
+		t.Errorf("the next call of the same caller: %s", got)
+	}
+}
+
+// What a server takes back before anybody was asked, nobody is asked: by the same id, however that is written.
+func TestRootsThatAreTakenBackAtOnceAreNotAskedFor(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "notifications/initialized" && me > 1:
+				say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0072"}}`)
+			case m.Method == "tools/call":
+				say(said1)
+			}
+		}
+	})
+	if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A server that is slow to read its roots, and takes some time to look at them, has done so when the call comes.
+func TestRootsAreTakenInBeforeTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+			var takenIn atomic.Bool
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch {
+				case m.Method == "notifications/initialized" && me > 1:
+					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+				case m.Method == "" && string(m.ID) == `"r"`:
+					time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
+					time.AfterFunc(50*time.Millisecond, func() { takenIn.Store(true) })
+				case m.Method == "tools/call":
+					say(strings.Replace(said1, "hello", strconv.FormatBool(takenIn.Load()), 1))
+				}
+			}
+		})
+		call := asking("t", `{}`, "ada")
+		n := needs(t, c, call)
+		if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.State)); got != "true" {
+			t.Error("the call came before")
+		}
+	})
+}
+
+// What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told that there are no
+// roots would not ask again.
+func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
+		told := "nothing"
+		return func(m *jsonrpc.Message, say func(...string)) {
+			switch {
+			case m.Method == "" && string(m.ID) == `"r"`:
+				told = string(m.Result)
+			case m.Method == "tools/call":
+				if told == "nothing" {
+					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+				}
+				say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+			}
+		}
+	})
+	if got := said(t, c, asking("t", `{}`, "ada")); got != "nothing" {
+		t.Errorf("the first call: %s", got)
+	}
+	call := asking("t", `{}`, "ada")
+	n := needs(t, c, call)
+	if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.State)); got != `{"roots":[{"uri":"file:///ada"}]}` {
+		t.Errorf("the next call: %s", got)
+	}
+}
+
+// A server is told what its caller can do, and nothing else, also if that is nothing that a server can ask.
+func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
+	clients := map[bridge.Revision]*mcpclient.Client{}
+	for _, rev := range []bridge.Revision{bridge.Rev20250618, bridge.Rev20251125} {
+		clients[rev] = programs(t, mcpclient.Options{Revision: rev}, func(int64) func(*jsonrpc.Message, func(...string)) {
+			told := ""
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch m.Method {
+				case "initialize":
+					told = string(rawjson.Get(m.Params, "capabilities"))
+				case "tools/call":
+					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+				}
+			}
+		})
+	}
+	elicits := func(form, url *pb.Capability) *pb.ClientCapabilities {
+		return &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Form: form, Url: url}}
+	}
+	for _, tt := range []struct {
+		rev  bridge.Revision
+		can  *pb.ClientCapabilities
+		want string
+	}{
+		{bridge.Rev20251125, nil, "{}"},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Extensions: []byte(`{"io.modelcontextprotocol/ui":{}}`)}, `{"extensions":{"io.modelcontextprotocol/ui":{}}}`},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Experimental: []byte(`{"x":{}}`)}, `{"experimental":{"x":{}}}`},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}, `{"roots":{}}`},
+		{bridge.Rev20251125, nil, "{}"},
+		{bridge.Rev20251125, elicits(nil, &pb.Capability{}), `{"elicitation":{"url":{}}}`},
+		{bridge.Rev20250618, elicits(nil, &pb.Capability{}), "{}"}, // where any elicitation is of forms
+		{bridge.Rev20250618, elicits(&pb.Capability{}, &pb.Capability{}), `{"elicitation":{}}`},
+		{bridge.Rev20250618, elicits(nil, nil), `{"elicitation":{}}`},
+	} {
+		call := toolCall("t", `{}`)
+		call.Context().ClientCapabilities = tt.can
+		if got := said(t, clients[tt.rev], call); got != tt.want {
+			t.Errorf("who can %v: the server of %v was told %s, want %s", tt.can, tt.rev, got, tt.want)
+		}
+	}
+}
+
+// Nobody gets a session in which a server was told something by another caller, also where nobody says who callers are.
+func TestWhatAServerWasToldIsForThatCaller(t *testing.T) {
+	c := rooted(t)
+	visit := func(session, root string) string {
+		t.Helper()
+		ctx := t.Context()
+		if session != "" {
+			ctx = bridge.WithSession(ctx, session)
+		}
+		call := asking("t", `{}`, "")
+		res, err := c.Handle(ctx, call, ignore)
+		if err == nil && res.Needs != nil {
+			res, err = c.Handle(ctx, call.Retry(roots(res.Needs, root), res.Needs.State), ignore)
+		}
+		if err != nil || res.Complete == nil {
+			t.Fatalf("%v %v", res, err)
+		}
+		return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
+	}
+	for i, tt := range []struct{ session, root, want string }{
+		{"", "file:///a", `2 {"roots":[{"uri":"file:///a"}]}`},
+		{"", "file:///b", `3 {"roots":[{"uri":"file:///b"}]}`}, // of whom nothing is known, may be anybody
+		{"x", "file:///c", `4 {"roots":[{"uri":"file:///c"}]}`},
+		{"y", "file:///d", `5 {"roots":[{"uri":"file:///d"}]}`},
+		{"x", "file:///e", `4 {"roots":[{"uri":"file:///c"}]}`}, // is asked no more
+	} {
+		if got := visit(tt.session, tt.root); got != tt.want {
+			t.Errorf("%d: got %s, want %s", i, got, tt.want)
+		}
+	}
+}
+
+// What is not answered is asked for again; what was answered is not lost.
+func TestHalfTheAnswers(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		many := asking("many", `{}`, "a")
+		many.Context().ClientCapabilities.Sampling = &pb.SamplingCapability{}
+		n := needs(t, c, many)
+		if len(n.GetRequests()) != 3 {
+			t.Fatalf("asked for %v", n)
+		}
+		all := map[string]*pb.InputResponse{}
+		for key, r := range n.GetRequests() {
+			switch r.GetRequest().(type) {
+			case *pb.InputRequest_Elicit:
+				all[key] = answers(n, `{"a":"b"}`)[key]
+			case *pb.InputRequest_CreateMessage:
+				all[key] = &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
+					Role: pb.Role_ROLE_ASSISTANT, Model: "m", Content: bridgetest.Text("4").GetContent(),
+				}}}
+			case *pb.InputRequest_ListRoots:
+				all[key] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}}}}
+			}
+		}
+		one := slices.Sorted(maps.Keys(all))[1]
+		wrong := maps.Clone(all)
+		wrong[one] = &pb.InputResponse{} // no answer at all
+		rest := needs(t, c, many.Retry(wrong, n.State))
+		if got := slices.Collect(maps.Keys(rest.GetRequests())); len(got) != 1 || got[0] != one || !proto.Equal(rest.GetRequests()[one], n.GetRequests()[one]) {
+			t.Fatalf("asked for %v", got)
+		}
+		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]}, rest.State)); got != `form={"a":"b"} model=4 roots=1` {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+// A caller that has an error instead of an answer is understood.
+func TestNoAnswerIsAnAnswer(t *testing.T) {
+	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		why := asking("why", `{}`, "a")
+		n := needs(t, c, why)
+		reply := map[string]*pb.InputResponse{}
+		for key := range n.GetRequests() {
+			reply[key] = &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "no"}}}
+		}
+		if got := said(t, c, why.Retry(reply, n.State)); got != "REASON_REFUSED -1 no" {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+// A call whose server does not get the answer to what it has asked ends, and says so: the server may wait for the answer for ever.
+func TestCallsEndWhoseAnswersAreLost(t *testing.T) {
+	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
+		for _, tt := range []struct {
+			name   string
+			status int // none: the connection breaks
+			want   string
+		}{
+			{"500", http.StatusInternalServerError, "500 Internal Server Error: no"},
+			{"404", http.StatusNotFound, "404 Not Found: no"},
+			{"reset", 0, "EOF"},
+		} {
+			t.Run(kind+" "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				answer := func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+					if kind == "HTTP+SSE" {
+						_, _ = io.WriteString(w, question)
+						return
+					}
+					stream(w, "data: "+question+"\n\n")
+					<-r.Context().Done()
+				}
+				f := &fake{answer: answer, cancelled: make(chan struct{}, 100)}
+				serve := http.Handler(f)
+				if kind == "HTTP+SSE" {
+					serve = sseServer(answer)
+				}
+				f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					if m, err := jsonrpc.Parse(body); err != nil || !m.IsResponse() {
+						serve.ServeHTTP(w, r)
+						return
+					}
+					if tt.status == 0 {
+						panic(http.ErrAbortHandler)
+					}
+					http.Error(w, "no", tt.status)
+				}))
+				t.Cleanup(f.Close)
+				c := run(t, mcpclient.Options{URL: f.URL + "/?key=secret", CallTimeout: 10 * time.Second, ProbeTimeout: 50 * time.Millisecond})
+				ask := asking("ask", `{}`, "a")
+				n := needs(t, c, ask)
+				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
+				e := bridge.AsError(err)
+				if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+					!strings.Contains(e.Message, "was not told the answer to what it asked: ") || !strings.Contains(e.Message, tt.want) || strings.Contains(e.Message, "secret") {
+					t.Errorf("%v %v", e.Failure, err)
+				}
+			})
+		}
+	}
+}
+
+// A serverless is a transport without a network: what it returns is what is answered, if it is not nil.
+type serverless func(r *http.Request, m *jsonrpc.Message) io.ReadCloser
+
+func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
+	res := &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: r}
+	if r.Method != http.MethodPost {
+		return res, nil
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, err := jsonrpc.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	res.StatusCode = http.StatusAccepted
+	rec := httptest.NewRecorder()
+	switch m.Method {
+	case "initialize":
+		result(rec, &m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"f","version":"1"}}`)
+		return rec.Result(), nil
+	case "ping":
+		result(rec, &m, `{}`)
+		return rec.Result(), nil
+	}
+	if said := s(r, &m); said != nil {
+		res.StatusCode, res.Body = http.StatusOK, said
+		res.Header.Set("Content-Type", "text/event-stream")
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// A server that has got an answer may take its time to say so, as it does whose only thread is at work. One that cannot be reached has not.
+func TestAnswersMayBeTakenSlowly(t *testing.T) {
+	for _, got := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			answered := make(chan struct{})
+			transport := serverless(func(r *http.Request, m *jsonrpc.Message) io.ReadCloser {
+				switch {
+				case m.Method == "tools/call":
+					out, in := io.Pipe()
+					go func() {
+						_, _ = io.WriteString(in, "data: "+question+"\n\n")
+						select {
+						case <-answered:
+						case <-r.Context().Done():
+							return
+						}
+						select {
+						case <-time.After(time.Minute):
+						case <-r.Context().Done():
+						}
+						_, _ = io.WriteString(in, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
+					}()
+					context.AfterFunc(r.Context(), func() { in.Close() })
+					return out
+				case m.IsResponse():
+					if got {
+						close(answered)
+						if trace := httptrace.ContextClientTrace(r.Context()); trace != nil {
+							trace.WroteRequest(httptrace.WroteRequestInfo{})
+						}
+					}
+					<-r.Context().Done()
+				}
+				return nil
+			})
+			c, err := mcpclient.New(mcpclient.Options{URL: "http://server/", Transport: transport, Revision: bridge.Rev20251125})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- c.Run(ctx) }()
+			ask := asking("ask", `{}`, "a")
+			n := needs(t, c, ask)
+			want := "hello"
+			if !got {
+				want = `server "http://server/" was not told the answer to what it asked: it could not be reached within 10s; whether the call was executed is not known`
+			}
+			if is := said(t, c, ask.Retry(answers(n, `{}`), n.State)); is != want {
+				t.Errorf("the server got it: %t: %s, want %s", got, is, want)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A call that is not begun because an answer that was asked for before it is lost was not executed.
+func TestCallsAreNotBegunWhoseAnswersAreLost(t *testing.T) {
+	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) { t.Error("the call was made") })
+	var asked atomic.Bool
+	f.ping = func(w http.ResponseWriter, m *jsonrpc.Message) {
+		if !asked.Swap(true) {
+			stream(w, `data: {"jsonrpc":"2.0","id":"r","method":"roots/list"}`+"\n\n")
+		}
+		stream(w, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(`{}`)))+"\n\n")
+	}
+	c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(_ context.Context, body []byte) error {
+		if bytes.Contains(body, []byte(`"id":"r"`)) {
+			return errors.New("the network is down")
+		}
+		return nil
+	})})
+	call := asking("t", `{}`, "ada")
+	n := needs(t, c, call)
+	_, err := c.Handle(t.Context(), call.Retry(roots(n, "file:///ada"), n.State), ignore)
+	e := bridge.AsError(err)
+	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "was not told the answer to what it asked: the network is down; the call was not executed") {
+		t.Errorf("%v %v", e.Failure, err)
+	}
+}
+
+// A call ends whose program does not read, if there is no room for the answer.
+func TestCallsEndWhoseAnswersHaveNoRoom(t *testing.T) {
+	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
+		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			case "tools/call":
+				say(question)
+				for range 300 {
+					say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+				}
+				<-ctx.Done()
+			}
+			return true
+		}}).serve(ctx, in, out)
+	}
+	bubble(t, mcpclient.Options{}, serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		ask := asking("ask", `{}`, "a")
+		n := needs(t, c, ask)
+		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
+		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Message, "256 messages wait") {
+			t.Errorf("%v %v", e.Failure, err)
+		}
+	})
+}
+
+// A caller who does not come back keeps nothing but its time.
+func TestParkedCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		var gone sync.WaitGroup
+		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125, MaxSessions: 1, Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
+			gone.Add(1)
+			defer gone.Done()
+			s := mcpserver.New(h, mcpserver.Options{AskTimeout: time.Hour})
+			defer s.Close()
+			_ = s.ServeStdio(ctx, in, out)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		if err := c.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		ask := asking("ask", `{}`, "a")
+		n := needs(t, c, ask)
+		// The only session is taken.
+		_, err = c.Handle(t.Context(), asking("echo", `{}`, "b"), ignore)
+		if e := bridge.AsError(err); e.Failure.GetReason() != "OVERLOADED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			t.Errorf("got %v", err)
+		}
+		// Who cannot be asked does not need one.
+		if got := said(t, c, toolCall("echo", `{}`)); got != "{}" {
+			t.Errorf("got %s", got)
+		}
+		time.Sleep(5*time.Minute + 2*time.Second) //nolint:forbidigo // by the bubble's clock
+		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
+			t.Errorf("too late: %v", err)
+		}
+		// The session that the call had may still say something on its behalf, so there is a new one.
+		if got := said(t, c, asking("echo", `{}`, "b")); got != "{}" {
+			t.Errorf("got %s", got)
+		}
+		n = needs(t, c, ask)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		gone.Wait()
+		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+		if e := bridge.AsError(err); e.Code != codes.Unavailable {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// Some servers ask on the stream of what is no answer, and what they ask before there is one is lost.
+func TestServersAreHeardBeforeTheyAreCalled(t *testing.T) {
+	called := make(chan struct{})
+	f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+		close(called)
+		stream(w)
+		<-r.Context().Done()
+	})
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-called:
+			t.Error("the call came before the server could ask")
+		case <-time.After(100 * time.Millisecond):
+		}
+		stream(w)
+		if r.Header.Get("Mcp-Session-Id") == "s1" { // of those who cannot be asked
+			<-r.Context().Done()
+			return
+		}
+		<-called
+		stream(w, `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`+"\n\n")
+		<-r.Context().Done()
+	}
+	c := run(t, mcpclient.Options{URL: f.URL})
+	if n := len(needs(t, c, asking("ask", `{}`, "a")).GetRequests()); n != 1 {
+		t.Errorf("it asks %d times, want once", n)
+	}
+}
+
+// Who cannot be asked may be told something, on the same stream.
+func TestServersAreHeardBeforeAnybodyCalls(t *testing.T) {
+	var heard atomic.Bool
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		if !heard.Load() {
+			t.Error("the call came before the server could say anything")
+		}
+		result(w, m, hello)
+	})
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		<-time.After(100 * time.Millisecond) // it is slow
+		heard.Store(true)
+		stream(w)
+		<-r.Context().Done()
+	}
+	c := run(t, mcpclient.Options{URL: f.URL})
+	if got := call(t, c, "t", `{}`); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+}

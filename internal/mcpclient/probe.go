@@ -1,0 +1,676 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An era is what is remembered of a server: how to speak to it. The zero value is that nothing is known.
+type era struct {
+	// legacy says that the server wants initialize, and rev what it negotiated.
+	legacy bool
+	rev    bridge.Revision
+	// sse says that it is HTTP+SSE.
+	sse bool
+	// frail says that server/discover ended the program: it must not be sent again.
+	frail bool
+}
+
+func (c *Client) remember(e era) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.era = e
+}
+
+func (c *Client) remembered() era {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.era
+}
+
+// modernRev is the revision of the modern era that we speak.
+const modernRev = bridge.Rev20260728
+
+// legacyRev returns the revision that is asked for in initialize.
+func (c *Client) legacyRev() bridge.Revision {
+	if c.o.Revision != bridge.NoRevision {
+		return c.o.Revision
+	}
+	return bridge.LatestLegacy
+}
+
+// told reports whether the user said that the server is of the legacy era, or that it is of the modern one.
+func (c *Client) told() (legacy, modern bool) {
+	if c.o.Revision == bridge.NoRevision {
+		return false, false
+	}
+	return !c.o.Revision.Modern(), c.o.Revision.Modern()
+}
+
+// connect finds out how to speak to the server, and has it answer.
+func (c *Client) connect(ctx context.Context) (l *life, err error) {
+	defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })
+	// gofail: var mcpclientConnect struct{}
+
+	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
+	defer cancel()
+	known := c.remembered()
+	if legacy, _ := c.told(); legacy {
+		known.legacy = true
+	}
+	l, err = c.find(ctx, known)
+	if err != nil && known.legacy && ctx.Err() == nil {
+		c.remember(era{frail: known.frail}) // it may be another server by now: ask again the next time
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", c.o.Name, err)
+	}
+	return l, nil
+}
+
+func (c *Client) find(ctx context.Context, known era) (*life, error) {
+	if c.url != nil {
+		return c.findHTTP(ctx, known)
+	}
+	return c.findStdio(ctx, known)
+}
+
+// dial returns a new peer with a wire to the server, which has not been spoken to yet.
+func (c *Client) dial(ctx context.Context, e era) (*peer, error) {
+	p := c.newPeer()
+	return p, c.connectTo(ctx, p, e)
+}
+
+// connectTo gives a peer its wire.
+func (c *Client) connectTo(ctx context.Context, p *peer, e era) (err error) {
+	switch {
+	case c.url == nil:
+		err = c.launch(p)
+	case e.sse:
+		err = c.dialSSE(ctx, p)
+	default:
+		c.newStreamable(p)
+	}
+	return err
+}
+
+// findStdio probes a program (2026-07-28: stdio, backward compatibility).
+func (c *Client) findStdio(ctx context.Context, known era) (*life, error) {
+	p, err := c.dial(ctx, known)
+	if err != nil {
+		return nil, err
+	}
+	if known.legacy || known.frail {
+		return c.beginLegacy(ctx, p)
+	}
+	if _, modern := c.told(); modern {
+		return c.beginModern(ctx, p)
+	}
+	l, err := c.probeStdio(ctx, p)
+	if err == nil {
+		return l, nil
+	}
+	p.close()
+	if ctx.Err() != nil || !errors.Is(err, errDied) {
+		return nil, c.lastWords(p, err)
+	}
+	// Some old servers end at what they do not know. A new one is not told of it.
+	c.log.Debug().Err(err).Msg("the server did not survive server/discover; it is started again, and sent initialize")
+	c.remember(era{frail: true})
+	if p, err = c.dial(ctx, known); err != nil {
+		return nil, err
+	}
+	return c.beginLegacy(ctx, p)
+}
+
+// errDied is that a program ended, or went silent, on being probed.
+var errDied = errors.New("the program ended before it answered")
+
+// lastWords adds to err what the program said last.
+func (c *Client) lastWords(p *peer, err error) error {
+	if s, ok := p.wire.(*stdio); ok {
+		return fmt.Errorf("it did not start: %w\n  command: %s%s", err, child.Quote(c.o.Command), s.words())
+	}
+	return err
+}
+
+// probeStdio asks a program by server/discover, and if that does not help by initialize.
+func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
+	p.setRev(modernRev)
+	first, err := c.startDiscover(p)
+	if err != nil {
+		return nil, err
+	}
+	defer p.end(first)
+	initialize := func(ctx context.Context) (*life, error) {
+		d, err := c.initialize(ctx, p, c.legacyRev())
+		if err != nil {
+			return nil, err
+		}
+		return c.legacyLife(p, d), nil
+	}
+	limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+	msg, err := first.await(limited)
+	cancel()
+	var l *life
+	switch {
+	case msg != nil:
+		var again bool
+		if l, again, err = c.readProbe(p, msg); l != nil || err != nil {
+			return l, err
+		} else if again {
+			return c.beginModern(ctx, p)
+		}
+		l, err = initialize(ctx)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		l, _, err = c.late(ctx, p, first, initialize)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("neither server/discover nor initialize was answered within %s", c.o.StartTimeout)
+	}
+	if _, gone := errors.AsType[*lost](err); gone {
+		return nil, fmt.Errorf("%w: %w", errDied, err)
+	}
+	return l, err
+}
+
+// late is the rest of a probe whose server/discover is not answered in time. Who does not know it may never answer, so initialize
+// is tried (2026-07-28: stdio, backward compatibility); who only takes long answers it in the meantime, and is of the modern
+// era. What answers initialize has a moment more to answer both, as a server of both eras does that had both to read. What refuses
+// it has as long again as before, and as long as there is if only a server of the modern era refuses so. Unknown says that the
+// answer to server/discover is that there is no such method.
+func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize func(context.Context) (*life, error)) (l *life, unknown bool, err error) {
+	trying, stop := context.WithCancel(ctx)
+	defer stop()
+	waiting, enough := context.WithCancel(ctx)
+	defer enough()
+	tried := make(chan struct{})
+	var legacy *life
+	var failed error
+	go func() {
+		defer close(tried)
+		legacy, failed = initialize(trying)
+		e, _ := errors.AsType[*refusal](failed)
+		moment := c.o.ProbeTimeout
+		switch {
+		case failed == nil:
+			moment /= 10
+		case e != nil && e.isModern():
+			return
+		}
+		time.AfterFunc(moment, enough)
+	}()
+	msg, _ := first.await(waiting) // why there is none, initialize says as well
+	if msg == nil {
+		<-tried
+		return legacy, false, failed
+	}
+	l, again, err := c.readProbe(p, msg)
+	if l == nil && !again && err == nil {
+		<-tried
+		return legacy, msg.Error.GetCode() == codeMethodNotFound, failed
+	}
+	if c.url == nil {
+		select { // whether initialize was refused decides about the connection
+		case <-tried:
+		case <-time.After(c.o.ProbeTimeout):
+		case <-ctx.Done():
+		}
+	}
+	stop()
+	<-tried
+	if legacy != nil && legacy.peer != p {
+		c.background(legacy.peer.leave)
+	}
+	switch {
+	case err != nil:
+		return nil, false, err
+	case c.url == nil && !refusesInitialize(failed):
+		// A server of both eras that has read initialize may serve the connection in the legacy era from then on.
+		c.log.Info().Msg("the server is started again in 2026-07-28: it took longer than the probe's timeout to answer server/discover, and was sent initialize")
+		p.close()
+		if p, err = c.dial(ctx, era{}); err != nil {
+			return nil, false, err
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, c.o.StartTimeout) // it takes as long again
+		defer cancel()
+		l, err = c.beginModern(ctx, p)
+		return l, false, err
+	case again:
+		l, err = c.beginModern(ctx, p)
+		return l, false, err
+	}
+	return c.modernLife(p, l.known.Load()), false, nil // once more: initialize left other marks
+}
+
+// startDiscover sends server/discover.
+func (c *Client) startDiscover(p *peer) (*exchange, error) {
+	x, err := p.begin(bridge.Discover.Name, use{})
+	if err != nil {
+		return nil, err
+	}
+	meta, err := c.modernMeta(x, &pb.CallContext{})
+	if err == nil {
+		x.body, err = request(x, bridge.Discover.Name, &pb.DiscoverRequest{}, p.rev(), meta)
+	}
+	if err != nil {
+		p.end(x)
+		return nil, err
+	}
+	p.start(x)
+	return x, nil
+}
+
+// readProbe says what the answer to server/discover means. It returns a life if that is a server of the modern era, and an
+// error if it is one whose revisions we do not speak; again says that it is to be asked once more; and none of these that it
+// is not one of the modern era.
+func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *life, again bool, err error) {
+	if e := msg.Error; e != nil {
+		switch e.GetCode() {
+		case codeUnsupportedVersion:
+			supported, legacy := supportedBy(e.GetData())
+			switch {
+			case supported:
+				return nil, true, nil
+			case legacy:
+				return nil, false, nil
+			}
+			return nil, false, fmt.Errorf("it speaks none of our revisions: %s", rawjson.ShortenTo(e.GetData(), 300))
+		case codeHeaderMismatch, bridge.CodeMissingCapability:
+			return nil, false, asError(bridge.Discover.Name, msg)
+		}
+		return nil, false, nil
+	}
+	d, err := readDiscover(msg.Result)
+	if err != nil {
+		c.log.Debug().Err(err).Msg("the answer to server/discover is none; the server is taken for a legacy one")
+		return nil, false, nil
+	}
+	ours := false
+	for _, name := range d.GetSupportedVersions() {
+		rev, known := bridge.ParseRevision(name)
+		ours = ours || known && rev.Modern()
+	}
+	if !ours {
+		return nil, false, nil
+	}
+	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
+	return c.modernLife(p, d), false, nil
+}
+
+// supportedBy says whether the data of an unsupported version's error names our modern revision, or a legacy one.
+func supportedBy(data []byte) (modern, legacy bool) {
+	for v := range rawjson.Elements(rawjson.Get(data, "supported")) {
+		name, _ := rawjson.String(v)
+		if rev, ok := bridge.ParseRevision(name); ok {
+			modern, legacy = modern || rev.Modern(), legacy || !rev.Modern()
+		}
+	}
+	return modern, legacy
+}
+
+// declareLogging adds to what a server declares that it sends log messages. Many send them without declaring it; the bridge filters them by the
+// level that the caller wants.
+func declareLogging(d *pb.DiscoverResponse) {
+	if d.Capabilities == nil {
+		d.Capabilities = &pb.ServerCapabilities{}
+	}
+	if d.Capabilities.Logging == nil {
+		d.Capabilities.Logging = &pb.Capability{}
+	}
+}
+
+// readDiscover reads the result of server/discover.
+func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
+	d := &pb.DiscoverResponse{}
+	if err := mcpjson.Unmarshal(result, d, modernRev); err != nil {
+		return nil, err
+	}
+	if info := rawjson.Get(rawjson.Get(result, "_meta"), metaServerInfo); info != nil {
+		d.ServerInfo = &pb.Implementation{}
+		if err := mcpjson.Unmarshal(info, d.ServerInfo, modernRev); err != nil {
+			d.ServerInfo = nil // nobody may rely on it
+		}
+	}
+	d.Meta = withoutHop(d.Meta)
+	declareLogging(d)
+	return d, nil
+}
+
+func (c *Client) modernLife(p *peer, d *pb.DiscoverResponse) *life {
+	p.setRev(modernRev)
+	c.remember(era{rev: modernRev})
+	return newLife(p, d)
+}
+
+// beginModern asks a server of the modern era once more what it is.
+func (c *Client) beginModern(ctx context.Context, p *peer) (l *life, err error) {
+	defer func() {
+		if err != nil {
+			p.close()
+			err = c.lastWords(p, err)
+		}
+	}()
+	p.setRev(modernRev)
+	d, err := c.discover(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return c.modernLife(p, d), nil
+}
+
+// discover asks a server of the modern era what it is.
+func (c *Client) discover(ctx context.Context, p *peer) (*pb.DiscoverResponse, error) {
+	x, err := c.startDiscover(p)
+	if err != nil {
+		return nil, err
+	}
+	defer p.end(x)
+	msg, err := x.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if msg.Error != nil {
+		return nil, asError(bridge.Discover.Name, msg)
+	}
+	d, err := readDiscover(msg.Result)
+	if err != nil {
+		return nil, fmt.Errorf("server/discover: %w", err)
+	}
+	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
+	return d, nil
+}
+
+// findHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports, the same).
+func (c *Client) findHTTP(ctx context.Context, known era) (*life, error) {
+	if known.legacy && known.rev != bridge.NoRevision {
+		p, err := c.dial(ctx, known)
+		if err != nil {
+			return nil, err
+		}
+		return c.beginLegacy(ctx, p)
+	}
+	if known.legacy {
+		return c.initializeHTTP(ctx, false)
+	}
+	p, err := c.dial(ctx, known)
+	if err != nil {
+		return nil, err
+	}
+	if _, modern := c.told(); modern {
+		return c.beginModern(ctx, p)
+	}
+	l, modern, err := c.probeHTTP(ctx, p)
+	if l == nil || l.peer != p {
+		p.close()
+	}
+	if l != nil || err != nil {
+		return l, err
+	}
+	return c.initializeHTTP(ctx, modern)
+}
+
+// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to do so says nothing
+// of its era.
+func refusesInitialize(err error) bool {
+	if l, ok := errors.AsType[*lost](err); ok {
+		return l.refused
+	}
+	e, ok := errors.AsType[*refusal](err)
+	return ok && slices.Contains([]int64{
+		codeInvalidRequest, codeMethodNotFound, codeInvalidParams, codeHeaderMismatch,
+		bridge.CodeMissingCapability, codeUnsupportedVersion,
+	}, e.rpc.GetCode())
+}
+
+// initializeHTTP begins a session by initialize, over Streamable HTTP or else HTTP+SSE. Modern says that the endpoint is of the
+// modern era if there is no such thing as initialize.
+func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*life, error) {
+	p, err := c.dial(ctx, era{})
+	if err != nil {
+		return nil, err
+	}
+	l, failed := c.beginLegacy(ctx, p)
+	if failed == nil {
+		return l, nil
+	}
+	if modern && p.rev() == bridge.NoRevision && refusesInitialize(failed) {
+		// It is a server of the modern era that does not say what it is.
+		p, err := c.dial(ctx, era{})
+		if err != nil {
+			return nil, err
+		}
+		c.log.Warn().Msg("the server has no server/discover; it is taken for one that has everything")
+		return c.modernLife(p, &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{
+			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{},
+			Completions: &pb.Capability{},
+		}}), nil
+	}
+	if l, ok := errors.AsType[*lost](failed); ctx.Err() != nil || !ok || !l.refused {
+		return nil, failed
+	}
+	p, err = c.dial(ctx, era{sse: true})
+	if err != nil {
+		return nil, fmt.Errorf("it is neither Streamable HTTP (%w) nor HTTP+SSE (%w)", failed, err)
+	}
+	return c.beginLegacy(ctx, p)
+}
+
+// probeHTTP asks an endpoint by server/discover. It returns neither a life nor an error if that is to be decided by
+// initialize; modern says that the endpoint is of the modern era if initialize does not help either.
+func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *life, modern bool, err error) {
+	p.setRev(modernRev)
+	for range 2 {
+		x, err := c.startDiscover(p)
+		if err != nil {
+			return nil, false, err
+		}
+		limit := c.o.ProbeTimeout
+		if c.o.Transport != nil {
+			limit = c.o.StartTimeout
+		}
+		limited, cancel := context.WithTimeout(ctx, limit)
+		msg, err := x.await(limited)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			l, modern, err := c.late(ctx, p, x, func(ctx context.Context) (*life, error) { return c.initializeHTTP(ctx, false) })
+			p.end(x)
+			if modern && l == nil && ctx.Err() == nil {
+				return nil, true, nil
+			}
+			return l, false, err
+		}
+		p.end(x)
+		switch {
+		case ctx.Err() != nil:
+			return nil, false, ctx.Err()
+		case err != nil:
+			return nil, false, probeFailed(err)
+		}
+		l, again, err := c.readProbe(p, msg)
+		if !again {
+			return l, msg.Error.GetCode() == codeMethodNotFound, err
+		}
+	}
+	return nil, false, errors.New("server/discover: the server does not support the revision that it says it supports")
+}
+
+// probeFailed returns the error of a probe that says nothing of the era: the server cannot be reached, or wants credentials.
+func probeFailed(err error) error {
+	if l, ok := errors.AsType[*lost](err); ok {
+		if l.refused {
+			return nil
+		}
+		return err
+	}
+	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Internal {
+		return nil // what it answers is not MCP of this era
+	}
+	return err
+}
+
+// beginLegacy begins a session whose client can do nothing.
+func (c *Client) beginLegacy(ctx context.Context, p *peer) (*life, error) {
+	d, err := c.initialize(ctx, p, c.legacyRev())
+	if err != nil {
+		p.close()
+		return nil, c.lastWords(p, err)
+	}
+	return c.legacyLife(p, d), nil
+}
+
+func (c *Client) legacyLife(p *peer, d *pb.DiscoverResponse) *life {
+	_, sse := p.wire.(*sse2024)
+	c.remember(era{legacy: true, rev: p.rev(), sse: sse, frail: c.remembered().frail})
+	return newLife(p, d)
+}
+
+// startInitialize sends initialize, which says what the client can do.
+func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error) {
+	x, err := p.begin(methodInitialize, use{})
+	if err != nil {
+		return nil, err
+	}
+	p.setRev(bridge.NoRevision) // what is negotiated is not known yet, so no header says it
+	params := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
+	if params, err = mcpjson.Append(params, p.can, rev); err == nil {
+		params, err = mcpjson.Append(append(params, `,"clientInfo":`...), c.info, rev)
+	}
+	if err != nil {
+		p.end(x)
+		return nil, err
+	}
+	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), methodInitialize, append(params, '}'))
+	p.start(x)
+	return x, nil
+}
+
+// initialize begins the session of p.
+func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (*pb.DiscoverResponse, error) {
+	for again := false; ; again = true {
+		x, err := c.startInitialize(p, rev)
+		if err != nil {
+			return nil, err
+		}
+		msg, err := x.await(ctx)
+		p.end(x)
+		if err != nil {
+			return nil, fmt.Errorf("initialize: %w", err)
+		}
+		if msg.Error == nil {
+			return c.initialized(ctx, p, msg.Result)
+		}
+		// A server may say what it speaks instead of speaking it (every legacy revision: basic/lifecycle, error handling).
+		older, ok := newestLegacy(msg.Error.GetData())
+		if again || !ok {
+			return nil, asError(methodInitialize, msg)
+		}
+		rev = older
+	}
+}
+
+// newestLegacy returns the newest legacy revision that the data of an error names.
+func newestLegacy(data []byte) (bridge.Revision, bool) {
+	names := map[string]bool{}
+	for v := range rawjson.Elements(rawjson.Get(data, "supported")) {
+		name, _ := rawjson.String(v)
+		names[name] = true
+	}
+	newest := bridge.NoRevision
+	for _, rev := range bridge.Revisions() {
+		if names[rev.String()] && !rev.Modern() {
+			newest = rev
+		}
+	}
+	return newest, newest != bridge.NoRevision
+}
+
+// initialized takes the result of initialize, and lets the session begin.
+func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.DiscoverResponse, error) {
+	name, _ := rawjson.String(rawjson.Get(result, "protocolVersion"))
+	rev, ok := bridge.ParseRevision(name)
+	if !ok || rev.Modern() {
+		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can negotiate", rawjson.ShortenTo(name, 50))
+	}
+	d := &pb.DiscoverResponse{}
+	if err := mcpjson.Unmarshal(result, d, rev); err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	d.ServerInfo = &pb.Implementation{}
+	if err := mcpjson.Unmarshal(rawjson.Get(result, "serverInfo"), d.ServerInfo, rev); err != nil {
+		d.ServerInfo = nil // nobody may rely on it
+	}
+	if can := d.GetCapabilities(); !rev.DeclaresCompletions() && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
+		can.Completions = &pb.Capability{} // only asking shows whether the server has them
+	}
+	d.Meta = withoutHop(d.Meta)
+	p.setRev(rev)
+	p.logs = d.GetCapabilities().GetLogging() != nil
+	declareLogging(d)
+	if err := p.wire.say(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {
+		return nil, fmt.Errorf("initialized: %w", err)
+	}
+	p.wire.open(ctx)
+	return d, nil
+}
+
+// noProgram is the error of a call for which a program of its own does not start. To try again and again is of no use.
+func (c *Client) noProgram(p *peer, err error) error {
+	if p.isGone() {
+		p.close() // which does not take long, and then it is known how it ended
+	}
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"server %q: the program does not start once more, for a caller with capabilities; the call was not executed. "+
+			"If it cannot run twice at a time, call it without elicitation, sampling, roots and extensions", c.o.Name)
+	e.Cause = errors.New(c.lastWords(p, err).Error()) // not what it is made of, which is not about the call
+	c.log.Error().Err(e.Cause).Msg("the program does not start once more")
+	return e
+}
+
+// openSession begins a session of a legacy server for callers who can do as much as can. With an error it returns what is to be closed, or
+// nil.
+func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (p *peer, err error) {
+	defer c.panics.Recover("beginning a session", func(e *bridge.Error) { err = e })
+	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
+	defer cancel()
+	known := c.remembered()
+	if !known.legacy {
+		return nil, &lost{err: errors.New("the server is being found again")}
+	}
+	p = c.newPeer()
+	p.can, p.key, p.lent = can, key, true
+	if err := c.connectTo(ctx, p, known); err != nil {
+		return nil, err
+	}
+	if _, err := c.initialize(ctx, p, known.rev); err != nil {
+		if c.url == nil && ctx.Err() == nil {
+			err = c.noProgram(p, err)
+		}
+		return p, err
+	}
+	if can.GetRoots() != nil {
+		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be asked before
+		// the first call is sent, which may need them.
+		c.catchUp(ctx, p)
+	}
+	return p, nil
+}
+
+// catchUp waits until a server has read what it was sent. That it does not answer, the call that follows says.
+func (c *Client) catchUp(ctx context.Context, p *peer) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+	defer cancel()
+	_, _ = p.do(ctx, "ping", nil)
+}

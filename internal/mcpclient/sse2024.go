@@ -1,0 +1,214 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// An sse2024 is a server of HTTP+SSE: everything it says comes on one event stream, which begins with where our messages are
+// to be posted (2024-11-05: basic/transports, HTTP with SSE). The stream is the session.
+type sse2024 struct {
+	p   *peer
+	out *outbox
+	wg  sync.WaitGroup
+
+	mu     sync.Mutex // guards closed, and what is added to posts before
+	closed bool
+	// posts are the requests that the server has not taken yet.
+	posts sync.WaitGroup
+	// ctx ends when the connection is closed.
+	ctx      context.Context
+	cancel   context.CancelFunc
+	endpoint *url.URL
+}
+
+// dialSSE opens the event stream. It waits for the endpoint until ctx ends.
+func (c *Client) dialSSE(ctx context.Context, p *peer) error {
+	w := &sse2024{p: p}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.deaf)
+	stop := context.AfterFunc(ctx, w.cancel)
+	events, body, err := w.connect()
+	if !stop() && err == nil {
+		_ = body.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		w.cancel()
+		return err
+	}
+	p.wire = w
+	w.wg.Go(func() { p.keep(w.out.run) })
+	w.wg.Go(func() {
+		defer body.Close()
+		p.keep(func() { p.lose(fmt.Errorf("the event stream ended: %w", w.read(events))) })
+	})
+	return nil
+}
+
+// connect opens the stream and reads its first event.
+func (w *sse2024) connect() (*eventReader, io.Closer, error) {
+	c := w.p.c
+	req, err := c.request(w.ctx, http.MethodGet, c.url, nil, func(h http.Header) { h.Set("Accept", mcphttp.EventStream) })
+	if err != nil {
+		return nil, nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, nil, withoutURL(err)
+	}
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if res.StatusCode != http.StatusOK || media != mcphttp.EventStream {
+		_ = res.Body.Close()
+		return nil, nil, fmt.Errorf("GET is answered with %s and %q: HTTP+SSE begins with an event stream", res.Status, media)
+	}
+	events := newEventReader(res.Body, c.o.MaxMessage)
+	first, err := events.next()
+	if err == nil {
+		w.endpoint, err = endpointOf(res.Request.URL, c.url, first)
+	}
+	if err != nil {
+		_ = res.Body.Close()
+		return nil, nil, err
+	}
+	return events, res.Body, nil
+}
+
+// maxEndpoint is how long the URL of an endpoint may be.
+const maxEndpoint = 8 << 10
+
+// endpointOf returns where the first event says that messages go. Only the origin of the server will do: what is posted there
+// has our credentials with it.
+func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
+	if e.name != "endpoint" {
+		return nil, fmt.Errorf("the event stream begins with %q: HTTP+SSE begins with endpoint", rawjson.ShortenTo(e.name, 40))
+	}
+	if len(e.data) > maxEndpoint {
+		return nil, errors.New("the endpoint is too long to be a URL")
+	}
+	u, err := base.Parse(string(e.data))
+	if err != nil {
+		return nil, errors.New("the endpoint is no URL")
+	}
+	if !sameOrigin(u, server) || u.User != nil {
+		return nil, fmt.Errorf("the endpoint is at %s://%s: it must be where the event stream is", rawjson.ShortenTo(u.Scheme, 20), rawjson.ShortenTo(u.Host, 200))
+	}
+	return u, nil
+}
+
+// read takes what the server says until the stream ends.
+func (w *sse2024) read(events *eventReader) error {
+	for {
+		e, err := events.next()
+		if err != nil {
+			return err
+		}
+		if len(e.data) == 0 || e.name != "" && e.name != "message" {
+			continue
+		}
+		if err := w.p.receive(e.data, nil); err != nil {
+			w.p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
+		}
+	}
+}
+
+func (w *sse2024) tell(msg []byte) { w.out.tell(msg, nil) }
+
+func (w *sse2024) reply(x *exchange, msg []byte) { w.out.tell(msg, x) }
+
+func (w *sse2024) say(ctx context.Context, msg []byte) error {
+	_, err := w.post(ctx, msg, nil)
+	return err
+}
+
+// post posts a message: the request of x, if that is not nil. The status is 0 if there was none.
+func (w *sse2024) post(ctx context.Context, msg []byte, x *exchange) (status int, err error) {
+	c := w.p.c
+	req, err := c.request(ctx, http.MethodPost, w.endpoint, msg, nil)
+	if err != nil {
+		return 0, err
+	}
+	if x != nil {
+		x.guard(req)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return 0, withoutURL(err)
+	}
+	defer res.Body.Close()
+	text := textOf(res)
+	_, _ = io.CopyN(io.Discard, res.Body, 4<<10)
+	if res.StatusCode >= 300 {
+		return res.StatusCode, statusError(res, text)
+	}
+	return res.StatusCode, nil
+}
+
+// start sends nothing when the connection is closed, of which x has been told.
+func (w *sse2024) start(x *exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.posts.Go(func() {
+		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
+		// The answer may come before the response does. To cancel the request then would close a connection that net/http has given to
+		// another request already, which fails.
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(tellTimeout, cancel) })()
+		status, err := w.post(x.traced(ctx), x.body, x)
+		if status != 0 {
+			x.sent.end() // whatever the trace has said until now
+		}
+		if x.stopped.Load() {
+			w.tell(cancelled(x)) // it may have come before the request did
+		}
+		switch {
+		case err == nil || x.ctx.Err() != nil:
+		case status == http.StatusNotFound || status == http.StatusGone:
+			x.fail(&lost{err: err, refused: true, forgot: status == http.StatusNotFound, renew: true})
+			w.p.expire() // its stream is there, and others may be answered on it
+		case status == 0:
+			x.fail(unsent(err))
+		default:
+			x.fail(&lost{err: err, answered: true, gateway: isGateways(status), refused: status >= 400 && status < 500})
+		}
+	})
+}
+
+// stop tells of a request that may not have been sent, too: that it has been, a Transport may not tell us before its response.
+func (w *sse2024) stop(x *exchange) {
+	x.stopped.Store(true)
+	w.tell(cancelled(x))
+}
+
+func (w *sse2024) open(context.Context) {}
+
+func (w *sse2024) close() {
+	if !errors.Is(w.p.why(), errClosed) {
+		w.cancel() // nobody hears any more
+	}
+	ctx, cancel := w.p.c.farewell()
+	defer context.AfterFunc(ctx, w.cancel)()
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.posts.Wait() // who is told that a request is cancelled must have got that first
+	w.out.finish()
+	cancel()
+	w.cancel()
+	w.wg.Wait()
+}

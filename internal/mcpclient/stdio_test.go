@@ -1,0 +1,730 @@
+package mcpclient_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A script is a program on stdio that does what its test says.
+type script struct {
+	// on says what is printed on a request or notification, by its method, or its default by "". ID stands for the id. It
+	// returns false to end the program.
+	on func(m *jsonrpc.Message, say func(lines ...string)) bool
+	// starts is how often it was started.
+	starts atomic.Int64
+}
+
+func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
+	s.starts.Add(1)
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m, err := jsonrpc.Parse(bytes.Clone(lines.Bytes()))
+		if err != nil {
+			continue
+		}
+		if !s.on(&m, func(lines ...string) {
+			for _, l := range lines {
+				_, _ = io.WriteString(out, strings.ReplaceAll(l, "ID", string(m.ID))+"\n")
+			}
+		}) {
+			return
+		}
+	}
+}
+
+const (
+	initialized = `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`
+	discovered  = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
+	pong        = `{"jsonrpc":"2.0","id":ID,"result":{}}`
+	said1       = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello"}]}}`
+	unknown     = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
+)
+
+// How an old program takes server/discover differs; what it is, is found out all the same.
+func TestProbeOfPrograms(t *testing.T) {
+	for name, tt := range map[string]struct {
+		discover func(say func(...string)) bool
+		starts   int64
+		legacy   bool
+	}{
+		"answers":          {func(say func(...string)) bool { say(discovered); return true }, 1, false},
+		"does not know it": {func(say func(...string)) bool { say(unknown); return true }, 1, true},
+		"wants initialize first": {func(say func(...string)) bool {
+			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
+			return true
+		}, 1, true},
+		"has an error of its own": {func(say func(...string)) bool {
+			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":0,"message":""}}`)
+			return true
+		}, 1, true},
+		"says nothing":   {func(func(...string)) bool { return true }, 1, true},
+		"dies of it":     {func(func(...string)) bool { return false }, 2, true},
+		"prints a stack": {func(say func(...string)) bool { say("Traceback", "  File"); return false }, 2, true},
+		"echoes":         {func(say func(...string)) bool { say(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true }, 1, true},
+		"speaks older revisions only": {func(say func(...string)) bool {
+			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
+			return true
+		}, 1, true},
+		"discovers what is older": {func(say func(...string)) bool {
+			say(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
+			return true
+		}, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var initialize atomic.Int64
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch m.Method {
+				case "server/discover":
+					return tt.discover(say)
+				case "initialize":
+					initialize.Add(1)
+					say(initialized)
+				case "tools/call":
+					say(said1)
+				}
+				return true
+			}}
+			c := run(t, mcpclient.Options{Command: []string{"pipe"}, ProbeTimeout: 100 * time.Millisecond}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+			if got := call(t, c, "t", "{}"); got != "hello" {
+				t.Errorf("got %q", got)
+			}
+			if s.starts.Load() != tt.starts || initialize.Load() != 1 == tt.legacy {
+				t.Errorf("started %d times, initialized %d times", s.starts.Load(), initialize.Load())
+			}
+		})
+	}
+}
+
+// A server of 2024-11-05 cannot declare completions. Those who can only ask what is offered find them all the same, where there may be some.
+func TestCompletionsThatCannotBeDeclared(t *testing.T) {
+	for capabilities, offered := range map[string]bool{`{"prompts":{}}`: true, `{"resources":{}}`: true, `{"tools":{}}`: false} {
+		t.Run(capabilities, func(t *testing.T) {
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				switch m.Method {
+				case "initialize":
+					say(`{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","serverInfo":{"name":"s","version":"1"},"capabilities":` + capabilities + `}}`)
+				case "completion/complete":
+					say(`{"jsonrpc":"2.0","id":ID,"result":{"completion":{"values":["Bern"]}}}`)
+				}
+				return true
+			}}
+			c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := bridge.Complete.Offered(res.Complete.(*pb.DiscoverResponse).GetCapabilities()); got != offered {
+				t.Errorf("completions are offered: %t, want %t", got, offered)
+			}
+			res, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.Complete, Request: &pb.CompleteRequest{
+				Ref:      &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
+				Argument: &pb.CompletionArgument{Name: "city", Value: "B"},
+			}}, ignore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := res.Complete.(*pb.CompleteResponse).GetCompletion().GetValues(); len(got) != 1 || got[0] != "Bern" {
+				t.Errorf("completed to %q", got)
+			}
+		})
+	}
+}
+
+// What is not MCP on a program's standard output does no harm; what was to be an answer and is not ends its call.
+func TestGarbageOfPrograms(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			say("Welcome!", "", "\x1b[31mred\x1b[0m", initialized)
+		case "tools/call":
+			switch name := string(m.Params); {
+			case strings.Contains(name, "noisy"):
+				say("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000), `{"jsonrpc":"2.0","id":99,"result":{}}`, said1, said1)
+			case strings.Contains(name, "twice"):
+				say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`)
+			case strings.Contains(name, "list"):
+				say(`{"jsonrpc":"2.0","id":ID,"result":[]}`)
+			case strings.Contains(name, "bytes"):
+				say("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"\xe9\"}]}}")
+			}
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	if got := call(t, c, "noisy", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	for _, name := range []string{"twice", "list", "bytes"} {
+		_, err := c.Handle(t.Context(), toolCall(name, "{}"), ignore)
+		if e := bridge.AsError(err); e.Code != codes.Internal || !strings.Contains(e.Message, "answered with what is not MCP") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s.starts.Load() != 1 {
+		t.Errorf("started %d times", s.starts.Load())
+	}
+}
+
+// A program that prints 1,000 lines a minute that are not MCP is used all the same. One that prints one more is started again: what
+// runs there ends and says that it may have been executed, and one warning says what to do.
+func TestTooMuchGarbageOfPrograms(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lines  int
+		slowly bool // the last one comes when the first is a minute old
+		starts int64
+	}{
+		"one below":       {999, false, 1},
+		"as many":         {1000, false, 1},
+		"one more":        {1001, false, 2},
+		"far more":        {100_000, false, 2},
+		"more, but later": {1001, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+					switch {
+					case m.Method == "initialize":
+						say(initialized)
+					case m.Method == "tools/call" && strings.Contains(string(m.Params), "babble"):
+						for n := range tt.lines {
+							if n == tt.lines-1 && tt.slowly {
+								time.Sleep(time.Minute) //nolint:forbidigo // by the bubble's clock
+							}
+							say("loading")
+						}
+						if tt.starts == 1 {
+							say(said1)
+						}
+					case m.Method == "tools/call":
+						say(said1)
+					}
+					return true
+				}}
+				var log bytes.Buffer
+				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, HangTimeout: 2 * time.Minute, Log: zerolog.New(&log)}, s)
+				_, err := c.Handle(t.Context(), toolCall("babble", "{}"), ignore)
+				e, _ := errors.AsType[*bridge.Error](err)
+				switch {
+				case tt.starts == 1 && err != nil:
+					t.Errorf("got %v", err)
+				case tt.starts == 2 && (e == nil || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || e.Failure.GetReason() != "BACKEND_CRASHED"):
+					t.Errorf("got %v, want BACKEND_CRASHED and outcome unknown", err)
+				}
+				if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != tt.starts {
+					t.Errorf("got %q after %d starts, want %d", got, s.starts.Load(), tt.starts)
+				}
+				if err := end(); err != nil {
+					t.Error(err)
+				}
+				if n := strings.Count(log.String(), "have it log to standard error"); int64(n) != tt.starts-1 {
+					t.Errorf("%d warnings: %s", n, log.String())
+				}
+			})
+		})
+	}
+}
+
+// A program that was of use is started again at once, however often it dies; one that never was, ever later.
+func TestAProgramOfUseIsWantedBack(t *testing.T) {
+	for name, of := range map[string]bool{"of use": true, "of no use": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+					switch {
+					case m.Method == "initialize":
+						say(initialized)
+					case m.Method == "tools/call" && of:
+						say(said1)
+						time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
+						return false
+					case m.Method == "tools/call":
+						return false
+					}
+					return true
+				}}
+				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105}, s)
+				if err := c.Ready(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				for range 6 {
+					_, _ = c.Handle(t.Context(), toolCall("t", "{}"), ignore) // what it says is tested elsewhere
+					time.Sleep(time.Second)                                   //nolint:forbidigo // by the bubble's clock
+					if err := c.Ready(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if took := time.Since(began) - 6*time.Second; took > 10*time.Millisecond == of {
+					t.Errorf("6 deaths took %v longer than what was done", took)
+				}
+				if err := end(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A line may be as long as a message, and not a byte longer.
+func TestLinesAtTheirLimit(t *testing.T) {
+	const most = 1 << 20
+	for _, length := range []int{most - 1, most, most + 1} {
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			switch m.Method {
+			case "initialize":
+				say(initialized)
+			case "tools/call":
+				answer := strings.Replace(said1, "ID", string(m.ID), 1)
+				say(answer + strings.Repeat(" ", length-len(answer)))
+			}
+			return true
+		}}
+		c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, MaxMessage: most}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+		if tooLong := err != nil && bridge.AsError(err).Failure.GetReason() == "RESPONSE_TOO_LARGE"; tooLong != (length > most) || err != nil && !tooLong {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+	}
+}
+
+// A line that is too long costs no more memory than the limit, and one life of the program.
+func TestLongLine(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch {
+		case m.Method == "initialize":
+			say(initialized)
+		case m.Method == "tools/call" && strings.Contains(string(m.Params), "long"):
+			say(strings.Repeat("x", 2<<20))
+		case m.Method == "tools/call":
+			say(said1)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, MaxMessage: 1 << 20}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+	_, err := c.Handle(t.Context(), toolCall("long", "{}"), ignore)
+	if e := bridge.AsError(err); e.Code != codes.ResourceExhausted || e.Failure.GetReason() != "RESPONSE_TOO_LARGE" {
+		t.Errorf("got %v", err)
+	}
+	if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != 2 {
+		t.Errorf("got %q after %d starts", got, s.starts.Load())
+	}
+}
+
+// What a server asks that nobody can be asked is answered by an error, and a flood of it not at all.
+func TestAskingNobody(t *testing.T) {
+	answered := make(chan string, 100)
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch {
+		case m.Method == "initialize":
+			say(initialized)
+		case m.Method == "tools/call":
+			say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
+				`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
+				`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`,
+				`{"jsonrpc":"2.0","id":"x","method":"something/else","params":{}}`)
+			for i := range 1000 {
+				say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"f%d","method":"sampling/createMessage","params":{"maxTokens":1,"messages":[]}}`, i))
+			}
+			say(said1)
+		case m.IsResponse():
+			answered <- fmt.Sprintf("%s %d", m.ID, m.Error.GetCode())
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	for _, want := range []string{`"p" 0`, `"r" -32601`, `"e" -32601`, `"x" -32601`} {
+		if got := <-answered; got != want {
+			t.Errorf("answered %s, want %s", got, want)
+		}
+	}
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+	if n := len(answered); n > 30 { // 10 a second, over a boundary of seconds or two
+		t.Errorf("%d answers to a flood", n)
+	}
+}
+
+// A server that asks too much at once is told so, and its caller is asked what fits.
+func TestAskingTooMuch(t *testing.T) {
+	form := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("m", 20<<10) + `","requestedSchema":{"type":"object","properties":{}}}`
+	for what, tt := range map[string]struct {
+		when, ask string
+		asks, fit int
+	}{
+		"too many in a call":             {"tools/call", `"method":"roots/list"`, 100, 32},
+		"too many when a session begins": {"notifications/initialized", `"method":"roots/list"`, 100, 32},
+		"too long in a call":             {"tools/call", form, 10, 3},
+		"too long when a session begins": {"notifications/initialized", `"method":"roots/list","params":{"_meta":{"m":"` + strings.Repeat("m", 20<<10) + `"}}`, 10, 3},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // all that is asked comes before the call is parked
+				answered := make(chan string, tt.asks)
+				c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxMessage: 64 << 10}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+					return func(m *jsonrpc.Message, say func(...string)) {
+						switch {
+						case m.Method == tt.when && me > 1:
+							for i := range tt.asks {
+								say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d",%s}`, i, tt.ask))
+							}
+						case m.IsResponse():
+							answered <- fmt.Sprintf("%s %d %s", m.ID, m.Error.GetCode(), m.Error.GetMessage())
+						}
+					}
+				})
+				n := needs(t, c, asking("t", `{}`, "a"))
+				if got := len(n.GetRequests()); got != tt.fit {
+					t.Fatalf("asked for %d things, want %d", got, tt.fit)
+				}
+				for i := tt.fit; i < tt.asks; i++ {
+					if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) || !strings.Contains(got, "too much is asked at once") {
+						t.Fatalf("answered %s, want %s", got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A program that ends is started again. What it was doing is unknown, and what waited for its caller is lost.
+func TestProgramIsStartedAgain(t *testing.T) {
+	c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: bridge.Rev20251125})
+	ask := asking("ask", `{}`, "a")
+	n := needs(t, c, ask)
+	failed := make(chan error)
+	go func() {
+		_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)
+		failed <- err
+	}()
+	if got := call(t, c, "started", `{}`); got != "started" {
+		t.Errorf("got %q", got)
+	}
+	killChildren(t)
+	if e := bridge.AsError(<-failed); e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+		t.Errorf("got %v", e)
+	}
+	_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+	if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" {
+		t.Errorf("got %v", err)
+	}
+	if got := call(t, c, "echo", `{}`); got != "{}" {
+		t.Errorf("got %q", got)
+	}
+	needs(t, c, ask)
+}
+
+// A program that cannot run twice at a time serves those who cannot be asked, and says so to the others at once.
+func TestProgramThatRunsOnce(t *testing.T) {
+	var programs atomic.Int64
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			if programs.Add(1) > 1 {
+				return false
+			}
+			say(initialized)
+		case "tools/call":
+			say(said1)
+		}
+		return true
+	}}
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	_, err := c.Handle(t.Context(), asking("t", `{}`, "a"), ignore)
+	if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "without elicitation") {
+		t.Errorf("got %v", err)
+	}
+	if got := call(t, c, "t", `{}`); got != "hello" || programs.Load() != 2 {
+		t.Errorf("%q by %d programs", got, programs.Load())
+	}
+}
+
+// killChildren kills the processes whose parent is this one.
+func killChildren(t *testing.T) {
+	t.Helper()
+	signalChildren(t, syscall.SIGKILL)
+}
+
+// signalChildren sends a signal to the processes whose parent is this one.
+func signalChildren(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", os.Getpid(), os.Getpid()))
+	pids := strings.Fields(string(text))
+	if tasks, _ := os.ReadDir("/proc/self/task"); err == nil {
+		for _, task := range tasks {
+			text, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
+			pids = append(pids, strings.Fields(string(text))...)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("there are no children")
+	}
+	for _, p := range pids {
+		var pid int
+		_, _ = fmt.Sscan(p, &pid)
+		_ = syscall.Kill(pid, s)
+	}
+}
+
+// What is wrong with a command is said at once, with what was run and what to do.
+func TestProgramsThatDoNotStart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		command []string
+		probe   time.Duration
+		want    []string
+	}{
+		"is not there": {[]string{"no-such-program"}, 0, []string{`there is no program "no-such-program" in PATH`, "what to do: install it"}},
+		"ends":         {[]string{"sh", "-c", "echo cannot find it >&2; exit 3"}, 0, []string{"exit status 3", "cannot find it", "command: sh -c"}},
+		"is silent":    {[]string{"sleep", "100"}, 3 * time.Second, []string{"neither server/discover nor initialize was answered within 2s"}},
+		"says hello":   {[]string{"sh", "-c", "echo hello; exec sleep 100"}, 100 * time.Millisecond, []string{"answered within 2s", "stdout, where only MCP belongs:\n    hello"}},
+		"is no server": {[]string{"cat"}, 100 * time.Millisecond, []string{"initialize"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := mcpclient.New(mcpclient.Options{Command: tt.command, StartTimeout: 2 * time.Second, ProbeTimeout: tt.probe, StopTimeout: time.Second, Log: zerolog.Nop()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Run(t.Context())
+			for _, want := range tt.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q in it", err, want)
+				}
+			}
+			if e := c.Ready(t.Context()); e == nil || e.Error() != err.Error() {
+				t.Errorf("Ready: %v", e)
+			}
+			for _, call := range []*bridge.Call{{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, {Method: bridge.Listen, Request: &pb.ListenRequest{}}} {
+				_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error { return nil })
+				if want := "did not start; the call was not executed"; err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v: got %v, want %q in it", call.Method, err, want)
+				}
+			}
+		})
+	}
+}
+
+// A server of the modern era is asked again what it is when what it said is no longer true, and if it does not say, that is
+// still what it is.
+func TestWhatItIsIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			if m.Method != "server/discover" {
+				return true
+			}
+			switch n := asked.Add(1); n {
+			case 1, 2:
+				say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`"ttlMs":120000,"instructions":"%d","capabilities"`, n), 1))
+			case 3:
+				say(unknown)
+			}
+			return true
+		}}
+		c, end := started(t, mcpclient.Options{}, s)
+		if err := c.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			after time.Duration
+			says  string
+		}{{0, "1"}, {time.Minute, "1"}, {time.Minute + time.Second, "2"}, {3 * time.Minute, "2"}, {0, "2"}, {2 * time.Minute, "2"}} {
+			time.Sleep(tt.after) //nolint:forbidigo // by the bubble's clock
+			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
+				t.Errorf("after %v: %v %v", tt.after, res, err)
+			}
+		}
+		if n := asked.Load(); n != 4 {
+			t.Errorf("asked %d times", n)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a server is, is kept for as long as it says, and told with what is left of that.
+func TestWhatItIsIsKeptForItsTTL(t *testing.T) {
+	type look struct {
+		after time.Duration
+		says  string
+		left  int64
+	}
+	for ttl, looks := range map[string][]look{
+		`"ttlMs":0,`:       {{0, "2", 0}, {0, "3", 0}},
+		`"ttlMs":-1,`:      {{0, "2", -1}},
+		`"ttlMs":1000,`:    {{0, "1", 1000}, {400 * time.Millisecond, "1", 600}, {599 * time.Millisecond, "1", 1}, {time.Millisecond, "2", 1000}},
+		`"ttlMs":7200000,`: {{time.Hour - time.Millisecond, "1", 3600001}, {time.Millisecond, "2", 7200000}},
+		"":                 {{time.Minute - time.Millisecond, "1", 0}, {time.Millisecond, "2", 0}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				if m.Method == "server/discover" {
+					asked++
+					say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`%s"instructions":"%d","capabilities"`, ttl, asked), 1))
+				}
+				return true
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer synctest.Wait()
+			defer cancel()
+			c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Pipe(s.serve)
+			done := make(chan error, 1)
+			go func() { done <- c.Run(ctx) }()
+			if err := c.Ready(ctx); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range looks {
+				time.Sleep(want.after) //nolint:forbidigo // by the bubble's clock
+				res, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d := res.Complete.(*pb.DiscoverResponse)
+				if got := (look{want.after, d.GetInstructions(), d.GetTtlMs()}); got != want {
+					t.Errorf("%q: got %v, want %v", ttl, got, want)
+				}
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A caller that goes while the server is asked again does not make what it was last for longer.
+func TestWhoeverComesNextAsksWhatItIs(t *testing.T) {
+	asked := 0
+	serve := (&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		if m.Method == "server/discover" {
+			if asked++; asked != 2 {
+				say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`"ttlMs":1000,"instructions":"%d","capabilities"`, asked), 1))
+			}
+		}
+		return true
+	}}).serve
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pipe(serve)
+		go func() { _ = c.Run(ctx) }()
+		if err := c.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
+		for _, tt := range []struct {
+			patience time.Duration
+			says     string
+		}{{time.Second, "1"}, {time.Minute, "3"}} {
+			waits, leave := context.WithTimeout(ctx, tt.patience)
+			res, err := c.Handle(waits, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			leave()
+			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
+				t.Errorf("within %v: %v %v", tt.patience, res, err)
+			}
+		}
+	})
+}
+
+// A server that does nothing that it is asked does not keep the client from ending.
+func TestEndOfDeafServers(t *testing.T) {
+	t.Run("program", func(t *testing.T) {
+		c := run(t, mcpclient.Options{
+			Command:     []string{"sh", "-c", `trap "" TERM; read a; printf '%s\n' '` + strings.Replace(initialized, "ID", "1", 1) + `'; while :; do sleep 1; done`},
+			StopTimeout: 100 * time.Millisecond, Revision: bridge.Rev20241105,
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // in which the writing begins, however busy the machine is
+		defer cancel()
+		// More than the pipe has room for, so that not even the writing ends.
+		_, err := c.Handle(ctx, toolCall("t", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`), ignore)
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = c.Handle(ctx, toolCall("t", `{}`), ignore)
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			t.Errorf("got %v %v", err, e.Failure)
+		}
+	})
+	t.Run("http", func(t *testing.T) {
+		f := newFake(t, false, func(_ http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) { <-r.Context().Done() })
+		inner := f.Config.Handler
+		f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				<-r.Context().Done() // DELETE as well
+				return
+			}
+			inner.ServeHTTP(w, r)
+		})
+		c := run(t, mcpclient.Options{URL: f.URL, StopTimeout: 100 * time.Millisecond})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := c.Handle(ctx, toolCall("t", `{}`), ignore)
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// What a server says of an error is told, and in the log, as far as anybody reads it.
+func TestLongErrorsAreToldInPart(t *testing.T) {
+	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		fails := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-7,"data":[1],"message":"no` + strings.Repeat("\\r\\n", 1<<18) + `"}}`
+		switch m.Method {
+		case "initialize":
+			say(strings.Replace(initialized, `"capabilities":{`, `"capabilities":{"logging":{},`, 1))
+		case "logging/setLevel", "tools/call":
+			say(fails)
+		}
+		return true
+	}}
+	var log bytes.Buffer
+	c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, Log: zerolog.New(&log)}, s)
+	r := toolCall("t", "{}")
+	r.Request.(*pb.CallToolRequest).Context = &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG}
+	_, err := c.Handle(t.Context(), r, ignore)
+	if e := bridge.AsError(err).RPC; e.GetCode() != -7 || string(e.GetData()) != "[1]" || !strings.HasPrefix(e.GetMessage(), "no\r\n") || len(e.GetMessage()) > 8<<10 {
+		t.Errorf("%d bytes: %.300v", len(e.GetMessage()), err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), `no\r\n`) || log.Len() > 16<<10 {
+		t.Errorf("%d bytes are logged: %.300s", log.Len(), log.String())
+	}
+}

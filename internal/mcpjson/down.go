@@ -1,0 +1,330 @@
+package mcpjson
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Members that a revision does not have are left out because json.proto says so. Here is what that does not do: what is
+// said in other words to an older revision, and what cannot be said to it at all.
+
+// A downFunc says a message in the words of a revision. It returns the message itself if there is nothing to do, and never
+// changes it: it may be in a cache.
+type downFunc func(m proto.Message, rev bridge.Revision) (proto.Message, error)
+
+var downs = map[protoreflect.FullName]downFunc{
+	"mcpbridge.v1.Tool":                      down(downTool),
+	"mcpbridge.v1.CallToolResult":            down(downCallToolResult),
+	"mcpbridge.v1.ToolResultContent":         down(downToolResultContent),
+	"mcpbridge.v1.ContentBlock":              down(downContentBlock),
+	"mcpbridge.v1.Completion":                down(downCompletion),
+	"mcpbridge.v1.ElicitForm":                down(downElicitForm),
+	"mcpbridge.v1.ElicitUrl":                 down(downElicitURL),
+	"mcpbridge.v1.CreateMessageRequest":      down(downCreateMessageRequest),
+	"mcpbridge.v1.CreateMessageResult":       down(downCreateMessageResult),
+	"mcpbridge.v1.SamplingMessage":           down(downSamplingMessage),
+	"mcpbridge.v1.InputRequired":             modernOnly,
+	"mcpbridge.v1.ListenRequest":             modernOnly,
+	"mcpbridge.v1.SubscriptionsAcknowledged": modernOnly,
+}
+
+// down makes a downFunc of a function for one type of message.
+func down[M proto.Message](f func(M, bridge.Revision) (M, error)) downFunc {
+	return func(m proto.Message, rev bridge.Revision) (proto.Message, error) { return f(m.(M), rev) }
+}
+
+func unsaid(what string, rev bridge.Revision) error {
+	return fmt.Errorf("%s cannot be said in %s", what, rev)
+}
+
+// modernOnly refuses what a front of an older revision must not write.
+func modernOnly(m proto.Message, rev bridge.Revision) (proto.Message, error) {
+	if !rev.Modern() {
+		return nil, unsaid(string(m.ProtoReflect().Descriptor().Name()), rev)
+	}
+	return m, nil
+}
+
+// downTool finds a place for the title where there is none of its own (2025-03-26: ToolAnnotations.title), and drops an
+// output schema that is not one of objects where it has to be.
+func downTool(t *pb.Tool, rev bridge.Revision) (*pb.Tool, error) {
+	if t.Title != nil && !rev.HasToolTitle() && t.GetAnnotations().GetTitle() == "" {
+		t = bridge.Shallow(t)
+		a := &pb.ToolAnnotations{}
+		if t.GetAnnotations() != nil {
+			a = bridge.Shallow(t.Annotations)
+		}
+		a.Title = t.Title
+		t.Annotations = a
+	}
+	if _, anyValue := rev.HasStructuredContent(); !anyValue && len(t.GetOutputSchema()) > 0 {
+		if typ, _ := rawjson.String(rawjson.Get(t.OutputSchema, "type")); typ != "object" {
+			t = bridge.Shallow(t)
+			t.OutputSchema = nil
+		}
+	}
+	return t, nil
+}
+
+// downCallToolResult makes text of structured content that a revision has no place for, unless there is text already
+// (2025-06-18 and later: server/tools, structured content).
+func downCallToolResult(r *pb.CallToolResult, rev bridge.Revision) (*pb.CallToolResult, error) {
+	content, keep, err := downStructured(r.GetStructuredContent(), r.GetContent(), rev)
+	if keep || err != nil {
+		return r, err
+	}
+	r = bridge.Shallow(r)
+	r.Content, r.StructuredContent = content, nil
+	return r, nil
+}
+
+func downToolResultContent(r *pb.ToolResultContent, rev bridge.Revision) (*pb.ToolResultContent, error) {
+	content, keep, err := downStructured(r.GetStructuredContent(), r.GetContent(), rev)
+	if keep || err != nil {
+		return r, err
+	}
+	r = bridge.Shallow(r)
+	r.Content, r.StructuredContent = content, nil
+	return r, nil
+}
+
+// downStructured reports whether structured content can stay what it is. If it cannot, it returns the content to send.
+func downStructured(structured []byte, content []*pb.ContentBlock, rev bridge.Revision) (_ []*pb.ContentBlock, keep bool, _ error) {
+	has, anyValue := rev.HasStructuredContent()
+	if len(structured) == 0 || has && (anyValue || rawjson.IsObject(structured)) {
+		return nil, true, nil
+	}
+	isText := func(b *pb.ContentBlock) bool { return b.GetText() != nil }
+	if slices.ContainsFunc(content, isText) {
+		return content, false, nil
+	}
+	text, err := rawjson.AppendChecked(nil, structured)
+	if err != nil {
+		return nil, false, at(fmt.Errorf("is not strict JSON: %w", err), "structuredContent")
+	}
+	return append(slices.Clip(content), textBlock(string(text), nil)), false, nil
+}
+
+// downContentBlock says a block in the words of a revision that does not have its type: older clients refuse the whole
+// message for a type that they do not know.
+func downContentBlock(b *pb.ContentBlock, rev bridge.Revision) (*pb.ContentBlock, error) {
+	if !rev.HasAudio() && b.GetAudio() != nil {
+		audio := b.GetAudio()
+		return &pb.ContentBlock{Block: &pb.ContentBlock_Resource{Resource: &pb.EmbeddedResource{
+			Resource: &pb.ResourceContents{
+				Uri:      contentURI(audio.GetData()),
+				MimeType: &audio.MimeType,
+				Body:     &pb.ResourceContents_Blob{Blob: audio.GetData()},
+			},
+			Annotations: audio.GetAnnotations(),
+		}}}, nil
+	}
+	if link := b.GetResourceLink(); link != nil && !rev.HasResourceLinks() {
+		return textBlock(link.GetName()+": "+link.GetUri(), link.GetAnnotations()), nil
+	}
+	return b, nil
+}
+
+func textBlock(text string, a *pb.Annotations) *pb.ContentBlock {
+	return &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text, Annotations: a}}}
+}
+
+// contentURI names bytes that have no other name by their hash, as RFC 6920 does.
+func contentURI(data []byte) string {
+	hash := sha256.Sum256(data)
+	return "ni:///sha-256;" + base64.RawURLEncoding.EncodeToString(hash[:])
+}
+
+// maxCompletions is how many values a completion may have (every revision: server/utilities/completion).
+const maxCompletions = 100
+
+// downCompletion cuts off what no revision can say.
+func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error) {
+	if len(c.GetValues()) <= maxCompletions {
+		return c, nil
+	}
+	c = bridge.Shallow(c)
+	if c.Total == nil {
+		c.Total = proto.Int64(int64(len(c.Values)))
+	}
+	c.Values, c.HasMore = c.Values[:maxCompletions], proto.Bool(true)
+	return c, nil
+}
+
+// hopMembers are the members that belong to a hop and not to what is passed on: a token, or a side of `initialize`. Whoever
+// speaks to the peer reads and writes them. Nobody does so with the wish for a task, to which there would be no result: there are
+// none here, and who does not declare tasks does what is asked as if it were not there (2025-11-25: basic/utilities/tasks, task
+// support and handling).
+var hopMembers = map[protoreflect.FullName][]string{
+	"mcpbridge.v1.Progress":             {"progressToken"},
+	"mcpbridge.v1.DiscoverResponse":     {"protocolVersion", "serverInfo"},
+	"mcpbridge.v1.CallToolRequest":      {"task"},
+	"mcpbridge.v1.ElicitForm":           {"task"},
+	"mcpbridge.v1.ElicitUrl":            {"task"},
+	"mcpbridge.v1.CreateMessageRequest": {"task"},
+}
+
+// downElicitForm rewrites the form's schema for a revision with fewer kinds of fields.
+func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, error) {
+	if rev.HasTitledEnums() && rev.HasMultiSelect() && rev.HasFormDefaults() || !rawjson.IsObject(f.GetRequestedSchema()) {
+		return f, nil
+	}
+	if err := rawjson.Check(f.RequestedSchema); err != nil {
+		return nil, at(fmt.Errorf("is not strict JSON: %w", err), "requestedSchema")
+	}
+	schema, err := downFormSchema(f.RequestedSchema, rev)
+	if err != nil {
+		return nil, at(err, "requestedSchema")
+	}
+	f = bridge.Shallow(f)
+	f.RequestedSchema = schema
+	return f, nil
+}
+
+// downFormSchema returns the schema of a form without `$schema`, and with its properties rewritten.
+func downFormSchema(schema []byte, rev bridge.Revision) ([]byte, error) {
+	out := encoder{dst: []byte{'{'}}
+	for name, value := range rawjson.Members(schema) {
+		switch {
+		case string(name) == "$schema":
+		case string(name) == "properties" && rawjson.IsObject(value):
+			fields := encoder{dst: []byte{'{'}}
+			for name, property := range rawjson.Members(value) {
+				property, err := downFormField(property, rev)
+				if err != nil {
+					return nil, at(at(err, entry(string(name))), "properties")
+				}
+				fields.member(string(name), property)
+			}
+			out.member(string(name), append(fields.dst, '}'))
+		default:
+			out.member(string(name), value)
+		}
+	}
+	return append(out.dst, '}'), nil
+}
+
+// downFormField rewrites the schema of one field of a form: a titled choice by `enumNames`, and without the default that
+// only boolean fields have in 2025-06-18.
+func downFormField(field []byte, rev bridge.Revision) ([]byte, error) {
+	if !rawjson.IsObject(field) {
+		return field, nil
+	}
+	typ, _ := rawjson.String(rawjson.Get(field, "type"))
+	if typ == "array" && !rev.HasMultiSelect() {
+		return nil, unsaid("a choice of several values", rev)
+	}
+	out := encoder{dst: []byte{'{'}}
+	for name, value := range rawjson.Members(field) {
+		switch {
+		case string(name) == "oneOf" && rawjson.IsArray(value) && !rev.HasTitledEnums():
+			enum, names := []byte{'['}, []byte{'['}
+			for choice := range rawjson.Elements(value) {
+				constant, title := rawjson.Get(choice, "const"), rawjson.Get(choice, "title")
+				if constant == nil {
+					return nil, at(unsaid("a choice without const", rev), "oneOf")
+				}
+				if title == nil {
+					title = constant
+				}
+				enum, names = appendElement(enum, constant), appendElement(names, title)
+			}
+			out.member("enum", append(enum, ']'))
+			out.member("enumNames", append(names, ']'))
+		case string(name) == "default" && typ != "boolean" && !rev.HasFormDefaults():
+		default:
+			out.member(string(name), value)
+		}
+	}
+	return append(out.dst, '}'), nil
+}
+
+func appendElement(array, value []byte) []byte {
+	if len(array) > 1 {
+		array = append(array, ',')
+	}
+	return append(array, value...)
+}
+
+// downElicitURL makes up the elicitationId where there must be one (2025-11-25: client/elicitation, URL mode).
+func downElicitURL(u *pb.ElicitUrl, rev bridge.Revision) (*pb.ElicitUrl, error) {
+	if u.ElicitationId != nil || !rev.HasElicitationID() {
+		return u, nil
+	}
+	u = bridge.Shallow(u)
+	u.ElicitationId = proto.String(rand.Text())
+	return u, nil
+}
+
+// downCreateMessageRequest splits what one speaker says into messages of one block each, where a message has one.
+func downCreateMessageRequest(r *pb.CreateMessageRequest, rev bridge.Revision) (*pb.CreateMessageRequest, error) {
+	if !rev.HasSamplingTools() {
+		if len(r.GetTools()) > 0 {
+			return nil, at(unsaid("a tool for the model", rev), "tools")
+		}
+		if r.GetToolChoice() != nil {
+			return nil, at(unsaid("a tool for the model", rev), "toolChoice")
+		}
+	}
+	one := func(m *pb.SamplingMessage) bool { return len(m.GetContent()) == 1 }
+	if rev.HasSamplingLists() || !slices.ContainsFunc(r.GetMessages(), func(m *pb.SamplingMessage) bool { return !one(m) }) {
+		return r, nil
+	}
+	var messages []*pb.SamplingMessage
+	for _, m := range r.GetMessages() {
+		for _, b := range m.GetContent() {
+			single := bridge.Shallow(m)
+			single.Content = []*pb.ContentBlock{b}
+			messages = append(messages, single)
+		}
+	}
+	r = bridge.Shallow(r)
+	r.Messages = messages
+	return r, nil
+}
+
+func downSamplingMessage(m *pb.SamplingMessage, rev bridge.Revision) (*pb.SamplingMessage, error) {
+	if !rev.HasSamplingLists() && len(m.GetContent()) != 1 {
+		return nil, at(unsaid(fmt.Sprintf("a message of %d blocks", len(m.GetContent())), rev), "content")
+	}
+	return m, downSamplingContent(m.GetContent(), rev)
+}
+
+// downCreateMessageResult joins an answer of several texts, where an answer is one block.
+func downCreateMessageResult(r *pb.CreateMessageResult, rev bridge.Revision) (*pb.CreateMessageResult, error) {
+	if err := downSamplingContent(r.GetContent(), rev); err != nil || rev.HasSamplingLists() || len(r.GetContent()) == 1 {
+		return r, err
+	}
+	var texts []string
+	for _, b := range r.GetContent() {
+		if b.GetText() == nil {
+			return nil, at(unsaid(fmt.Sprintf("an answer of %d blocks", len(r.GetContent())), rev), "content")
+		}
+		texts = append(texts, b.GetText().GetText())
+	}
+	r = bridge.Shallow(r)
+	r.Content = []*pb.ContentBlock{textBlock(strings.Join(texts, "\n"), nil)}
+	return r, nil
+}
+
+// downSamplingContent refuses sound where a model cannot hear. Elsewhere it would become an embedded resource, but a model
+// never gets those.
+func downSamplingContent(content []*pb.ContentBlock, rev bridge.Revision) error {
+	for i, b := range content {
+		if b.GetAudio() != nil && !rev.HasAudio() {
+			return at(at(unsaid(`"audio"`, rev), index(i)), "content")
+		}
+	}
+	return nil
+}

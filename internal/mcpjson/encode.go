@@ -1,0 +1,306 @@
+package mcpjson
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// maxNesting is how many messages may be inside one another. MCP needs a handful; only a tool result that holds tool results
+// can have more.
+const maxNesting = 64
+
+type encoder struct {
+	dst   []byte
+	rev   bridge.Revision
+	depth int
+}
+
+// An object says what is particular to one object that is written.
+type object struct {
+	// head is the first member, as it is written: the tag of a union.
+	head string
+	// tag is the tag's name.
+	tag string
+	// meta is set in the object's `_meta`.
+	meta []Member
+}
+
+func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
+	if p.down != nil {
+		said, err := p.down(m.Interface(), e.rev)
+		if err != nil {
+			return err
+		}
+		m = said.ProtoReflect()
+	}
+	if p.union != nil {
+		return e.union(m, p.union, o)
+	}
+	if e.depth++; e.depth > maxNesting {
+		return fmt.Errorf("nested deeper than %d", maxNesting)
+	}
+	e.dst = append(append(e.dst, '{'), o.head...)
+	if p.resultType != "" && e.rev.HasResultType() {
+		e.key(`"resultType":`)
+		e.dst = rawjson.AppendString(e.dst, p.resultType)
+	}
+	for _, f := range p.fields {
+		if !f.in(e.rev) {
+			continue
+		}
+		from := m
+		if f.via != nil {
+			from = m.Get(f.via).Message()
+		}
+		if len(o.meta) > 0 && f.name == "_meta" {
+			if err := e.meta(from.Get(f.fd).Bytes(), o.meta); err != nil {
+				return at(err, f.name)
+			}
+			o.meta = nil
+			continue
+		}
+		if err := e.field(from, f); err != nil {
+			return at(err, f.name)
+		}
+	}
+	if len(o.meta) > 0 {
+		if err := e.meta(nil, o.meta); err != nil {
+			return at(err, "_meta")
+		}
+	}
+	if p.extra != nil {
+		if err := e.extra(m.Get(p.extra).Bytes(), p, o.tag); err != nil {
+			return err
+		}
+	}
+	e.dst = append(e.dst, '}')
+	e.depth--
+	return nil
+}
+
+// union writes the field of a union that is set.
+func (e *encoder) union(m protoreflect.Message, u *union, o object) error {
+	f := u.set(m)
+	if f == nil {
+		return errors.New("nothing is set")
+	}
+	if !f.in(e.rev) {
+		return fmt.Errorf("%q cannot be said in %s", f.name, e.rev)
+	}
+	o.tag = u.tag
+	if e.rev.Within(u.tagSince, bridge.NoRevision) {
+		o.head = f.head
+	}
+	inner := m.Get(f.fd).Message()
+	if u.content == "" {
+		return e.message(inner, f.message, o)
+	}
+	e.dst = append(append(append(e.dst, '{'), o.head...), ',')
+	e.dst = append(rawjson.AppendString(e.dst, u.content), ':')
+	if err := e.message(inner, f.message, object{meta: o.meta}); err != nil {
+		return at(err, u.content)
+	}
+	e.dst = append(e.dst, '}')
+	return nil
+}
+
+// key begins a member.
+func (e *encoder) key(key string) {
+	if e.dst[len(e.dst)-1] != '{' {
+		e.dst = append(e.dst, ',')
+	}
+	e.dst = append(e.dst, key...)
+}
+
+// field writes the member of a field, if there is one.
+func (e *encoder) field(m protoreflect.Message, f *field) error {
+	if !m.Has(f.fd) && !f.always {
+		if f.fallback != "" {
+			e.key(f.key)
+			e.dst = append(e.dst, f.fallback...)
+		}
+		return nil
+	}
+	v := m.Get(f.fd)
+	switch {
+	case f.fd.IsMap():
+		e.key(f.key)
+		return e.entries(v.Map(), f)
+	case f.fd.IsList():
+		e.key(f.key)
+		return e.list(v.List(), f)
+	case f.kind == kindEnum && v.Enum() == 0:
+		// Somebody said that they do not say. Where that is no answer, it is a mistake.
+		if f.always {
+			return errors.New("is not set")
+		}
+		if f.fallback != "" {
+			e.key(f.key)
+			e.dst = append(e.dst, f.fallback...)
+		}
+		return nil
+	}
+	e.key(f.key)
+	return e.value(v, f)
+}
+
+func (e *encoder) list(list protoreflect.List, f *field) error {
+	if f.single && list.Len() == 1 {
+		return e.value(list.Get(0), f)
+	}
+	e.dst = append(e.dst, '[')
+	for i := range list.Len() {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		if err := e.value(list.Get(i), f); err != nil {
+			return at(err, index(i))
+		}
+	}
+	e.dst = append(e.dst, ']')
+	return nil
+}
+
+// entries writes a map, in the order of its keys, so that the same message is always the same text.
+func (e *encoder) entries(m protoreflect.Map, f *field) error {
+	values := make(map[string]protoreflect.Value, m.Len())
+	for k, v := range m.Range {
+		values[k.String()] = v
+	}
+	e.dst = append(e.dst, '{')
+	for i, k := range slices.Sorted(maps.Keys(values)) {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		e.dst = append(rawjson.AppendString(e.dst, k), ':')
+		if err := e.value(values[k], f); err != nil {
+			return at(err, entry(k))
+		}
+	}
+	e.dst = append(e.dst, '}')
+	return nil
+}
+
+func (e *encoder) value(v protoreflect.Value, f *field) error {
+	switch f.kind {
+	case kindMessage:
+		return e.message(v.Message(), f.message, object{})
+	case kindString:
+		e.dst = rawjson.AppendString(e.dst, v.String())
+	case kindText:
+		b := v.Bytes()
+		if !utf8.Valid(b) {
+			return errors.New("must be UTF-8")
+		}
+		e.dst = rawjson.AppendString(e.dst, unsafe.String(unsafe.SliceData(b), len(b))) //nolint:gosec // G103: it is read before this function returns, and nobody writes it
+	case kindBytes:
+		e.dst = base64.StdEncoding.AppendEncode(append(e.dst, '"'), v.Bytes())
+		e.dst = append(e.dst, '"')
+	case kindRaw:
+		return e.raw(v.Bytes(), f)
+	case kindBool:
+		e.dst = strconv.AppendBool(e.dst, v.Bool())
+	case kindInt:
+		e.dst = strconv.AppendInt(e.dst, v.Int(), 10)
+	case kindDouble:
+		x := v.Float()
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return fmt.Errorf("%v is not a number of JSON", x)
+		}
+		e.dst = jsontext.AppendFloat(e.dst, x, 64)
+	case kindEnum:
+		name := f.enum.names[v.Enum()]
+		if name == "" {
+			return fmt.Errorf("unknown value %d, known are %s", v.Enum(), f.enum.list)
+		}
+		e.dst = append(e.dst, name...)
+	}
+	return nil
+}
+
+// raw writes JSON text. What cannot be null is an object: every such member of MCP is.
+func (e *encoder) raw(text []byte, f *field) error {
+	if !f.nullable && !rawjson.IsObject(text) {
+		return fmt.Errorf("must be a JSON object, not %s", rawjson.Shorten(text))
+	}
+	dst, err := rawjson.AppendChecked(e.dst, text)
+	if err != nil {
+		return fmt.Errorf("is not strict JSON: %w", err)
+	}
+	e.dst = dst
+	return nil
+}
+
+// meta writes `_meta` of what the message has and of what is set in it.
+func (e *encoder) meta(has []byte, set []Member) error {
+	if len(has) > 0 {
+		if !rawjson.IsObject(has) {
+			return fmt.Errorf("must be a JSON object, not %s", rawjson.Shorten(has))
+		}
+		if err := rawjson.Check(has); err != nil {
+			return fmt.Errorf("is not strict JSON: %w", err)
+		}
+	}
+	before := len(e.dst)
+	e.key(`"_meta":{`)
+	empty := len(e.dst)
+	for name, value := range rawjson.Members(has) {
+		if !slices.ContainsFunc(set, func(s Member) bool { return s.Name == string(name) }) {
+			e.member(string(name), value)
+		}
+	}
+	for _, s := range set {
+		if s.Value != nil {
+			e.member(s.Name, s.Value)
+		}
+	}
+	if len(e.dst) == empty {
+		e.dst = e.dst[:before]
+		return nil
+	}
+	e.dst = append(e.dst, '}')
+	return nil
+}
+
+// extra writes the members without a field. A member that has a field is never one of them, whatever the revision: it would
+// be there twice, or where it must not be.
+func (e *encoder) extra(text []byte, p *plan, tag string) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if !rawjson.IsObject(text) {
+		return fmt.Errorf("unknown members must be a JSON object, not %s", rawjson.Shorten(text))
+	}
+	if err := rawjson.Check(text); err != nil {
+		return fmt.Errorf("unknown members are not strict JSON: %w", err)
+	}
+	for name, value := range rawjson.Members(text) {
+		if !p.owns(string(name)) && p.like(string(name), tag) == "" && string(name) != tag {
+			e.member(string(name), value)
+		}
+	}
+	return nil
+}
+
+// member writes a member whose value was checked.
+func (e *encoder) member(name string, value []byte) {
+	e.key("")
+	e.dst = append(rawjson.AppendString(e.dst, name), ':')
+	e.dst = rawjson.AppendLine(e.dst, value)
+}
+
+func index(i int) string    { return "[" + strconv.Itoa(i) + "]" }
+func entry(k string) string { return "[" + quote(rawjson.Shorten(k)) + "]" }

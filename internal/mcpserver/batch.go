@@ -1,0 +1,159 @@
+package mcpserver
+
+import (
+	"bytes"
+	"net/http"
+	"sync"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+)
+
+// postBatch takes several messages at once, which only clients of the first two revisions may send (2025-03-26: basic, batching).
+func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
+	if ofSSE(r) {
+		texts, err := jsonrpc.ParseBatch(body)
+		if err == nil {
+			_, err = sortBatch(texts, bridge.Rev20241105)
+		}
+		if err != nil {
+			malformed(w, r.Header, err) // and not on the stream, where nobody knows what it answers
+			return
+		}
+		s.postSSE(w, r, body)
+		return
+	}
+	if isModern(r.Header) {
+		malformed(w, r.Header, errBatch)
+		return
+	}
+	ss := s.sessionOf(w, r)
+	if ss == nil {
+		return
+	}
+	if !ss.rev.TakesBatches() {
+		malformed(w, r.Header, errBatch)
+		return
+	}
+	texts, err := jsonrpc.ParseBatch(body)
+	if err != nil {
+		malformed(w, r.Header, err)
+		return
+	}
+	b, err := sortBatch(texts, ss.rev)
+	if err != nil {
+		malformed(w, r.Header, err)
+		return
+	}
+	for i := range b.responses {
+		ss.answered(&b.responses[i])
+	}
+	for i := range b.notifications {
+		ss.notified(&b.notifications[i])
+	}
+	if len(b.requests) == 0 && len(b.refused) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	ss.serveBatch(w, r, b.requests, b.refused)
+}
+
+// A sortedBatch is what several messages at once are.
+type sortedBatch struct {
+	requests, notifications, responses []jsonrpc.Message
+	// refused are the answers to what are no messages.
+	refused [][]byte
+}
+
+// sortBatch tells what the messages of a batch are. It refuses as a whole what a batch cannot be: responses together with
+// requests, and two requests with one id.
+func sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
+	b := &sortedBatch{}
+	ids := map[string]bool{}
+	for _, text := range texts {
+		msg, err := jsonrpc.Parse(text)
+		switch {
+		case err != nil:
+			e := asParseError(err)
+			if e.OfNotification() {
+				continue
+			}
+			b.refused = append(b.refused, jsonrpc.AppendError(nil, e.ID, e.RPC, rev.OmitsUnknownErrorID()))
+		case msg.IsResponse():
+			b.responses = append(b.responses, msg)
+		case msg.IsNotification():
+			b.notifications = append(b.notifications, msg)
+		case ids[string(jsonrpc.Key(msg.ID))]:
+			return nil, &jsonrpc.Error{RPC: invalidRequest("the batch has two requests with id " + string(msg.ID))}
+		default:
+			ids[string(jsonrpc.Key(msg.ID))] = true
+			b.requests = append(b.requests, msg)
+		}
+	}
+	if len(b.responses) > 0 && len(b.requests) > 0 {
+		return nil, &jsonrpc.Error{RPC: invalidRequest("the batch has both requests and responses: send them apart")}
+	}
+	return b, nil
+}
+
+// serveBatch answers the requests of a batch side by side. The answers are one JSON array, unless something has to be said
+// before they are all there: then each is an event of a stream.
+func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests []jsonrpc.Message, answers [][]byte) {
+	out := ss.reply(w)
+	out.start()
+	defer out.stop()
+	b := &batch{out: out, answers: answers}
+	var wg sync.WaitGroup
+	for i := range requests {
+		wg.Go(func() { ss.serve(&requests[i], ss.s.origin(r), batchSink{b}) })
+	}
+	wg.Wait()
+	out.finishBatch(b.answers)
+}
+
+// A batch collects the answers to several requests.
+type batch struct {
+	out     *reply
+	mu      sync.Mutex
+	answers [][]byte
+}
+
+// batchSink is where the messages of one request of a batch go.
+type batchSink struct{ b *batch }
+
+func (o batchSink) send(msg []byte) error { return o.b.out.send(msg) }
+
+func (o batchSink) finish(_ head, msg []byte) {
+	if msg == nil {
+		return
+	}
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	o.b.answers = append(o.b.answers, msg)
+}
+
+// finishBatch ends the response with all answers.
+func (r *reply) finishBatch(answers [][]byte) {
+	r.mu.Lock()
+	stream := r.stream
+	r.mu.Unlock()
+	if !stream && len(answers) > 0 {
+		r.finish(head{}, array(answers))
+		return
+	}
+	for len(answers) > 1 {
+		_ = r.send(answers[0]) // a legacy stream keeps what it cannot send
+		answers = answers[1:]
+	}
+	if len(answers) == 1 {
+		r.finish(head{}, answers[0])
+		return
+	}
+	r.finish(head{}, nil)
+}
+
+// array returns messages as one JSON array.
+func array(msgs [][]byte) []byte {
+	out := append([]byte{'['}, bytes.Join(msgs, []byte{','})...)
+	return append(out, ']')
+}

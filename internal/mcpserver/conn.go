@@ -1,0 +1,444 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A conn is one client on a connection that carries every message to it: stdio, or the event stream of HTTP+SSE. Its
+// requests are answered side by side. What it once says by initialize holds for the connection.
+type conn struct {
+	s *Server
+	// write sends one message to the client. It may be called concurrently, and fails when the client has gone.
+	write func(msg []byte) error
+	// principal is who the client is, if that was checked.
+	principal *pb.Principal
+	// takesModern says that requests of the modern era may come, too.
+	takesModern bool
+	// slots bounds how many requests are answered at a time.
+	slots chan struct{}
+	calls sync.WaitGroup
+	// teller tells the session's changes: a client that does not read keeps only that waiting, and not other clients.
+	teller sync.WaitGroup
+
+	// ctx ends when the client has gone.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	errors  rate          // of those that answer no request
+	session *session      // of the legacy era, since initialize
+	running running       // the modern requests
+	over    func()        // what is done once no call runs, when calls have outlived the client
+	closed  bool          // no call begins any more
+	until   time.Time     // until when the client is let in, by the best token it has shown; zero: for ever
+	longer  chan struct{} // holds a token when until has become later
+}
+
+func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
+	c := &conn{
+		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.MaxCalls),
+		errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
+	}
+	c.ctx, c.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
+	return c
+}
+
+// close ends every call of the client and waits for them.
+func (c *conn) close(cause error) {
+	c.cancel(cause)
+	if ss := c.legacy(); ss != nil {
+		ss.end(cause)
+	}
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.calls.Wait()
+	c.teller.Wait()
+}
+
+func (c *conn) legacy() *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// receive takes what the client sent: one message, or in 2025-03-26 several. It keeps data, and does not block.
+func (c *conn) receive(data []byte, from origin) {
+	defer c.s.panics.Recover("a message", func(e *bridge.Error) {
+		id := rawjson.Get(data, "id")
+		if !jsonrpc.IsID(id) {
+			id = nil
+		}
+		c.malformed(&jsonrpc.Error{ID: id, RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
+	})
+	if !jsonrpc.IsBatch(data) {
+		// gofail: var mcpserverReceive struct{}
+
+		msg, err := jsonrpc.Parse(data)
+		if err != nil {
+			c.malformed(err)
+			return
+		}
+		c.take(&msg, c.takesModern, from, connSink{c})
+		return
+	}
+	ss := c.legacy()
+	if ss == nil || !ss.rev.TakesBatches() {
+		c.malformed(errBatch)
+		return
+	}
+	texts, err := jsonrpc.ParseBatch(data)
+	if err != nil {
+		c.malformed(err)
+		return
+	}
+	b, err := sortBatch(texts, ss.rev)
+	if err != nil {
+		c.malformed(err)
+		return
+	}
+	out := &connBatch{c: c, answers: b.refused, open: len(b.requests)}
+	for _, msgs := range [][]jsonrpc.Message{b.responses, b.notifications, b.requests} {
+		for i := range msgs {
+			c.take(&msgs[i], false, from, out) // only the session's revision has batches
+		}
+	}
+	if len(b.requests) == 0 && len(b.refused) > 0 {
+		c.said(c.write(array(b.refused)))
+	}
+}
+
+// A connBatch collects the answers to a batch, which are sent as one, too (JSON-RPC 2.0, 6). What comes before them is sent at
+// once.
+type connBatch struct {
+	c *conn
+
+	mu      sync.Mutex
+	answers [][]byte
+	open    int
+}
+
+func (b *connBatch) send(msg []byte) error { return b.c.write(msg) }
+
+func (b *connBatch) finish(_ head, msg []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if msg != nil {
+		b.answers = append(b.answers, msg)
+	}
+	if b.open--; b.open == 0 && len(b.answers) > 0 {
+		b.c.said(b.c.write(array(b.answers)))
+	}
+}
+
+// errBatch is the error for an array where a single message must be.
+var errBatch = &jsonrpc.Error{RPC: invalidRequest("a JSON array of messages is only for revisions before 2025-06-18: send one message at a time")}
+
+const (
+	// errorEvery is how often a client is told that what it sends is no message, once it has been told errorBurst times. Nobody
+	// waits for such an answer.
+	errorEvery = 10 * time.Millisecond
+	errorBurst = 100
+)
+
+// malformed answers what is no message.
+func (c *conn) malformed(err error) {
+	e := asParseError(err)
+	if e.OfNotification() {
+		c.s.log.Debug().Err(err).Msg("ignored a notification that is none")
+		return
+	}
+	if e.ID == nil {
+		c.mu.Lock()
+		early := c.errors.early(time.Now())
+		c.mu.Unlock()
+		if early > 0 {
+			c.s.log.Debug().Err(err).Msg("ignored what is no message: there are too many")
+			return
+		}
+	}
+	omitID := true
+	if ss := c.legacy(); ss != nil {
+		omitID = ss.rev.OmitsUnknownErrorID()
+	}
+	c.said(c.write(jsonrpc.AppendError(nil, e.ID, e.RPC, omitID)))
+}
+
+// said notes that a message could not be sent: the client has gone.
+func (c *conn) said(err error) {
+	if err != nil {
+		c.s.log.Debug().Err(err).Msg("a message could not be sent")
+		c.cancel(errGone)
+	}
+}
+
+// take begins to do what a message says, which may be of the modern era or not.
+func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
+	defer c.s.panics.Recover(msg.Method, func(e *bridge.Error) {
+		if msg.IsRequest() {
+			c.s.newExchange(bridge.LatestLegacy, msg, out).fail(nil, e)
+		}
+	})
+	// gofail: var mcpserverTake struct{}
+
+	ss := c.legacy()
+	switch {
+	case msg.IsRequest() && modern && rawjson.Get(msg.Meta, metaVersion) != nil:
+		c.startModern(msg, out)
+	case msg.IsRequest() && msg.Method == "initialize" && ss == nil:
+		c.initialize(msg, out)
+	case msg.IsNotification() && modern && c.cancelled(msg):
+	case ss == nil:
+		c.early(msg, out)
+	case msg.IsResponse():
+		if !ss.answered(msg) {
+			c.s.log.Debug().Bytes("id", msg.ID).Msg("ignored a response that nobody waits for")
+		}
+	case msg.IsNotification():
+		ss.notified(msg)
+	default:
+		c.startLegacy(ss, msg, from, out)
+	}
+}
+
+// startModern begins to answer a modern request.
+func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	c.mu.Lock()
+	remove, err := c.running.add(msg, cancel)
+	c.mu.Unlock()
+	if err != nil {
+		cancel(nil)
+		c.s.refuse(bridge.Rev20260728, msg, out, err)
+		return
+	}
+	to := &lastSink{out, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		remove()
+	}}
+	if !c.start(func() {
+		defer cancel(nil)
+		c.s.modern(ctx, msg, origin{}, to)
+	}) {
+		c.overloaded(bridge.Rev20260728, msg, to)
+		cancel(nil)
+	}
+}
+
+// startLegacy begins to answer a request of the session.
+func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out sink) {
+	ctx, to, done, err := ss.begin(msg, out)
+	if err != nil {
+		c.s.refuse(ss.rev, msg, out, err)
+		return
+	}
+	if !c.start(func() {
+		defer done()
+		ss.request(ctx, msg, from, to)
+	}) {
+		c.overloaded(ss.rev, msg, to)
+		done()
+	}
+}
+
+// start runs f beside others. It reports false if there are too many: to wait for one of them here could be to wait for
+// ever, as they may themselves wait for what the client sends next. Once the connection is closed, none is let in.
+func (c *conn) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		return false
+	}
+	c.calls.Go(func() {
+		defer c.free()
+		defer c.s.panics.Recover("a request", nil) // who answers it does not come so far
+		f()
+	})
+	return true
+}
+
+// free gives a slot back.
+func (c *conn) free() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	<-c.slots
+	if c.over != nil && len(c.slots) == 0 {
+		c.over()
+	}
+}
+
+// outlive has over called when the last call ends. It reports false if none runs.
+func (c *conn) outlive(over func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.slots) == 0 {
+		return false
+	}
+	c.over = over
+	return true
+}
+
+// rest returns a context that ends when no call runs, or the client has gone.
+func (c *conn) rest() (context.Context, context.CancelFunc) {
+	ctx, over := context.WithCancel(c.ctx)
+	if !c.outlive(over) {
+		over()
+	}
+	return ctx, over
+}
+
+// isLetIn notes that the client is let in until some time; zero: for ever. Of several tokens the one counts that is good for longest. It
+// reports whether it was not let in any more, so that it was not told what has changed.
+func (c *conn) isLetIn(until time.Time) (again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.until.IsZero() || !until.IsZero() && !until.After(c.until) {
+		return false
+	}
+	again = !time.Now().Before(c.until)
+	c.until = until
+	select {
+	case c.longer <- struct{}{}:
+	default:
+	}
+	return again
+}
+
+// isIn reports whether the client is there and let in.
+func (c *conn) isIn() bool {
+	until := c.letInUntil()
+	return c.ctx.Err() == nil && (until.IsZero() || time.Now().Before(until))
+}
+
+func (c *conn) letInUntil() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.until
+}
+
+// overloaded answers a request for which there is no slot.
+func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
+	x := &exchange{s: c.s, rev: rev, id: msg.ID, out: out}
+	x.refuse(nil, overload(cap(c.slots)))
+}
+
+// overload is the error of a request beyond the most that are answered at a time.
+func overload(most int) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+		"%d requests are being answered, which is the most: wait for one of them", most)
+	e.Failure.RetryAfterMs = proto.Int64(100)
+	return e
+}
+
+// cancelled takes the notification that cancels a modern request. It reports whether it was one.
+func (c *conn) cancelled(msg *jsonrpc.Message) bool {
+	if msg.Method != notifyCancelled {
+		return false
+	}
+	id := jsonrpc.Key(rawjson.Get(msg.Params, "requestId"))
+	c.mu.Lock()
+	cancel := c.running.cancel[string(id)]
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(errCancelled)
+	}
+	return cancel != nil
+}
+
+// initialize begins the legacy era on this connection. It is answered before the next message is read.
+func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
+	ss, result, err := c.s.initialize(c.ctx, msg, origin{principal: c.principal})
+	if err != nil {
+		x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
+		x.refuse(nil, err)
+		return
+	}
+	changes := ss.s.newPending(ss.wants)
+	ss.sub.tell = changes.Add
+	c.mu.Lock()
+	first := c.session == nil
+	if first {
+		c.session = ss
+	}
+	c.mu.Unlock()
+	if !first {
+		ss.cancel(errEnded)
+		c.refuse(msg, out, "initialize: this connection has begun already")
+		return
+	}
+	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
+	c.teller.Go(func() {
+		for {
+			select {
+			case <-changes.Ready():
+				for _, change := range changes.Take() {
+					if c.isIn() {
+						ss.tell(change)
+					}
+				}
+			case <-c.ctx.Done():
+				return
+			}
+		}
+	})
+	ss.plug(func(msg []byte) { c.said(c.write(msg)) })
+	_, _ = ss.listen()
+	if c.ctx.Err() != nil { // the client went meanwhile, and who saw that perhaps not the session
+		ss.end(context.Cause(c.ctx))
+	}
+}
+
+// early answers what comes before initialize.
+func (c *conn) early(msg *jsonrpc.Message, out sink) {
+	switch {
+	case !msg.IsRequest():
+		c.s.log.Debug().Str("method", msg.Method).Msg("ignored a message that came before initialize")
+	case msg.Method == "ping":
+		out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, []byte("{}")))
+	case bridge.MethodByName(msg.Method) == bridge.Discover:
+		x := &exchange{s: c.s, rev: bridge.Rev20260728, id: msg.ID, out: out}
+		x.refuse(bridge.Discover, invalidMeta("params._meta has no %q: every request says the revision it is of", metaVersion))
+	default:
+		c.refuse(msg, out, "send initialize first, or say the revision in params._meta: "+metaVersion)
+	}
+}
+
+// refuse answers a request that cannot be begun.
+func (c *conn) refuse(msg *jsonrpc.Message, out sink, why string) {
+	x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
+	e := bridge.Errorf(codes.InvalidArgument, "%s", why)
+	e.RPC = invalidRequest(why)
+	x.refuse(nil, e)
+}
+
+// connSink sends the messages of a request straight to the client.
+type connSink struct{ c *conn }
+
+func (o connSink) send(msg []byte) error { return o.c.write(msg) }
+
+func (o connSink) finish(_ head, msg []byte) {
+	if msg != nil {
+		o.c.said(o.c.write(msg))
+	}
+}
+
+// errGone is why calls end when their client goes.
+var errGone = errors.New("the client has gone")

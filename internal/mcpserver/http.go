@@ -1,0 +1,682 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// ServeHTTP is the MCP endpoint: Streamable HTTP of every revision that has it, and the HTTP+SSE of 2024-11-05 for a client
+// that opens the endpoint with a GET and without a session. It implements http.Handler. What browsers may send to it is for a
+// mcphttp.Guard before it to say.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		w = multiplexed{w}
+	}
+	if !isModern(r.Header) { // else the answer to the request says it
+		if why := repeated(r.Header); why != "" {
+			refuse(w, http.StatusBadRequest, why)
+			return
+		}
+	}
+	switch r.Method {
+	case http.MethodPost:
+		s.post(w, r)
+	case http.MethodGet:
+		s.get(w, r)
+	case http.MethodDelete:
+		s.delete(w, r)
+	default:
+		notAllowed(w, "the MCP endpoint takes POST, GET and DELETE")
+	}
+}
+
+// refuse answers with an error that belongs to no request.
+func refuse(w http.ResponseWriter, status int, why string) {
+	refuseFor(w, status, invalidRequest(why))
+}
+
+func refuseFor(w http.ResponseWriter, status int, why *pb.JsonRpcError) {
+	body := jsonrpc.AppendError(nil, nil, why, true)
+	w.Header()["Content-Type"] = contentTypeJSON
+	w.WriteHeader(status)
+	_ = writeBody(w, body, refusalTimeout) // whether the client reads it is its own business
+}
+
+func notAllowed(w http.ResponseWriter, why string) {
+	w.Header().Set("Allow", "POST, GET, DELETE")
+	mcphttp.Refuse(w, http.StatusMethodNotAllowed, why)
+}
+
+// isModern reports whether a header says a modern revision.
+func isModern(h http.Header) bool {
+	return slices.ContainsFunc(h[mcphttp.HeaderVersion], func(v string) bool {
+		rev, ok := bridge.ParseRevision(v)
+		return ok && rev.Modern()
+	})
+}
+
+// repeated returns what is wrong with a header that says something of MCP more than once, of which others may read another than we do. It
+// returns nothing if there is no such.
+func repeated(h http.Header) string {
+	for name, v := range h {
+		if len(v) > 1 && (strings.HasPrefix(name, "Mcp-") || name == mcphttp.HeaderLastEvent) {
+			return "there are " + strconv.Itoa(len(v)) + " of " + rawjson.Shorten(name) + ": send one"
+		}
+	}
+	return ""
+}
+
+func isRevision(name string) bool {
+	_, ok := bridge.ParseRevision(name)
+	return ok
+}
+
+// post takes one message, or in 2025-03-26 several.
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	var msg jsonrpc.Message
+	defer s.panics.Recover("a message", func(e *bridge.Error) { broken(w, msg.ID, e) })
+	if status, why := checkMedia(r); why != "" {
+		mcphttp.Refuse(w, status, why)
+		return
+	}
+	if why := s.unpassable(r.Header); why != "" {
+		mcphttp.Refuse(w, http.StatusBadRequest, why)
+		return
+	}
+	if err := s.short(r); err != nil {
+		s.refuseUnread(w, r, err)
+		return
+	}
+	taken, body, err := s.readBody(w, r)
+	defer func() { s.opts.Memory.GiveBody(taken) }()
+	if err != nil {
+		if bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
+			s.opts.Memory.GiveBody(taken)
+			taken = 0
+			s.refuseUnread(w, r, err)
+			return
+		}
+		if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			mcphttp.Refuse(w, http.StatusRequestEntityTooLarge,
+				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
+			return
+		}
+		s.refuseBody(w, err)
+		return
+	}
+	if jsonrpc.IsBatch(body) {
+		s.postBatch(w, r, body)
+		return
+	}
+	if msg, err = jsonrpc.Parse(body); err != nil {
+		malformed(w, r.Header, err)
+		return
+	}
+	// gofail: var mcpserverPost struct{}
+
+	switch {
+	case isModern(r.Header) || rawjson.Get(msg.Meta, metaVersion) != nil:
+		s.postModern(w, r, &msg)
+	case ofSSE(r):
+		s.postSSE(w, r, body)
+	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
+		s.postInitialize(w, r, &msg)
+	default:
+		s.postLegacy(w, r, &msg)
+	}
+}
+
+// malformed answers a body that is no message.
+func malformed(w http.ResponseWriter, h http.Header, err error) {
+	e := asParseError(err)
+	status := http.StatusBadRequest
+	if e.RPC.GetCode() == codeInvalidParams && !isModern(h) && !e.OfNotification() {
+		status = http.StatusOK // the request is one, and legacy clients take another status for the end of the connection
+	}
+	w.Header()["Content-Type"] = contentTypeJSON
+	w.WriteHeader(status)
+	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true), refusalTimeout) // whether the client reads it is its own business
+}
+
+// broken answers what a bug has kept from being answered, if nothing has been said yet.
+func broken(w http.ResponseWriter, id []byte, e *bridge.Error) {
+	w.Header()["Content-Type"] = contentTypeJSON
+	w.WriteHeader(http.StatusOK) // several clients take another for the end of the connection
+	body := jsonrpc.AppendError(nil, id, e.JSONRPC(bridge.LatestLegacy, nil), true)
+	_ = writeBody(w, body, refusalTimeout) // as above
+}
+
+func asParseError(err error) *jsonrpc.Error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return e
+	}
+	why := err.Error()
+	return &jsonrpc.Error{RPC: invalidRequest(why)}
+}
+
+// checkMedia returns why a POST's media types are refused, or nothing. The client must take both forms of an answer
+// (2025-03-26 to 2026-07-28: basic/transports, sending messages to the server); in HTTP+SSE there is none.
+func checkMedia(r *http.Request) (status int, why string) {
+	h := r.Header
+	if v := h.Values("Content-Type"); len(v) != 1 || !isMedia(v[0], mcphttp.JSON) {
+		return http.StatusUnsupportedMediaType, "Content-Type must be " + mcphttp.JSON
+	}
+	if enc := strings.Join(h["Content-Encoding"], ", "); enc != "" && !strings.EqualFold(enc, "identity") {
+		return http.StatusUnsupportedMediaType, "Content-Encoding " + strconv.Quote(enc) + " is not supported: send the body as it is"
+	}
+	if !ofSSE(r) && (len(h["Accept"]) == 0 || !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream)) {
+		return http.StatusBadRequest, "Accept must have both " + mcphttp.JSON + " and " + mcphttp.EventStream
+	}
+	return 0, ""
+}
+
+func isMedia(value, want string) bool {
+	if value == want {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(value)
+	if err != nil || media != want || !mcphttp.IsText(value) { // mime takes İ for an i
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// accepts reports whether a request can be answered with the media type. Without an Accept header it can, as HTTP says. Of several
+// ranges that the type is in, the closest counts (RFC 9110, 12.5.1).
+func accepts(h http.Header, media string) bool {
+	values := h["Accept"]
+	if len(values) == 0 {
+		return true
+	}
+	class, _, _ := strings.Cut(media, "/")
+	closest, ok := 0, false
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			name, params, _ := strings.Cut(part, ";")
+			near := 0
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case media:
+				near = 3
+			case class + "/*":
+				near = 2
+			case "*/*":
+				near = 1
+			}
+			if near > 0 && near >= closest {
+				ok = !weighsNothing(params) || near == closest && ok
+				closest = near
+			}
+		}
+	}
+	return ok
+}
+
+// weighsNothing reports whether the parameters of a media range say that it is not wanted: q=0, or 0.0 and so on.
+func weighsNothing(params string) bool {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			value = strings.TrimSpace(value)
+			return strings.HasPrefix(value, "0") && strings.Trim(value, "0.") == ""
+		}
+	}
+	return false
+}
+
+// short returns why a request is refused before it is read: because memory is, and it makes a call for sure. Since 2026-07-28 a header
+// says so. Before, one that is short may be the answer or the cancellation that a call waits for; calls are then refused by the handler.
+func (s *Server) short(r *http.Request) error {
+	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce && bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
+		return nil
+	}
+	return s.opts.Memory.Full(limit.NewCalls)
+}
+
+// readBody returns the body of a request, and how much of it is to be given back to Memory. The client must send it in time, and memory
+// is taken as it comes, whatever length the header promises.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, err error) {
+	n := r.ContentLength
+	if n > s.opts.MaxBody {
+		return 0, nil, &http.MaxBytesError{Limit: s.opts.MaxBody}
+	}
+	rc := http.NewResponseController(w)
+	timed := &timedBody{ReadCloser: r.Body, rc: rc, began: time.Now(), opts: &s.opts}
+	var from io.ReadCloser = timed
+	if err := timed.wait(); err != nil {
+		return 0, nil, err
+	}
+	switch {
+	case n > bodyAtOnce:
+		if err := s.opts.Memory.TakeBody(n); err != nil {
+			return 0, nil, err
+		}
+		taken = n
+	case n < 0:
+		long := &longBody{ReadCloser: from, memory: s.opts.Memory}
+		from = long
+		defer func() {
+			if taken = long.taken; taken <= bodyAtOnce { // now that it is there, it is as if it had said so
+				s.opts.Memory.GiveBody(taken)
+				taken = 0
+			}
+		}()
+	}
+	body, err = s.readAll(w, from, n)
+	if clearErr := rc.SetReadDeadline(time.Time{}); err == nil && !errors.Is(clearErr, http.ErrNotSupported) {
+		err = clearErr
+	}
+	return taken, body, err
+}
+
+// A timedBody is a body that has to come in time: a byte a second would keep a connection, and what is set aside for the body, for long.
+type timedBody struct {
+	io.ReadCloser
+	rc    *http.ResponseController
+	began time.Time
+	opts  *Options
+	n     int64
+}
+
+// wait says until when more has to come: the more has come, the longer.
+func (b *timedBody) wait() error {
+	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.BodyRate), b.opts.BodyTime)
+	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	if b.n > 0 {
+		if err := b.wait(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.n += int64(n)
+	return n, err
+}
+
+// refuseBody answers a request whose body could not be read.
+func (s *Server) refuseBody(w http.ResponseWriter, err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		mcphttp.Refuse(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come in time: begin to send it at once, at %d bytes a second or more after 5 s, and end within %s",
+			s.opts.BodyRate, s.opts.BodyTime))
+		return
+	}
+	mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
+}
+
+// refuseUnread refuses a request of which not all was read. The rest is, and not kept: a client that is still sending when the connection
+// ends does not see why. One that waits to be asked for its body is not asked.
+func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Header.Get("Expect") == "" {
+		rc := http.NewResponseController(w)
+		_ = rc.SetReadDeadline(time.Now().Add(s.opts.BodyTime))            // without a connection there is none
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.opts.MaxBody)) // who does not send it has no use for an answer, either
+		_ = rc.SetReadDeadline(time.Time{})
+	}
+	refuseFull(w, err)
+}
+
+// bodyAtOnce is how much room the body of a request has to begin with. Longer ones are taken from Memory, and so are those that do not
+// say how long they are, until they are there.
+const bodyAtOnce = 128 << 10
+
+// A longBody is a body that does not say how long it is. It takes the memory that what is read from it needs.
+type longBody struct {
+	io.ReadCloser
+	memory *limit.Memory
+	taken  int64
+}
+
+// Read implements io.Reader.
+func (b *longBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if full := b.memory.TakeBody(int64(n)); full != nil {
+		return 0, full // with bytes, it could be overlooked
+	}
+	b.taken += int64(n)
+	return n, err
+}
+
+func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]byte, error) {
+	if n < 0 {
+		return io.ReadAll(http.MaxBytesReader(w, from, s.opts.MaxBody))
+	}
+	body := make([]byte, 0, min(n, bodyAtOnce))
+	for int64(len(body)) < n {
+		// As much again as has come: what is copied and thrown away meanwhile is as long as the body, and no longer.
+		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), bodyAtOnce))))
+		part := body[len(body):min(int64(cap(body)), n)]
+		got, err := io.ReadFull(from, part)
+		body = body[:len(body)+got]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
+const (
+	// bodyGrace is how long a client may take to send a body, however slowly. After it, it must have sent Options.BodyRate bytes for each second.
+	bodyGrace = 5 * time.Second
+	// maxGetBody is how many bytes of a body a GET may have.
+	maxGetBody = 4 << 10
+	// refusalTimeout is how long a client may take to read why it is refused.
+	refusalTimeout = 10 * time.Second
+)
+
+// postModern answers a message of the modern era.
+func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	switch {
+	case msg.IsResponse():
+		refuse(w, http.StatusBadRequest, "since 2026-07-28 clients send no responses: make the request again with inputResponses")
+	case msg.IsNotification() && bridge.MethodByName(msg.Method) != nil:
+		refuse(w, http.StatusBadRequest, msg.Method+" without an id is no request: give it one")
+	case msg.IsNotification():
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		out := s.reply(w)
+		out.server = takeable(r)
+		out.start()
+		defer out.stop()
+		s.modern(r.Context(), msg, s.origin(r), out)
+	}
+}
+
+// reply returns the response to a POST that belongs to no session.
+func (s *Server) reply(w http.ResponseWriter) *reply {
+	return &reply{s: s, w: w}
+}
+
+// postInitialize begins a session.
+func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	// The revision is only being agreed on, but if there is one it must be one (2025-06-18: basic/transports, protocol version header).
+	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+
+			", which is no revision: leave it out of initialize")
+		return
+	}
+	if err := s.opts.Memory.Full(limit.NewSessions); err != nil {
+		refuseFull(w, err)
+		return
+	}
+	out := s.reply(w)
+	out.start()
+	defer out.stop()
+	// gofail: var mcpserverInitialize struct{}
+
+	ss, result, err := s.initialize(r.Context(), msg, s.origin(r))
+	if err != nil {
+		x := &exchange{s: s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
+		x.refuse(nil, err)
+		return
+	}
+	ss.network = networkOf(r)
+	if err = s.newSession(ss); err != nil {
+		ss.cancel(err)
+		refuseFull(w, err)
+		return
+	}
+	_, _ = ss.listen() // what changes from now on is kept until the client opens a stream
+	w.Header().Set(mcphttp.HeaderSession, ss.id)
+	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
+}
+
+// postLegacy answers a message of a session.
+func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	ss := s.sessionOf(w, r)
+	if ss == nil {
+		return
+	}
+	switch {
+	case msg.IsResponse():
+		ss.answered(msg) // one that is too late, or that nobody waits for, is dropped
+		w.WriteHeader(http.StatusAccepted)
+	case msg.IsNotification():
+		ss.notified(msg)
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		ss.post(w, s.origin(r), msg)
+	}
+}
+
+// post answers a request that came by a POST. The answer may outlive the response.
+func (ss *session) post(w http.ResponseWriter, from origin, msg *jsonrpc.Message) {
+	out := ss.reply(w)
+	if ss.rev.PrimesSSE() {
+		out.pollAfter = ss.s.opts.PollAfter
+	}
+	out.start()
+	defer out.stop()
+	if out.polled == nil {
+		ss.serve(msg, from, out)
+		return
+	}
+	answered := make(chan struct{})
+	go func() { // ends with the call, for which the end of the session waits
+		defer close(answered)
+		ss.serve(msg, from, out)
+	}()
+	select {
+	case <-answered:
+	case <-out.polled:
+	}
+}
+
+// reply returns the response to a POST of the session.
+func (ss *session) reply(w http.ResponseWriter) *reply {
+	r := ss.s.reply(w)
+	r.open, r.prime = ss.newLog, ss.rev.PrimesSSE()
+	return r
+}
+
+// serve answers a request of the session, from beginning to end.
+func (ss *session) serve(msg *jsonrpc.Message, from origin, out sink) {
+	defer ss.s.panics.Recover(msg.Method, nil) // request does not let one come so far
+	ctx, to, done, err := ss.begin(msg, out)
+	if err != nil {
+		ss.s.refuse(ss.rev, msg, out, err)
+		return
+	}
+	defer done()
+	ss.request(ctx, msg, from, to)
+}
+
+// sessionOf returns the session that a request names. If there is none, it has answered the request.
+func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+	id := r.Header.Get(mcphttp.HeaderSession)
+	if id == "" {
+		refuse(w, http.StatusBadRequest, "there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
+		return nil
+	}
+	ss := s.session(id, s.origin(r))
+	if ss == nil {
+		refuse(w, http.StatusNotFound, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
+		return nil
+	}
+	// Any supported revision will do (2025-06-18: basic/transports, protocol version header): some clients send the latest that they know. The
+	// session's own counts all the same, and a modern one does not get here.
+	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+", and the session's revision is "+ss.rev.String()+": send that one")
+		return nil
+	}
+	return ss
+}
+
+// delete ends a session.
+func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
+	if isModern(r.Header) {
+		notAllowed(w, "since 2026-07-28 there are no sessions to end")
+		return
+	}
+	if ss := s.sessionOf(w, r); ss != nil {
+		s.endSession(ss.id)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// get opens a stream: one that was lost, if the request names an event, or that of what belongs to no request.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case isModern(r.Header):
+		notAllowed(w, "since 2026-07-28 there are no streams to open: use subscriptions/listen")
+		return
+	case !accepts(r.Header, mcphttp.EventStream):
+		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
+		return
+	}
+	// A body says nothing here. One that never comes must not stay behind a stream, for which no time is set.
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxGetBody)); err != nil {
+		s.refuseBody(w, err)
+		return
+	}
+	var end ending
+	defer func() { end.run() }() // what of it a stream has not taken over
+	done, err := s.opts.Streams.Open(s.origin(r).principal)
+	if err != nil {
+		refuseFull(w, err)
+		return
+	}
+	end.add(done)
+	if r.Header.Get(mcphttp.HeaderSession) == "" && r.Header.Get(mcphttp.HeaderVersion) == "" {
+		s.serveSSE(w, r, &end)
+		return
+	}
+	ss := s.sessionOf(w, r)
+	if ss == nil {
+		return
+	}
+	if done, err = ss.streams.Open(nil); err != nil {
+		refuseFull(w, err)
+		return
+	}
+	end.add(done)
+	last := r.Header.Get(mcphttp.HeaderLastEvent)
+	if last == "" {
+		ss.openUnrelated(w, r, &end)
+		return
+	}
+	l, n := ss.resumable(last)
+	if l == nil {
+		refuseFor(w, http.StatusBadRequest, forgotten(last)) // 404 would say that the session has ended
+		return
+	}
+	if l.id != unrelated { // it ends with the answer, and the client can use its connection again
+		if beginStream(w, s.opts.WriteTimeout) == nil {
+			ss.copyLog(r.Context(), w, l, n+1)
+		}
+		return
+	}
+	end.add(ss.plug(l.push))
+	ss.lastUnrelated(w, r, &end, l, n+1)
+}
+
+// resumable returns the stream that an event is of, and the event's number. There is none if what came after the event is
+// not known any more.
+func (ss *session) resumable(event string) (*eventLog, int) {
+	id, number, _ := strings.Cut(strings.TrimPrefix(event, ss.tag), "-")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 {
+		return nil, 0
+	}
+	ss.mu.Lock()
+	l := ss.logs[id]
+	ss.mu.Unlock()
+	if l == nil || event != l.eventID(n) || !l.has(n) {
+		return nil, 0
+	}
+	return l, n
+}
+
+// forgotten says that nothing is known of what came after an event. Its call may run, or have ended in any way.
+func forgotten(event string) *pb.JsonRpcError {
+	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) + " is not known any more; its call may have been executed: " +
+		"make it again only if doing it twice does no harm")
+	e.Data = []byte(`{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}`) // of the call, not of this request
+	return e
+}
+
+// openUnrelated begins the stream of what belongs to no request. There is one of the kind: a message goes to exactly one
+// stream (2025-03-26 to 2025-11-25: basic/transports, multiple connections).
+func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *ending) {
+	l := ss.unrelatedLog()
+	unplug := ss.plugIfVacant(r.Context(), l.push)
+	if unplug == nil {
+		refuse(w, http.StatusConflict, "this session has such a stream: end it first, or go on with it by Last-Event-ID")
+		return
+	}
+	end.add(unplug)
+	ss.lastUnrelated(w, r, end, l, l.untold())
+}
+
+// lastUnrelated answers a request with the events of what belongs to no request, from number n on, for as long as the caller is let in.
+func (ss *session) lastUnrelated(w http.ResponseWriter, r *http.Request, end *ending, l *eventLog, n int) {
+	until := ss.s.until(ss.s.origin(r).principal)
+	ss.s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
+		over, stop := ss.s.letIn(until)
+		defer stop()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(over, cancel)()
+		ss.copyLog(ctx, w, l, n)
+	})
+}
+
+// copyLog writes the events of a log, from number n on, until there are no more, the client goes, or another response takes
+// over.
+func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventLog, n int) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ss.ctx, cancel)()
+	reader, leave := l.follow(n)
+	defer leave()
+	for l.id != unrelated || ctx.Err() == nil { // what a call still says is copied to its end
+		waitCtx, stop := context.WithTimeout(ctx, keepaliveEvery)
+		events, more := l.wait(waitCtx, reader, n)
+		idle := !more && waitCtx.Err() != nil && ctx.Err() == nil
+		stop()
+		switch {
+		case idle:
+			if writeStream(w, []byte(mcphttp.Comment), ss.s.opts.WriteTimeout) != nil {
+				return
+			}
+			continue
+		case !more:
+			return
+		}
+		var out []byte
+		from := n
+		for _, msg := range events {
+			if msg == nil {
+				out = append(out, primingEvent(l, n)...)
+			} else {
+				out = mcphttp.AppendEvent(out, l.eventID(n), "", msg)
+			}
+			n++
+		}
+		if writeStream(w, out, ss.s.opts.WriteTimeout) != nil {
+			l.untell(from)
+			return
+		}
+	}
+}

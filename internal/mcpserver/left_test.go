@@ -1,0 +1,323 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A worker is a handler whose calls work until they are let go, or cancelled, and note what happens.
+type worker struct {
+	letGo chan struct{}
+	notes chan string
+}
+
+func newWorker() *worker { return &worker{make(chan struct{}), make(chan string, 10)} }
+
+func (w *worker) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch call.Method {
+	case bridge.Discover:
+		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}}, nil
+	case bridge.CallTool:
+	default:
+		return &bridge.Result{Complete: call.Method.NewResult()}, nil
+	}
+	w.notes <- "begins"
+	select {
+	case <-w.letGo:
+		err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}})
+		w.notes <- fmt.Sprint("ends, told with error: ", err)
+		return &bridge.Result{Complete: toolError("it went well")}, nil
+	case <-ctx.Done():
+		w.notes <- fmt.Sprint("is cancelled: ", context.Cause(ctx))
+		return nil, ctx.Err()
+	}
+}
+
+// next returns what has been noted since, if anything.
+func (w *worker) next() string {
+	select {
+	case note := <-w.notes:
+		return note
+	default:
+		return ""
+	}
+}
+
+// A lossy is a response that is lost at the moment in which its client goes.
+type lossy struct {
+	header http.Header
+	ctx    context.Context //nolint:containedctx // it is the life of the connection
+	said   chan string
+}
+
+func (l *lossy) Header() http.Header { return l.header }
+func (l *lossy) WriteHeader(int)     {}
+func (l *lossy) Flush()              {}
+
+func (l *lossy) Write(data []byte) (int, error) {
+	if l.ctx.Err() != nil {
+		return 0, l.ctx.Err()
+	}
+	l.said <- string(data)
+	return len(data), nil
+}
+
+// An old is a client of HTTP+SSE.
+type old struct {
+	t    *testing.T
+	s    *Server
+	path string
+	said chan string
+	drop context.CancelFunc
+}
+
+// openOld opens the stream of a client, and begins its session.
+func openOld(t *testing.T, s *Server) *old {
+	t.Helper()
+	ctx, drop := context.WithCancel(t.Context())
+	o := &old{t: t, s: s, said: make(chan string, 100), drop: drop}
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/mcp", http.NoBody)
+	r.Header.Set("Accept", mcphttp.EventStream)
+	go s.ServeHTTP(&lossy{http.Header{}, ctx, o.said}, r)
+	_, rest, _ := strings.Cut(o.next(), "data: ")
+	o.path, _, _ = strings.Cut(rest, "\n")
+	o.send(202, strings.ReplaceAll(beginBody, "2025-11-25", "2024-11-05"))
+	o.next()
+	o.send(202, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return o
+}
+
+// next returns the next event.
+func (o *old) next() string {
+	for {
+		if said := <-o.said; said != "" {
+			return said
+		}
+	}
+}
+
+// send sends a message, which is to be answered with the status.
+func (o *old) send(status int, body string) {
+	o.t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(o.t.Context(), http.MethodPost, o.path, strings.NewReader(body))
+	r.Header.Set("Content-Type", mcphttp.JSON)
+	o.s.ServeHTTP(w, r)
+	synctest.Wait()
+	if w.Code != status {
+		o.t.Errorf("%s got %d, want %d: %s", body, w.Code, status, w.Body)
+	}
+}
+
+const (
+	workBody   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":"t"}}}`
+	cancelBody = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
+)
+
+// count returns how many sessions a server has.
+func (s *Server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions) + len(s.conns)
+}
+
+// A stream of HTTP+SSE that is lost cancels nothing. Its session stays for a minute, if calls run for so long.
+func TestCallsOutliveTheirStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{Sessions: NewSessions(SessionLimits{Most: 1})})
+		defer s.Close()
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.drop()
+		synctest.Wait()
+		if first, then := h.next(), h.next(); first != "begins" || then != "" {
+			t.Fatalf("the call %s, and %s", first, then)
+		}
+		o.send(404, pingBody) // which nobody would hear the answer of
+		if n := len(s.hub.subs); n > 0 {
+			t.Errorf("it is told %d times what changes", n)
+		}
+		pass(sseGrace - 1)
+		if note := h.next(); note != "" || s.count() != 1 {
+			t.Errorf("before the minute is over, the call %s, and there are %d sessions", note, s.count())
+		}
+		if res := sent(t, s, "", beginBody); res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("a session beside it: %s", res.Status)
+		}
+		pass(1)
+		if note := h.next(); note != "is cancelled: the client has gone" || s.count() != 0 {
+			t.Errorf("after a minute, the call %s, and there are %d sessions", note, s.count())
+		}
+		o.send(404, cancelBody)
+		beginSession(t, s)
+	})
+}
+
+// What such a call answers is dropped, and its session ends with it: there is nothing to come back to.
+func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{})
+		defer s.Close()
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.send(202, strings.NewReplacer(`"id":2`, `"id":3`, `"progressToken":"t"`, `"progressToken":3`).Replace(workBody))
+		o.drop()
+		pass(time.Second)
+		h.letGo <- struct{}{}
+		synctest.Wait()
+		if s.count() != 1 {
+			t.Errorf("%d sessions while a call still runs", s.count())
+		}
+		close(h.letGo)
+		synctest.Wait()
+		for _, want := range []string{"begins", "begins", "ends, told with error: <nil>", "ends, told with error: <nil>", ""} {
+			if note := h.next(); note != want {
+				t.Errorf("a call %q, want %q", note, want)
+			}
+		}
+		if s.count() != 0 {
+			t.Errorf("%d sessions afterwards", s.count())
+		}
+		o = openOld(t, s) // one that does nothing ends with its stream
+		o.drop()
+		synctest.Wait()
+		if s.count() != 0 {
+			t.Errorf("%d sessions of a client that went", s.count())
+		}
+	})
+}
+
+func TestACallWithoutStreamCanBeCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{})
+		defer s.Close()
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.drop()
+		pass(sseGrace / 2)
+		o.send(202, cancelBody)
+		if first, then := h.next(), h.next(); first != "begins" || then != "is cancelled: the client cancelled the request" || s.count() != 0 {
+			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
+		}
+		if len(o.said) > 0 {
+			t.Errorf("it is told %s", <-o.said)
+		}
+	})
+}
+
+// The end of the bridge waits for no client that went.
+func TestTheEndDoesNotWaitForWhoWent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWorker()
+		s := New(h, Options{})
+		o := openOld(t, s)
+		o.send(202, workBody)
+		o.drop()
+		for range 10_000 { // others, who take time to be told
+			_, cancel := context.WithCancel(s.ctx)
+			defer cancel()
+		}
+		synctest.Wait()
+		began := time.Now()
+		s.Drain()
+		s.Close()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if first, then := h.next(), h.next(); first != "begins" || then != "is cancelled: the bridge is shutting down" || s.count() != 0 {
+			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
+		}
+	})
+}
+
+// A call that the end of the bridge ends while it waits for its backend was not executed, and its client is told so.
+func TestCallsThatTheEndCutsBeforeTheyAreSent(t *testing.T) {
+	for begun, outcome := range map[bool]string{false: "not_executed", true: "unknown"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+				if call.Method != bridge.CallTool {
+					return newWorker().Handle(ctx, call, nil)
+				}
+				<-ctx.Done()
+				return nil, bridge.Interrupted(ctx, begun)
+			}), Options{})
+			id := beginSession(t, s)
+			sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			want := `"data":{"reason":"SHUTTING_DOWN","outcome":"` + outcome + `"}`
+			var wg sync.WaitGroup
+			ctx, cut := context.WithCancel(t.Context()) // of the connections, which the end of the front ends
+			for _, session := range []string{id, ""} {
+				wg.Go(func() {
+					res := calls(ctx, t, s, session)
+					if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), want) {
+						t.Errorf("in a session: %t: %s, want %s", session != "", body, want)
+					}
+				})
+			}
+			pass(time.Second)
+			s.Drain()
+			cut()
+			s.Close()
+			wg.Wait()
+		})
+	}
+}
+
+// calls calls a tool in a session, or if there is none, as a client of 2026-07-28.
+func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.Response {
+	t.Helper()
+	if session != "" {
+		return sent(t, s, session, workBody)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+	for name, value := range map[string]string{
+		"Content-Type": mcphttp.JSON, "Accept": mcphttp.JSON + ", " + mcphttp.EventStream, "Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method": "tools/call", "Mcp-Name": "x",
+	} {
+		r.Header.Set(name, value)
+	}
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// Who closes a connection waits for its calls, beside which none begins any more.
+func TestNoCallBeginsWhenTheConnectionIsClosed(t *testing.T) {
+	s := New(bridge.HandlerFunc(nil), Options{})
+	defer s.Close()
+	c := s.newConn(func([]byte) error { return nil }, true)
+	began, end := make(chan struct{}), make(chan struct{})
+	if !c.start(func() { close(began); <-end }) {
+		t.Fatal("the first call does not begin")
+	}
+	<-began
+	closed := make(chan struct{})
+	go func() { c.close(errGone); close(closed) }()
+	<-c.ctx.Done()
+	select {
+	case <-closed:
+		t.Error("nobody waits for the call")
+	default:
+	}
+	close(end)
+	<-closed
+	if c.start(func() {}) {
+		t.Error("a call begins when nobody waits for it any more")
+	}
+}

@@ -1,0 +1,181 @@
+package mcpserver
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// sessionMethods are the requests of the legacy era that concern the session itself.
+var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
+	"ping":                  func(*session, *jsonrpc.Message) error { return nil },
+	"initialize":            (*session).initializeAgain,
+	"logging/setLevel":      (*session).setLevel,
+	"resources/subscribe":   (*session).subscribe,
+	"resources/unsubscribe": (*session).unsubscribe,
+}
+
+// request answers a request of the session, which has begun under ctx. It
+// came from there.
+func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
+	x := ss.s.newExchange(ss.rev, msg, out)
+	defer ss.s.panics.Recover(msg.Method, x.broke)
+	err := x.begin(msg)
+	if err == nil && strings.HasPrefix(msg.Method, "notifications/") {
+		err = bridge.Errorf(codes.Unimplemented, "%s is a notification: send it without an id", rawjson.Shorten(msg.Method))
+	}
+	if err == nil {
+		err = ss.awaitReady(ctx, msg.Method)
+	}
+	switch {
+	case err != nil && ended(ctx):
+		x.end(head{}, nil)
+		return
+	case err != nil:
+		x.refuse(nil, err)
+		return
+	}
+	if f := sessionMethods[msg.Method]; f != nil {
+		// gofail: var mcpserverSessionMethod struct{}
+
+		if err := f(ss, msg); err != nil {
+			x.refuse(nil, err)
+			return
+		}
+		x.finishRaw([]byte("{}"))
+		return
+	}
+	m := bridge.MethodByName(msg.Method)
+	if m == nil || !ss.rev.Within(m.Since, bridge.NoRevision) {
+		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method), ss.rev))
+		return
+	}
+	err = offered(ss.is, m)
+	var call *bridge.Call
+	if err == nil {
+		call, err = decode(m, msg, ss.callContext(x, from), ss.rev)
+	}
+	if err != nil {
+		x.refuse(m, err)
+		return
+	}
+	if bridge.Continues(call.Request) { // that is for modern requests only: here the client answers our requests
+		call = call.Retry(nil, nil)
+	}
+	res, err := ss.roundTrip(ctx, x, call)
+	// gofail: var mcpserverLegacyHandled struct{}
+
+	switch {
+	case ended(ctx):
+		x.end(head{}, nil)
+	case err != nil && ctx.Err() != nil:
+		x.fail(m, cutOff(context.Cause(ctx), err))
+	case err != nil:
+		x.fail(m, x.about(call, err))
+	default:
+		x.finish(m, res, nil)
+	}
+}
+
+// callContext returns what a call of the session says of its caller.
+func (ss *session) callContext(x *exchange, from origin) *pb.CallContext {
+	ss.mu.Lock()
+	level := ss.level
+	ss.mu.Unlock()
+	return &pb.CallContext{
+		ProtocolVersion: ss.caller.GetProtocolVersion(), ClientInfo: ss.caller.GetClientInfo(),
+		ClientCapabilities: ss.caller.GetClientCapabilities(), LogLevel: level, ProgressWanted: x.token != nil,
+		Headers: ss.s.passed(from.header), Principal: from.principal,
+	}
+}
+
+func (ss *session) initializeAgain(*jsonrpc.Message) error {
+	e := bridge.Errorf(codes.InvalidArgument, "initialize: this session has begun already")
+	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest, Data: jsonrpc.NotExecuted}
+	return e
+}
+
+func (ss *session) setLevel(msg *jsonrpc.Message) error {
+	if ss.is.GetCapabilities().GetLogging() == nil {
+		return bridge.Errorf(codes.Unimplemented, "logging/setLevel: this server sends no log messages")
+	}
+	level, err := parseLevel(rawjson.Get(msg.Params, "level"))
+	if err != nil {
+		return err
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.level = level
+	return nil
+}
+
+func (ss *session) subscribe(msg *jsonrpc.Message) error {
+	uri, err := ss.resource(msg)
+	if err != nil {
+		return err
+	}
+	ss.mu.Lock()
+	if !slices.Contains(ss.uris, uri) {
+		uris := append(slices.Clip(ss.uris), uri)
+		if err = bridge.CheckSubscriptions(uris); err == nil {
+			ss.uris = uris
+		}
+	}
+	ss.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	told, err := ss.listen()
+	if err == nil && !slices.Contains(told.GetResourceSubscriptions(), uri) {
+		err = bridge.Errorf(codes.InvalidArgument, "%s: the backend does not tell when %q changes, if it has it: take a URI that "+
+			"resources/list has, or read the resource again when it is needed", msg.Method, rawjson.Shorten(uri))
+	}
+	if err != nil {
+		ss.unlisten(uri)
+	}
+	return err
+}
+
+func (ss *session) unsubscribe(msg *jsonrpc.Message) error {
+	uri, err := ss.resource(msg)
+	if err == nil {
+		ss.unlisten(uri)
+	}
+	return err
+}
+
+// resource returns the URI that a message says which resource is meant by, if the server tells of any.
+func (ss *session) resource(msg *jsonrpc.Message) (uri string, err error) {
+	if !ss.is.GetCapabilities().GetResources().GetSubscribe() {
+		return "", bridge.Errorf(codes.Unimplemented, "%s: this server does not tell when resources change", msg.Method)
+	}
+	uri, ok := rawjson.String(rawjson.Get(msg.Params, "uri"))
+	if !ok {
+		return "", bridge.Errorf(codes.InvalidArgument, "%s: params.uri must be a string", msg.Method)
+	}
+	return uri, nil
+}
+
+// unlisten makes the session be told of a resource no more.
+func (ss *session) unlisten(uri string) {
+	ss.mu.Lock()
+	ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
+	ss.mu.Unlock()
+	ss.s.hub.narrow(&ss.sub, ss.wants)
+}
+
+// toolError returns the result of a tool that failed, with the reason for the model to read.
+func toolError(reason string) proto.Message {
+	return &pb.CallToolResult{
+		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: reason}}}},
+		IsError: proto.Bool(true),
+	}
+}

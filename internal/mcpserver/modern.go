@@ -1,0 +1,309 @@
+package mcpserver
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// modern answers a request from what is in it. When ctx ends the request is over: the client has gone or cancelled
+// (2026-07-28: basic/patterns/cancellation). The request came
+// from there.
+func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
+	x := s.newExchange(bridge.Rev20260728, msg, out)
+	defer s.panics.Recover(msg.Method, x.broke)
+	if err := x.begin(msg); err != nil {
+		x.refuse(nil, err)
+		return
+	}
+	m := bridge.MethodByName(msg.Method)
+	call, err := s.modernCall(x, m, msg, from)
+	if err != nil {
+		x.refuse(m, err)
+		return
+	}
+	var d *known
+	if err = s.checkParams(ctx, call, from.header); err == nil {
+		d, err = s.offering(ctx, m)
+	}
+	switch {
+	case err != nil && s.unwanted(ctx):
+		x.end(head{}, nil)
+		return
+	case err != nil:
+		x.fail(m, err)
+		return
+	}
+	switch m {
+	case bridge.Discover:
+		x.finish(m, discovered(d), nil, d.serverInfo())
+	case bridge.Listen:
+		s.listen(ctx, x, msg, call, d)
+	default:
+		if d.GetCapabilities().GetLogging() == nil {
+			call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
+		}
+		s.modernHandle(ctx, x, call, d)
+	}
+}
+
+// offering returns what the handler is, if it has the method.
+func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error) {
+	d, err := s.discover(ctx, bridge.ModernEra)
+	switch {
+	case err == nil:
+		return d, offered(d, m)
+	case m != bridge.Discover:
+		err = notBegun(m, err)
+	}
+	return nil, err
+}
+
+// notBegun returns the error of a call before which the handler was asked what it is, and did not say: whatever became of that question,
+// the call was not executed.
+func notBegun(m *bridge.Method, err error) error {
+	e := bridge.AsError(err).Told()
+	if e.Failure == nil || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		return err
+	}
+	n := bridge.Failed(e.Code, pb.CallFailure_OUTCOME_NOT_EXECUTED, e.Failure.GetReason(),
+		"%s: its backend was asked what it is, and did not say; the call was not executed", m.Name)
+	n.Cause = err
+	return n
+}
+
+// unwanted reports whether nobody wants an answer any more: the client has cancelled, or has gone. Then it must get none (2026-07-28:
+// basic/patterns/cancellation).
+func (s *Server) unwanted(ctx context.Context) bool {
+	return ctx.Err() != nil && (ended(ctx) || s.draining.Err() == nil)
+}
+
+// modernRevision returns the revision that a modern request is of. It must say it in its `_meta`, and over HTTP the same in
+// a header.
+func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
+	body, ok := rawjson.String(rawjson.Get(meta, metaVersion))
+	if !ok {
+		return 0, invalidMeta(`params._meta has no %q: every request says the revision it is of`, metaVersion)
+	}
+	if header != nil {
+		said, err := single(header, mcphttp.HeaderVersion)
+		if err != nil {
+			return 0, err
+		}
+		if said != body {
+			return 0, mismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
+		}
+	}
+	rev, ok := bridge.ParseRevision(body)
+	if !ok || !rev.Modern() {
+		return 0, &bridge.Error{
+			Code: codes.InvalidArgument, Message: "unsupported protocol version " + strconv.Quote(rawjson.Shorten(body)),
+			RPC: &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(rawjson.Shorten(body))},
+		}
+	}
+	if !rawjson.IsObject(rawjson.Get(meta, metaCapabilities)) {
+		return 0, invalidMeta("params._meta has no %q: every request says what the client can do, if only {}", metaCapabilities)
+	}
+	return rev, nil
+}
+
+func supportedVersions(requested string) []byte {
+	data := []byte(`{"supported":[`)
+	for i, name := range bridge.ModernNames() {
+		if i > 0 {
+			data = append(data, ',')
+		}
+		data = strconv.AppendQuote(data, name)
+	}
+	data = rawjson.AppendString(append(data, `],"requested":`...), requested)
+	return append(data, '}')
+}
+
+// invalidMeta is the error for a required member of `_meta` that is missing.
+func invalidMeta(format string, args ...any) *bridge.Error {
+	return bridge.Errorf(codes.InvalidArgument, format, args...)
+}
+
+// mismatch is the error for headers that do not say what the body says (2026-07-28: streamable-http, server validation).
+func mismatch(format string, args ...any) *bridge.Error {
+	e := bridge.Errorf(codes.InvalidArgument, "header mismatch: "+format, args...)
+	e.RPC = &pb.JsonRpcError{Code: codeHeaderMismatch}
+	return e
+}
+
+// single returns the value of a header that must be there, and is not there twice.
+func single(h http.Header, name string) (string, error) {
+	v := h[name]
+	switch {
+	case len(v) == 0:
+		return "", mismatch("there is no %s", name)
+	case !mcphttp.IsText(v[0]):
+		return "", mismatch("%s has a character in it that a header cannot have: encode it", name)
+	}
+	return v[0], nil
+}
+
+func checkMethodHeader(header http.Header, method string) error {
+	if header == nil {
+		return nil
+	}
+	said, err := single(header, mcphttp.HeaderMethod)
+	if err != nil {
+		return err
+	}
+	if said != method {
+		return mismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, rawjson.Shorten(said), rawjson.Shorten(method))
+	}
+	return nil
+}
+
+func checkNameHeader(header http.Header, call *bridge.Call) error {
+	if header == nil || call.Method.Target == nil {
+		return nil
+	}
+	said, err := single(header, mcphttp.HeaderName)
+	if err != nil {
+		return err
+	}
+	name, ok := mcphttp.DecodeValue(said)
+	if !ok {
+		return mismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, rawjson.Shorten(said))
+	}
+	if want := call.Method.Target(call.Request); name != want {
+		return mismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, rawjson.Shorten(name), rawjson.Shorten(want))
+	}
+	return nil
+}
+
+// modernCall returns the call that a request makes, after all that can be wrong with it.
+func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
+	// gofail: var mcpserverModernCall struct{}
+
+	if why := repeated(from.header); why != "" {
+		return nil, mismatch("%s", why)
+	}
+	rev, err := modernRevision(msg.Meta, from.header)
+	if err != nil {
+		return nil, err
+	}
+	x.rev = rev
+	if err := checkMethodHeader(from.header, msg.Method); err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method), rev)
+	}
+	cc := &pb.CallContext{
+		ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{},
+		Headers: s.passed(from.header), Principal: from.principal,
+	}
+	for name, value := range rawjson.Members(msg.Meta) {
+		var err error
+		switch string(name) {
+		case metaCapabilities:
+			err = mcpjson.Unmarshal(value, cc.GetClientCapabilities(), rev)
+		case metaClientInfo:
+			cc.ClientInfo = &pb.Implementation{}
+			err = mcpjson.Unmarshal(value, cc.GetClientInfo(), rev)
+		case metaLogLevel:
+			cc.LogLevel, err = parseLevel(value)
+		case metaProgressToken:
+			cc.ProgressWanted = !rawjson.IsNull(value)
+		}
+		if err != nil {
+			return nil, bridge.Errorf(codes.InvalidArgument, "params._meta.%s: %w", name, err)
+		}
+	}
+	call, err := decode(m, msg, cc, rev)
+	if err != nil {
+		return nil, err
+	}
+	return call, checkNameHeader(from.header, call)
+}
+
+// decode returns the call that a message makes on behalf of a caller.
+func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev bridge.Revision) (*bridge.Call, error) {
+	// gofail: var mcpserverDecode struct{}
+
+	call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}
+	params := msg.Params
+	if params == nil {
+		params = []byte("{}")
+	}
+	if err := mcpjson.Unmarshal(params, call.Request, rev); err != nil {
+		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params: %w", m.Name, err)
+	}
+	if said := call.Context(); said != nil {
+		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // modernCall has checked what modern clients send
+	}
+	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 && !rawjson.IsObject(r.GetArguments()) {
+		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name, rawjson.Shorten(r.GetArguments()))
+	}
+	return call, nil
+}
+
+// levels are the log levels by their names, which are these to the letter.
+var levels = func() map[string]pb.LogLevel {
+	byName := map[string]pb.LogLevel{}
+	for name, level := range pb.LogLevel_value {
+		byName[strings.ToLower(strings.TrimPrefix(name, "LOG_LEVEL_"))] = pb.LogLevel(level)
+	}
+	return byName
+}()
+
+func parseLevel(raw []byte) (pb.LogLevel, error) {
+	name, _ := rawjson.String(raw)
+	level := levels[name]
+	if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
+		return 0, bridge.Errorf(codes.InvalidArgument,
+			"the level is %s: it must be debug, info, notice, warning, error, critical, alert or emergency", rawjson.Shorten(raw))
+	}
+	return level, nil
+}
+
+// discovered returns the answer to server/discover by a server that is d.
+func discovered(d *known) *pb.DiscoverResponse {
+	out := proto.CloneOf(d.DiscoverResponse)
+	out.Capabilities = shown(d)
+	if out.GetCapabilities() == nil {
+		out.Capabilities = &pb.ServerCapabilities{}
+	}
+	out.SupportedVersions = bridge.ModernNames()
+	return out
+}
+
+// modernHandle has a call answered. If it needs input, the client is told what, and is given the state sealed.
+func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
+	round, err := s.seal.Open(call)
+	if err != nil {
+		x.refuse(call.Method, err)
+		return
+	}
+	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
+	// gofail: var mcpserverModernHandled struct{}
+
+	switch {
+	case s.unwanted(ctx):
+		x.end(head{}, nil)
+	case ctx.Err() != nil && err != nil:
+		x.fail(call.Method, cutOff(errClosed, err)) // unless the client went just now, and will not read it
+	case err != nil:
+		x.fail(call.Method, x.about(call, err))
+	case res.Needs != nil:
+		needs, err := s.seal.Needs(call, withoutContext(res.Needs, call.Context().GetClientCapabilities(), x.rev), round+1)
+		x.finish(call.Method, needs, err, d.serverInfo())
+	default:
+		x.finish(call.Method, res.Complete, nil, d.serverInfo())
+	}
+}

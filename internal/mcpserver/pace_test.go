@@ -1,0 +1,141 @@
+package mcpserver
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Progress that comes faster than a client can use it is thinned out. The last is never lost.
+func TestProgressIsToldAtAPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []float64
+		p := newPacer(func(pr *pb.Progress) error { told = append(told, pr.GetProgress()); return nil })
+		tell := func(n int) {
+			for range n {
+				if err := p.tell(&pb.Progress{Progress: float64(len(told))}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		tell(progressBurst + 1)
+		if len(told) != progressBurst+1 {
+			t.Errorf("of a burst, %d are told", len(told))
+		}
+		told = nil
+		for i := range 100_000 { // in a second
+			if err := p.tell(&pb.Progress{Progress: float64(i)}); err != nil {
+				t.Fatal(err)
+			}
+			bridgetest.Pass(10 * time.Microsecond)
+		}
+		if n := len(told); n < 9 || n > 10 { // the tenth is due as the second ends
+			t.Errorf("in a second, %d are told", len(told))
+		}
+		if err := p.tell(&pb.Progress{Progress: 1e6}); err != nil {
+			t.Fatal(err)
+		}
+		bridgetest.Pass(progressEvery)
+		if last := told[len(told)-1]; last != 1e6 {
+			t.Errorf("while nothing comes, the last told is %v", last)
+		}
+		tell(1)
+		p.end(true)
+		n := len(told)
+		tell(1)
+		bridgetest.Pass(time.Minute)
+		if len(told) != n || told[n-1] != float64(n-1) {
+			t.Errorf("at the end %d are told, afterwards %d", n, len(told))
+		}
+	})
+}
+
+// A recorder is a sink that keeps what it is given.
+type recorder struct{ msgs []string }
+
+func (r *recorder) send(msg []byte) error {
+	r.msgs = append(r.msgs, string(msg))
+	return nil
+}
+
+func (r *recorder) finish(_ head, msg []byte) { _ = r.send(msg) } // it takes all
+
+// Of log messages, a client is told as many as it can use, and how many it is not told: all of them are accounted for.
+func TestLogMessagesAreToldAtAPace(t *testing.T) {
+	leftOut := regexp.MustCompile(`"level":"(\w+)","logger":"mcpbridge","data":"(\d+) log messages were left out`)
+	for _, c := range []struct {
+		name  string
+		n     int
+		every time.Duration
+		told  int // of them, with what is told of the others; or one less, as the last may be due as a second ends
+		notes int // of others
+	}{
+		{"one below what may come at once", logBurst, 0, logBurst, 0},
+		{"what may come at once", logBurst + 1, 0, logBurst + 1, 0},
+		{"one above", logBurst + 2, 0, logBurst + 2, 1},
+		{"a flood of a second", 100_000, 10 * time.Microsecond, logBurst + 101, 51},
+		{"as many as may come, for long", 5000, logEvery, 5000, 0},
+	} {
+		for _, rev := range []bridge.Revision{bridge.Rev20241105, bridge.Rev20260728} {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(&moody{}, Options{})
+				defer s.Close()
+				out := &recorder{}
+				x := s.newExchange(rev, &jsonrpc.Message{ID: []byte("1")}, out)
+				emit := x.emit(&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_INFO}}})
+				for i := range c.n {
+					l := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Data: []byte(`"x"`)}
+					if i == c.n-1 {
+						l.Level = pb.LogLevel_LOG_LEVEL_CRITICAL
+					}
+					if err := emit(t.Context(), bridge.Event{Log: l}); err != nil {
+						t.Fatal(err)
+					}
+					if c.every > 0 {
+						bridgetest.Pass(c.every)
+					}
+				}
+				x.finish(bridge.CallTool, &pb.CallToolResult{}, nil)
+				told, notes, missed, level := 0, 0, 0, "critical"
+				for _, msg := range out.msgs[:len(out.msgs)-1] {
+					if m := leftOut.FindStringSubmatch(msg); m != nil {
+						n, _ := strconv.Atoi(m[2])
+						notes, missed, level = notes+1, missed+n, m[1]
+						continue
+					}
+					told++
+				}
+				if told+missed != c.n || told+notes > c.told || told+notes < c.told-1 || notes > c.notes || notes < c.notes-1 || level != "critical" {
+					t.Errorf("%s, %s: %d are told and %d are not, which is said %d times, at last as %s", c.name, rev, told, missed, notes, level)
+				}
+				if last := out.msgs[len(out.msgs)-1]; !strings.Contains(last, `"result"`) {
+					t.Errorf("%s, %s: the last is %.100s", c.name, rev, last)
+				}
+			})
+		}
+	}
+}
+
+func TestProgressTextIsBounded(t *testing.T) {
+	for _, n := range []int{maxProgressText - 1, maxProgressText, maxProgressText + 1} {
+		var got string
+		p := newPacer(func(pr *pb.Progress) error { got = pr.GetMessage(); return nil })
+		if err := p.tell(&pb.Progress{Message: proto.String(strings.Repeat("é", n/2) + strings.Repeat("x", n%2))}); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != min(n, maxProgressText) || !utf8.ValidString(got) {
+			t.Errorf("of %d bytes, %d", n, len(got))
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// talker is a handler whose tool tells progress twice, and then answers. It tells one change as soon as it listens.
+func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch call.Method {
+	case bridge.Discover:
+		yes := proto.Bool(true)
+		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: yes}}}}, nil
+	case bridge.CallTool:
+		for i := range 2 {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+				return nil, err
+			}
+		}
+		return &bridge.Result{Complete: &pb.CallToolResult{}}, nil
+	}
+	filter := call.Request.(*pb.ListenRequest).GetNotifications()
+	acknowledged := &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: filter}}}
+	for _, change := range append([]*pb.ListenResponse{acknowledged}, bridge.ChangesOf(filter)...) {
+		if err := emit(ctx, bridge.Event{Change: change}); err != nil {
+			return nil, err
+		}
+		<-time.After(time.Second)
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// An unread is a connection within the process, on which nothing is sent that is not read. It says when its server has closed it.
+type unread struct {
+	net.Conn
+
+	closed chan time.Time
+}
+
+func (c *unread) Close() error {
+	select {
+	case c.closed <- time.Now():
+	default:
+	}
+	return c.Conn.Close()
+}
+
+// connect has a server serve a connection, and sends a request on it.
+func connect(t *testing.T, s *Server, request string) (client net.Conn, in *bufio.Reader, closed <-chan time.Time) {
+	t.Helper()
+	client, server := net.Pipe()
+	c := &unread{server, make(chan time.Time, 1)}
+	_ = (&http.Server{Handler: s}).Serve(&lone{conn: c}) // it always ends with an error
+	if _, err := io.WriteString(client, request); err != nil {
+		t.Fatal(err)
+	}
+	return client, bufio.NewReader(client), c.closed
+}
+
+// A client has 10 s to read what is written to it, be it an answer, an event of a call, or a change. What it does not read by then it does
+// not get, and its connection is closed.
+func TestHowLongAClientMayTakeToRead(t *testing.T) {
+	const patience = 10 * time.Second
+	request := func(method, name, params, meta string) string {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"%s","params":{%s"_meta":{%s"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, method, params, meta)
+		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"+
+			"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: %s\r\n%sContent-Length: %d\r\n\r\n%s", method, name, len(body), body)
+	}
+	for name, c := range map[string]struct {
+		request, last string
+		events        int // that are read at once
+	}{
+		"an answer":          {request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, ""), `"result"`, 0},
+		"an event of a call": {request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, `"progressToken":1,`), `"result"`, 1},
+		"a change":           {request("subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`, ""), `"notifications/tools/list_changed"`, 1},
+	} {
+		for _, pause := range []time.Duration{patience - 1, patience + 1} {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(bridge.HandlerFunc(talker), Options{})
+				defer s.Close()
+				client, in, closed := connect(t, s, c.request)
+				defer client.Close()
+				if c.events > 0 {
+					res, err := http.ReadResponse(in, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer res.Body.Close()
+					defer client.Close() // which ends the body
+					in = bufio.NewReader(res.Body)
+					for n := 0; n < c.events; {
+						line, err := in.ReadString('\n')
+						if err != nil {
+							t.Fatal(err)
+						}
+						if line == "\n" {
+							n++
+						}
+					}
+				}
+				if name == "a change" {
+					bridgetest.Pass(time.Second) // until it is told
+				}
+				began := time.Now()
+				bridgetest.Pass(pause)
+				var said []byte
+				for !bytes.Contains(said, []byte(c.last)) {
+					b, err := in.ReadByte()
+					if err != nil {
+						break
+					}
+					said = append(said, b)
+				}
+				if got := bytes.Contains(said, []byte(c.last)); got != (pause < patience) {
+					t.Errorf("%s, read after %v: %q", name, pause, said)
+				}
+				if pause > patience {
+					if took := (<-closed).Sub(began); took != patience {
+						t.Errorf("%s: the connection is closed after %v", name, took)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What waits behind a message that a client did not read goes with it: it does not wait as long again, each.
+func TestWhatWaitsForAClientThatDoesNotReadGoesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		defer server.Close()
+		began, out := time.Now(), &taken{Conn: server}
+		for n := range 5 {
+			if err := writeStream(out, []byte("data: x\n\n"), 10*time.Second); err == nil || time.Since(began) != 10*time.Second {
+				t.Errorf("message %d: %v after %v", n+1, err, time.Since(began))
+			}
+		}
+	})
+}
+
+// A client that reads steadily is not cut, however much there is: it has 10 s for each 256 KiB.
+func TestASteadyClientIsGivenAll(t *testing.T) {
+	const size = 8 * writeAtOnce
+	for name, events := range map[string]int{"many events": 64, "a long event": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(bridge.HandlerFunc(talker), Options{})
+			defer s.Close()
+			id := beginSession(t, s)
+			l := s.sessions[id].unrelatedLog()
+			for range events {
+				l.push(bytes.Repeat([]byte("x"), size/events))
+			}
+			client, in, _ := connect(t, s, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: "+id+"\r\n\r\n")
+			res, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			defer client.Close() // which ends the body
+			got := 0
+			for part := make([]byte, writeAtOnce+50<<10); got < size; bridgetest.Pass(9 * time.Second) {
+				n, err := io.ReadFull(res.Body, part[:min(len(part), size-got)])
+				if got += n; err != nil {
+					t.Fatalf("%s: after %d of %d bytes: %v", name, got, size, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,309 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/seal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// roundTrip has a call answered for a legacy client, which cannot make it again by itself: whatever the handler needs is
+// asked for here and now, and the handler is called again with the answers.
+func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call) (proto.Message, error) {
+	var asked map[string]*pb.InputRequest
+	var answers map[string]*pb.InputResponse
+	told := false // the handler knows that the client cannot be asked what it wants to know
+	for round := range seal.MaxRounds {
+		res, err := ss.s.handle(ctx, call, x.emit(call))
+		if err != nil && round > 0 {
+			err = onceBegun(call, err)
+		}
+		if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
+			res, err = asNeeds(res, err)
+		}
+		if err != nil {
+			if what := lacking(bridge.AsError(err)); what != "" {
+				return unasked(call, what)
+			}
+			ss.await(err)
+			return nil, err
+		}
+		if err := x.completed(asked, answers, res.Needs); err != nil {
+			return nil, err
+		}
+		if res.Needs == nil {
+			return res.Complete, nil
+		}
+		if err := seal.Check(call, res.Needs); err != nil {
+			return nil, err
+		}
+		if reason, unsupported := ss.cannotAny(res.Needs); reason != "" {
+			if told || len(unsupported) < len(res.Needs.GetRequests()) {
+				return unasked(call, reason) // the handler insists, or some could be asked, but in vain
+			}
+			told = true
+			call = call.Retry(unsupported, res.Needs.State)
+			continue
+		}
+		asked = withIDs(withoutContext(res.Needs, ss.caller.GetClientCapabilities(), ss.rev).GetRequests(), rand.Text)
+		if answers, err = ss.askAll(ctx, x, asked); err != nil {
+			return nil, err
+		}
+		call = call.Retry(answers, res.Needs.State)
+	}
+	return nil, seal.TooManyRounds(call)
+}
+
+// withoutContext returns what is needed without includeContext, where the client has not declared sampling.context (2025-11-25 and
+// 2026-07-28: client/sampling, capabilities). It is a wish, so that the rest can be asked.
+func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bridge.Revision) *pb.InputRequired {
+	if can.GetSampling().GetContext() != nil || !rev.DeclaresSamplingContext() {
+		return needs
+	}
+	out := needs
+	for key, req := range needs.GetRequests() {
+		sample := req.GetCreateMessage()
+		if sample == nil || sample.IncludeContext == nil || sample.GetIncludeContext() == "none" {
+			continue
+		}
+		if out == needs {
+			out = bridge.Shallow(needs)
+			out.Requests = maps.Clone(needs.GetRequests())
+		}
+		sample = bridge.Shallow(sample)
+		sample.IncludeContext = nil
+		req = bridge.Shallow(req)
+		req.Request = &pb.InputRequest_CreateMessage{CreateMessage: sample}
+		out.Requests[key] = req
+	}
+	return out
+}
+
+// onceBegun returns the error of a call that went wrong when it was made again. That it was not executed then says nothing of the times
+// before, and the client has made one call only.
+func onceBegun(call *bridge.Call, err error) error {
+	e := bridge.AsError(err)
+	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		return err
+	}
+	b := bridge.Failed(e.Code, pb.CallFailure_OUTCOME_UNKNOWN, e.Failure.GetReason(),
+		"%s was begun, and could not go on when what it asked was answered; whether it was executed is not known", call.Method.Name)
+	b.Cause = err
+	return b
+}
+
+// unasked is the end of a call that needs what the client does not have. No code says so in the legacy era. The model can read
+// why, and may ask the user by itself.
+func unasked(call *bridge.Call, what string) (proto.Message, error) {
+	reason := "This needs " + what + advice
+	if call.Method == bridge.CallTool {
+		return toolError(reason), nil
+	}
+	return nil, &bridge.Error{
+		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + reason, RPC: &pb.JsonRpcError{Code: codeInternal},
+	}
+}
+
+// lacking returns what is needed if an error says that the client does not have it, as a server of the modern era does by a code
+// that the legacy era does not know (2026-07-28: basic/index, missing required client capability). It is empty for other errors.
+func lacking(e *bridge.Error) string {
+	if e.RPC.GetCode() != bridge.CodeMissingCapability {
+		return ""
+	}
+	required := &pb.ClientCapabilities{}
+	if data := e.RPC.GetData(); rawjson.Check(data) == nil {
+		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728) // what cannot be read is not known
+	}
+	return inWords(required) + notSupported
+}
+
+// advice is what there is to do if a client cannot be asked. Backends pass it on, to the model as well.
+const advice = ". Ask the user directly, or use another client."
+
+// notSupported follows what a client does not have.
+const notSupported = ", which this client does not support"
+
+// cannot returns what is needed and why the client cannot be asked it, or nothing if it can.
+func (ss *session) cannot(req *pb.InputRequest) string {
+	if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
+		return kindOf(req) + notSupported
+	}
+	if _, err := askMessage("", req, ss.rev); err != nil {
+		return fmt.Sprintf("%s, which cannot be asked in MCP %s: %v", kindOf(req), ss.rev, err)
+	}
+	return ""
+}
+
+// cannotAny is cannot for several. It also returns what the handler is told of those that cannot be asked.
+func (ss *session) cannotAny(needs *pb.InputRequired) (reason string, unsupported map[string]*pb.InputResponse) {
+	unsupported = map[string]*pb.InputResponse{}
+	for _, key := range sortedKeys(needs.GetRequests()) {
+		if why := ss.cannot(needs.GetRequests()[key]); why != "" {
+			reason = why
+			unsupported[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
+		}
+	}
+	return reason, unsupported
+}
+
+// kindOf says in words what a request asks for.
+func kindOf(req *pb.InputRequest) string {
+	return inWords(bridge.Missing(&pb.ClientCapabilities{}, req))
+}
+
+// inWords says what a client does that has the capabilities.
+func inWords(c *pb.ClientCapabilities) string {
+	var words []string
+	if e := c.GetElicitation(); e.GetUrl() != nil {
+		words = append(words, "a web page to be opened for the user (elicitation, url mode)")
+	}
+	if bridge.ElicitsForms(c) {
+		words = append(words, "an answer from the user (elicitation)")
+	}
+	switch sampling := c.GetSampling(); {
+	case sampling.GetTools() != nil:
+		words = append(words, "an answer from the model with tools (sampling.tools)")
+	case sampling != nil:
+		words = append(words, "an answer from the model (sampling)")
+	}
+	if c.GetRoots() != nil {
+		words = append(words, "the client's folders (roots)")
+	}
+	for id := range rawjson.Members(c.GetExtensions()) {
+		words = append(words, "the extension "+rawjson.Shorten(id))
+	}
+	if len(words) == 0 {
+		return "something unknown"
+	}
+	return rawjson.ShortenTo(strings.Join(words, " and "), 500)
+}
+
+// A question is what the client is asked by one request of ours.
+type question struct {
+	key, id string
+	req     *pb.InputRequest
+	answer  <-chan jsonrpc.Message
+}
+
+// askAll asks the client all that is needed, at once, and returns the answers by the same keys.
+func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.InputRequest) (map[string]*pb.InputResponse, error) {
+	timeout := time.NewTimer(ss.s.opts.AskTimeout)
+	defer timeout.Stop()
+	var open []question
+	defer func() {
+		for _, q := range open {
+			ss.forget(q.id)
+		}
+	}()
+	answers := make(map[string]*pb.InputResponse, len(reqs))
+	for _, key := range sortedKeys(reqs) {
+		q := question{key: key, req: reqs[key]}
+		q.id, q.answer = ss.ask()
+		open = append(open, q)
+		msg, err := askMessage(q.id, q.req, ss.rev)
+		if err != nil {
+			return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", key, err)
+		}
+		if err := x.out.send(msg); err != nil {
+			return nil, err
+		}
+	}
+	for i, q := range open {
+		select {
+		case msg := <-q.answer:
+			answers[q.key] = readAnswer(q.req, &msg, ss.rev)
+		case <-timeout.C:
+			return unanswered(answers, open[i:], fmt.Sprintf("the client did not answer within %s", ss.s.opts.AskTimeout)),
+				withdraw(x, open[i:], "no answer in time")
+		case <-ss.there.Done():
+			if ctx.Err() == nil {
+				return unanswered(answers, open[i:], "the client has gone"), nil
+			}
+			return nil, context.Cause(ctx)
+		case <-ctx.Done():
+			// What was asked on behalf of the call has no purpose any more.
+			if err := withdraw(x, open[i:], "the call has ended"); err != nil {
+				return nil, err
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+	return answers, nil
+}
+
+// withdraw tells the client that the questions need no answer any more (2025-11-25: basic/lifecycle, timeouts).
+func withdraw(x *exchange, questions []question, reason string) error {
+	for _, q := range questions {
+		params := []byte(`{"requestId":"` + q.id + `","reason":"` + reason + `"}`)
+		if err := x.out.send(jsonrpc.AppendNotification(nil, notifyCancelled, params)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askMessage returns the request that asks req of a client.
+func askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, error) {
+	body, err := mcpjson.Append(nil, req, rev)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(`{"jsonrpc":"2.0","id":"`+id+`",`), body[1:]...), nil // body always says the method
+}
+
+// readAnswer returns what a client's response to req says. A response that cannot be read is an error like one that the
+// client sends: the backend decides what becomes of the call.
+func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision) *pb.InputResponse {
+	if e := msg.Error; e != nil {
+		reason := pb.InputError_REASON_REFUSED
+		if e.GetCode() == codeMethodNotFound { // whatever its capabilities said
+			reason = pb.InputError_REASON_UNSUPPORTED
+		}
+		return failed(&pb.InputError{Reason: reason, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(), Data: e.GetData()})
+	}
+	out := &pb.InputResponse{}
+	var to proto.Message
+	switch req.GetRequest().(type) {
+	case *pb.InputRequest_Elicit:
+		r := &pb.ElicitResult{}
+		out.Response, to = &pb.InputResponse_Elicit{Elicit: r}, r
+	case *pb.InputRequest_CreateMessage:
+		r := &pb.CreateMessageResult{}
+		out.Response, to = &pb.InputResponse_CreateMessage{CreateMessage: r}, r
+	case *pb.InputRequest_ListRoots:
+		r := &pb.ListRootsResult{}
+		out.Response, to = &pb.InputResponse_ListRoots{ListRoots: r}, r
+	}
+	if err := mcpjson.Unmarshal(msg.Result, to, rev); err != nil {
+		return failed(&pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "the client's answer cannot be read: " + err.Error()})
+	}
+	return out
+}
+
+// unanswered adds to answers that the questions have none.
+func unanswered(answers map[string]*pb.InputResponse, questions []question, message string) map[string]*pb.InputResponse {
+	for _, q := range questions {
+		answers[q.key] = failed(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
+	}
+	return answers
+}
+
+// failed returns that there is no answer.
+func failed(e *pb.InputError) *pb.InputResponse {
+	return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: e}}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

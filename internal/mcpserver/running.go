@@ -1,0 +1,64 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// A running has the requests of one client that are being answered. Its owner's lock guards it.
+type running struct {
+	cancel map[string]context.CancelCauseFunc // by the key of the request's id
+	tokens map[string]struct{}                // the keys of their progress tokens
+}
+
+// errDuplicateID is the cause of the error for a request with the id of another one.
+var errDuplicateID = errors.New("duplicate id")
+
+// add adds a request, which cancel cancels, until remove. It returns an error if another one has its id or its progress token: the client
+// could not tell what either is answered.
+func (r *running) add(msg *jsonrpc.Message, cancel context.CancelCauseFunc) (remove func(), err error) {
+	id, token := string(jsonrpc.Key(msg.ID)), ""
+	if _, twice := r.cancel[id]; twice {
+		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", msg.ID)
+		e.RPC, e.Cause = invalidRequest(e.Message), errDuplicateID
+		return nil, e
+	}
+	if raw := rawjson.Get(msg.Meta, metaProgressToken); jsonrpc.IsID(raw) {
+		token = string(jsonrpc.Key(raw))
+		if _, twice := r.tokens[token]; twice {
+			e := bridge.Errorf(codes.InvalidArgument,
+				"_meta.progressToken %s is that of a request still being answered: every request needs a token of its own", rawjson.Shorten(raw))
+			e.RPC = invalidRequest(e.Message)
+			e.RPC.Code = codeInvalidParams
+			return nil, e
+		}
+		if r.tokens == nil {
+			r.tokens = map[string]struct{}{}
+		}
+		r.tokens[token] = struct{}{}
+	}
+	if r.cancel == nil {
+		r.cancel = map[string]context.CancelCauseFunc{}
+	}
+	r.cancel[id] = cancel
+	return func() {
+		delete(r.cancel, id)
+		delete(r.tokens, token)
+	}, nil
+}
+
+// refuse answers a request that cannot be begun. The error for a duplicate id is not sent with it: the client would take it for the answer to
+// the other request.
+func (s *Server) refuse(rev bridge.Revision, msg *jsonrpc.Message, out sink, err error) {
+	x := &exchange{s: s, rev: rev, id: msg.ID, out: out}
+	if errors.Is(err, errDuplicateID) {
+		x.id = nil
+	}
+	x.refuse(nil, err)
+}

@@ -1,0 +1,284 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// sent returns the response to a POST of a legacy client, which is in the session unless that is empty.
+func sent(t *testing.T, s *Server, session, body string) *http.Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", mcphttp.JSON)
+	r.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
+	if session != "" {
+		r.Header.Set(mcphttp.HeaderSession, session)
+	}
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+const (
+	beginBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	pingBody  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+)
+
+// beginSession begins a session and returns its id.
+func beginSession(t *testing.T, s *Server) string {
+	t.Helper()
+	res := sent(t, s, "", beginBody)
+	if res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status)
+	}
+	return res.Header.Get(mcphttp.HeaderSession)
+}
+
+// Nobody else need come for a session to be over.
+func TestASessionIsOverWhenItWasIdleForTooLong(t *testing.T) {
+	const ttl = 30 * time.Minute // the default
+	for name, body := range map[string]string{"request": pingBody, "notification": `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(&moody{}, Options{})
+			defer s.Close()
+			id := beginSession(t, s)
+			for _, idle := range []time.Duration{ttl - 1, ttl, ttl - 1} { // each of them begins anew
+				pass(idle)
+				if res := sent(t, s, id, body); res.StatusCode/100 != 2 {
+					t.Errorf("%s after %v: %s", name, idle, res.Status)
+				}
+			}
+			pass(ttl + 1)
+			for range 2 {
+				if res := sent(t, s, id, body); res.StatusCode != http.StatusNotFound {
+					t.Errorf("%s after %v: %s", name, ttl+1, res.Status)
+				}
+			}
+			if n := len(s.sessions) + len(s.hub.subs); n > 0 {
+				t.Errorf("%s: %d things of it are left", name, n)
+			}
+		})
+	}
+}
+
+// A request that has found a session before it ends may come to what it wants to know only after that.
+func TestASessionThatHasEndedWantsToKnowNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		s := New(h, Options{})
+		defer s.Close()
+		id := beginSession(t, s)
+		ss := s.sessions[id]
+		s.endSession(id)
+		_, _ = ss.listen()
+		synctest.Wait()
+		if n := len(s.hub.subs) + h.Listeners(); n > 0 {
+			t.Errorf("%d things of it are left", n)
+		}
+	})
+}
+
+// Who wants to know no more than before does not wait for a handler that does not say that it knows what others want.
+func TestOnlyWhoSubscribesWaitsForTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if r, ok := call.Request.(*pb.ListenRequest); ok && len(r.GetNotifications().GetResourceSubscriptions()) > 0 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return h.Handle(ctx, call, emit)
+		}), Options{})
+		defer s.Close()
+		id, said := beginSession(t, s), make(chan string, 100)
+		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		other := s.sessions[beginSession(t, s)]
+		for _, c := range []struct {
+			what string
+			do   func()
+			want time.Duration
+		}{
+			{"resources/subscribe", func() {
+				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
+			}, readyWithin},
+			{"a stream of another", func() { other.plug(func(msg []byte) { said <- string(msg) }) }, 0},
+			{"resources/unsubscribe", func() {
+				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)
+			}, 0},
+		} {
+			began := time.Now()
+			c.do()
+			if took := time.Since(began); took != c.want {
+				t.Errorf("%s takes %v, want %v", c.what, took, c.want)
+			}
+		}
+		pass(time.Minute)
+		if got := told(said); got != "" {
+			t.Errorf("another is told %s", got)
+		}
+		h.Add("new")
+		synctest.Wait()
+		if got := told(said); !strings.Contains(got, notifyToolsList) {
+			t.Errorf("of a change, another is told %q", got)
+		}
+	})
+}
+
+// What is open keeps a session, however long it says nothing.
+func TestASessionWithAStreamIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&moody{}, Options{SessionTTL: time.Second})
+		defer s.Close()
+		id := beginSession(t, s)
+		unplug := s.sessions[id].plug(func([]byte) {})
+		pass(time.Hour)
+		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusOK {
+			t.Errorf("with a stream: %s", res.Status)
+		}
+		unplug()
+		pass(time.Second + 1)
+		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusNotFound {
+			t.Errorf("without: %s", res.Status)
+		}
+	})
+}
+
+// Sessions that were idle for too long make room for others, of whichever server they are, and what their streams kept is not counted any
+// more.
+func TestIdleSessionsMakeRoom(t *testing.T) {
+	for name, limits := range map[string]SessionLimits{"of all": {Most: 1}, "of a caller": {PerPrincipal: 1}} {
+		for over := range 2 {
+			synctest.Test(t, func(t *testing.T) {
+				o := Options{Sessions: NewSessions(limits), SessionTTL: time.Second, Principal: anybody}
+				s, other := New(&moody{}, o), New(&moody{}, o)
+				defer s.Close()
+				defer other.Close()
+				old := s.sessions[beginSession(t, s)]
+				old.tell(&pb.ListenResponse{}) // which waits for a stream
+				old.unrelatedLog().push([]byte("a change"))
+				pass(time.Second + time.Duration(over))
+				res := sent(t, other, "", beginBody)
+				if ok := res.StatusCode == http.StatusOK; ok != (over > 0) {
+					t.Errorf("%s, after %v: %s", name, time.Second+time.Duration(over), res.Status)
+				}
+				if kept := o.Sessions.replay.size.Load(); len(s.sessions)+len(other.sessions) != 1 || (kept == 0) != (over > 0) || (old.ctx.Err() != nil) != (over > 0) {
+					t.Errorf("%s: %d sessions, %d bytes of streams, and the old one has ended: %t", name, len(s.sessions)+len(other.sessions), kept, old.ctx.Err() != nil)
+				}
+			})
+		}
+	}
+}
+
+// anybody has every request made by the same verified caller.
+func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
+
+// While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very many.
+func TestWhoIsRefusedDoesNotLookAtAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&moody{}, Options{Sessions: NewSessions(SessionLimits{Most: 1}), SessionTTL: 2 * time.Second, Principal: anybody})
+		defer s.Close()
+		beginSession(t, s)
+		for _, c := range []struct {
+			pass time.Duration
+			want int
+		}{{2 * time.Second, 503}, {1, 503}, {time.Second - 2, 503}, {1, 200}} {
+			pass(c.pass)
+			if res := sent(t, s, "", beginBody); res.StatusCode != c.want {
+				t.Errorf("after %v more: %s", c.pass, res.Status)
+			}
+		}
+	})
+}
+
+// A change that comes while a client opens the stream for changes is told on it.
+func TestChangesWhileAStreamIsOpenedAreTold(t *testing.T) {
+	s := New(bridgetest.New(), Options{})
+	defer s.Close()
+	ss := s.sessions[sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)]
+	// A long one takes its time on the way to those that wait, when there was no stream yet.
+	change := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: strings.Repeat("x", 900<<10)}}}
+	for range 50 {
+		told, begun := make(chan struct{}, 2), make(chan struct{})
+		var telling sync.WaitGroup
+		telling.Go(func() { close(begun); ss.tell(change) })
+		<-begun
+		for range 100 {
+			runtime.Gosched()
+		}
+		ss.mu.Lock()
+		unplug := ss.plugLocked(func([]byte) { told <- struct{}{} })
+		telling.Wait()
+		select {
+		case <-told:
+		default:
+			t.Fatal("the change is not told on the stream")
+		}
+		unplug()
+	}
+}
+
+// Whatever requests come at a time, a client is told of the resources that it has subscribed to, and of no others.
+func TestSubscriptionsThatComeAtATimeAllCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := bridgetest.New()
+		s := New(h, Options{})
+		defer s.Close()
+		id := beginSession(t, s)
+		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		ss, said := s.sessions[id], make(chan string, 100)
+		for i := range 900 { // to note so many takes its time, in which others come
+			ss.uris = append(ss.uris, fmt.Sprint("test://other/", i))
+		}
+		_, _ = ss.listen()
+		defer ss.plug(func(msg []byte) { said <- string(msg) })()
+		var before []string
+		for round := range 100 {
+			var now []string
+			var requests sync.WaitGroup
+			ask := func(method, uri string) {
+				requests.Go(func() {
+					res := sent(t, s, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"uri":%q}}`, method+uri, method, uri))
+					if body, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(body), `"result":{}`) {
+						t.Errorf("%s of %s: %s, %v", method, uri, body, err)
+					}
+				})
+			}
+			for i := range 4 {
+				now = append(now, fmt.Sprintf("test://%d/%d", round, i))
+				ask("resources/subscribe", now[i])
+			}
+			for _, uri := range before {
+				ask("resources/unsubscribe", uri)
+			}
+			requests.Wait()
+			pass(handover)
+			var want strings.Builder
+			for _, uri := range slices.Concat(before, now) {
+				h.Update(uri)
+			}
+			for _, uri := range now {
+				fmt.Fprintf(&want, `{"jsonrpc":"2.0","method":%q,"params":{"uri":%q}}`, notifyUpdated, uri)
+			}
+			synctest.Wait()
+			if got := told(said); got != want.String() {
+				t.Fatalf("round %d: it is told %s, want %s", round, got, want.String())
+			}
+			before = now
+		}
+	})
+}

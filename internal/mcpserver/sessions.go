@@ -1,0 +1,246 @@
+package mcpserver
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// SessionLimits are the bounds of Sessions. The zero value has sensible ones.
+type SessionLimits struct {
+	// Most is how many there may be, with those of HTTP+SSE. Zero: 100,000.
+	Most int
+	// PerPrincipal is how many of them may be of one verified caller. Zero: 1,000.
+	PerPrincipal int
+	// Replay is how many bytes of events all of them keep together for responses that take over. Zero: 256 MiB.
+	Replay int
+}
+
+// A Sessions counts the legacy sessions of all Servers that have it, and bounds what they keep together. It may be used concurrently.
+type Sessions struct {
+	most   int
+	replay replay
+
+	// sweeping guards what follows, and is held while sessions are ended that are over, or make room; before mu, and before that of a Server.
+	sweeping  sync.Mutex
+	swept     time.Time
+	fruitless time.Time // when no session could make room
+	evicted   int       // since that was logged,
+	told      time.Time // then
+
+	mu      sync.Mutex // guards what follows
+	n       int
+	owners  limit.Shares
+	servers map[*Server]struct{} // that have not closed
+}
+
+const (
+	// sweepEvery is how often sessions that are over are ended, although there is room for others.
+	sweepEvery = time.Minute
+	// sweepFull is how often they are if there is none: each of many thousands is looked at, whoever asks. It is when who was refused is
+	// told to try again.
+	sweepFull = time.Second
+	// evictEvery is the minimum interval between warnings about sessions that make room for new ones.
+	evictEvery = 10 * time.Second
+	// evictShare is the share of all sessions that are ended at a time to make room, because each is looked at.
+	evictShare = 64
+)
+
+// NewSessions returns the Sessions of one or several Servers.
+func NewSessions(l SessionLimits) *Sessions {
+	return &Sessions{
+		most: cmp.Or(l.Most, 100_000), owners: limit.Shares{Most: cmp.Or(l.PerPrincipal, 1000)}, replay: replay{most: cmp.Or(l.Replay, maxReplayOfAll)},
+		swept: time.Now(), servers: map[*Server]struct{}{},
+	}
+}
+
+// begin counts one more, of p's if that is somebody, from a network, until leave. There is an error if there are as many as may be, and none
+// of them is over or makes room.
+func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
+	s.sweep(sweepEvery)
+	if s.enter(p) == nil {
+		return nil
+	}
+	s.sweep(sweepFull)
+	err := s.enter(p)
+	if err != nil && bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
+		s.makeRoom(from)
+		err = s.enter(p)
+	}
+	return err
+}
+
+// The order in which anonymous sessions make room for new ones, if nothing is open in them.
+const (
+	neverReady  = iota // the client has not even sent notifications/initialized
+	neverWorked        // it has made no request
+	worked             // it has. Only those of a network that has three quarters of all make room, and only for other networks
+)
+
+// A candidate is a session that could make room.
+type candidate struct {
+	*session
+	rank int
+	used time.Time
+}
+
+// makeRoom ends sessions for a new one from a network, if there is no room: of anonymous clients, those that were never used, of the
+// network that has most sessions, the oldest.
+func (s *Sessions) makeRoom(from netip.Prefix) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	s.mu.Lock()
+	full := s.n >= s.most
+	s.mu.Unlock()
+	now := time.Now()
+	if !full || now.Sub(s.fruitless) < sweepFull {
+		return
+	}
+	of := map[netip.Prefix]int{}
+	var all []candidate
+	for _, server := range s.all() {
+		all = server.candidates(all, of)
+	}
+	all = slices.DeleteFunc(all, func(c candidate) bool {
+		return c.rank == worked && (of[c.network] < s.most-s.most/4 || c.network == from)
+	})
+	if len(all) == 0 {
+		s.fruitless = now
+		return
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(of[b.network], of[a.network]), a.used.Compare(b.used))
+	})
+	first := all[0]
+	for _, c := range all[:min(len(all), max(1, s.most/evictShare))] {
+		if c.rank == first.rank && c.network == first.network && c.s.evict(c) {
+			s.evicted++
+		}
+	}
+	if now.Sub(s.told) >= evictEvery {
+		first.s.log.Warn().Int("limit", s.most).Int("ended", s.evicted).Stringer("most_from", first.network).Int("of_them", of[first.network]).
+			Msg("too many sessions: those of clients that have not authenticated and never used them are ended for new ones; " +
+				"limit at the network who can reach the port, or ask callers for tokens")
+		s.told, s.evicted = now, 0
+	}
+}
+
+func (s *Sessions) enter(p *pb.Principal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n >= s.most {
+		return tooManySessions(bridge.ReasonOverloaded, "%d sessions are open, which is the most", s.most)
+	}
+	if !s.owners.Enter(p) {
+		return tooManySessions(bridge.ReasonTooMany, "you have %d sessions open, which is the most of one caller", s.owners.Most)
+	}
+	s.n++
+	return nil
+}
+
+// leave counts one less of p's.
+func (s *Sessions) leave(p *pb.Principal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n--
+	s.owners.Leave(p)
+}
+
+func tooManySessions(reason, why string, most int) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, why+": end one of them, or try again later", most)
+	e.Failure.RetryAfterMs = proto.Int64(sweepFull.Milliseconds())
+	return e
+}
+
+// sweep ends the sessions of all servers that are over, if it has been so long since that was done. Who comes meanwhile waits for it.
+func (s *Sessions) sweep(after time.Duration) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	now := time.Now()
+	if now.Sub(s.swept) < after {
+		return
+	}
+	s.swept = now
+	for _, server := range s.all() {
+		server.endIdle(now)
+	}
+}
+
+func (s *Sessions) all() []*Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.servers))
+}
+
+// add has the sessions of a server counted, until remove.
+func (s *Sessions) add(server *Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers[server] = struct{}{}
+}
+
+func (s *Sessions) remove(server *Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.servers, server)
+}
+
+// candidates appends the server's sessions that could make room, and counts in of those of anonymous clients by their networks.
+func (s *Server) candidates(all []candidate, of map[netip.Prefix]int) []candidate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ss := range s.sessions {
+		if ss.caller.GetPrincipal() != nil {
+			continue
+		}
+		of[ss.network]++
+		ss.mu.Lock()
+		if ss.idleLocked() {
+			all = append(all, candidate{ss, ss.rankLocked(), ss.used})
+		}
+		ss.mu.Unlock()
+	}
+	return all
+}
+
+// rankLocked returns how soon the session makes room. The caller holds mu.
+func (ss *session) rankLocked() int {
+	select {
+	case <-ss.ready:
+	default:
+		if !ss.worked {
+			return neverReady
+		}
+	}
+	if !ss.worked {
+		return neverWorked
+	}
+	return worked
+}
+
+// evict ends a session that makes room, unless it is used meanwhile. It reports whether it did.
+func (s *Server) evict(c candidate) bool {
+	s.mu.Lock()
+	c.mu.Lock()
+	ok := s.sessions[c.id] == c.session && c.idleLocked() && c.rankLocked() == c.rank
+	c.mu.Unlock()
+	if ok {
+		delete(s.sessions, c.id)
+		s.opts.Sessions.leave(nil)
+	}
+	s.mu.Unlock()
+	if ok {
+		c.end(errEnded)
+	}
+	return ok
+}

@@ -1,0 +1,322 @@
+package mcpserver
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// remove ends a session with DELETE, and returns the status.
+func remove(t *testing.T, s *Server, id string) int {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/mcp", http.NoBody)
+	r.Header.Set(mcphttp.HeaderSession, id)
+	s.ServeHTTP(w, r)
+	return w.Code
+}
+
+// The sessions of several servers are as many as may be, and one that ends gives back its place once, however it does.
+func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
+	const ttl = time.Hour
+	for _, limits := range []struct {
+		SessionLimits
+		status int
+	}{{SessionLimits{Most: 3}, 503}, {SessionLimits{PerPrincipal: 3}, 429}} {
+		// begin begins a session with a, and returns what ends it.
+		for name, begin := range map[string]func(t *testing.T, a, other *Server, h *worker, keep func()) (end func()){
+			"DELETE": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
+				t.Helper()
+				id := beginSession(t, a)
+				return func() {
+					if first, second := remove(t, a, id), remove(t, a, id); first != 204 || second != 404 {
+						t.Errorf("DELETE is answered %d, and then %d", first, second)
+					}
+				}
+			},
+			"it is used too late": func(t *testing.T, a, _ *Server, _ *worker, keep func()) func() {
+				t.Helper()
+				id := beginSession(t, a)
+				return func() {
+					keep()
+					for range 2 {
+						if res := sent(t, a, id, pingBody); res.StatusCode != 404 {
+							t.Errorf("an idle one: %s", res.Status)
+						}
+					}
+				}
+			},
+			"it is idle, and somebody comes to another server": func(t *testing.T, a, _ *Server, _ *worker, keep func()) func() {
+				t.Helper()
+				beginSession(t, a)
+				return keep
+			},
+			"its stream of HTTP+SSE ends": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
+				t.Helper()
+				o := openOld(t, a)
+				return func() {
+					o.drop()
+					synctest.Wait()
+				}
+			},
+			"the call ends that was left of it": func(t *testing.T, a, _ *Server, h *worker, _ func()) func() {
+				t.Helper()
+				o := openOld(t, a)
+				o.send(202, workBody)
+				o.drop()
+				synctest.Wait()
+				return func() {
+					close(h.letGo)
+					synctest.Wait()
+				}
+			},
+			"its server ends": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
+				t.Helper()
+				beginSession(t, a)
+				return a.Close
+			},
+			"its server ends, and its stream of HTTP+SSE": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
+				t.Helper()
+				openOld(t, a)
+				return func() {
+					a.Close()
+					synctest.Wait()
+				}
+			},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				all, h := NewSessions(limits.SessionLimits), newWorker()
+				o := Options{Sessions: all, SessionTTL: ttl, Principal: anybody}
+				a, b, c := New(h, o), New(h, o), New(h, o)
+				defer a.Close()
+				defer b.Close()
+				defer c.Close()
+				ids := map[string]*Server{}
+				end := begin(t, a, b, h, func() { // all but the one are used
+					pass(ttl)
+					for id, s := range ids {
+						if res := sent(t, s, id, pingBody); res.StatusCode != 200 {
+							t.Errorf("%s: another one: %s", name, res.Status)
+						}
+					}
+					pass(1)
+				})
+				next := func(s *Server, want int) {
+					t.Helper()
+					res := sent(t, s, "", beginBody)
+					if res.StatusCode != want || want != 200 && res.Header.Get("Retry-After") == "" {
+						t.Errorf("%s, %+v: %s", name, limits, res.Status)
+					}
+					if id := res.Header.Get(mcphttp.HeaderSession); id != "" {
+						ids[id] = s
+					}
+				}
+				next(b, 200)           // one below
+				next(c, 200)           // the most
+				next(b, limits.status) // one above
+				next(c, limits.status)
+				end()
+				next(b, 200)
+				next(c, limits.status)
+				for id, s := range ids {
+					if status := remove(t, s, id); status != 204 {
+						t.Errorf("%s: the end of another one: %d", name, status)
+					}
+				}
+				a.Close()
+				if all.n != 0 {
+					t.Errorf("%s: %d are counted when there are none", name, all.n)
+				}
+				for range 3 {
+					next(b, 200) // nobody has any, either
+				}
+				next(b, limits.status)
+			})
+		}
+	}
+}
+
+// However sessions of several servers begin and end at the same time, there are never more than there may be, and in the end none is
+// counted.
+func TestSessionsBeginAndEndAtTheSameTime(t *testing.T) {
+	const most = 4
+	all := NewSessions(SessionLimits{Most: most})
+	o := Options{Sessions: all, SessionTTL: time.Nanosecond, Principal: anybody}
+	var servers []*Server
+	for range 3 {
+		servers = append(servers, New(newWorker(), o))
+	}
+	var wg sync.WaitGroup
+	for n := range 16 {
+		wg.Go(func() {
+			for i := range 50 {
+				s := servers[(n+i)%len(servers)]
+				id := sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)
+				if i%3 == 0 {
+					all.sweep(0)
+				}
+				if id == "" {
+					continue
+				}
+				var ends sync.WaitGroup
+				ends.Go(func() { remove(t, s, id) })
+				ends.Go(func() { sent(t, s, id, pingBody) }) // which comes too late
+				ends.Wait()
+			}
+			if n == 7 {
+				servers[0].Close()
+			}
+		})
+	}
+	stop, counted := make(chan struct{}), make(chan int)
+	go func() {
+		seen := 0
+		for {
+			select {
+			case <-stop:
+				counted <- seen
+				return
+			default:
+			}
+			all.mu.Lock()
+			seen = max(seen, all.n)
+			all.mu.Unlock()
+		}
+	}()
+	wg.Wait()
+	close(stop)
+	if seen := <-counted; seen > most {
+		t.Errorf("there were %d sessions", seen)
+	}
+	for _, s := range servers {
+		s.Close()
+	}
+	if all.n != 0 || len(all.servers) != 0 {
+		t.Errorf("%d sessions of %d servers are counted when there are none", all.n, len(all.servers))
+	}
+}
+
+// What the sessions of several servers keep is not more than may be, and what ended first is forgotten first, whichever server it is of.
+func TestServersKeepTogetherWhatMayBe(t *testing.T) {
+	const most = 3000
+	for over := -1; over <= 1; over++ {
+		o := Options{Sessions: NewSessions(SessionLimits{Replay: most})}
+		a, b := New(&moody{}, o), New(&moody{}, o)
+		log := func(s *Server) *eventLog { return s.sessions[beginSession(t, s)].newLog() }
+		var logs []*eventLog
+		for i, s := range []*Server{a, b, a} {
+			l := log(s)
+			size := most / 3
+			if i == 2 {
+				size += over
+			}
+			l.append(make([]byte, size), true)
+			logs = append(logs, l)
+		}
+		kept := func() (all [3]bool) {
+			for i, l := range logs {
+				all[i] = l.has(-1)
+			}
+			return all
+		}
+		if got, want := kept(), [3]bool{over <= 0, true, true}; got != want {
+			t.Errorf("%+d: kept are %v, want %v", over, got, want)
+		}
+		log(a).append(make([]byte, most/3), true) // the next is forgotten, which is the other server's
+		if got, want := kept(), [3]bool{false, over <= 0, true}; got != want {
+			t.Errorf("%+d, and one more: kept are %v, want %v", over, got, want)
+		}
+		a.Close()
+		b.Close()
+		if n := o.Sessions.replay.size.Load(); n != 0 || o.Sessions.replay.ended.Len() != 0 {
+			t.Errorf("%+d: %d bytes of %d logs are counted when there are none", over, n, o.Sessions.replay.ended.Len())
+		}
+	}
+}
+
+// When there is no room, anonymous sessions that were never used end for new ones: first those whose clients have not even said that they are
+// ready, then those of the address that has most, the oldest of them. One that is used, has a stream open or is of a verified caller stays, unless its
+// address has three quarters of all and another one comes.
+func TestUnusedSessionsMakeRoom(t *testing.T) {
+	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	type begun struct{ from, is string }
+	for name, c := range map[string]struct {
+		there []begun
+		from  string
+		gone  int // which of them; -1: the new one is refused
+	}{
+		"the oldest":                              {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}}, "10.0.0.2", 0},
+		"one that is not ready":                   {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.2", ""}, {"10.0.0.1", "ready"}}, "10.0.0.2", 2},
+		"one of the address that has most":        {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.2", "ready"}, {"10.0.0.2", "ready"}, {"10.0.0.3", "ready"}}, "10.0.0.4", 1},
+		"one of the network that has most":        {[]begun{{"[2001:db8::1]", "ready"}, {"[2001:db8:1::1]", "ready"}, {"[2001:db8:1::2]", "ready"}, {"10.0.0.3", "used"}}, "10.0.0.4", 1},
+		"one that is not used":                    {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "ready"}, {"10.0.0.1", "used"}}, "10.0.0.2", 2},
+		"none that is used":                       {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}, {"10.0.0.2", "used"}}, "10.0.0.3", -1},
+		"one of an address that has all":          {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}}, "10.0.0.3", 0},
+		"none for an address that has all itself": {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}}, "10.0.0.1", -1},
+		"none with a stream":                      {[]begun{{"10.0.0.1", "stream"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}}, "10.0.0.1", 1},
+		"none of verified callers":                {[]begun{{"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}}, "10.0.0.2", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := NewSessions(SessionLimits{Most: len(c.there)})
+				o := Options{Sessions: all, Principal: func(r *http.Request) *pb.Principal {
+					if r.Header.Get("X-Who") == "" {
+						return nil
+					}
+					return &pb.Principal{Subject: "x"}
+				}}
+				servers := []*Server{New(&moody{}, o), New(&moody{}, o)}
+				defer servers[0].Close()
+				defer servers[1].Close()
+				post := func(s *Server, from, id, body string, who bool) *http.Response {
+					w := httptest.NewRecorder()
+					r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
+					r.RemoteAddr = from + ":1234"
+					r.Header.Set("Content-Type", mcphttp.JSON)
+					r.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
+					if id != "" {
+						r.Header.Set(mcphttp.HeaderSession, id)
+					}
+					if who {
+						r.Header.Set("X-Who", "x")
+					}
+					s.ServeHTTP(w, r)
+					return w.Result()
+				}
+				var ids []string
+				for i, b := range c.there {
+					s, who := servers[i%2], b.is == "verified"
+					id := post(s, b.from, "", beginBody, who).Header.Get(mcphttp.HeaderSession)
+					if b.is != "" {
+						post(s, b.from, id, ready, who)
+					}
+					if b.is == "used" || who {
+						post(s, b.from, id, pingBody, who)
+					}
+					if b.is == "stream" {
+						defer s.sessions[id].plug(func([]byte) {})()
+					}
+					ids = append(ids, id)
+					pass(time.Millisecond)
+				}
+				res := post(servers[0], c.from, "", beginBody, false)
+				if (res.StatusCode == 200) != (c.gone >= 0) || res.StatusCode != 200 && res.StatusCode != 503 {
+					t.Errorf("the new one: %s", res.Status)
+				}
+				for i, id := range ids {
+					_, there := servers[i%2].sessions[id]
+					if there != (i != c.gone) {
+						t.Errorf("session %d is there: %t", i, there)
+					}
+				}
+			})
+		})
+	}
+}

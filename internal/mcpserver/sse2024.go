@@ -1,0 +1,195 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+)
+
+const (
+	// sseParam is the query parameter that names the connection a message is of, in HTTP+SSE.
+	sseParam = "sessionId"
+	// sseGrace is how long calls may go on whose stream is gone.
+	sseGrace = time.Minute
+)
+
+// ofSSE reports whether a POST is for the client of an HTTP+SSE connection.
+func ofSSE(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has(sseParam) }
+
+// An eventWriter writes messages to the event stream of HTTP+SSE.
+type eventWriter struct {
+	patience time.Duration // how long the client may take to read
+
+	mu   sync.Mutex
+	w    http.ResponseWriter
+	done bool // w must not be touched any more
+}
+
+func (e *eventWriter) event(name string, data []byte) error {
+	return e.raw(mcphttp.AppendEvent(make([]byte, 0, len(data)+32), "", name, data))
+}
+
+func (e *eventWriter) raw(data []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done {
+		return errGone
+	}
+	return writeStream(e.w, data, e.patience)
+}
+
+func (e *eventWriter) open(w http.ResponseWriter) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.w = w
+}
+
+func (e *eventWriter) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.done = true
+}
+
+// serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with the
+// endpoint to send messages to, carries everything the server says, and cannot be come back to.
+func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
+	out := &eventWriter{patience: s.opts.WriteTimeout}
+	var c *conn
+	c = s.newConn(func(msg []byte) error {
+		c.said(out.event("message", msg))
+		return nil // a call goes on although nobody can be told
+	}, false)
+	c.principal = s.origin(r).principal
+	c.until = s.until(c.principal)
+	id := rand.Text()
+	err := s.opts.Memory.Full(limit.NewSessions)
+	if err == nil {
+		err = s.admit(c.principal, networkOf(r), func() { s.conns[id] = c })
+	}
+	if err != nil {
+		c.cancel(err)
+		refuseFull(w, err)
+		return
+	}
+	end.add(func() { s.left(id, c) })
+	end.add(out.close)
+	endpoint := r.URL.Path + "?" + url.Values{sseParam: {id}}.Encode()
+	s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
+		out.open(w)
+		s.keepSSE(ctx, c, out, endpoint)
+	})
+}
+
+// keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it, or the client is not let in
+// any more: that is the end of what changes, and what has been asked is still answered. The stream is the session, so that a client need
+// not open another one for a new token: it shows that with its next message, while the stream is there.
+func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoint string) {
+	if out.event("endpoint", []byte(endpoint)) != nil {
+		return
+	}
+	alive := time.NewTicker(keepaliveEvery)
+	defer alive.Stop()
+	keep := func(until, or <-chan struct{}) (open bool) {
+		for {
+			select {
+			case <-alive.C:
+				if out.raw([]byte(mcphttp.Comment)) != nil {
+					return false
+				}
+			case <-until:
+				return c.ctx.Err() == nil
+			case <-or:
+				return c.ctx.Err() == nil
+			case <-ctx.Done():
+				return false
+			case <-c.ctx.Done():
+				return false
+			}
+		}
+	}
+	for open := true; open; {
+		over, stop := s.letIn(c.letInUntil())
+		open = keep(over.Done(), nil)
+		stop()
+		if !open || c.isIn() && s.draining.Err() == nil {
+			continue
+		}
+		rested, stop := c.rest()
+		open = keep(rested.Done(), c.longer)
+		rests := rested.Err() != nil
+		stop()
+		open = open && (!rests || c.isIn() && s.draining.Err() == nil)
+	}
+}
+
+// left ends a connection of HTTP+SSE whose stream has ended. That cancels nothing, as in all of the legacy era, but there is nothing to
+// come back to: what calls still say is dropped. The connection ends with the last of them, and at the latest after sseGrace. Until then
+// it is one of the sessions that there may be, and calls can be cancelled.
+func (s *Server) left(id string, c *conn) {
+	c.cancel(errGone)
+	if ss := c.legacy(); ss != nil {
+		ss.silence() // what it is asked it does not hear
+		s.hub.remove(&ss.sub)
+	}
+	end := func() {
+		s.mu.Lock()
+		delete(s.conns, id)
+		s.opts.Sessions.leave(c.principal)
+		s.mu.Unlock()
+		c.close(cmp.Or(context.Cause(s.ctx), errGone)) // the end of the bridge may get here before it gets to the calls
+	}
+	grace, over := context.WithTimeout(s.ctx, sseGrace)
+	s.mu.Lock()
+	stays := s.ctx.Err() == nil && c.outlive(over)
+	if stays {
+		s.lasting.Add(1)
+	}
+	s.mu.Unlock()
+	if !stays {
+		over()
+		end()
+		return
+	}
+	context.AfterFunc(grace, func() {
+		defer s.lasting.Done()
+		defer s.panics.Recover("the end of a session", nil)
+		end()
+	})
+}
+
+// postSSE takes a message of an HTTP+SSE client. The answer goes to its event stream; once that is gone, nothing more is answered.
+func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if ids := query[sseParam]; err != nil || len(ids) != 1 {
+		refuse(w, http.StatusBadRequest, "the query must be well-formed, and have one "+sseParam+
+			": use the endpoint that the event stream began with")
+		return
+	}
+	s.mu.Lock()
+	c := s.conns[query.Get(sseParam)]
+	s.mu.Unlock()
+	from := s.origin(r)
+	if c == nil || !samePrincipal(c.principal, from.principal) || c.ctx.Err() != nil && asks(body) {
+		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
+		return
+	}
+	if ss := c.legacy(); c.isLetIn(s.until(from.principal)) && ss != nil {
+		s.hub.tellAll(&ss.sub)
+	}
+	w.WriteHeader(http.StatusAccepted)
+	c.receive(body, from)
+}
+
+// asks reports whether what a client sent has to be answered.
+func asks(body []byte) bool {
+	msg, err := jsonrpc.Parse(body)
+	return err != nil || msg.IsRequest()
+}

@@ -1,0 +1,263 @@
+package mcpserver_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A starter is a handler whose backend starts: until then, calls wait. It has tools only, and reports no changes.
+type starter struct {
+	*bridgetest.Handler
+	up chan struct{}
+}
+
+func (s *starter) started(ctx context.Context, _ bridge.Era) error {
+	select {
+	case <-s.up:
+	case <-ctx.Done():
+	}
+	select { // whether or not ctx has ended
+	case <-s.up:
+		return nil
+	default:
+		return ctx.Err()
+	}
+}
+
+func (s *starter) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if err := s.started(ctx, call.Era()); err != nil {
+		return nil, err
+	}
+	switch call.Method {
+	case bridge.Discover:
+		return &bridge.Result{Complete: &pb.DiscoverResponse{
+			ServerInfo: &pb.Implementation{Name: "slow", Version: "1"}, Instructions: proto.String("be kind"),
+			Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+		}}, nil
+	case bridge.ListPrompts, bridge.Listen:
+		return nil, bridge.Errorf(codes.Unimplemented, "there is no such method")
+	}
+	return s.Handler.Handle(ctx, call, emit)
+}
+
+// stdioOf returns a stdio client of a handler.
+func stdioOf(t *testing.T, h bridge.Handler, o mcpserver.Options) (client *pipe, end func()) {
+	t.Helper()
+	p := &pipe{T: t, done: make(chan error, 1)}
+	s := mcpserver.New(h, o)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	p.in, p.out = inW, bufio.NewScanner(outR)
+	go func() {
+		p.done <- s.ServeStdio(context.WithoutCancel(t.Context()), inR, outW)
+		outW.Close()
+	}()
+	return p, func() {
+		inW.Close()
+		for p.out.Scan() {
+			continue
+		}
+		<-p.done
+		s.Close()
+	}
+}
+
+// However long a backend takes to start, initialize and server/discover are answered within two seconds: by what it declared before, or by all
+// that it may have. Lists and calls wait for it, and what was declared and is not there is empty.
+func TestClientsAreAnsweredWhileTheBackendStarts(t *testing.T) {
+	const init = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	for name, before := range map[string]*pb.DiscoverResponse{
+		"the first time": nil,
+		"once more": {
+			ServerInfo: &pb.Implementation{Name: "slow", Version: "0"}, Instructions: proto.String("be quick"), TtlMs: proto.Int64(60_000),
+			Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}, Prompts: &pb.PromptsCapability{}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &starter{bridgetest.New(), make(chan struct{})}
+				var mu sync.Mutex
+				var declared [bridge.Eras][]string
+				p, end := stdioOf(t, h, mcpserver.Options{Started: h.started, Earlier: [bridge.Eras]*pb.DiscoverResponse{before, before}, Declared: func(era bridge.Era, d *pb.DiscoverResponse) {
+					mu.Lock()
+					defer mu.Unlock()
+					declared[era] = append(declared[era], d.GetInstructions())
+				}})
+				defer end()
+				begin := time.Now()
+				p.say(init)
+				first := p.next()
+				p.say(modernLine(1, "server/discover", "", noCaps))
+				second := p.next()
+				if took := time.Since(begin); took > 2*time.Second {
+					t.Errorf("answered after %v", took)
+				}
+				if before == nil {
+					for _, kind := range []string{"tools", "prompts", "resources"} {
+						want(t, first, "result.capabilities."+kind+".listChanged", "true")
+						want(t, second, "result.capabilities."+kind+".listChanged", "true")
+					}
+				} else {
+					want(t, first, "result.instructions", `"be quick"`, "result.serverInfo.version", `"0"`, "result.capabilities.resources", "null")
+					want(t, second, "result.instructions", `"be quick"`, "result.capabilities.prompts", "{}")
+				}
+				want(t, second, "result.ttlMs", "0")
+				p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+				p.say(call("3", "echo", "{}", ""))
+				p.say(modernLine(4, "prompts/list", "", noCaps))
+				p.say(`{"jsonrpc":"2.0","id":5,"method":"prompts/list"}`)
+				p.say(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
+				want(t, p.next(), "id", "6") // which needs no backend
+				<-time.After(30 * time.Second)
+				begin = time.Now()
+				close(h.up)
+				answers := map[string]string{}
+				for len(answers) < 4 {
+					msg := p.next()
+					if get(t, msg, "method") == "null" {
+						answers[get(t, msg, "id")] = msg
+					}
+				}
+				if took := time.Since(begin); took > 0 {
+					t.Errorf("the backend is there, and answers come after %v", took)
+				}
+				if !strings.Contains(answers["2"], `"add"`) {
+					t.Errorf("the tools: %s", answers["2"])
+				}
+				want(t, answers["3"], "error", "null")
+				want(t, answers["4"], "result.prompts", "[]", "result.ttlMs", "0")
+				want(t, answers["5"], "result.prompts", "[]")
+				<-time.After(2 * time.Second)
+				p.say(modernLine(7, "server/discover", "", noCaps))
+				want(t, p.next(), "result.instructions", `"be kind"`, "result.capabilities.prompts", "null")
+				mu.Lock()
+				defer mu.Unlock()
+				for era, said := range declared {
+					if len(said) != 1 || said[0] != "be kind" {
+						t.Errorf("era %d: it has declared %q", era, said)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A client of each era receives what the handler declares to clients of that era, however shortly one comes after the other.
+func TestEachEraReceivesItsDeclaration(t *testing.T) {
+	declares := map[bridge.Era]*pb.ServerCapabilities{
+		bridge.ModernEra: {Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}, Prompts: &pb.PromptsCapability{}},
+		bridge.LegacyEra: {Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{Subscribe: proto.Bool(true)}},
+	}
+	h := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: declares[call.Era()]}}, nil
+	})
+	const (
+		modern = `{"prompts":{},"tools":{"listChanged":true}}`
+		legacy = `{"resources":{"subscribe":true},"tools":{}}`
+	)
+	synctest.Test(t, func(t *testing.T) {
+		p, end := stdioOf(t, h, mcpserver.Options{})
+		defer end()
+		p.say(modernLine(1, "server/discover", "", noCaps))
+		first := p.next()
+		p.say(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		second := p.next()
+		p.say(modernLine(3, "server/discover", "", noCaps))
+		for msg, capabilities := range map[string]string{first: modern, second: legacy, p.next(): modern} {
+			want(t, msg, "result.capabilities", capabilities)
+		}
+	})
+}
+
+// A client that closes its side is answered although a connection of its era has yet to be started.
+func TestWhatWaitsForTheConnectionOfAnEraIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, slow := make(chan struct{}), make(chan struct{})
+		close(up)
+		modern, legacy := &starter{bridgetest.New(), up}, &starter{bridgetest.New(), slow}
+		h := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if call.Method != bridge.Discover && call.Era() == bridge.LegacyEra {
+				return legacy.Handle(ctx, call, emit)
+			}
+			return modern.Handle(ctx, call, emit)
+		})
+		p, end := stdioOf(t, h, mcpserver.Options{Started: func(ctx context.Context, era bridge.Era) error {
+			return [bridge.Eras]*starter{modern, legacy}[era].started(ctx, era)
+		}})
+		p.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		p.next()
+		p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		time.AfterFunc(20*time.Second, func() { close(slow) })
+		p.in.Close()
+		want(t, p.next(), "id", "2", "error", "null")
+		end()
+	})
+}
+
+// A client that does not read does not keep the server from ending, even if the goroutine that reads is the one that writes to it.
+func TestStdioEndsWhoeverWrites(t *testing.T) {
+	for name, line := range map[string]string{
+		"what is no message":  "{",
+		"a line that is long": strings.Repeat("x", 200),
+		"one call too many":   call("1", "wait", "{}", "") + "\n" + call("2", "wait", "{}", ""),
+		"initialize":          `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mcpserver.New(bridgetest.New(), mcpserver.Options{MaxLine: 150, MaxCalls: 1})
+				inR, inW := io.Pipe()
+				outR, outW := io.Pipe() // nobody reads from it
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- s.ServeStdio(ctx, inR, outW) }()
+				if name == "one call too many" {
+					_, _ = io.WriteString(inW, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"x","capabilities":{}}}`+"\n")
+				}
+				go func() { _, _ = io.WriteString(inW, line+"\n") }()
+				synctest.Wait()
+				cancel()
+				begin := time.Now()
+				if err := <-done; err != nil || time.Since(begin) > 2*time.Second {
+					t.Errorf("ended after %v with %v", time.Since(begin), err)
+				}
+				inR.Close()
+				outR.Close()
+				s.Close()
+			})
+		})
+	}
+}
+
+// What is no request, or is too long, is answered with an error that says that nothing was executed.
+func TestMalformedRequestsSayThatNothingWasExecuted(t *testing.T) {
+	f := newFront(t, mcpserver.Options{MaxBody: 1000})
+	for body, status := range map[string]int{"{": 400, `[]`: 400, `{"jsonrpc":"1.0","id":1,"method":"ping"}`: 400, strings.Repeat(" ", 1001): 413} {
+		res := f.post(body, nil)
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != status {
+			t.Errorf("%.20q: %s, %v", body, res.Status, err)
+		}
+		want(t, string(text), "error.data.outcome", `"not_executed"`)
+	}
+	p := newPipe(t, mcpserver.Options{MaxLine: 100})
+	for _, line := range []string{"{", strings.Repeat("x", 101), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`} {
+		p.say(line)
+		want(t, p.next(), "error.data.outcome", `"not_executed"`)
+	}
+}

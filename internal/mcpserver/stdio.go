@@ -1,0 +1,185 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// ServeStdio answers one client, which writes lines to r and reads lines from w (every revision: basic/transports, stdio).
+// It returns when r ends or ctx does, or when nothing can be written any more: what is asked then would be done, and nobody told. At
+// the end of r, what has been asked is still answered, and the server drains. Nobody else may write to w. The goroutine that reads r may
+// outlive the call: a client that does not read keeps it in a write.
+func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
+	ctx, deaf := context.WithCancel(ctx)
+	defer deaf()
+	out := &lineWriter{w: w, failed: func(err error) {
+		if ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg("the client cannot be answered any more; ending")
+		}
+		deaf()
+	}}
+	c := s.newConn(out.write, true)
+	defer c.closeSoon()
+	defer context.AfterFunc(ctx, func() { c.cancel(errClosed) })()
+
+	read := make(chan error, 1)
+	// Neither a read nor a write can be interrupted, and what is refused is written here: nobody waits for the goroutine.
+	go func() {
+		defer s.panics.Recover("reading lines", func(e *bridge.Error) { read <- e })
+		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.MaxLine}
+		for ctx.Err() == nil {
+			line, err := in.next()
+			switch {
+			case errors.Is(err, errLineTooLong):
+				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.MaxLine) + " bytes (limits.line): send less, or raise the limit")})
+			case err != nil:
+				read <- err
+				return
+			default:
+				c.receive(line, origin{})
+			}
+		}
+	}()
+	select {
+	case err := <-read:
+		c.finish(ctx)
+		if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+			return err
+		}
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// finish waits until what the client asked is answered, but not for long: a client that ends its side wants us to end soon
+// (2026-07-28: stdio, shutdown). What waits for the client itself is given up, as it says nothing any more.
+func (c *conn) finish(ctx context.Context) {
+	era := bridge.ModernEra
+	if ss := c.legacy(); ss != nil {
+		era = bridge.LegacyEra
+		ss.silence()
+	}
+	if c.s.opts.Started != nil {
+		_ = c.s.opts.Started(ctx, era) // what waits for a backend is answered, too
+	}
+	c.s.Drain()
+	ctx, cancel := context.WithTimeout(ctx, c.s.opts.Linger)
+	defer cancel()
+	answered := make(chan struct{})
+	go func() { // ends with the calls, which end at the latest when the connection is closed
+		c.calls.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	}
+}
+
+// closeSoon ends the connection, but waits only a while: a client that does not read what we say keeps a call waiting that is
+// just saying it, and that ends only with the process.
+func (c *conn) closeSoon() {
+	closed := make(chan struct{})
+	go func() { // ends when the last write does
+		c.close(errClosed)
+		close(closed)
+	}()
+	timer := time.NewTimer(c.s.opts.Linger)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+		c.s.log.Warn().Msg("the client does not read what it is told; ending all the same")
+	}
+}
+
+// A lineWriter writes messages, a line each.
+type lineWriter struct {
+	mu     sync.Mutex
+	w      io.Writer
+	failed func(error)
+}
+
+func (l *lineWriter) write(msg []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\n'))
+	if err != nil {
+		l.failed(err)
+	}
+	return err
+}
+
+// A lineReader reads lines, and goes on after one that is too long.
+type lineReader struct {
+	r    *bufio.Reader
+	most int
+}
+
+var errLineTooLong = errors.New("line too long")
+
+// next returns the next line that is not empty. The line is the caller's. A long one is kept in pieces until its end has come:
+// what grows by being copied takes several times the memory.
+func (l lineReader) next() ([]byte, error) {
+	for {
+		var parts [][]byte
+		length := 0
+		for {
+			part, err := l.r.ReadSlice('\n')
+			length += len(part)
+			if length > l.most+1 { // the end of the line does not count
+				return nil, l.skip(err)
+			}
+			parts = append(parts, bytes.Clone(part))
+			if err == nil {
+				break
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				continue
+			}
+			if line := joined(parts); len(line) > 0 && errors.Is(err, io.EOF) {
+				return line, nil // a last line without an end
+			}
+			return nil, err
+		}
+		if line := joined(parts); len(line) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// jsonSpace is what may be around a JSON text (RFC 8259, 2). Unicode has more spaces.
+const jsonSpace = " \t\r\n"
+
+// joined returns a line of its pieces, without the space around it.
+func joined(parts [][]byte) []byte {
+	if len(parts) == 1 {
+		return bytes.Trim(parts[0], jsonSpace)
+	}
+	return bytes.Trim(bytes.Join(parts, nil), jsonSpace)
+}
+
+// skip reads to the end of a line that is too long.
+func (l lineReader) skip(err error) error {
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = l.r.ReadSlice('\n')
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return errLineTooLong
+}
+
+func invalidRequest(message string) *pb.JsonRpcError {
+	return &pb.JsonRpcError{Code: codeInvalidRequest, Message: &message, Data: jsonrpc.NotExecuted}
+}

@@ -1,0 +1,415 @@
+package mcpserver_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+)
+
+// A pipe is a stdio client.
+type pipe struct {
+	*testing.T
+	h    *bridgetest.Handler
+	in   io.WriteCloser
+	out  *bufio.Scanner
+	done chan error
+}
+
+func newPipe(t *testing.T, o mcpserver.Options) *pipe {
+	t.Helper()
+	o.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
+	p := &pipe{T: t, h: bridgetest.New(), done: make(chan error, 1)}
+	s := mcpserver.New(p.h, o)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	p.in, p.out = inW, bufio.NewScanner(outR)
+	p.out.Buffer(nil, 32<<20)
+	go func() {
+		p.done <- s.ServeStdio(context.WithoutCancel(t.Context()), inR, outW)
+		outW.Close()
+	}()
+	t.Cleanup(func() {
+		inW.Close()
+		for p.out.Scan() {
+			continue // what is left is of no interest
+		}
+		s.Close()
+	})
+	return p
+}
+
+func (p *pipe) say(line string) {
+	p.Helper()
+	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *pipe) next() string {
+	p.Helper()
+	if !p.out.Scan() {
+		p.Fatal("the output has ended")
+	}
+	return p.out.Text()
+}
+
+func (p *pipe) initialize(rev string) {
+	p.Helper()
+	p.say(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":` + clientCaps + `,"clientInfo":{"name":"old","version":"1"}}}`)
+	want(p.T, p.next(), "id", `"i"`, "result.protocolVersion", `"`+rev+`"`)
+	p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func modernLine(id int, method, params, meta string) string {
+	body, _ := modern(id, method, params, meta)
+	return body
+}
+
+func TestStdioServesBothErasAtOnce(t *testing.T) {
+	for _, rev := range legacyRevisions {
+		p := newPipe(t, mcpserver.Options{})
+		p.say(modernLine(1, "server/discover", "", noCaps))
+		want(t, p.next(), "id", "1", "result.supportedVersions", `["2026-07-28"]`)
+		p.initialize(rev)
+		p.say(call("2", "who", "{}", ""))
+		want(t, p.next(), "id", "2", "result.resultType", "null", "result.content.0.text", `"`+rev+` old progress=false log=LOG_LEVEL_INFO forms=true"`)
+		p.say(modernLine(3, "tools/call", `"name":"who"`, noCaps))
+		want(t, p.next(), "id", "3", "result.resultType", `"complete"`, "result.content.0.text", `"2026-07-28 t progress=false log=LOG_LEVEL_UNSPECIFIED forms=false"`)
+	}
+}
+
+func TestStdioAsksALegacyClient(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "ask", "{}", `"progressToken":5`))
+	want(t, p.next(), "method", `"notifications/progress"`, "params.progressToken", "5")
+	p.say(`{"jsonrpc":"2.0","id":` + get(t, p.next(), "id") + `,"result":{"action":"cancel"}}`)
+	want(t, p.next(), "id", "1", "result.content.0.text", `"the user said ELICIT_ACTION_CANCEL"`)
+}
+
+func TestStdioCancellation(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "wait", `"1"`, ""))
+	want(t, p.next(), "error.code", "-32602") // arguments are an object
+	p.say(call("1", "wait", `{}`, ""))
+	<-p.h.Started
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-p.h.Ended
+	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
+	<-p.h.Started
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	<-p.h.Ended
+	p.say(modernLine(3, "tools/call", `"name":"echo"`, noCaps))
+	want(t, p.next(), "id", "3") // and nothing of 1 and 2
+}
+
+func TestStdioTellsChanges(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(modernLine(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps))
+	want(t, p.next(), "method", `"notifications/subscriptions/acknowledged"`)
+	p.h.Add("new")
+	tagged := map[bool]bool{}
+	for range 2 { // one for the session, one for the subscription
+		m := p.next()
+		want(t, m, "method", `"notifications/tools/list_changed"`)
+		tagged[get(t, m, "params._meta") != "null"] = true
+	}
+	if len(tagged) != 2 {
+		t.Error("not one of each era")
+	}
+}
+
+// However much garbage comes, the client is told a hundred times a second at most, and is served.
+func TestStdioGarbageAsFastAsItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipe(t, mcpserver.Options{})
+		told := make(chan int)
+		go func() {
+			defer close(told)
+			n := 0
+			for p.out.Scan() {
+				if get(t, p.out.Text(), "id") != "null" {
+					told <- n
+					n = 0
+					continue
+				}
+				n++
+			}
+		}()
+		for second := range 3 {
+			for range 5000 {
+				p.say("garbage")
+			}
+			p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+			if n := <-told; n < 100 || n > 101 {
+				t.Errorf("second %d: told %d times", second, n)
+			}
+			bridgetest.Pass(time.Second)
+		}
+		p.in.Close()
+		<-told // until the reader has ended
+	})
+}
+
+func TestStdioGoesOnAfterGarbage(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{MaxLine: 4096})
+	p.initialize("2025-11-25")
+	for _, c := range []struct{ line, code string }{
+		{"hello", "-32700"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"} {"jsonrpc":"2.0","id":2,"method":"ping"}`, "-32700"},
+		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, "-32600"},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "-32600"},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", "-32700"},
+		{"\u00a0" + `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "-32700"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\u2028", "-32700"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\f", "-32700"},
+		{"\u0085", "-32700"},
+		{strings.Repeat("x", 4097), "-32600"},
+		{strings.Repeat("x", 100_000), "-32600"},
+	} {
+		p.say(c.line)
+		m := p.next()
+		want(t, m, "error.code", c.code)
+	}
+	p.say("")
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + strings.Repeat(" ", 4095-len(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) + "\r")
+	want(t, p.next(), "id", "1", "result", "{}")
+}
+
+// Nobody waits for an answer to a notification, not even to one that is wrong (JSON-RPC 2.0, 4.1).
+func TestWrongNotificationsAreNotAnswered(t *testing.T) {
+	const wrong = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[1]}`
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-03-26")
+	p.say(wrong)
+	p.say("[" + wrong + "]")
+	p.say("[" + wrong + `,{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
+	if m := p.next(); m != `[{"jsonrpc":"2.0","id":1,"result":{}}]` {
+		t.Error(m)
+	}
+	f := newFront(t, mcpserver.Options{})
+	for _, rev := range legacyRevisions[1:] {
+		if res := f.initialize(rev, clientCaps).send(wrong); res.StatusCode != 400 { // as of 2025-03-26: basic/transports
+			t.Errorf("%s: %s", rev, res.Status)
+		}
+	}
+}
+
+// Who gives a notification an id learns what is wrong.
+func TestNotificationsWithIDs(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	p.next()
+	p.say(`{"jsonrpc":"2.0","id":2,"method":"notifications/initialized"}`)
+	want(t, p.next(), "id", "2", "error.code", "-32601", "error.message", `"notifications/initialized is a notification: send it without an id"`)
+}
+
+// A progress token that is too long is told from one that is no token.
+func TestLongProgressTokens(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "echo", "{}", `"progressToken":"`+strings.Repeat("t", 300)+`"`))
+	if m := p.next(); !strings.Contains(m, "-32602") || !strings.Contains(m, "of at most 256 bytes") {
+		t.Error(m)
+	}
+}
+
+func TestStdioBeforeInitialize(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	want(t, p.next(), "id", "1", "result", "{}")
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
+	p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	want(t, p.next(), "id", "2", "error.code", "-32600")
+	p.say(`{"jsonrpc":"2.0","id":3,"method":"server/discover"}`)
+	want(t, p.next(), "id", "3", "error.code", "-32602")
+}
+
+func TestStdioAnswersWhatWasAskedBeforeTheEnd(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	p.say(call("1", "why", "{}", ""))
+	p.next() // the question
+	p.say(call("2", "echo", "{}", ""))
+	p.in.Close()
+	got := map[string]string{}
+	for p.out.Scan() {
+		got[get(t, p.out.Text(), "id")] = get(t, p.out.Text(), "result.content.0.text")
+	}
+	if got["1"] != `"REASON_NO_ANSWER 0 the client has gone"` || got["2"] != `"{}"` {
+		t.Errorf("%v", got)
+	}
+	if err := <-p.done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStdioBatches(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-03-26")
+	p.say(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
+	m := p.next()
+	ids := map[string]bool{get(t, m, "0.id"): true, get(t, m, "1.id"): true}
+	if !ids["1"] || !ids["2"] || get(t, m, "2") != "null" {
+		t.Error(m)
+	}
+	p.say(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
+	want(t, p.next(), "error.code", "-32600")
+	p.say(`[7]`)
+	want(t, p.next(), "0.error.code", "-32600")
+}
+
+// Only the session's revision has batches, so whatever is in one is of the session.
+func TestBatchesAreOfTheSession(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-03-26")
+	p.say(`[` + modernLine(1, "tools/call", `"name":"who"`, noCaps) + `]`)
+	want(t, p.next(), "0.id", "1", "0.result.resultType", "null",
+		"0.result.content.0.text", `"2025-03-26 old progress=false log=LOG_LEVEL_INFO forms=true"`)
+	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
+	<-p.h.Started
+	p.say(`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}},{"jsonrpc":"2.0","id":3,"method":"ping"}]`)
+	want(t, p.next(), "0.id", "3")
+	select {
+	case <-p.h.Ended:
+		t.Error("a batch of the session cancels a request of 2026-07-28")
+	default:
+	}
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	<-p.h.Ended
+}
+
+// The id of a request is free as soon as its client has the answer.
+func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{})
+	p.initialize("2025-11-25")
+	for range 300 {
+		p.say(modernLine(1, "tools/call", `"name":"echo"`, noCaps))
+		want(t, p.next(), "id", "1", "error", "null")
+		p.say(call("2", "echo", "{}", ""))
+		want(t, p.next(), "id", "2", "error", "null")
+	}
+}
+
+// What still runs a while after the client has closed its side is ended, so that the bridge can end.
+func TestStdioEndsWhatLingers(t *testing.T) {
+	p := newPipe(t, mcpserver.Options{Linger: time.Millisecond})
+	p.initialize("2025-11-25")
+	p.say(call("1", "wait", "{}", ""))
+	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
+	<-p.h.Started
+	<-p.h.Started
+	p.in.Close()
+	<-p.h.Ended
+	<-p.h.Ended
+	for p.out.Scan() {
+		continue // nobody reads the answers
+	}
+	if err := <-p.done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that is told to end while its client goes on talking ends.
+func TestStdioEndsInTheMiddle(t *testing.T) {
+	for range 100 {
+		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
+		in, client := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.ServeStdio(ctx, in, io.Discard) }()
+		talking, heard := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(talking)
+			for i := 0; ; i++ {
+				if i == 10 {
+					close(heard)
+				}
+				if _, err := io.WriteString(client, `{"jsonrpc":"2.0","method":"notifications/x"}`+"\n"); err != nil {
+					return
+				}
+			}
+		}()
+		<-heard
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_ = in.Close()
+		<-talking
+		s.Close()
+	}
+}
+
+// A request that is cancelled while the backend is not known yet gets no answer, as any other.
+func TestStdioCancellationBeforeTheBackendIsKnown(t *testing.T) {
+	asked := make(chan struct{})
+	s := mcpserver.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+		close(asked)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}), mcpserver.Options{})
+	defer s.Close()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- s.ServeStdio(t.Context(), inR, outW)
+		outW.Close()
+	}()
+	p := &pipe{T: t, in: inW, out: bufio.NewScanner(outR)}
+	p.say(modernLine(1, "tools/call", `"name":"a"`, noCaps))
+	<-asked
+	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	p.say(modernLine(2, "nothing", "", noCaps))
+	want(t, p.next(), "id", "2", "error.code", "-32601")
+	inW.Close()
+	if p.out.Scan() {
+		t.Errorf("the cancelled request is answered with %s", p.out.Text())
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that reads nothing any more, and still writes, is gone: nothing more is done for it.
+func TestStdioEndsWhenNobodyCanBeAnswered(t *testing.T) {
+	s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
+	defer s.Close()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- s.ServeStdio(t.Context(), inR, outW)
+		inR.Close()
+	}()
+	p := &pipe{T: t, in: inW, out: bufio.NewScanner(outR)}
+	p.say(modernLine(1, "tools/list", "", noCaps))
+	p.next()
+	outR.Close()
+	for id := 2; ; id++ {
+		if _, err := io.WriteString(inW, modernLine(id, "tools/list", "", noCaps)+"\n"); err != nil {
+			break
+		}
+		if id == 20_000 {
+			t.Error("the client is still listened to")
+			inW.Close()
+			break
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,204 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/auth"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// skew is how long a token is good after its end.
+const skew = time.Minute
+
+// A changing is a worker whose tools change when a test says so.
+type changing struct {
+	*worker
+
+	changes chan struct{}
+}
+
+func (h changing) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch call.Method {
+	case bridge.Discover:
+		return &bridge.Result{Complete: &pb.DiscoverResponse{
+			Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}},
+		}}, nil
+	case bridge.Listen:
+	default:
+		return h.worker.Handle(ctx, call, emit)
+	}
+	err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: call.Request.(*pb.ListenRequest).GetNotifications()},
+	}}})
+	for err == nil {
+		select {
+		case <-h.changes:
+			err = emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}})
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return nil, err
+}
+
+// change has the tools change.
+func (h changing) change() {
+	h.changes <- struct{}{}
+	synctest.Wait()
+}
+
+// An aging is a server to which everybody comes with a token that ends when a test says.
+type aging struct {
+	*testing.T
+
+	h   changing
+	s   *Server
+	end atomic.Int64
+}
+
+// age makes the tokens end after some time.
+func (a *aging) age(d time.Duration) { a.end.Store(time.Now().Add(d).Unix()) }
+
+func testAging(t *testing.T, test func(*aging)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		a := &aging{T: t, h: changing{newWorker(), make(chan struct{})}}
+		a.s = New(a.h, Options{
+			Principal: func(*http.Request) *pb.Principal {
+				return &pb.Principal{Issuer: "i", Subject: "ada", Claims: fmt.Appendf(nil, `{"exp":%d}`, a.end.Load())}
+			},
+			Until: auth.Until,
+		})
+		defer a.s.Close()
+		test(a)
+	})
+}
+
+// told returns what has been said since.
+func told(said chan string) string {
+	var all strings.Builder
+	for len(said) > 0 {
+		all.WriteString(<-said)
+	}
+	return all.String()
+}
+
+// Nobody is told what changes by the token of yesterday: a stream that was opened with it ends with it.
+func TestStreamsEndWithTheirTokens(t *testing.T) {
+	for name, c := range map[string]struct{ method, body, last string }{
+		"GET": {http.MethodGet, "", ""},
+		"subscriptions/listen": {
+			http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` +
+				`"_meta":{"` + metaVersion + `":"2026-07-28","` + metaCapabilities + `":{}}}}`, `"resultType":"complete"`,
+		},
+	} {
+		testAging(t, func(a *aging) {
+			a.age(time.Minute)
+			r := httptest.NewRequestWithContext(a.Context(), c.method, "/mcp", strings.NewReader(c.body))
+			r.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
+			r.Header.Set("Content-Type", mcphttp.JSON)
+			if c.method == http.MethodGet {
+				r.Header.Set(mcphttp.HeaderSession, beginSession(a.T, a.s))
+			} else {
+				r.Header.Set(mcphttp.HeaderVersion, "2026-07-28")
+				r.Header.Set(mcphttp.HeaderMethod, "subscriptions/listen")
+			}
+			said, over := make(chan string, 100), make(chan struct{})
+			go func() {
+				defer close(over)
+				a.s.ServeHTTP(&lossy{http.Header{}, r.Context(), said}, r)
+			}()
+			pass(time.Minute + skew - 1)
+			a.h.change()
+			if got := told(said); !strings.Contains(got, notifyToolsList) {
+				a.Errorf("%s: until the token ends, it is told %q", name, got)
+			}
+			pass(1)
+			select {
+			case <-over:
+			default:
+				a.Fatalf("%s: the stream outlives its token", name)
+			}
+			if got := told(said); !strings.Contains(got, c.last) {
+				a.Errorf("%s: it ends with %q, want %s", name, got, c.last)
+			}
+		})
+	}
+}
+
+// A stream of HTTP+SSE is a session: it lasts for as long as its client sends messages with tokens that are good, and the calls that have
+// begun are answered when they are not any more.
+func TestSessionsOfHTTPSSEEndWithTheirLastToken(t *testing.T) {
+	testAging(t, func(a *aging) {
+		a.age(time.Minute)
+		o := openOld(a.T, a.s)
+		pass(time.Minute)
+		a.age(time.Minute)
+		o.send(202, workBody)
+		pass(time.Minute + skew - 1)
+		a.h.change()
+		if got := told(o.said); !strings.Contains(got, notifyToolsList) {
+			a.Errorf("with a new token, it is told %q", got)
+		}
+		pass(1)
+		a.h.change()
+		pass(10 * time.Minute)
+		close(a.h.letGo)
+		synctest.Wait()
+		if got := told(o.said); !strings.Contains(got, "it went well") || strings.Contains(got, notifyToolsList) {
+			a.Errorf("the call that had begun is told %q", got)
+		}
+		if n := a.s.count(); n != 0 {
+			a.Errorf("%d sessions afterwards", n)
+		}
+	})
+}
+
+// While a call is answered for which the stream has outlived its token, a message with a new one has the client told again what changes,
+// and that it may have changed meanwhile.
+func TestASessionOfHTTPSSEGoesOnWithATokenThatComesLate(t *testing.T) {
+	testAging(t, func(a *aging) {
+		a.age(time.Minute)
+		o := openOld(a.T, a.s)
+		o.send(202, workBody)
+		for range 2 {
+			pass(time.Minute + skew)
+			told(o.said)
+			a.h.change()
+			if got := told(o.said); got != "" {
+				a.Errorf("without a token, it is told %q", got)
+			}
+			a.age(time.Minute)
+			o.send(202, `{"jsonrpc":"2.0","method":"notifications/x"}`)
+			if got := told(o.said); strings.Count(got, notifyToolsList) != 1 {
+				a.Errorf("of what may have changed meanwhile, it is told %q", got)
+			}
+			a.h.change()
+			if got := told(o.said); strings.Count(got, notifyToolsList) != 1 {
+				a.Errorf("with a new token, it is told %q of a change", got)
+			}
+		}
+		close(a.h.letGo)
+		pass(time.Minute + skew - 1)
+		a.h.change()
+		if got := told(o.said); !strings.Contains(got, "it went well") || !strings.Contains(got, notifyToolsList) {
+			a.Errorf("until the token ends, it is told %q", got)
+		}
+		pass(1)
+		if n := a.s.count(); n != 0 {
+			a.Errorf("%d sessions afterwards", n)
+		}
+	})
+}

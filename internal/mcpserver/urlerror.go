@@ -1,0 +1,97 @@
+package mcpserver
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// visits returns the web pages that an error names, by the ids of the visits, or nothing if it is another error.
+func visits(err error) map[string]*pb.InputRequest {
+	e := bridge.AsError(err)
+	if e == nil || e.RPC.GetCode() != bridge.CodeURLElicitation || rawjson.Check(e.RPC.GetData()) != nil {
+		return nil
+	}
+	pages := map[string]*pb.InputRequest{}
+	for raw := range rawjson.Elements(rawjson.Get(e.RPC.GetData(), "elicitations")) {
+		r := &pb.ElicitRequest{}
+		if mcpjson.Unmarshal(raw, r, bridge.LatestLegacy) == nil && r.GetUrl().GetElicitationId() != "" {
+			pages[r.GetUrl().GetElicitationId()] = &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: r}}
+		}
+	}
+	return pages
+}
+
+// asNeeds returns what a call needs whose error names web pages, for a client that does not know such errors: the same visits,
+// asked for in the way that every revision with web pages has. Other errors stay what they are.
+func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
+	if err == nil {
+		return res, nil
+	}
+	if pages := visits(err); len(pages) > 0 {
+		return &bridge.Result{Needs: &pb.InputRequired{Requests: pages}}, nil
+	}
+	return nil, err
+}
+
+// maxAwaited bounds how many visits a session waits for.
+const maxAwaited = 100
+
+// await notes the visits that an error tells the client to make, so that it is told when one is completed.
+func (ss *session) await(err error) {
+	ids := sortedKeys(visits(err))
+	if len(ids) == 0 {
+		return
+	}
+	ss.mu.Lock()
+	ss.awaited = append(ss.awaited, ids...)
+	ss.awaited = ss.awaited[max(0, len(ss.awaited)-maxAwaited):]
+	ss.mu.Unlock()
+	_, _ = ss.listen()
+}
+
+// awaits reports whether the session waits for the visit that a change tells the completion of, and notes that it no longer does.
+func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	i := slices.Index(ss.awaited, done.GetElicitationId())
+	if i < 0 {
+		return false
+	}
+	ss.awaited = slices.Delete(ss.awaited, i, i+1)
+	return true
+}
+
+// completed tells the client that it need not wait for the visits any more that it agreed to: the call goes on, and does not
+// need them again.
+func (x *exchange) completed(asked map[string]*pb.InputRequest, answers map[string]*pb.InputResponse, needs *pb.InputRequired) error {
+	for _, key := range sortedKeys(asked) {
+		url := asked[key].GetElicit().GetUrl()
+		_, again := needs.GetRequests()[key]
+		if url == nil || again || answers[key].GetElicit().GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
+			continue
+		}
+		if err := x.notify(notifyElicitation, &pb.ElicitationCompleted{ElicitationId: url.GetElicitationId()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withIDs returns the questions, in which every visit of a web page has an id.
+func withIDs(reqs map[string]*pb.InputRequest, newID func() string) map[string]*pb.InputRequest {
+	out := make(map[string]*pb.InputRequest, len(reqs))
+	for key, req := range reqs {
+		if url := req.GetElicit().GetUrl(); url != nil && url.ElicitationId == nil {
+			req = proto.CloneOf(req)
+			req.GetElicit().GetUrl().ElicitationId = proto.String(newID())
+		}
+		out[key] = req
+	}
+	return out
+}

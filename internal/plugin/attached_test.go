@@ -1,0 +1,764 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mtls"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+type stream = grpc.ServerStreamingServer[pb.CallToolResponse]
+
+// A fake is a backend whose answers the test writes.
+type fake struct {
+	pb.UnimplementedMcpServiceServer
+	call     func(*pb.CallToolRequest, stream) error
+	list     func(context.Context) (*pb.ListToolsResponse, error)
+	discover func() (*pb.DiscoverResponse, error)
+	listen   func(grpc.ServerStreamingServer[pb.ListenResponse]) error
+	health   *health.Server // nil: it has none
+}
+
+func (f *fake) Listen(_ *pb.ListenRequest, s grpc.ServerStreamingServer[pb.ListenResponse]) error {
+	return f.listen(s)
+}
+
+func (f *fake) CallTool(r *pb.CallToolRequest, s stream) error { return f.call(r, s) }
+
+func (f *fake) ListTools(ctx context.Context, _ *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	return f.list(ctx)
+}
+
+func (f *fake) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+	return f.discover()
+}
+
+// serve serves f at a socket or port, until the function it returns is called.
+func (f *fake) serve(t *testing.T, network, addr string, opts ...grpc.ServerOption) (stop func()) {
+	t.Helper()
+	listen, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.serveAt(t, listen, opts...)
+}
+
+func (f *fake) serveAt(t *testing.T, listen net.Listener, opts ...grpc.ServerOption) (stop func()) {
+	t.Helper()
+	s := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(64<<20))...)
+	pb.RegisterMcpServiceServer(s, f)
+	if f.health != nil {
+		grpc_health_v1.RegisterHealthServer(s, f.health)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(listen) })
+	stop = sync.OnceFunc(func() {
+		s.Stop()
+		wg.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// attach serves f and runs a Plugin that has dialled it.
+func attach(t *testing.T, f *fake, o Options, set ...func(*pace)) *running {
+	t.Helper()
+	sock := filepath.Join(t.TempDir(), "s")
+	f.serve(t, "unix", sock)
+	o.Address = "unix:" + sock
+	return run(t, o, set...).ready(t)
+}
+
+func saying(text string) *pb.CallToolResponse {
+	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}
+	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}}
+}
+
+func progressing(n float64) *pb.CallToolResponse {
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{Progress: n}}}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A backend that is dialled may start later and restart; calls wait for it.
+func TestAttachedBackendComesAndGoes(t *testing.T) {
+	port := freePort(t)
+	sock := filepath.Join(t.TempDir(), "s")
+	for address, at := range map[string][2]string{
+		"unix:" + sock:   {"unix", sock},
+		"unix://" + sock: {"unix", sock},
+		"tcp:" + port:    {"tcp", port},
+		"tcp://" + port:  {"tcp", port},
+		"dns:///" + port: {"tcp", port},
+		"dns:" + port:    {"tcp", port},
+		"tcp:localhost" + port[strings.LastIndexByte(port, ':'):]: {"tcp", port},
+	} {
+		t.Run(address, func(t *testing.T) {
+			f := &fake{call: func(r *pb.CallToolRequest, s stream) error {
+				if r.GetName() == "hang" {
+					if err := s.Send(progressing(1)); err != nil {
+						return err
+					}
+					<-s.Context().Done()
+					return s.Context().Err()
+				}
+				return s.Send(saying(r.GetName()))
+			}}
+			r := run(t, Options{Address: address})
+			var wg sync.WaitGroup
+			wg.Go(func() { // waits for the backend to start
+				if res, err := r.Handle(t.Context(), tool("early", ""), ignore); err != nil || textOf(res) != "early" {
+					t.Errorf("%v, %v", res, err)
+				}
+			})
+			stop := f.serve(t, at[0], at[1])
+			r.ready(t)
+			wg.Wait()
+			l := r.super.Live()
+			begun := make(chan struct{})
+			wg.Go(func() {
+				_, err := r.Handle(t.Context(), tool("hang", ""), func(context.Context, bridge.Event) error { close(begun); return nil })
+				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+			})
+			<-begun
+			stop()
+			<-l.gone
+			wg.Go(func() { // waits for the backend to be back
+				if res, err := r.Handle(t.Context(), tool("again", ""), ignore); err != nil || textOf(res) != "again" {
+					t.Errorf("%v, %v", res, err)
+				}
+			})
+			stop = f.serve(t, at[0], at[1])
+			wg.Wait()
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+			stop()
+		})
+	}
+}
+
+func TestUnreachableBackendFailsInTime(t *testing.T) {
+	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *pace) { p.Patience = 200 * time.Millisecond })
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := r.Handle(gone, tool("x", ""), ignore)
+	wantFailure(t, err, codes.Canceled, pb.CallFailure_OUTCOME_NOT_EXECUTED, "CANCELLED")
+	for range 2 { // the first call waits, the second does not
+		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+		e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
+		if e.Failure.GetRetryAfterMs() == 0 {
+			t.Error("it does not say when to try again")
+		}
+	}
+	began := time.Now()
+	_, _ = r.Handle(t.Context(), tool("x", ""), ignore)
+	if took := time.Since(began); took > 50*time.Millisecond {
+		t.Errorf("failed after %v", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Ready: %v", err)
+	}
+}
+
+func TestCancelReachesTheBackend(t *testing.T) {
+	begun, cancelled := make(chan struct{}), make(chan time.Time, 1)
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		close(begun)
+		<-s.Context().Done()
+		cancelled <- time.Now()
+		return s.Context().Err()
+	}}, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Handle(ctx, tool("x", ""), ignore)
+		done <- err
+	}()
+	<-begun
+	began := time.Now()
+	cancel()
+	wantFailure(t, <-done, codes.Canceled, pb.CallFailure_OUTCOME_UNKNOWN, "CANCELLED")
+	if took := (<-cancelled).Sub(began); took > 50*time.Millisecond {
+		t.Errorf("it arrives after %v", took)
+	}
+}
+
+func TestDeadlineLeavesTheOutcomeUnknown(t *testing.T) {
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		<-s.Context().Done()
+		return s.Context().Err()
+	}}, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := r.Handle(ctx, tool("x", ""), ignore)
+	wantFailure(t, err, codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE")
+}
+
+// Nobody listens any more: the call ends, at the backend too.
+func TestEmitErrorEndsTheCall(t *testing.T) {
+	ended := make(chan struct{})
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		defer close(ended)
+		if err := s.Send(progressing(1)); err != nil {
+			return err
+		}
+		<-s.Context().Done()
+		return s.Context().Err()
+	}}, Options{})
+	deaf := errors.New("nobody listens")
+	if _, err := r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { return deaf }); !errors.Is(err, deaf) {
+		t.Errorf("got %v", err)
+	}
+	<-ended
+}
+
+func TestListenTellsChangesAndMayJustEnd(t *testing.T) {
+	change := &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}
+	r := attach(t, &fake{listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error { return s.Send(change) }}, Options{})
+	var got []*pb.ListenResponse
+	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, func(_ context.Context, e bridge.Event) error {
+		got = append(got, e.Change)
+		return nil
+	})
+	if err != nil || !proto.Equal(res.Complete, &pb.ListenResult{}) || len(got) != 1 || !proto.Equal(got[0], change) {
+		t.Errorf("got %v, %v, %v", got, res, err)
+	}
+}
+
+func TestMistakesOfTheBackendAreNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		send []*pb.CallToolResponse
+		want string
+	}{
+		"no result":   {[]*pb.CallToolResponse{progressing(1)}, "ended without a result"},
+		"empty event": {[]*pb.CallToolResponse{{}}, "an event with nothing in it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+				for _, m := range tc.send {
+					if err := s.Send(m); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}, Options{Name: "orders"})
+			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+			e := bridge.AsError(err)
+			if e.Code != codes.Internal || e.Public() || e.Failure.GetReason() != bridge.ReasonMisbehaved {
+				t.Errorf("got %v %v", e.Code, e)
+			}
+			for _, want := range []string{tc.want, `"orders"`, "McpService/CallTool"} {
+				if !strings.Contains(e.Error(), want) {
+					t.Errorf("%q does not say %q", e, want)
+				}
+			}
+		})
+	}
+}
+
+// The first result is the answer, whatever comes after it: nobody would learn otherwise what was done. That there was more is told once.
+func TestTheFirstResultIsTheAnswer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after func(s stream) error
+		told  int
+	}{
+		"nothing":          {func(stream) error { return nil }, 0},
+		"another result":   {func(s stream) error { return s.Send(saying("b")) }, 1},
+		"an event":         {func(s stream) error { return s.Send(progressing(1)) }, 1},
+		"an empty event":   {func(s stream) error { return s.Send(&pb.CallToolResponse{}) }, 1},
+		"an error":         {func(stream) error { return status.Error(codes.Internal, "too late") }, 0},
+		"what is none":     {func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) }, 0},
+		"no end":           {func(s stream) error { <-s.Context().Done(); return nil }, 0},
+		"no end, but more": {func(s stream) error { err := s.Send(saying("b")); <-s.Context().Done(); return err }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var shown atomic.Int32
+			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+				return errors.Join(s.Send(saying("a")), tc.after(s))
+			}}, Options{})
+			for range 2 {
+				res, err := r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { shown.Add(1); return nil })
+				if err != nil || textOf(res) != "a" {
+					t.Fatalf("got %v, %v", res, err)
+				}
+			}
+			log, _ := r.log.look()
+			if n := strings.Count(log, "more after a result"); n != tc.told || shown.Load() > 0 {
+				t.Errorf("told %d times, want %d; %d events", n, tc.told, shown.Load())
+			}
+		})
+	}
+}
+
+// What gRPC cannot read was not said by the backend, and is no error of its own.
+func TestAnswersThatCannotBeReadAreMistakes(t *testing.T) {
+	for name, send := range map[string]func(s stream) error{
+		"another message": func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) },
+		"after an event": func(s stream) error {
+			return errors.Join(s.Send(progressing(1)), s.SendMsg(wrapperspb.Bytes([]byte{0xff})))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error { return send(s) }}, Options{})
+			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, bridge.ReasonMisbehaved); e.Public() {
+				t.Errorf("clients are told %v", e)
+			}
+		})
+	}
+}
+
+// A deadline of the backend's own is not the caller's.
+func TestDeadlinesOfTheBackendAreItsOwn(t *testing.T) {
+	r := attach(t, &fake{call: func(*pb.CallToolRequest, stream) error {
+		return status.Error(codes.DeadlineExceeded, "my database is slow")
+	}}, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := r.Handle(ctx, tool("x", ""), ignore)
+	if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Message != "my database is slow" || e.Failure != nil {
+		t.Errorf("got %v %v %v", e.Code, e, e.Failure)
+	}
+}
+
+// An answer that is short only on the way is as long as what it becomes.
+func TestMessageLimitIsOfWhatWasCompressed(t *testing.T) {
+	const limit = 100_000
+	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+		return errors.Join(grpc.SetSendCompressor(s.Context(), gzip.Name), s.Send(saying(strings.Repeat("x", 20*limit))))
+	}}, Options{MaxMessage: limit})
+	_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+	wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE") // it may have been an event
+}
+
+// What the backend answers is its answer, even if it is what a broken connection looks like.
+func TestBackendsOwnErrorsAreKept(t *testing.T) {
+	for _, code := range []codes.Code{
+		codes.NotFound, codes.InvalidArgument, codes.Unavailable, codes.Canceled, codes.Internal,
+		codes.Unknown, codes.ResourceExhausted, codes.Unimplemented, codes.DeadlineExceeded,
+	} {
+		calls := 0
+		s, err := status.New(code, "mine").WithDetails(&pb.JsonRpcError{Code: -31999})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := attach(t, &fake{
+			call: func(*pb.CallToolRequest, stream) error { calls++; return s.Err() },
+			list: func(context.Context) (*pb.ListToolsResponse, error) { calls++; return nil, s.Err() },
+		}, Options{})
+		for _, call := range []*bridge.Call{tool("x", ""), {Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}} {
+			_, err := r.Handle(t.Context(), call, ignore)
+			e := bridge.AsError(err)
+			if e.Code != code || e.Message != "mine" || e.RPC.GetCode() != -31999 || e.Failure != nil {
+				t.Errorf("%v, %s: got %v %v", code, call.Method.Name, e.Code, e)
+			}
+		}
+		if calls != 2 {
+			t.Errorf("%v: %d calls were made of 2", code, calls)
+		}
+	}
+}
+
+// A backend declares tools, say, and implements CallTool only: its lists are empty.
+func TestListsThatABackendLacksAreEmpty(t *testing.T) {
+	r := attach(t, &fake{
+		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unimplemented, "") },
+		list: func(context.Context) (*pb.ListToolsResponse, error) {
+			return nil, status.Error(codes.Unimplemented, "")
+		},
+	}, Options{})
+	for _, m := range []*bridge.Method{bridge.ListTools, bridge.ListResources, bridge.ListResourceTemplates, bridge.ListPrompts} {
+		res, err := r.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(nil)}, ignore)
+		if err != nil || !proto.Equal(res.Complete, m.NewResult()) {
+			t.Errorf("%s: got %v, %v", m.Name, res, err)
+		}
+	}
+	for _, call := range []*bridge.Call{tool("x", ""), {Method: bridge.Complete, Request: &pb.CompleteRequest{}}} {
+		_, err := r.Handle(t.Context(), call, ignore)
+		if e := bridge.AsError(err); e.Code != codes.Unimplemented {
+			t.Errorf("%s: got %v", call.Method.Name, err)
+		}
+	}
+}
+
+// gRPC hands a call to a connection that has just broken, finds that nobody has seen it, and says that it cannot make another one: that
+// is no answer of the backend.
+func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
+	r := attach(t, &fake{
+		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
+	}, Options{})
+	l := r.super.Live()
+	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); a.lost {
+		t.Errorf("what the backend answered is taken for a loss: %v", a.err)
+	}
+	var at peer.Peer
+	if err := l.check(t.Context(), "", grpc.Peer(&at)); err != nil || broken(&at) {
+		t.Fatalf("before it breaks: %v", err)
+	}
+	at.AuthInfo.(told).on.(*watched).over.Store(true)
+	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
+		t.Errorf("lost %v, sent %v, %v: a loss is taken for the backend's answer", a.lost, a.sent, a.err)
+	}
+}
+
+// A backend that drains says which call was the last that it takes. One that was on its way to it then is not executed, though there is no
+// other connection to make it on and the old one goes on.
+func TestACallThatADrainingServerRefusesIsNotSent(t *testing.T) {
+	sock := filepath.Join(t.TempDir(), "s")
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan struct{})
+	var server sync.WaitGroup
+	defer server.Wait()
+	defer ln.Close()
+	server.Go(func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if err := drainingServer(conn, taken, func() { ln.Close() }); err != nil && !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	})
+	r := run(t, Options{Address: "unix:" + sock}).ready(t)
+	l := r.super.Live()
+	ctx, cancel := context.WithCancel(t.Context())
+	var first sync.WaitGroup
+	first.Go(func() { r.attempt(ctx, l, tool("first", ""), ignore) })
+	<-taken
+	if a := r.attempt(t.Context(), l, tool("second", ""), ignore); !a.lost || a.sent {
+		t.Errorf("lost %v, sent %v: %v", a.lost, a.sent, a.err)
+	}
+	cancel()
+	first.Wait()
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// drainingServer takes the first call of a tool and never answers it. At the second it says that the first was the last, and calls drain
+// before.
+func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
+	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+		return err
+	}
+	f := http2.NewFramer(conn, conn)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := f.WriteSettings(); err != nil {
+		return err
+	}
+	var last uint32
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return err
+		}
+		h, ok := frame.(*http2.MetaHeadersFrame)
+		switch {
+		case !ok:
+		case h.PseudoValue("path") != bridge.CallTool.GRPC: // it has no health service
+			var b bytes.Buffer
+			enc := hpack.NewEncoder(&b)
+			for _, field := range []hpack.HeaderField{
+				{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-status", Value: "12"},
+			} {
+				if err := enc.WriteField(field); err != nil {
+					return err
+				}
+			}
+			p := http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: b.Bytes(), EndHeaders: true, EndStream: true}
+			if err := f.WriteHeaders(p); err != nil {
+				return err
+			}
+		case last == 0:
+			last = h.StreamID
+			close(taken)
+		default:
+			drain()
+			if err := f.WriteGoAway(last, http2.ErrCodeNo, nil); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// A backend that restarts gracefully ends its calls on the old connection while new ones go to another. That the old one ends is nothing to
+// the new ones: what the backend answers to them is its answer.
+func TestTheEndOfAnOldConnectionIsNoLossOfANewOne(t *testing.T) {
+	sock := filepath.Join(t.TempDir(), "s")
+	begun, hold := make(chan struct{}), make(chan struct{})
+	exactly, err := status.New(codes.Unknown, "mine").WithDetails(&pb.JsonRpcError{Code: -31999})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{call: func(r *pb.CallToolRequest, s stream) error {
+		if r.GetName() != "slow" {
+			return exactly.Err()
+		}
+		close(begun)
+		<-hold
+		return s.Send(saying("ok"))
+	}}
+	start := func() *grpc.Server {
+		ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := grpc.NewServer()
+		pb.RegisterMcpServiceServer(s, f)
+		go func() { _ = s.Serve(ln) }()
+		t.Cleanup(s.Stop)
+		return s
+	}
+	old := start()
+	r := run(t, Options{Address: "unix:" + sock}).ready(t)
+	slow := make(chan error, 1)
+	go func() { _, err := r.Handle(t.Context(), tool("slow", ""), ignore); slow <- err }()
+	<-begun
+	before := r.super.Live()
+	stopped := make(chan struct{})
+	go func() { old.GracefulStop(); close(stopped) }()
+	<-before.gone
+	start()
+	r.ready(t)
+	close(hold)
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+	<-stopped
+	for range 200 { // in which the bridge sees the end
+		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
+		if e := bridge.AsError(err); e.RPC.GetCode() != -31999 || e.Failure != nil {
+			t.Fatalf("%v %v, want what the backend said", e.Failure, e)
+		}
+	}
+}
+
+// A backend that answers and exits has answered, whatever the code: gRPC itself makes no error with details.
+func TestAnAnswerWithDetailsIsNoLossThoughTheConnectionEnds(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown} {
+		for _, answer := range []struct {
+			details []protoadapt.MessageV1
+			lost    bool
+		}{{[]protoadapt.MessageV1{&pb.JsonRpcError{Code: -31999}}, false}, {nil, true}} {
+			said, err := status.New(code, "mine").WithDetails(answer.details...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sock := filepath.Join(t.TempDir(), "s")
+			listen, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer()
+			pb.RegisterMcpServiceServer(server, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
+				if err := s.Send(progressing(1)); err != nil {
+					return err
+				}
+				return said.Err()
+			}})
+			go func() { _ = server.Serve(listen) }()
+			t.Cleanup(server.Stop)
+			r := run(t, Options{Address: "unix:" + sock}).ready(t)
+			var at peer.Peer
+			if err := r.super.Live().check(t.Context(), "", grpc.Peer(&at)); err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { // the answer waits behind it, until nobody is there any more
+				server.GracefulStop()
+				for !broken(&at) {
+					runtime.Gosched()
+				}
+				return nil
+			})
+			if e := bridge.AsError(err); answer.lost {
+				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+			} else if e.Code != code || e.RPC.GetCode() != -31999 || e.Failure != nil {
+				t.Errorf("%v: got %v %v %v, want what the backend said", code, e.Code, e.Failure, e)
+			}
+		}
+	}
+}
+
+func TestMessageLimitIsExactAndNamed(t *testing.T) {
+	const limit = 100_000
+	filled := func(extra int) *pb.CallToolRequest { // a request of limit+extra bytes
+		r := &pb.CallToolRequest{Name: "x", Arguments: make([]byte, limit/2)}
+		r.Arguments = make([]byte, limit/2+limit+extra-proto.Size(r))
+		if got := proto.Size(r); got != limit+extra {
+			t.Fatalf("%d bytes", got)
+		}
+		return r
+	}
+	answer := func(extra int) *pb.CallToolResponse {
+		m := saying(strings.Repeat("x", limit/2))
+		text := m.GetResult().GetContent()[0].GetText()
+		for proto.Size(m) < limit+extra {
+			text.Text += strings.Repeat("x", limit+extra-proto.Size(m))
+		}
+		for proto.Size(m) > limit+extra {
+			text.Text = text.Text[:len(text.Text)-(proto.Size(m)-limit-extra)]
+		}
+		if got := proto.Size(m); got != limit+extra {
+			t.Fatalf("%d bytes", got)
+		}
+		return m
+	}
+	extra := 0
+	r := attach(t, &fake{call: func(q *pb.CallToolRequest, s stream) error {
+		if q.GetName() == "big" {
+			return s.Send(answer(extra))
+		}
+		return s.Send(saying("ok"))
+	}}, Options{MaxMessage: limit})
+	for _, extra = range []int{-1, 0, 1} {
+		_, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: filled(extra)}, ignore)
+		_, err2 := r.Handle(t.Context(), tool("big", ""), ignore)
+		if extra <= 0 {
+			if err != nil || err2 != nil {
+				t.Errorf("%+d: %v, %v", extra, err, err2)
+			}
+			continue
+		}
+		e := wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE")
+		if !strings.Contains(e.Error(), "100001 bytes, and the limit is 100000 (max message)") {
+			t.Error(e)
+		}
+		wantFailure(t, err2, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE")
+	}
+}
+
+// What a backend is stays the same while it is connected, except that an error is no answer.
+func TestDiscoverIsAskedOnceALife(t *testing.T) {
+	asked := 0
+	r := attach(t, &fake{discover: func() (*pb.DiscoverResponse, error) {
+		asked++
+		if asked == 1 {
+			return nil, status.Error(codes.Internal, "not yet")
+		}
+		return &pb.DiscoverResponse{Instructions: proto.String("be kind")}, nil
+	}}, Options{})
+	call := &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}
+	if _, err := r.Handle(t.Context(), call, nil); err == nil {
+		t.Error("the error is lost")
+	}
+	for range 3 {
+		res, err := r.Handle(t.Context(), call, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := res.Complete.(*pb.DiscoverResponse)
+		if d.GetInstructions() != "be kind" {
+			t.Errorf("got %v", d)
+		}
+		d.Instructions = proto.String("changed by the caller")
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+func TestAttachedMutualTLS(t *testing.T) {
+	dir := t.TempDir()
+	keys, err := mtls.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := tls.X509KeyPair(keys.Server, keys.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(keys.Client.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"ca":   keys.Authority,
+		"cert": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: keys.Client.Certificate[0]}),
+		"key":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(keys.Authority)
+	port := freePort(t)
+	f := &fake{call: func(_ *pb.CallToolRequest, s stream) error { return s.Send(saying("secret")) }}
+	f.serve(t, "tcp", port, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+	})))
+	files := &TLS{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ServerName: "localhost"}
+	r := run(t, Options{Address: "tcp:" + port, TLS: files}).ready(t)
+	if got := r.text(t, "x", ""); got != "secret" {
+		t.Errorf("got %q", got)
+	}
+	r = run(t, Options{Address: "tcp:" + port, TLS: &TLS{CA: files.CA, ServerName: "localhost"}}, func(p *pace) { p.health = 100 * time.Millisecond })
+	r.log.wait(t, "does not answer yet")
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for want, o := range map[string]Options{
+		"neither a command":         {Name: "b"},
+		"both a command":            {Command: []string{"x"}, Address: "unix:/x"},
+		"first word is empty":       {Command: []string{""}},
+		"must begin with unix:":     {Address: "http://x"},
+		"must be host:port":         {Address: "tcp:8080"},
+		"no path after unix:":       {Address: "unix:"},
+		"name server":               {Address: "dns://8.8.8.8/x:1"},
+		"is not K=V":                {Command: []string{"x"}, Env: []string{"A"}},
+		"negative":                  {Command: []string{"x"}, MaxMessage: -1},
+		"TLS options are for":       {Command: []string{"x"}, TLS: &TLS{}},
+		"TLS CA: ":                  {Address: "tcp:x:1", TLS: &TLS{CA: "/nowhere"}},
+		`TLS certificate "/nowhere`: {Address: "tcp:x:1", TLS: &TLS{Cert: "/nowhere"}},
+	} {
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %q", o, err, want)
+		}
+	}
+}

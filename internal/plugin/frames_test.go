@@ -1,0 +1,553 @@
+package plugin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/contain"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A framer is the backend's end of a connection for frames, in the hands of a test.
+type framer struct {
+	*testing.T
+	p    *Plugin
+	f    *frames
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// newFramer connects to frames whose longest payload is most, and says HELLO.
+func newFramer(t *testing.T, most int) *framer {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, err := newRunDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := zerolog.Nop()
+	b := &framer{T: t, p: &Plugin{o: Options{Name: "b", MaxMessage: most}}, f: newFrames(dir, most, &log)}
+	b.f.serve(ownGroup, &contain.Panics{}, func() {})
+	b.conn, err = new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.in = bufio.NewReader(b.conn)
+	t.Cleanup(func() {
+		b.conn.Close()
+		b.f.close()
+		if err := dir.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.say(frameHello, 0, []byte{framesVersion})
+	for !b.f.open.Load() {
+		b.say(99, 7, []byte("a kind of a later version, for a call that does not exist"))
+	}
+	return b
+}
+
+func (b *framer) say(kind byte, id uint32, payload []byte) {
+	frame := make([]byte, frameHeader, frameHeader+len(payload))
+	putHeader(frame, len(payload), id, kind)
+	if _, err := b.conn.Write(append(frame, payload...)); err != nil && !errors.Is(err, net.ErrClosed) {
+		b.Log(err) // the bridge may have had enough
+	}
+}
+
+func (b *framer) answer(kind byte, id uint32, m proto.Message) {
+	b.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.say(kind, id, data)
+}
+
+// next returns the next frame from the bridge, or kind 0 at the end.
+func (b *framer) next() (kind byte, id uint32, payload []byte) {
+	header := make([]byte, frameHeader)
+	if _, err := io.ReadFull(b.in, header); err != nil {
+		return 0, 0, nil
+	}
+	payload = make([]byte, binary.BigEndian.Uint32(header))
+	if _, err := io.ReadFull(b.in, payload); err != nil {
+		return 0, 0, nil
+	}
+	return header[8], binary.BigEndian.Uint32(header[4:]), payload
+}
+
+// called returns the next CALL.
+func (b *framer) called() (uint32, *pb.CallToolRequest) {
+	b.Helper()
+	kind, id, payload := b.next()
+	r := &pb.CallToolRequest{}
+	if err := proto.Unmarshal(payload, r); kind != frameCall || err != nil {
+		b.Fatalf("kind %d, %v", kind, err)
+	}
+	return id, r
+}
+
+// call makes a call in the background. What became of it comes when it is over.
+func (b *framer) call(ctx context.Context, args string, emit bridge.Emit) <-chan attempt {
+	out := make(chan attempt, 1)
+	go func() {
+		a, made := b.p.attemptFramed(ctx, b.f, tool("x", args), emit)
+		if !made {
+			a.err = errors.New("not made by frames")
+		}
+		out <- a
+	}()
+	return out
+}
+
+func text(s string) *pb.CallToolResponse {
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{
+		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: s}}}},
+	}}}
+}
+
+func progress(n int) *pb.CallToolResponse {
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{Progress: float64(n)}}}
+}
+
+func TestFramedCallsDoNotMix(t *testing.T) {
+	b := newFramer(t, 1<<20)
+	const callers, each = 32, 50
+	go func() { // answers in no order
+		var held []func()
+		for range callers * each {
+			kind, id, payload := b.next()
+			r := &pb.CallToolRequest{}
+			if kind != frameCall || proto.Unmarshal(payload, r) != nil {
+				return
+			}
+			answer := func() { b.answer(frameResult, id, text(string(r.GetArguments()))) }
+			if held = append(held, answer); len(held) == 7 || id%3 == 0 || len(held) > 0 && id > callers*each-callers {
+				for i := len(held) - 1; i >= 0; i-- {
+					held[i]()
+				}
+				held = nil
+			}
+		}
+	}()
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for j := range each {
+				// Short and long ones, beyond the buffer of the reader.
+				args := fmt.Sprintf(`{"n":%d,"x":%q}`, i*each+j, strings.Repeat("x", (i%5)*(j%3)*20_000))
+				a := <-b.call(t.Context(), args, ignore)
+				if a.err != nil || textOf(a.result) != args || !a.sent {
+					t.Errorf("call %d of %d: %v", j, i, a.err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(b.f.calls); n != 0 {
+		t.Errorf("%d calls are left", n)
+	}
+}
+
+func TestFramedEventsComeInOrderAndAreTaken(t *testing.T) {
+	b := newFramer(t, 1<<20)
+	const events = 1000
+	got := make(chan float64, events)
+	done := b.call(t.Context(), "{}", func(_ context.Context, e bridge.Event) error { got <- e.Progress.GetProgress(); return nil })
+	id, _ := b.called()
+	ahead := 0
+	for i := range events {
+		for ; ahead == eventsAhead; ahead-- {
+			if kind, of, _ := b.next(); kind != frameTaken || of != id {
+				t.Fatalf("kind %d of %d", kind, of)
+			}
+		}
+		b.answer(frameEvent, id, progress(i))
+		ahead++
+	}
+	b.answer(frameResult, id, text("done"))
+	if a := <-done; a.err != nil || !a.shown || textOf(a.result) != "done" {
+		t.Errorf("%v", a.err)
+	}
+	for i := range events {
+		if n := <-got; int(n) != i {
+			t.Fatalf("event %d is %v", i, n)
+		}
+	}
+}
+
+func TestFramedCallsAreCancelled(t *testing.T) {
+	b := newFramer(t, 1<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := b.call(ctx, "{}", ignore)
+	id, _ := b.called()
+	cancel()
+	if a := <-done; !errors.Is(a.err, context.Canceled) || !a.sent {
+		t.Errorf("%v", a.err)
+	}
+	if kind, of, _ := b.next(); kind != frameCancel || of != id {
+		t.Errorf("kind %d of %d", kind, of)
+	}
+	b.answer(frameResult, id, text("too late"))
+	done = b.call(t.Context(), "{}", ignore)
+	next, _ := b.called()
+	b.answer(frameResult, next, text("mine"))
+	if a := <-done; textOf(a.result) != "mine" {
+		t.Errorf("%v", a.result)
+	}
+}
+
+// A call that waits until the backend reads, and whose caller is told that it was not executed, is not sent any more, and nothing of it is
+// kept. Those around it are.
+func TestFramedCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
+	const long = 2 << 20 // no socket has room for it
+	b := newFramer(t, 2*long)
+	large, cancelLarge := context.WithCancel(t.Context())
+	first := b.call(large, `"`+strings.Repeat("x", long)+`"`, ignore)
+	if _, err := b.in.Peek(frameHeader); err != nil { // now the bridge writes it, and waits
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var want []<-chan attempt
+	for i := range 3 {
+		want = append(want, b.call(t.Context(), strconv.Itoa(i), ignore))
+		a, made := b.p.attemptFramed(gone, b.f, tool("x", "gone"), ignore)
+		if !made || bridge.Interrupted(gone, a.sent).Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+			t.Errorf("made %v, sent %v, %v", made, a.sent, a.err)
+		}
+	}
+	cancelLarge()
+	if a := <-first; !a.sent {
+		t.Error("the call that is being written is told not to be sent")
+	}
+	b.f.mu.Lock()
+	for _, q := range b.f.queue {
+		if q.frame != nil && bytes.Contains(*q.frame, []byte("gone")) {
+			t.Error("a call that is not sent any more is kept")
+		}
+	}
+	b.f.mu.Unlock()
+	id, _ := b.called()
+	for left := len(want) + 1; left > 0; left-- { // the calls, and that the first is cancelled
+		kind, of, payload := b.next()
+		r := &pb.CallToolRequest{}
+		switch err := proto.Unmarshal(payload, r); {
+		case kind == frameCancel && of == id:
+		case kind == frameCall && err == nil && string(r.GetArguments()) != "gone":
+			b.answer(frameResult, of, text(string(r.GetArguments())))
+		default:
+			t.Fatalf("kind %d of %d: %s", kind, of, payload)
+		}
+	}
+	for i, done := range want {
+		if a := <-done; textOf(a.result) != strconv.Itoa(i) {
+			t.Errorf("%d: %v %v", i, a.result, a.err)
+		}
+	}
+}
+
+// Who sends a call and who tells that it was not sent agree, also in the moment in which it leaves.
+func TestFramedCallsAreSentOrToldNotToBe(t *testing.T) {
+	b := newFramer(t, 1<<20)
+	const callers, each = 4, 500
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var told [callers * each]bool // not to be sent
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for n := i; n < len(told); n += callers {
+				a, made := b.p.attemptFramed(gone, b.f, tool("x", strconv.Itoa(n)), ignore)
+				if !made {
+					t.Error("not made by frames")
+				}
+				told[n] = !a.sent
+			}
+		})
+	}
+	read := make(chan map[string]uint32, 1) // the calls that came, until the last
+	go func() {
+		calls := map[string]uint32{}
+		defer func() { read <- calls }()
+		for {
+			kind, id, payload := b.next()
+			r := &pb.CallToolRequest{}
+			switch err := proto.Unmarshal(payload, r); {
+			case kind == 0 || err != nil:
+				return
+			case kind == frameCall && string(r.GetArguments()) == "last":
+				b.answer(frameResult, id, text("last"))
+				return
+			case kind == frameCall:
+				calls[string(r.GetArguments())] = id
+			}
+		}
+	}()
+	wg.Wait()
+	if a := <-b.call(t.Context(), "last", ignore); textOf(a.result) != "last" {
+		t.Fatal(a.err)
+	}
+	calls := <-read
+	for n, unsent := range told {
+		if _, came := calls[strconv.Itoa(n)]; came == unsent {
+			t.Fatalf("call %d came: %v, and was told not to be sent: %v", n, came, unsent)
+		}
+	}
+}
+
+func TestFramedErrors(t *testing.T) {
+	b := newFramer(t, 1000)
+	s, err := status.New(codes.NotFound, "there is no tool").WithDetails(&pb.JsonRpcError{Code: -32099})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		answer func(id uint32)
+		code   codes.Code
+		want   string
+	}{
+		"a status":                    {func(id uint32) { b.answer(frameError, id, s.Proto()) }, codes.NotFound, "-32099"},
+		"a status OK":                 {func(id uint32) { b.say(frameError, id, nil) }, codes.Internal, "status OK"},
+		"no message":                  {func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal, "no message"},
+		"nothing":                     {func(id uint32) { b.say(frameResult, id, nil) }, codes.Internal, "nothing in it"},
+		"a result too soon":           {func(id uint32) { b.answer(frameEvent, id, text("x")) }, codes.Internal, "a result as an event"},
+		"an event that is no message": {func(id uint32) { b.say(frameEvent, id, []byte{0xff}) }, codes.Internal, "no message"},
+		"an event of nothing":         {func(id uint32) { b.say(frameEvent, id, nil) }, codes.Internal, "nothing in it"},
+		"an event that is too long": {
+			func(id uint32) { b.answer(frameEvent, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted,
+			"OUTCOME_UNKNOWN",
+		},
+		"an event at last":  {func(id uint32) { b.answer(frameResult, id, progress(1)) }, codes.Internal, "an event as a result"},
+		"too long":          {func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted, "OUTCOME_EXECUTED"},
+		"just not too long": {func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 980))) }, codes.OK, ""},
+	} {
+		done := b.call(t.Context(), "{}", ignore)
+		id, _ := b.called()
+		c.answer(id)
+		a := <-done
+		if c.code == codes.OK {
+			if a.err != nil {
+				t.Errorf("%s: %v", name, a.err)
+			}
+			continue
+		}
+		e := bridge.AsError(a.err)
+		if all := fmt.Sprint(e.Message, e.RPC, e.Failure); e.Code != c.code || !strings.Contains(all, c.want) || a.lost {
+			t.Errorf("%s: %v %s", name, e.Code, all)
+		}
+		if strings.HasPrefix(name, "an event of") || strings.HasPrefix(name, "an event that") || name == "a result too soon" { // the backend goes on
+			if kind, of, _ := b.next(); kind != frameCancel || of != id {
+				t.Errorf("%s: then comes a frame of kind %d of call %d, want that it is cancelled", name, kind, of)
+			}
+		}
+	}
+	if a := <-b.call(t.Context(), `"`+strings.Repeat("x", 1000)+`"`, ignore); a.err == nil || a.err.Error() != "not made by frames" {
+		t.Errorf("a request that is too long: %v", a.err)
+	}
+}
+
+// A backend that drains says which call was the last that it has begun. The others are not sent, and it ends those that it has.
+func TestFramedCallsThatADrainingBackendHasNotBegun(t *testing.T) {
+	b := newFramer(t, 1<<20)
+	b.f.id = math.MaxUint32 - 2
+	begun := b.call(t.Context(), "{}", ignore)
+	last, _ := b.called()
+	late := b.call(t.Context(), "{}", ignore)
+	b.called()
+	told := make(chan struct{}, 1)
+	odd := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { told <- struct{}{}; return nil })
+	id, _ := b.called()
+	if id >= last {
+		t.Errorf("calls %d and %d: ids are to begin anew between them", last, id)
+	}
+	b.answer(frameEvent, id, progress(1)) // as none may of a call that it has not begun
+	<-told
+	b.say(frameLast, last, nil)
+	if a := <-late; !a.lost || a.sent || a.err == nil {
+		t.Errorf("a call after the last: lost %v, sent %v, %v", a.lost, a.sent, a.err)
+	}
+	if a := <-odd; a.lost || !a.sent || bridge.AsError(a.err).Failure.GetReason() != "BACKEND_MISBEHAVED" {
+		t.Errorf("one that has told something: lost %v, sent %v, %v", a.lost, a.sent, a.err)
+	}
+	b.say(frameLast, id, nil)
+	b.say(frameHello, 0, []byte{framesVersion})
+	b.answer(frameEvent, last, progress(1))
+	for { // TAKEN, of both
+		if kind, of, _ := b.next(); kind == frameTaken && of == last {
+			break
+		}
+	}
+	if a := <-b.call(t.Context(), "{}", ignore); a.err == nil || a.err.Error() != "not made by frames" {
+		t.Errorf("afterwards: %v", a.err)
+	}
+	b.answer(frameResult, last, text("done"))
+	if a := <-begun; a.err != nil || textOf(a.result) != "done" {
+		t.Errorf("the last call: %v", a.err)
+	}
+	b.f.leave()
+	if kind, _, _ := b.next(); kind != 0 {
+		t.Errorf("a frame of kind %d, want the end of the connection", kind)
+	}
+}
+
+// However much waits to be written, that a call is cancelled is told.
+func TestCancelsWaitBehindLongCalls(t *testing.T) {
+	b := newFramer(t, 32<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := b.call(ctx, "{}", ignore)
+	id, _ := b.called()
+	long := `"` + strings.Repeat("x", 3*mostWaiting) + `"`
+	for range 2 { // the first is being written, and the second waits
+		before := b.f.lastID()
+		b.call(t.Context(), long, ignore)
+		for b.f.lastID() == before || b.f.waiting() > 1 {
+			runtime.Gosched()
+		}
+	}
+	cancel()
+	if a := <-done; !a.sent || !errors.Is(a.err, context.Canceled) {
+		t.Errorf("sent %v, %v", a.sent, a.err)
+	}
+	for range 2 {
+		b.called()
+	}
+	if kind, of, _ := b.next(); kind != frameCancel || of != id {
+		t.Errorf("a frame of kind %d of call %d, want that %d is cancelled", kind, of, id)
+	}
+}
+
+// A backend that does not read what it is told loses the connection.
+func TestABackendThatDoesNotRead(t *testing.T) {
+	b := newFramer(t, 32<<20)
+	done := b.call(t.Context(), `"`+strings.Repeat("x", 3*mostWaiting)+`"`, ignore)
+	for b.f.lastID() == 0 || b.f.waiting() > 0 { // until it is being written
+		runtime.Gosched()
+	}
+	for n := range mostSaid + 1 {
+		select {
+		case <-b.f.over:
+			t.Fatalf("the connection ended after %d", n)
+		default:
+		}
+		b.f.say(frameTaken, 77)
+	}
+	if a := <-done; !a.lost || !a.sent {
+		t.Errorf("lost %v, sent %v: %v", a.lost, a.sent, a.err)
+	}
+}
+
+// lastID returns the id of the last call.
+func (f *frames) lastID() uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id
+}
+
+// waiting returns how many frames are yet to be written.
+func (f *frames) waiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.queue)
+}
+
+// A backend that does not keep to what frames are loses the connection, and calls go by gRPC.
+func TestBreachesEndTheConnection(t *testing.T) {
+	for name, breach := range map[string]func(b *framer, id uint32){
+		"much too long": func(b *framer, id uint32) {
+			frame := make([]byte, frameHeader)
+			putHeader(frame, mostSkipped+1, id, frameResult)
+			if _, err := b.conn.Write(frame); err != nil {
+				t.Error(err)
+			}
+		},
+		"events that nobody has taken": func(b *framer, id uint32) {
+			for i := range eventsAhead + 10 {
+				b.answer(frameEvent, id, progress(i))
+			}
+		},
+		"the end": func(b *framer, _ uint32) { b.conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newFramer(t, 1<<20)
+			stay := make(chan struct{})
+			done := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { <-stay; return nil })
+			id, _ := b.called()
+			breach(b, id)
+			<-b.f.over
+			close(stay)
+			if a := <-done; !a.lost || !a.sent {
+				t.Errorf("%v, lost %v, sent %v", a.err, a.lost, a.sent)
+			}
+			if a := <-b.call(t.Context(), "{}", ignore); a.err == nil || a.err.Error() != "not made by frames" {
+				t.Errorf("afterwards: %v", a.err)
+			}
+		})
+	}
+}
+
+// Only a process of the backend's may come.
+func TestStrangersAtTheSocketForFrames(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, err := newRunDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := zerolog.Nop()
+	f := newFrames(dir, 1000, &log)
+	groups := make(chan int, 2)
+	groups <- ownGroup() + 1 // as if the backend were somebody else
+	groups <- ownGroup()
+	f.serve(func() int { return <-groups }, &contain.Panics{}, func() {})
+	defer func() {
+		f.close()
+		if err := dir.remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, want := range []bool{false, true} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		frame := make([]byte, frameHeader+1)
+		putHeader(frame, 1, 0, frameHello)
+		frame[frameHeader] = framesVersion
+		if _, err := conn.Write(frame); err != nil && want {
+			t.Fatal(err)
+		}
+		if !want {
+			if _, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Error("a stranger is talked to")
+			}
+			continue
+		}
+		for !f.open.Load() {
+			if _, err := conn.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

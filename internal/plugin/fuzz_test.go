@@ -1,0 +1,210 @@
+package plugin
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/mtls"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// FuzzHandshake reads a line of output as the handshake: what is accepted has nothing in it that go-plugin would take for more than
+// a server of ours, on this machine.
+func FuzzHandshake(f *testing.F) {
+	keys, err := mtls.New()
+	if err != nil {
+		f.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(keys.Server, keys.Server)
+	if err != nil {
+		f.Fatal(err)
+	}
+	cert := base64.RawStdEncoding.EncodeToString(pair.Certificate[0])
+	dir := f.TempDir()
+	socket := filepath.Join(dir, "s")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { ln.Close() })
+	// The certificate and the directory are of this run; SOCKET and CERT stand for them.
+	for _, s := range []string{
+		"1|1|unix|SOCKET|grpc|CERT", " 1|1|unix|SOCKET|grpc|CERT|true\r", "1|1|tcp|127.0.0.1:1234|grpc|CERT", "1|1|tcp|[::1]:1234|grpc|CERT", "1|1|tcp|0.0.0.0:1234|grpc|CERT",
+		"1|1|tcp|127.0.0.1:0|grpc|CERT", "1|1|unix|/etc/passwd|grpc|CERT", "1|1|unix|SOCKET/../s|grpc|CERT", "1|1|unix|SOCKET|netrpc|CERT", "1|1|unix|SOCKET|grpc|", "1|1|unix|SOCKET|grpc|CERT=",
+		"1|2|unix|SOCKET|grpc|CERT", "99999999999999999999|1|unix|SOCKET|grpc|CERT", "1|1|unix|", "1|1|tcp|localhost:1|grpc|CERT", "hello", "1|1|unix|SOCKET\x00|grpc|CERT", "1|1|unix|SOCKET|grpc|AAAA",
+	} {
+		f.Add(s)
+	}
+	fill := strings.NewReplacer("SOCKET", socket, "CERT", cert)
+	fuzzing.Run(f, func(t *testing.T, line string) {
+		line = fill.Replace(line)
+		if strings.ContainsAny(line, "\n") || !isHandshake([]byte(line)) {
+			return
+		}
+		var err error
+		fuzzing.Bounded(t, len(line), func() { err = checkHandshake(line, dir) })
+		if err != nil {
+			return
+		}
+		parts := strings.Split(strings.TrimSpace(line), "|")
+		if len(parts) < 6 || parts[0] != "1" || parts[1] != "1" || parts[4] != "grpc" || parts[5] != cert {
+			t.Fatalf("%q is accepted", line)
+		}
+		to, notTCP := netip.ParseAddrPort(parts[3])
+		switch {
+		case parts[2] == "tcp" && notTCP == nil && to.Addr().IsLoopback() && to.Port() > 0:
+		case parts[2] == "unix" && filepath.Clean(parts[3]) == socket:
+		default:
+			t.Fatalf("%q is accepted, and is at %s %s", line, parts[2], parts[3])
+		}
+	})
+}
+
+// FuzzTraces reads the last lines of a program that has ended, in whatever language: what is said of them is made of them.
+func FuzzTraces(f *testing.F) {
+	for _, s := range []string{
+		"Traceback (most recent call last):\n  File \"/a/tools.py\", line 7, in f\n    x\nValueError: no\n", "panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\t/a/main.go:7 +0x1\n",
+		"/a/tools.mjs:3\nx\n^\n\nTypeError: no\n    at f (file:///a/tools.mjs:3:1)\n\nNode.js v22.1.0\n", "Exception in thread \"main\" java.lang.Error: x\n\tat a.B.c(B.java:7)\nCaused by: y\n\tat java.base/x\n", "",
+	} {
+		f.Add(s)
+	}
+	fuzzing.Run(f, func(t *testing.T, text string) {
+		lines := strings.Split(text, "\n")
+		for name, trace := range map[string]func([]string) string{"python": pythonTrace, "node": nodeTrace, "go": goTrace, "java": javaTrace} {
+			var said string
+			fuzzing.Within(t, len(text), memoryOfTraces, func() { said = trace(lines) })
+			for word := range strings.FieldsSeq(said) {
+				if file, _, _ := strings.Cut(word, ":"); word != "at" && !strings.Contains(text, file) && !isAdvice(word) {
+					t.Fatalf("%s: %q is said of %q", name, said, text)
+				}
+			}
+		}
+	})
+}
+
+func isAdvice(word string) bool {
+	for _, advice := range nodeAdvice {
+		if strings.Contains(advice, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// A wire gives bytes to a reader of frames, a few at a time.
+type wired struct {
+	net.Conn
+
+	in io.Reader
+}
+
+func (w wired) Read(b []byte) (int, error) { return w.in.Read(b[:min(len(b), 100)]) }
+
+// Close leaves what there is to be read.
+func (w wired) Close() error { return nil }
+
+// FuzzFrames reads any bytes as the frames of a backend: its calls get what is theirs, in order, until their end and no more than there
+// is room for, as a plain reading of the same bytes says.
+func FuzzFrames(f *testing.F) {
+	frame := func(kind byte, id uint32, payload []byte) []byte {
+		b := make([]byte, frameHeader)
+		putHeader(b, len(payload), id, kind)
+		return slices.Concat(b, payload)
+	}
+	message := func(m proto.Message) []byte {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return b
+	}
+	hello := frame(frameHello, 0, []byte{framesVersion})
+	f.Add(hello)
+	f.Add(bytes.Join([][]byte{hello, frame(frameEvent, 1, message(progress(1))), frame(frameResult, 1, message(text("a"))), frame(frameResult, 2, message(text("b")))}, nil))
+	f.Add(bytes.Join([][]byte{frame(frameError, 3, []byte{8, 5}), frame(frameError, 1, []byte("\xff")), frame(frameEvent, 9, nil), frame(200, 1, nil)}, nil))
+	f.Add(frame(frameResult, 1, make([]byte, 5000)))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, frameResult})
+	f.Add(bytes.Repeat(frame(frameEvent, 1, nil), eventsAhead+2))
+	f.Add(slices.Concat(frame(frameEvent, 3, message(progress(1))), frame(frameLast, 1, nil), frame(frameResult, 1, message(text("a"))), frame(frameLast, 0, nil)))
+	f.Add(slices.Concat(bytes.Repeat(frame(frameEvent, 1, message(progress(1))), eventsAhead+1), frame(frameLast, math.MaxUint32, nil)))
+	const most = 4096
+	fuzzing.Run(f, func(t *testing.T, data []byte) {
+		log := zerolog.Nop()
+		got := map[uint32][]byte{}
+		var calls map[uint32]*framed
+		fuzzing.Within(t, len(data), 1<<20, func() {
+			conn := wired{in: bytes.NewReader(data)}
+			r := &frames{log: &log, most: most, calls: map[uint32]*framed{}, last: make(chan struct{}), conn: conn}
+			calls = map[uint32]*framed{}
+			for id := range uint32(4) {
+				calls[id] = &framed{in: make(chan inbound, eventsAhead+1)}
+				r.calls[id] = calls[id]
+			}
+			_ = r.read(conn) // which always ends in an error: of the end
+		})
+		for id, c := range calls {
+			close(c.in)
+			for in := range c.in {
+				got[id] = append(got[id], in.kind)
+			}
+		}
+		if diff := cmp.Diff(kindsPlainly(data, most), got); diff != "" {
+			t.Fatalf("%q: %s", data, diff)
+		}
+	})
+}
+
+// kindsPlainly returns the kinds of the frames that calls 0 to 3 are given.
+func kindsPlainly(data []byte, most int) map[uint32][]byte {
+	got, over, drains := map[uint32][]byte{}, map[uint32]bool{}, false
+	for len(data) >= frameHeader {
+		length, id, kind := int(binary.BigEndian.Uint32(data)), binary.BigEndian.Uint32(data[4:]), data[8]
+		data = data[frameHeader:]
+		if length > mostSkipped || length > len(data) {
+			return got
+		}
+		payload := data[:length]
+		data = data[length:]
+		long := length > most
+		if kind == frameLast && !long {
+			breach := false
+			for one := range uint32(4) {
+				switch {
+				case drains || over[one] || int32(one-id) <= 0:
+				case len(got[one]) == eventsAhead+1:
+					breach = true
+				default:
+					got[one], over[one] = append(got[one], kind), true
+				}
+			}
+			if drains = true; breach {
+				return got
+			}
+		}
+		isOne := long || kind == frameEvent || kind == frameResult || kind == frameError
+		if !isOne || id > 3 || over[id] {
+			continue
+		}
+		if len(got[id]) == eventsAhead+1 {
+			return got // a breach
+		}
+		got[id] = append(got[id], kind)
+		over[id] = long || kind != frameEvent || proto.Unmarshal(payload, &pb.CallToolResponse{}) != nil
+	}
+	return got
+}

@@ -1,0 +1,58 @@
+package plugin
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/child"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A backend that takes more memory than it may is killed alone, the caller is told so, and it is started again. Where there can be no
+// limit, it does not start, and says what to do.
+func TestABackendThatTakesTooMuchMemory(t *testing.T) {
+	sibling := run(t, Options{Name: "sibling", Command: []string{rogue}}).ready(t)
+	before := sibling.pid(t) // and it has opened all that it needs
+	r := run(t, Options{Command: []string{rogue}, Limits: child.Limits{Memory: 128 << 20, Processes: 100}})
+	if err := r.Ready(t.Context()); err != nil {
+		var start *StartError
+		if !errors.As(err, &start) || !strings.Contains(start.Fix, "Delegate=memory") || !strings.Contains(start.Why, "its limit of memory cannot be set") {
+			t.Error(err)
+		}
+		return
+	}
+	first := r.pid(t)
+	_, err := r.Handle(t.Context(), tool("eat", `{}`), ignore)
+	e := wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_OOM")
+	if !strings.Contains(e.Message, "no memory left") {
+		t.Error(e.Message)
+	}
+	r.log.wait(t, "because there was no memory left")
+	if second := r.pid(t); second == first {
+		t.Error("it is still there")
+	}
+	if got := r.text(t, "echo", `{}`); got != `{}` {
+		t.Errorf("echo: %s", got)
+	}
+	if sibling.pid(t) != before {
+		t.Error("another backend was killed as well")
+	}
+}
+
+// One that has too little to start says so.
+func TestABackendThatCannotStartWithItsMemory(t *testing.T) {
+	r := run(t, Options{Command: []string{rogue}, Limits: child.Limits{Memory: 1 << 20}})
+	err := r.Ready(t.Context())
+	var start *StartError
+	if !errors.As(err, &start) || !strings.Contains(start.Fix, "memory") && !strings.Contains(start.Fix, "Delegate") {
+		t.Errorf("%v", err)
+	}
+	_, err = r.Handle(t.Context(), tool("echo", `{}`), ignore)
+	if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		t.Errorf("a call: %v", err)
+	}
+}

@@ -1,0 +1,654 @@
+package plugin
+
+import (
+	"context"
+	"crypto/tls"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/mtls"
+)
+
+// Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend that
+// is lost is launched again; only if it does not start the first time does Run return why. Run is to be called once.
+func (p *Plugin) Run(ctx context.Context) error {
+	if p.o.Address != "" {
+		return p.runDialled(ctx)
+	}
+	// Linux takes the end of the thread that started a child for the end of its parent. This one lives as long as the
+	// children do.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	sweep(&p.log)
+	return p.super.Run(ctx)
+}
+
+// begin returns a life of the backend that begins now.
+func (p *Plugin) begin(l *life) *life {
+	l.calls.first = make(chan struct{}, 1)
+	l.here, l.end = context.WithCancel(context.Background())
+	l.gone = l.here.Done()
+	l.ready = time.Now()
+	return l
+}
+
+// A launched backend is a process of ours. It implements supervise.Backend.
+type launched struct{ *Plugin }
+
+func (p launched) Connect(ctx context.Context) (*life, error) {
+	began := time.Now()
+	m, err := p.launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
+	return p.begin(&life{link: m.link, frames: m.frames, managed: m, began: began}), nil
+}
+
+func (launched) IsFinal(_ error, first bool) bool { return first }
+
+func (p launched) Watch(ctx context.Context, l *life) bool {
+	l.lost = p.watch(ctx, l.managed.Context(), l, goplugin.GRPCServiceName)
+	return false
+}
+
+func (p launched) Release(ctx context.Context, l *life) bool {
+	m := l.managed
+	defer p.panics.Recover("stopping the backend", func(*bridge.Error) {
+		m.Signal(child.Kill)
+		m.finish()
+	})
+	l.end()
+	// gofail: var pluginLost struct{}
+
+	if !l.lost.drains.IsZero() {
+		m.await(ctx, l, l.lost.drains.Add(p.o.StopTimeout))
+	}
+	l.frames.leave()
+	m.stop(p.o.StopTimeout, ctx.Err() != nil)
+	if ctx.Err() != nil {
+		p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
+		return false
+	}
+	p.log.Error().Str("status", m.How()).Str("why", l.lost.why).Strs("stderr", m.lastWords()).
+		Dur("lived", time.Since(l.began)).Msg("the backend was lost")
+	return l.called.Load() && time.Since(l.ready) >= p.pace.settled
+}
+
+// A managed backend is a process that answers.
+type managed struct {
+	*process
+	*link
+	panics *contain.Panics
+	frames *frames
+	wg     sync.WaitGroup // the goroutine that reads go-plugin's own log stream
+}
+
+// launch starts a process and returns it when it answers.
+func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
+	dir, err := newRunDir()
+	if err != nil {
+		return nil, fmt.Errorf("backend %q: a directory for its socket: %w", p.o.Name, err)
+	}
+	r := newProcess(&p.o, &p.log, dir)
+	m = &managed{process: r, panics: &p.panics}
+	defer p.panics.Recover("starting the backend", func(e *bridge.Error) {
+		r.Signal(child.Kill)
+		m.finish()
+		m, err = nil, e
+	})
+	// gofail: var pluginLaunch struct{}
+
+	config, err := p.keys(r)
+	if err != nil {
+		m.finish()
+		return nil, fmt.Errorf("backend %q: its key pair: %w", p.o.Name, err)
+	}
+	defer context.AfterFunc(ctx, func() { r.Signal(child.Kill) })()
+	if !p.o.NoFrames {
+		m.frames = newFrames(dir, p.o.MaxMessage, &p.log)
+	}
+	if m.frames != nil {
+		r.Env = append(r.Env, m.frames.env())
+		m.frames.serve(r.Pid, &p.panics, func() { r.Signal(child.Kill) })
+	}
+
+	began := time.Now()
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig: goplugin.HandshakeConfig{
+			ProtocolVersion: ProtocolVersion, MagicCookieKey: CookieKey, MagicCookieValue: CookieValue,
+		},
+		Plugins: goplugin.PluginSet{}, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		TLSConfig: config, SkipHostEnv: true, StartTimeout: p.o.StartTimeout,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir.path},
+		Logger:           goPluginLog(p.log),
+		RunnerFunc:       r.prepare,
+	})
+	addr, err := client.Start()
+	if err != nil {
+		err = errors.Join(err, dir.probe())
+		r.Signal(child.Kill)
+		client.Kill()
+		m.finish()
+		return nil, p.explain(r, err, time.Since(began))
+	}
+	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would make
+	// one. Its goroutines end with the process.
+	_ = os.Remove(filepath.Join(dir.path, keyPairFile))
+	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.MaxMessage, p.o.StartTimeout)
+	if err == nil {
+		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
+	}
+	if err != nil {
+		mute := &mute{addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.Context().Err() != nil, err: err}
+		r.Signal(child.Kill)
+		m.finish()
+		return nil, p.explain(r, mute, time.Since(began))
+	}
+	m.wg.Go(m.readStdio)
+	return m, nil
+}
+
+// firstAnswer waits until a process that has printed its handshake answers. It has until the start timeout for that, whether it
+// does not listen yet, does not answer, or answers that it is not ready. Only TLS that cannot work is final: crypto/tls
+// begins each such error with its name, and gRPC keeps nothing of it but the text.
+func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
+	ctx, cancel := context.WithDeadline(m.Context(), until)
+	defer cancel()
+	var last error
+	for {
+		err := m.check(ctx, goplugin.GRPCServiceName)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		if ctx.Err() != nil || strings.Contains(status.Convert(err).Message(), "tls: ") {
+			return last
+		}
+		p.rest(ctx)
+	}
+}
+
+const keyPairFile = "key-pair.pem"
+
+// keys makes the keys of both sides and gives the process its own.
+func (p *Plugin) keys(r *process) (*tls.Config, error) {
+	keys, err := mtls.New()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.dir.path, keyPairFile)
+	if err := os.WriteFile(file, keys.Server, 0o600); err != nil {
+		return nil, err
+	}
+	transports := "unix,tcp"
+	if runtime.GOOS == "windows" {
+		transports = "tcp"
+	}
+	r.Env = append(child.Env(os.Environ(), p.o.PassEnv, p.o.Env),
+		EnvLifeline+"=stdin", EnvKeyPair+"="+file, EnvTransports+"="+transports,
+		// go-plugin's own name for it; a plugin that finds it serves TLS and admits only clients that it has signed.
+		"PLUGIN_CLIENT_CERT="+string(keys.Authority))
+	return &tls.Config{
+		Certificates: []tls.Certificate{keys.Client},
+		ServerName:   "localhost", // go-plugin adds the certificate of the handshake, and trusts no other
+		MinVersion:   tls.VersionTLS12,
+	}, nil
+}
+
+// mute is the error of a process that printed its handshake and then does not answer.
+type mute struct {
+	addr  string
+	ended bool // by itself
+	err   error
+}
+
+// Unwrap also returns what gRPC does not wrap: that there was no descriptor for the connection.
+func (e *mute) Unwrap() []error {
+	if strings.Contains(e.err.Error(), syscall.EMFILE.Error()) {
+		return []error{e.err, syscall.EMFILE}
+	}
+	return []error{e.err}
+}
+
+func (e *mute) Error() string {
+	if errors.Is(e.err, errNotServing) {
+		return fmt.Sprintf("it answers at %s, but %v", e.addr, e.err)
+	}
+	return fmt.Sprintf("it printed its handshake and does not answer at %s: %s", e.addr, status.Convert(e.err).Message())
+}
+
+// readStdio logs what a plugin prints that is served by go-plugin in Go: it takes the plugin's standard output and error
+// away once it runs, and blocks the plugin if nobody reads them. Other plugins do not have this.
+func (m *managed) readStdio() {
+	defer m.panics.Recover("reading what the backend prints", func(*bridge.Error) { m.Signal(child.Kill) })
+	stream, err := m.conn.NewStream(m.Context(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
+	if err != nil || stream.SendMsg(&emptypb.Empty{}) != nil || stream.CloseSend() != nil {
+		return
+	}
+	out := &child.Lines{Each: func(line []byte, n int) { m.output.Line("stdout", line, n) }}
+	errs := &child.Lines{Each: m.readStderr}
+	defer out.Close()
+	defer errs.Close()
+	for {
+		// The message type is internal to go-plugin: field 1 says which file, field 2 what was printed.
+		var chunk emptypb.Empty
+		if stream.RecvMsg(&chunk) != nil {
+			return
+		}
+		w := io.Writer(out)
+		for b := []byte(chunk.ProtoReflect().GetUnknown()); len(b) > 0; {
+			num, kind, n := protowire.ConsumeTag(b)
+			if n < 0 {
+				return
+			}
+			value := b[n:]
+			n = protowire.ConsumeFieldValue(num, kind, value)
+			if n < 0 {
+				return
+			}
+			switch {
+			case num == 1 && kind == protowire.VarintType && value[0] == 2:
+				w = errs
+			case num == 2 && kind == protowire.BytesType:
+				text, _ := protowire.ConsumeBytes(value)
+				_, _ = w.Write(text)
+			}
+			b = value[n:]
+		}
+	}
+}
+
+// await waits until the process has ended, which it does by itself when it has the last of its calls behind it, but not longer than until
+// then.
+func (m *managed) await(ctx context.Context, l *life, until time.Time) {
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for left := false; ; {
+		if !left && l.frames.draining() && l.calls.count() == 0 {
+			left = true
+			tick.Stop()
+			l.frames.leave()
+		}
+		select {
+		case <-m.Context().Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			m.log.Warn().Time("until", until).Msg("the backend does not end by itself and is killed")
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// stop ends the process, gently if that is of use, and returns when nothing is left of it.
+func (m *managed) stop(limit time.Duration, gently bool) {
+	if gently && m.Context().Err() == nil {
+		m.askToStop(limit)
+	}
+	m.Signal(child.Kill)
+	m.finish()
+}
+
+// askToStop gives the process limit to end: most of it after go-plugin's own request, the rest, or all of it if that is
+// not heard, after SIGTERM.
+func (m *managed) askToStop(limit time.Duration) {
+	last := time.Now().Add(limit)
+	request, cancel := context.WithTimeout(m.Context(), limit*4/5)
+	defer cancel()
+	err := m.conn.Invoke(request, "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{})
+	// A plugin in Go stops its server within the request, so that a broken connection is an answer too.
+	if c := status.Code(err); c == codes.OK || c == codes.Unavailable {
+		<-request.Done()
+	}
+	if m.Context().Err() != nil {
+		return
+	}
+	m.log.Debug().AnErr("asked", err).Msg("the backend does not stop by itself; it is sent SIGTERM")
+	m.Signal(child.Terminate)
+	t := time.NewTimer(time.Until(last))
+	defer t.Stop()
+	select {
+	case <-m.Context().Done():
+	case <-t.C:
+		m.log.Warn().Dur("after", limit).Msg("the backend does not stop and is killed")
+	}
+}
+
+// finish waits for what belongs to a process that has ended or never started.
+func (m *managed) finish() {
+	if m.link != nil {
+		// Even if somebody else has the plugin's end of the connection.
+		_ = m.conn.Close()
+	}
+	m.frames.close()
+	m.wg.Wait()
+	m.process.Finish()
+	_ = m.shaking.Close()
+	if err := m.dir.remove(); err != nil {
+		m.log.Warn().Err(err).Msg("the backend's directory stays")
+	}
+}
+
+// prepare is go-plugin's RunnerFunc: it takes over the environment that a plugin expects.
+func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
+	r.Env = append(r.Env, cmd.Env...)
+	// Directly in our directory, and not in go-plugin's within it: the path of a socket has little room.
+	r.Env = append(r.Env, goplugin.EnvUnixSocketDir+"="+r.dir.path)
+	return r, nil
+}
+
+// lastWords returns the end of what it printed on standard error.
+func (r *process) lastWords() []string {
+	words, _ := r.stderr.Read()
+	return words
+}
+
+// explain says why a process did not start: what was run and where, what happened, what it said, and what to do.
+func (p *Plugin) explain(r *process, err error, took time.Duration) error {
+	var fix string
+	how := r.How()
+	printed, count := r.stdout.Read()
+	why := err
+	missing, absent := errors.AsType[*child.NotFoundError](err)
+	silent, answersNot := errors.AsType[*mute](err)
+	unheld, loose := errors.AsType[*child.LimitError](err)
+	switch bad := r.refused(); {
+	case absent:
+		fix = missing.Fix
+	case loose:
+		fix = unheld.Fix
+	case r.OutOfMemory():
+		why, fix = fmt.Errorf("it ended with %s", how), "raise its limit of memory, or mend what takes so much"
+	case bad != nil:
+		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
+	case answersNot:
+		fix = "it must serve TLS with the certificate of its handshake, and trust client certificates signed by PLUGIN_CLIENT_CERT"
+		switch {
+		case errors.Is(err, errNotServing):
+			fix = "raise the start timeout, or have it set its health status to SERVING"
+		case status.Code(err) == codes.DeadlineExceeded:
+			why = fmt.Errorf("it printed its handshake, and did not answer at %s within the start timeout of %v", silent.addr, p.o.StartTimeout)
+			fix = "if it only needs longer, raise the start timeout; else have it answer while it gets ready"
+		case silent.ended:
+			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
+		}
+	case child.ShortageOf(err) != nil:
+		fix = child.ShortageOf(err).Fix
+	case !r.Started():
+		fix = "check that the program may be executed, and its #! line if it is a script"
+	case took >= p.o.StartTimeout:
+		why = fmt.Errorf("it printed %s within %v", noHandshake(count), p.o.StartTimeout)
+		fix = "if it only needs longer, raise the start timeout; else " + ServeFix(r.Command)
+	case how == "exit status 0":
+		why = fmt.Errorf("it ended with exit status 0, and it printed %s", noHandshake(count))
+		fix = "it ended without serving; " + ServeFix(r.Command)
+	default:
+		why, fix = fmt.Errorf("it ended with %s", how), r.mend()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v\n  command: %s\n  directory: %s", why, child.Quote(r.Command), r.where())
+	section(&b, "stdout", printed[max(0, len(printed)-5):])
+	section(&b, "stderr", r.lastWords())
+	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
+}
+
+// serveFixes are how a program serves, by its language. The first whose pattern matches a word of the command counts.
+var serveFixes = []struct {
+	word *regexp.Regexp
+	fix  string
+}{
+	{regexp.MustCompile(`(^|/)(python|pypy)[\d.]*$|\.py$`), "a Python script must end with app.run()"},
+	{regexp.MustCompile(`(^|/)(node|tsx|deno|bun)$|\.[cm]?[jt]s$`), "a script for Node must end with await app.run()"},
+	{regexp.MustCompile(`(^|/)(java|mvn|gradle)$|\.jar$`), "main of a Java program must call app.run(args)"},
+	{regexp.MustCompile(`(^|/)go$|\.go$`), goServeFix},
+}
+
+const goServeFix = "main of a Go program must end with os.Exit(app.Run())"
+
+// ServeFix returns what the author of a program has to do that does not serve, by its command.
+func ServeFix(command []string) string {
+	for _, row := range serveFixes {
+		if slices.ContainsFunc(command, row.word.MatchString) {
+			return row.fix
+		}
+	}
+	if exe, err := exec.LookPath(command[0]); err == nil {
+		if _, err := buildinfo.ReadFile(exe); err == nil {
+			return goServeFix
+		}
+	}
+	return "it must call the SDK's run (Python app.run(), Node await app.run(), Go app.Run(), Java app.run(args)), or print the handshake and flush it"
+}
+
+// mend says what to do about a process that has ended by itself with an error.
+func (r *process) mend() string {
+	words := r.lastWords()
+	for _, trace := range []func([]string) string{javaTrace, nodeTrace, goTrace, pythonTrace} {
+		if said := trace(words); said != "" {
+			return "mend what it said last: " + shorten(said)
+		}
+	}
+	for i := len(words) - 1; i >= 0; i-- {
+		if last := strings.TrimSpace(words[i]); last != "" {
+			return "mend what it said last: " + shorten(last)
+		}
+	}
+	return "it said nothing on standard error; run it by itself in that directory, with " + CookieKey + "=" + CookieValue + " set"
+}
+
+// A StartError says why a backend did not start. What go-plugin says of it is its cause.
+type StartError struct {
+	// Backend is the backend's name.
+	Backend string
+	// Why says what happened, and with what: the command, the directory, and what it printed last. It has several lines.
+	Why string
+	// Fix says what to do about it.
+	Fix string
+
+	cause error
+}
+
+func (e *StartError) Error() string {
+	return fmt.Sprintf("backend %q did not start: %s\n  what to do: %s", e.Backend, e.Why, e.Fix)
+}
+
+// Unwrap returns what go-plugin says.
+func (e *StartError) Unwrap() error { return e.cause }
+
+func noHandshake(lines int) string {
+	switch lines {
+	case 0:
+		return "nothing on standard output, and so no handshake"
+	case 1:
+		return "1 line on standard output, which is no handshake"
+	}
+	return fmt.Sprintf("%d lines on standard output, but no handshake", lines)
+}
+
+func section(b *strings.Builder, name string, text []string) {
+	if len(text) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n  %s:", name)
+	for _, line := range text {
+		fmt.Fprintf(b, "\n    %s", shorten(line))
+	}
+}
+
+func shorten(s string) string {
+	const most = 300
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// where returns the directory it runs in.
+func (r *process) where() string {
+	if dir, err := filepath.Abs(r.o.Dir); err == nil {
+		return dir
+	}
+	return r.o.Dir
+}
+
+// runDialled keeps a connection to somebody else's process.
+func (p *Plugin) runDialled(ctx context.Context) error {
+	if p.tls == nil && p.end.network == "tcp" && checkTCP(p.end.address) != nil && p.end.host() != "localhost" {
+		p.log.Warn().Str("address", p.o.Address).Msg("the connection to the backend is not encrypted")
+	}
+	defer p.dialled.old.Wait()
+	defer p.dialled.drop(ctx, nil)
+	return p.super.Run(ctx)
+}
+
+// A dialled backend is somebody else's process. It implements supervise.Backend.
+type dialled struct {
+	*Plugin
+	link *link // nil: a new one is to be made
+	old  sync.WaitGroup
+}
+
+// Connect returns when the backend answers. An error is one of the address or of TLS.
+func (p *dialled) Connect(ctx context.Context) (*life, error) {
+	if p.link == nil {
+		k, err := dial(p.end, p.tls, p.o.MaxMessage, dialledConnectTimeout)
+		if err != nil {
+			return nil, fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
+		}
+		p.link = k
+	}
+	k := p.link
+	for reported := false; ctx.Err() == nil; {
+		k.conn.Connect()
+		limited, cancel := context.WithTimeout(ctx, p.pace.health)
+		err := k.check(limited, "", grpc.WaitForReady(true))
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			if !reported {
+				p.log.Warn().Err(err).Str("address", p.o.Address).Msg("the backend does not answer yet")
+				reported = true
+			}
+			if status.Code(err) != codes.DeadlineExceeded { // that took long enough
+				p.rest(ctx)
+			}
+		case err == nil && k.settled(ctx):
+			p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
+			return p.begin(&life{link: k}), nil
+		}
+	}
+	return nil, ctx.Err()
+}
+
+func (*dialled) IsFinal(error, bool) bool { return true }
+
+func (p *dialled) Watch(ctx context.Context, l *life) (unreachable bool) {
+	here, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		defer cancel()
+		l.conn.WaitForStateChange(here, connectivity.Ready)
+	})
+	l.lost = p.watch(ctx, here, l, "")
+	l.broken = here.Err() != nil
+	return l.lost.silent
+}
+
+// Release keeps a connection that only broke: gRPC connects it again, and calls may still end on what is left of it.
+func (p *dialled) Release(ctx context.Context, l *life) bool {
+	l.end()
+	switch {
+	case ctx.Err() != nil:
+	case l.broken && l.lost.hung == 0:
+		p.log.Warn().Msg("the connection to the backend ended")
+		return true
+	default:
+		p.log.Error().Str("why", l.lost.why).Msg("the backend was lost")
+	}
+	if l.lost.hung > 0 {
+		l = nil
+	}
+	p.drop(ctx, l)
+	return true
+}
+
+// drop closes the connection when the calls of l, which may be nil, are over.
+func (p *dialled) drop(ctx context.Context, l *life) {
+	k := p.link
+	p.link = nil
+	if k == nil {
+		return
+	}
+	p.old.Go(func() {
+		if l != nil {
+			p.linger(ctx, l)
+		}
+		_ = k.conn.Close()
+	})
+}
+
+// linger returns when the calls that l still has are over, or are not to be hoped for. A backend that was only busy answers them, and so
+// does one whose network is back: TCP delivers then what it could not deliver before.
+func (p *Plugin) linger(ctx context.Context, l *life) {
+	defer p.panics.Recover("waiting for the last answers of the backend", nil)
+	tick := time.NewTicker(p.pace.health)
+	defer tick.Stop()
+	for l.calls.count() > 0 && l.conn.GetState() == connectivity.Ready {
+		limited, cancel := context.WithTimeout(ctx, p.pace.lastAnswer)
+		err := l.check(limited, "")
+		cancel()
+		if err != nil && !errors.Is(err, errNotServing) {
+			p.log.Warn().Err(err).Int("calls", l.calls.count()).Msg("the calls that the backend still has are given up")
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rest waits a moment.
+func (p *Plugin) rest(ctx context.Context) {
+	t := time.NewTimer(p.pace.Backoff)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,139 @@
+package router
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// How much of what routes say of themselves is told, in bytes.
+const (
+	maxInstructions    = 8 << 10 // of one
+	maxAllInstructions = 64 << 10
+	maxVersion         = 256
+)
+
+// discover tells what all routes are together. A route that does not answer is what it was when it last did.
+func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Result, error) {
+	answers := r.ask(ctx, r.routes, func(*route) *bridge.Call { return call })
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	out := &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{}}
+	var instructions, versions []string
+	all, none, first := true, true, true
+	for _, a := range answers {
+		d, answered := a.result.(*pb.DiscoverResponse)
+		a.route.mu.Lock()
+		known := &a.route.known[call.Era()]
+		if answered {
+			*known = d
+		}
+		d = *known
+		a.route.mu.Unlock()
+		all = all && answered
+		if d == nil {
+			merge(out.GetCapabilities(), bridge.Superset())
+			continue
+		}
+		none = false
+		merge(out.GetCapabilities(), d.GetCapabilities())
+		if text := d.GetInstructions(); text != "" {
+			instructions = append(instructions, "# "+a.route.Name+"\n\nWhat begins with "+a.route.prefix+" is of this server.\n\n"+rawjson.ShortenTo(text, maxInstructions))
+		}
+		versions = append(versions, a.route.Name+" "+d.GetServerInfo().GetVersion())
+		if first {
+			out.TtlMs, out.CacheScope = d.TtlMs, d.CacheScope
+		} else {
+			out.TtlMs, out.CacheScope = shorterTTL(out.TtlMs, d.TtlMs), narrower(out.CacheScope, d.CacheScope)
+		}
+		out.Meta, out.Extra = union(out.GetMeta(), d.GetMeta()), union(out.GetExtra(), d.GetExtra())
+		first = false
+	}
+	if none {
+		return nil, answers[0].err
+	}
+	reported(out.GetCapabilities())
+	if !all {
+		out.TtlMs = proto.Int64(0)
+	}
+	if len(instructions) > 0 {
+		out.Instructions = proto.String(rawjson.ShortenTo(strings.Join(instructions, "\n\n"), maxAllInstructions))
+	}
+	out.ServerInfo = r.o.Info
+	if out.GetServerInfo() == nil {
+		out.ServerInfo = &pb.Implementation{Name: "mcpbridge", Version: rawjson.ShortenTo(strings.Join(versions, ", "), maxVersion)}
+	}
+	return &bridge.Result{Complete: out}, nil
+}
+
+// narrower returns who may share what is made of two answers.
+func narrower(a, b *pb.CacheScope) *pb.CacheScope {
+	switch {
+	case a == nil && b == nil:
+		return nil
+	case a != nil && b != nil && *a == pb.CacheScope_CACHE_SCOPE_PUBLIC && *b == pb.CacheScope_CACHE_SCOPE_PUBLIC:
+		return a
+	}
+	return pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+}
+
+// reported makes lists ones whose changes are reported, whatever the servers do: of one that was missing, the Router does.
+func reported(c *pb.ServerCapabilities) {
+	if c.Tools != nil {
+		c.Tools.ListChanged = proto.Bool(true)
+	}
+	if c.Resources != nil {
+		c.Resources.ListChanged = proto.Bool(true)
+	}
+	if c.Prompts != nil {
+		c.Prompts.ListChanged = proto.Bool(true)
+	}
+}
+
+// merge adds to all what c can do. Tasks are not added: they are 2025-11-25's, and belong to one server.
+func merge(all, c *pb.ServerCapabilities) {
+	if t := c.GetTools(); t != nil {
+		if all.Tools == nil {
+			all.Tools = &pb.ToolsCapability{}
+		}
+		either(&all.Tools.ListChanged, t.ListChanged)
+		all.Tools.Extra = union(all.Tools.GetExtra(), t.GetExtra())
+	}
+	if t := c.GetResources(); t != nil {
+		if all.Resources == nil {
+			all.Resources = &pb.ResourcesCapability{}
+		}
+		either(&all.Resources.ListChanged, t.ListChanged)
+		either(&all.Resources.Subscribe, t.Subscribe)
+		all.Resources.Extra = union(all.Resources.GetExtra(), t.GetExtra())
+	}
+	if t := c.GetPrompts(); t != nil {
+		if all.Prompts == nil {
+			all.Prompts = &pb.PromptsCapability{}
+		}
+		either(&all.Prompts.ListChanged, t.ListChanged)
+		all.Prompts.Extra = union(all.Prompts.GetExtra(), t.GetExtra())
+	}
+	if c.GetCompletions() != nil && all.Completions == nil {
+		all.Completions = &pb.Capability{}
+	}
+	if c.GetLogging() != nil && all.Logging == nil {
+		all.Logging = &pb.Capability{}
+	}
+	all.Extensions = union(all.GetExtensions(), c.GetExtensions())
+	all.Experimental = union(all.GetExperimental(), c.GetExperimental())
+	all.Extra = union(all.GetExtra(), c.GetExtra())
+}
+
+// either makes a hint true if another one is, and says it if the other one does.
+func either(a **bool, b *bool) {
+	if b != nil && (*a == nil || *b) {
+		*a = proto.Bool(*b)
+	}
+}

@@ -1,0 +1,166 @@
+package router_test
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/router"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// can is a caller that has a connection of its own at servers of the legacy era.
+func can() *pb.CallContext {
+	return &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}}}
+}
+
+func toolsOf(t *testing.T, r *router.Router, caller *pb.CallContext) (names []string, ttl *int64) {
+	t.Helper()
+	l, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{Context: caller})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range l.GetTools() {
+		names = append(names, tool.GetName())
+	}
+	return names, l.TtlMs
+}
+
+// A list waits for a server that starts, however long that takes, and is whole then.
+func TestListsWaitForAServerThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		slow, fast := &server{hang: true}, &server{pages: [][]string{{"x"}}}
+		started := make(chan struct{})
+		r := routed(t, &log, router.Route{Name: "slow", Handler: slow, Started: func(ctx context.Context, _ bridge.Era) error {
+			select {
+			case <-started:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}, router.Route{Name: "fast", Handler: fast})
+		time.AfterFunc(25*time.Second, func() {
+			slow.set(func(s *server) { s.hang, s.pages = false, [][]string{{"y"}} })
+			close(started)
+		})
+		names, _ := toolsOf(t, r, can())
+		equal(t, "tools", names, []string{"slow_y", "fast_x"})
+		if log.Len() > 0 {
+			t.Errorf("it is not down: %s", &log)
+		}
+	})
+}
+
+// A list that was sent without the part of a server is reported to have changed once the part is there, although the server reports nothing.
+func TestWhatWasMissingIsReportedOnceItIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
+		r := route(t, nil, a, b)
+		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(true)}
+		before := listen(t, r, want)
+		before.told(t, acknowledged(want))
+		names, ttl := toolsOf(t, r, can())
+		equal(t, "tools", names, []string{"b_x"})
+		if ttl == nil || *ttl != 0 {
+			t.Errorf("a short list may be kept for %v", ttl)
+		}
+		after := listen(t, r, want) // who listens only then receives it, too
+		after.told(t, acknowledged(want))
+		a.set(func(s *server) { s.err, s.pages = nil, [][]string{{"y"}} })
+		before.told(t, toolsChanged())
+		after.told(t, toolsChanged())
+		names, _ = toolsOf(t, r, can())
+		equal(t, "tools", names, []string{"a_y", "b_x"})
+		n := len(calls[*pb.ListToolsRequest](a))
+		<-time.After(time.Hour)
+		if m := len(calls[*pb.ListToolsRequest](a)); m != n {
+			t.Errorf("a list that is whole is requested %d times more", m-n)
+		}
+		before.end(t)
+		after.end(t)
+
+		a.set(func(s *server) { s.err = down })
+		toolsOf(t, r, can())
+		n = len(calls[*pb.ListToolsRequest](a))
+		<-time.After(time.Hour)
+		if m := len(calls[*pb.ListToolsRequest](a)); m != n {
+			t.Errorf("without a listener the list is requested %d times", m-n)
+		}
+	})
+}
+
+// An own is a server of the legacy era, which has one connection for callers without capabilities, and makes one for each other caller.
+type own struct {
+	*server
+	made chan struct{}
+}
+
+func (o *own) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if call.Method != bridge.ListTools || proto.Size(call.Context().GetClientCapabilities()) == 0 {
+		return o.server.Handle(ctx, call, emit)
+	}
+	select {
+	case <-o.made:
+		return complete(&pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "own"}}})
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// While the connection of a caller is being made, a list has what callers without capabilities get, is not to be kept, and is reported
+// to have changed when the connection is there.
+func TestListsAreSharedUntilTheCallersOwnConnectionIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		a := &own{&server{pages: [][]string{{"all"}}, ttl: proto.Int64(60_000)}, make(chan struct{})}
+		b := &server{pages: [][]string{{"x"}}, ttl: proto.Int64(60_000)}
+		r := routed(t, &log, router.Route{Name: "a", Handler: a}, router.Route{Name: "b", Handler: b})
+		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}
+		l := listen(t, r, want)
+		l.told(t, acknowledged(want))
+		names, ttl := toolsOf(t, r, can())
+		equal(t, "tools", names, []string{"a_all", "b_x"})
+		if ttl == nil || *ttl != 0 || !strings.Contains(log.String(), "without capabilities") {
+			t.Errorf("the list may be kept for %v, and the log says: %s", ttl, &log)
+		}
+		close(a.made)
+		l.told(t, toolsChanged())
+		names, ttl = toolsOf(t, r, can())
+		equal(t, "tools", names, []string{"a_own", "b_x"})
+		if ttl == nil || *ttl != 0 { // a's own list says nothing of it
+			t.Errorf("the list may be kept for %v", ttl)
+		}
+		l.end(t)
+	})
+}
+
+// How many gaps are remembered is bounded, and who received a short list beyond that receives the changes of the others.
+func TestGapsHaveALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
+		r := route(t, nil, a, b)
+		for i := range 300 {
+			toolsOf(t, r, &pb.CallContext{ProtocolVersion: strconv.Itoa(i)})
+			<-time.After(time.Second)
+		}
+		n := len(calls[*pb.ListToolsRequest](a))
+		a.set(func(s *server) { s.err = nil })
+		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}
+		l := listen(t, r, want)
+		l.told(t, acknowledged(want))
+		l.told(t, toolsChanged())
+		synctest.Wait()
+		if n = len(calls[*pb.ListToolsRequest](a)) - n; n != 256 {
+			t.Errorf("%d parts are requested", n)
+		}
+		l.cancel()
+	})
+}

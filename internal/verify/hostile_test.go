@@ -1,0 +1,530 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// modeKey is the variable that makes the test binary a backend, which has the defect that it says. "sound" is none; "an array" and
+// "anything" are output schemas without one.
+const modeKey = "VERIFY_TEST_MODE"
+
+// A hostile is a backend with one defect. It is written without an SDK.
+type hostile struct {
+	mode    string
+	inner   *bridgetest.Handler
+	server  *grpc.Server
+	calls   atomic.Int64
+	stopped chan struct{} // told to stop
+}
+
+// crash ends the process by a signal in a mode.
+func (h *hostile) crash(mode string) {
+	if h.is(mode) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+func (h *hostile) is(mode string) bool { return h.mode == mode }
+
+// run is the whole program. It returns its exit code.
+func (h *hostile) run() int {
+	if os.Getenv("MCPBRIDGE_PLUGIN") != "mcpbridge.v1" && !h.is("started by anybody") {
+		if h.is("silent") {
+			return 1
+		}
+		fmt.Fprintln(os.Stderr, "this is a backend for mcpbridge")
+		h.crash("crashes by hand")
+		if h.is("content") {
+			return 0
+		}
+		return 1
+	}
+	if os.Getenv("PLUGIN_PROTOCOL_VERSIONS") != "1" && !h.is("any version") {
+		fmt.Fprintln(os.Stderr, "no version in common")
+		h.crash("crashes at versions")
+		return 1
+	}
+	config, certificate, err := h.tls()
+	if err != nil {
+		if !h.is("silent without keys") {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		h.crash("crashes without keys")
+		return 1
+	}
+	l, err := h.listen()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	h.serve(config)
+	if !h.is("interrupted") {
+		signal.Ignore(os.Interrupt)
+	}
+	terminate := make(chan os.Signal, 1)
+	signal.Notify(terminate, syscall.SIGTERM)
+	orphaned := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(orphaned)
+	}()
+	fmt.Println(h.handshake(l, certificate))
+	go func() { _ = h.server.Serve(l) }()
+	for {
+		select {
+		case <-terminate:
+			if h.is("deaf to SIGTERM") {
+				continue
+			}
+		case <-orphaned:
+			if h.is("orphan") {
+				orphaned = nil
+				continue
+			}
+			h.crash("crashes as an orphan")
+			return 0
+		case <-h.stopped:
+		}
+		return h.drain(l)
+	}
+}
+
+// tls returns the TLS that the host wants, and the certificate as the handshake says it.
+func (h *hostile) tls() (*tls.Config, string, error) {
+	client := os.Getenv("PLUGIN_CLIENT_CERT")
+	if client == "" && !h.is("always a certificate") || h.is("no TLS") {
+		return nil, "", nil
+	}
+	name := "localhost"
+	if h.is("nameless certificate") {
+		name = "elsewhere"
+	}
+	if (h.is("silent without keys") || h.is("crashes without keys")) && os.Getenv("MCPBRIDGE_KEY_PAIR") == "" {
+		return nil, "", errors.New("no keys")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, "", err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	for { // until its length is one that would be padded
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			return nil, "", err
+		}
+		if len(der)%3 == 0 {
+			continue
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM([]byte(client))
+		config := &tls.Config{
+			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+			MinVersion: tls.VersionTLS12,
+		}
+		if h.is("open") || client == "" {
+			config.ClientAuth = tls.NoClientCert
+		}
+		if h.is("padded") {
+			return config, base64.StdEncoding.EncodeToString(der), nil
+		}
+		return config, base64.RawStdEncoding.EncodeToString(der), nil
+	}
+}
+
+func (h *hostile) listen() (net.Listener, error) {
+	var c net.ListenConfig
+	ctx := context.Background()
+	if !strings.Contains(os.Getenv("PLUGIN_TRANSPORTS"), "unix") && !h.is("unix only") {
+		return c.Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	dir := os.Getenv("PLUGIN_UNIX_SOCKET_DIR")
+	name := fmt.Sprintf("%d.sock", os.Getpid())
+	switch h.mode {
+	case "everywhere":
+		return c.Listen(ctx, "tcp", "0.0.0.0:0")
+	case "in the open":
+		sub := filepath.Join(dir, "sub")
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return nil, err
+		}
+		dir = sub
+	case "one socket":
+		name = "s"
+	}
+	return c.Listen(ctx, "unix", filepath.Join(dir, name))
+}
+
+func (h *hostile) handshake(l net.Listener, certificate string) string {
+	fields := []string{"1", "1", l.Addr().Network(), l.Addr().String(), "grpc", certificate}
+	switch h.mode {
+	case "old handshake":
+		fields[0] = "0"
+	case "another version":
+		fields[1] = "2"
+	case "net/rpc":
+		fields[4] = "netrpc"
+	case "garbage for a certificate":
+		fields[5] = "!garbage"
+	}
+	if os.Getenv("PLUGIN_MULTIPLEX_GRPC") != "" && !h.is("six fields") {
+		fields = append(fields, "false")
+	}
+	return strings.Join(fields, "|")
+}
+
+func (h *hostile) serve(config *tls.Config) {
+	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}
+	if h.is("small messages") {
+		options = nil
+	}
+	if config != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	}
+	h.server = grpc.NewServer(options...)
+	register(h.server, bridge.HandlerFunc(h.handle))
+	checks := health.NewServer()
+	if !h.is("unwell") {
+		checks.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
+	}
+	if h.is("not serving") {
+		checks.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	}
+	grpc_health_v1.RegisterHealthServer(h.server, checks)
+	if h.is("no controller") {
+		return
+	}
+	h.server.RegisterService(&grpc.ServiceDesc{ServiceName: "plugin.GRPCController", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
+		MethodName: "Shutdown", Handler: func(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			if !h.is("deaf to Shutdown") {
+				close(h.stopped)
+			}
+			m := &emptypb.Empty{}
+			return m, read(m)
+		},
+	}}}, h)
+}
+
+func (h *hostile) drain(l net.Listener) int {
+	switch h.mode {
+	case "abrupt":
+		<-time.After(50 * time.Millisecond) // Shutdown is answered
+		return 0
+	case "leaves its socket":
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
+		}
+	}
+	h.inner.Drop()
+	h.server.GracefulStop()
+	if h.is("exits with 3") {
+		return 3
+	}
+	return 0
+}
+
+// handle is the kit's handler, with a defect.
+func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	n := h.calls.Add(1)
+	if r, ok := call.Request.(*pb.CallToolRequest); ok {
+		return h.tool(ctx, r, emit)
+	}
+	if r, ok := call.Request.(*pb.ListenRequest); ok {
+		return h.listening(ctx, call, r, emit)
+	}
+	if r, ok := call.Request.(*pb.ListToolsRequest); ok && r.Cursor != nil && (h.is("any cursor") || h.is("ever more pages") || h.is("huge list")) {
+		call = &bridge.Call{Method: call.Method, Request: &pb.ListToolsRequest{}}
+	}
+	// What the kit's handler leaves to fronts.
+	page, ok := call.Request.(interface{ GetCursor() string })
+	if ok && page.GetCursor() != "" && call.Method != bridge.ListTools {
+		return nil, bridge.Errorf(codes.InvalidArgument, "there is no page at cursor %q", page.GetCursor())
+	}
+	if r, ok := call.Request.(*pb.CompleteRequest); ok && r.GetRef().GetPrompt().GetName() != "p" {
+		return nil, bridge.Errorf(codes.NotFound, "there is no such prompt")
+	}
+	res, err := h.inner.Handle(ctx, call, emit)
+	if err != nil {
+		return nil, err
+	}
+	res = &bridge.Result{Complete: proto.Clone(res.Complete)}
+	switch m := res.Complete.(type) {
+	case *pb.DiscoverResponse:
+		switch h.mode {
+		case "nameless":
+			m.ServerInfo = nil
+		case "versioned":
+			m.SupportedVersions = []string{"2026-07-28"}
+		case "incapable":
+			m.Capabilities = nil
+		case "fickle":
+			m.Instructions = proto.String(fmt.Sprint("call ", n))
+		}
+	case *pb.ListToolsResponse:
+		switch h.mode {
+		case "endless list":
+			m.NextCursor = proto.String("8")
+		case "ever more pages":
+			m.NextCursor = proto.String(fmt.Sprint("page ", n))
+		case "huge list":
+			m.NextCursor = proto.String(fmt.Sprint("page ", n))
+			m.Tools[0].Description = proto.String(strings.Repeat("x", 16<<20))
+		case "shuffled":
+			m.Tools[0].Description = proto.String(fmt.Sprint("call ", n))
+		case "bad name":
+			m.Tools[0].Name = "has spaces"
+		case "no schema":
+			m.Tools[0].InputSchema = nil
+		case "not an object":
+			m.Tools[0].InputSchema = []byte(`{"type":"array"}`)
+		case "no JSON Schema":
+			m.Tools[0].InputSchema = []byte(`{"type":"object","properties":{"a":{"type":"nothing"}}}`)
+		case "an array":
+			m.Tools[0].OutputSchema = []byte(`{"type":"array"}`)
+		case "anything":
+			m.Tools[0].OutputSchema = []byte(`{}`)
+		case "a boolean schema":
+			m.Tools[0].OutputSchema = []byte(`true`)
+		case "half a schema":
+			m.Tools[0].OutputSchema = []byte(`{"type":`)
+		case "a schema elsewhere":
+			m.Tools[0].InputSchema = []byte(`{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`)
+		case "twice":
+			m.Tools = append(m.Tools, m.GetTools()[0])
+		case "no meta":
+			m.Tools[0].Meta = []byte(`[]`)
+		}
+	case *pb.ListResourcesResponse:
+		switch h.mode {
+		case "no scheme":
+			m.Resources[0].Uri = "a"
+		case "nameless resource":
+			m.Resources[0].Name = ""
+		}
+	case *pb.ListResourceTemplatesResponse:
+		if h.is("no template") {
+			m.ResourceTemplates[0].UriTemplate = "test://{id"
+		}
+	case *pb.ListPromptsResponse:
+		if h.is("argument twice") {
+			m.Prompts[0].Arguments = append(m.Prompts[0].Arguments, m.GetPrompts()[0].GetArguments()...)
+		}
+	}
+	return res, nil
+}
+
+func (h *hostile) listening(ctx context.Context, call *bridge.Call, r *pb.ListenRequest, emit bridge.Emit) (*bridge.Result, error) {
+	yes := true
+	switch h.mode {
+	case "no acknowledgement":
+		return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
+			if e.Change.GetAcknowledged() != nil {
+				return nil
+			}
+			return emit(ctx, e)
+		})
+	case "tells nobody":
+		return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
+			if e.Change.GetAcknowledged() == nil {
+				return nil
+			}
+			return emit(ctx, e)
+		})
+	case "tells everybody":
+		call = &bridge.Call{Method: call.Method, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}}}
+		return h.inner.Handle(ctx, call, emit)
+	}
+	// The kit's handler tells all listeners everything: fronts choose. A backend chooses itself.
+	return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
+		f := r.GetNotifications()
+		updated := e.Change.GetResourceUpdated()
+		if e.Change.GetToolsListChanged() != nil && !f.GetToolsListChanged() || updated != nil && !strings.Contains(fmt.Sprint(f.GetResourceSubscriptions()), updated.GetUri()) {
+			return nil
+		}
+		return emit(ctx, e)
+	})
+}
+
+func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	text := func(s string) (*bridge.Result, error) { return &bridge.Result{Complete: bridgetest.Text("%s", s)}, nil }
+	name := r.GetName()
+	var object map[string]any
+	sound := utf8.Valid(r.GetArguments()) && json.Unmarshal(r.GetArguments(), &object) == nil
+	if !sound && !h.is("easy to upset") && !h.is("upset") {
+		return nil, bridge.Errorf(codes.InvalidArgument, "the arguments are not an object")
+	}
+	switch h.mode + ": " + name {
+	case "upset: echo":
+		if !sound {
+			return nil, errors.New("cannot parse")
+		}
+	case "easy to upset: echo":
+		if !sound {
+			fmt.Fprintln(os.Stderr, "panic: that is no object")
+			os.Exit(2)
+		}
+	case "anything goes: mcpbridge-verify-nothing", "inexact failure: nothing":
+		return text("done")
+	case "status for a failure: fail":
+		return nil, bridge.Errorf(codes.Internal, "it does not work")
+	case "inexact: exact":
+		return nil, bridge.Errorf(codes.Unknown, "no luck")
+	case "floating point: echo", "floating point: structured":
+		again, _ := json.Marshal(object)
+		r = proto.CloneOf(r)
+		r.Arguments = again
+	case "backwards: steps":
+		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(ctx context.Context, e bridge.Event) error {
+			e.Progress.Progress = -e.Progress.GetProgress()
+			return emit(ctx, e)
+		})
+	case "half the steps: steps":
+		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(ctx context.Context, e bridge.Event) error {
+			if int(e.Progress.GetProgress())%2 == 0 {
+				return nil
+			}
+			return emit(ctx, e)
+		})
+	case "endless steps: steps":
+		for {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{}}); err != nil {
+				return nil, err
+			}
+		}
+	case "chatty: levels":
+		r = proto.CloneOf(r)
+		r.Context.LogLevel = pb.LogLevel_LOG_LEVEL_DEBUG
+	case "stubborn: wait":
+		return h.inner.Handle(context.WithoutCancel(ctx), &bridge.Call{Method: bridge.CallTool, Request: r}, emit)
+	case "forgetful: meta":
+		return text("meta")
+	case "one at a time: survey", "again and again: survey":
+		return h.survey(r)
+	case "does not take no: tell":
+		if r.GetInputResponses()["said"].GetElicit().GetAction() == pb.ElicitAction_ELICIT_ACTION_DECLINE {
+			return text("cancelled")
+		}
+	case "asks anybody: tell":
+		r = proto.CloneOf(r)
+		r.Context.ClientCapabilities.Elicitation = &pb.ElicitationCapability{}
+	case "gullible: survey":
+		if bytes.Equal(r.GetState(), []byte("nonsense")) {
+			return text("done")
+		}
+	case "crossed: who":
+		if h.calls.Load()%2 == 0 {
+			return text("2026-07-28 somebody-else progress=true log=LOG_LEVEL_DEBUG forms=true")
+		}
+	case "second handshake: noise":
+		for range 20 {
+			fmt.Println("1|1|unix|/nowhere|grpc|")
+		}
+	}
+	call := &bridge.Call{Method: bridge.CallTool, Request: r}
+	if !r.GetContext().GetProgressWanted() && !h.is("progress for all") {
+		return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
+			if e.Progress != nil {
+				return nil
+			}
+			return emit(ctx, e)
+		})
+	}
+	return h.inner.Handle(ctx, call, emit)
+}
+
+// survey asks as it should not.
+func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
+	if h.is("again and again") { // what should happen once happens in each round
+		res, err := h.inner.Handle(context.Background(), &bridge.Call{Method: bridge.CallTool, Request: r}, nil)
+		if _, again := h.inner.Handle(context.Background(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "survey"}}, nil); again != nil {
+			return nil, again
+		}
+		return res, err
+	}
+	ask := map[string]*pb.InputRequest{"name": bridgetest.Form("What is your name?", "value")}
+	if r.State != nil {
+		ask = map[string]*pb.InputRequest{"age": bridgetest.Form("How old are you?", "value")}
+	}
+	return &bridge.Result{Needs: &pb.InputRequired{Requests: ask, State: []byte("x")}}, nil
+}
+
+// register makes s serve h as the contract's service, without any of the checks that a front makes.
+func register(s grpc.ServiceRegistrar, h bridge.Handler) {
+	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*bridge.Handler)(nil)}
+	for _, m := range bridge.Methods() {
+		name := m.GRPC[len("/"+desc.ServiceName+"/"):]
+		if m.Streams {
+			desc.Streams = append(desc.Streams, grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: stream(m)})
+		} else {
+			desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name, Handler: unary(m)})
+		}
+	}
+	s.RegisterService(&desc, h)
+}
+
+func unary(m *bridge.Method) grpc.MethodHandler {
+	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		req := m.NewRequest(nil)
+		if err := decode(req); err != nil {
+			return nil, err
+		}
+		res, err := srv.(bridge.Handler).Handle(ctx, &bridge.Call{Method: m, Request: req}, func(context.Context, bridge.Event) error { return nil })
+		if err != nil {
+			return nil, bridge.AsError(err)
+		}
+		return res.Complete, nil
+	}
+}
+
+func stream(m *bridge.Method) grpc.StreamHandler {
+	return func(srv any, s grpc.ServerStream) error {
+		req := m.NewRequest(nil)
+		if err := s.RecvMsg(req); err != nil {
+			return err
+		}
+		res, err := srv.(bridge.Handler).Handle(s.Context(), &bridge.Call{Method: m, Request: req}, func(_ context.Context, e bridge.Event) error {
+			return s.SendMsg(m.Join(e, nil))
+		})
+		if err != nil {
+			return bridge.AsError(err)
+		}
+		return s.SendMsg(m.Join(bridge.Event{}, res))
+	}
+}
