@@ -303,7 +303,7 @@ func TestMainAloneEndsTheProcess(t *testing.T) {
 				return true
 			}
 			name := pkg.Name + "." + sel.Sel.Name
-			if file.name == "sdkgen/go/run.go" && name == "signal.NotifyContext" {
+			if file.name == "sdkgen/go/mcpbridge/run.go" && name == "signal.NotifyContext" {
 				return true // App.Run is the whole of its program, and RunContext is for those that are more.
 			}
 			switch name {

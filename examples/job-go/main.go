@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
 // Where says which files to compare.

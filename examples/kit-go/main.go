@@ -18,8 +18,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
 func main() {

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
 // maxRounds is how often the bridge calls again.

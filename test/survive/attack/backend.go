@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
 // journalVar names the file in which the backend says what it does. With it, this program is the backend.

@@ -20,7 +20,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 	"github.com/mcpbridge/mcpbridge/test/survive/checker"
 	"github.com/mcpbridge/mcpbridge/test/survive/fault"
 )

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
 type none struct{}

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 

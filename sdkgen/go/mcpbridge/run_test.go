@@ -33,8 +33,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
-	"github.com/mcpbridge/mcpbridge/sdkgen/go"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
@@ -536,7 +536,7 @@ func TestStockGoPluginHost(t *testing.T) {
 func bridgeBinary(t *testing.T) string {
 	t.Helper()
 	bridge := filepath.Join(t.TempDir(), "mcpbridge")
-	if out, err := exec.Command("go", "build", "-o", bridge, "../../cmd/mcpbridge").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bridge, "../../../cmd/mcpbridge").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return bridge

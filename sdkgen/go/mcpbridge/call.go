@@ -174,7 +174,7 @@ func protect(f func() error) (err error) {
 				}
 			}
 			// What called the handler is of no use to its author.
-			if i := strings.Index(stack, "\ngithub.com/mcpbridge/mcpbridge/sdkgen/go."); i > 0 {
+			if i := strings.Index(stack, "\ngithub.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge."); i > 0 {
 				stack = stack[:i]
 			}
 			err = &panicked{v, stack}

@@ -11,7 +11,7 @@ import (
 
 // All SDKs accept the same values.
 func TestFormatsAcceptWhatTheSharedTableSays(t *testing.T) {
-	text, err := os.ReadFile("../testdata/formats.json")
+	text, err := os.ReadFile("../../testdata/formats.json")
 	if err != nil {
 		t.Fatal(err)
 	}

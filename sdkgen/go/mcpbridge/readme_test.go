@@ -16,7 +16,7 @@ import (
 
 // A new user copies the programs of the README.
 func TestProgramsOfTheReadmeAreRight(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
