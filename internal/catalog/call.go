@@ -50,7 +50,6 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 		}
 	}
 	result, err := c.h.Handle(ctx, call, emit)
-	// gofail: var catalogCalled struct{}
 
 	if err != nil || c.o.SkipOutput || t.output == nil {
 		return result, err

@@ -84,8 +84,6 @@ func New(h bridge.Handler, o Options) *Catalog {
 
 // Handle implements bridge.Handler.
 func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	// gofail: var catalogHandle struct{}
-
 	res, err := c.handle(ctx, call, emit)
 	if bad := checkPages(call, res, err); bad != nil {
 		return nil, bad

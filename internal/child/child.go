@@ -122,7 +122,6 @@ func (p *Process) Start() error {
 // contain runs what reads what the process prints. A bug in it kills the process, and does not end the bridge.
 func (p *Process) contain(doing string, read func()) {
 	defer p.panics.Recover(doing, func(*bridge.Error) { p.Signal(Kill) })
-	// gofail: var childRead struct{}
 
 	read()
 }

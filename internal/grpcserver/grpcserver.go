@@ -141,7 +141,6 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 			defer stop()
 		}
 	}
-	// gofail: var grpcserverAnswer struct{}
 
 	h, err := s.handler(ctx)
 	if err != nil {
@@ -156,7 +155,6 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		return nil, err
 	}
 	res, err := h.Handle(ctx, call, emit)
-	// gofail: var grpcserverHandled struct{}
 
 	switch {
 	case err != nil && context.Cause(ctx) == errOver: //nolint:errorlint // as below

@@ -122,8 +122,6 @@ var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 // Parse reads a message. The error is an *Error. Members that an envelope does not have are ignored, except for `Method` and the
 // like: a reader that takes it for `method` would do something else than what was decided on here.
 func Parse(data []byte) (Message, error) {
-	// gofail: var jsonrpcParse struct{}
-
 	if err := check(data); err != nil {
 		return Message{}, err
 	}

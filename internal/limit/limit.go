@@ -124,8 +124,6 @@ var (
 
 // timed has a call answered in time.
 func (h *Handler) timed(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	// gofail: var limitTimed struct{}
-
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
 	idle := time.AfterFunc(h.o.Idle, func() { cut(errIdle) })

@@ -106,8 +106,6 @@ type attempt struct {
 
 // attempt makes a call once.
 func (c *Client) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
-	// gofail: var mcpclientAttempt struct{}
-
 	p := l.peer
 	if p.rev().Modern() {
 		return c.modern(ctx, p, call, emit)
@@ -301,8 +299,6 @@ var noProgress = math.Inf(-1)
 // taker returns what becomes of the messages that come before the response of a call.
 func (c *Client) taker(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) taker {
 	return func(m *jsonrpc.Message) error {
-		// gofail: var mcpclientEvent struct{}
-
 		var e bridge.Event
 		switch m.Method {
 		case notifyProgress:
@@ -352,8 +348,6 @@ func (x *exchange) logged(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMes
 
 // read returns what the response to a call says.
 func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revision) (*bridge.Result, error) {
-	// gofail: var mcpclientRead struct{}
-
 	m := call.Method
 	if msg.Error != nil {
 		return nil, bridge.FromJSONRPC(msg.Error, rev, m)

@@ -214,7 +214,6 @@ func (w *streamable) stop(x *exchange) {
 // post sends the request of x and takes what comes of it.
 func (w *streamable) post(x *exchange) {
 	defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
-	// gofail: var mcpclientPost struct{}
 
 	req, err := w.request(x.traced(x.ctx), http.MethodPost, x.body)
 	if err != nil {
@@ -236,7 +235,6 @@ func (w *streamable) post(x *exchange) {
 		x.fail(unsent(err))
 		return
 	}
-	// gofail: var mcpclientResponded struct{}
 
 	x.sent.end() // whatever the trace has said until now
 	w.answer(x, res)

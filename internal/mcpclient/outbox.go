@@ -120,7 +120,6 @@ func (o *outbox) run() {
 		case some && !send:
 			continue
 		case some:
-			// gofail: var mcpclientSend struct{}
 
 			if err := o.send(m); err != nil {
 				o.failed(err)

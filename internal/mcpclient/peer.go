@@ -370,8 +370,6 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 // the exchange whose stream it came on, or nil where everything comes on one. The error is about what is no message, if nobody who waits
 // was told.
 func (p *peer) receive(data []byte, via *exchange) error {
-	// gofail: var mcpclientReceived struct{}
-
 	if !jsonrpc.IsBatch(data) {
 		return p.receiveOne(data, via)
 	}

@@ -62,7 +62,6 @@ func (c *Client) told() (legacy, modern bool) {
 // connect finds out how to speak to the server, and has it answer.
 func (c *Client) connect(ctx context.Context) (l *life, err error) {
 	defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })
-	// gofail: var mcpclientConnect struct{}
 
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()

@@ -29,7 +29,6 @@ func Append(dst []byte, m proto.Message, rev bridge.Revision, meta ...Member) ([
 	if p == nil {
 		return dst, fmt.Errorf("%s is not a message of the contract", m.ProtoReflect().Descriptor().FullName())
 	}
-	// gofail: var mcpjsonEncode struct{}
 
 	e := encoder{dst: dst, rev: rev}
 	if err := e.message(m.ProtoReflect(), p, object{meta: meta}); err != nil {
@@ -48,7 +47,6 @@ func Unmarshal(data []byte, m proto.Message, rev bridge.Revision) error {
 	if p == nil {
 		return fmt.Errorf("%s is not a message of the contract", m.ProtoReflect().Descriptor().FullName())
 	}
-	// gofail: var mcpjsonDecode struct{}
 
 	d := decoder{rev: rev}
 	return d.message(data, m.ProtoReflect(), p, "")

@@ -84,8 +84,6 @@ func (c *conn) receive(data []byte, from origin) {
 		c.malformed(&jsonrpc.Error{ID: id, RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
 	})
 	if !jsonrpc.IsBatch(data) {
-		// gofail: var mcpserverReceive struct{}
-
 		msg, err := jsonrpc.Parse(data)
 		if err != nil {
 			c.malformed(err)
@@ -191,7 +189,6 @@ func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 			c.s.newExchange(bridge.LatestLegacy, msg, out).fail(nil, e)
 		}
 	})
-	// gofail: var mcpserverTake struct{}
 
 	ss := c.legacy()
 	switch {

@@ -68,8 +68,6 @@ func (x *exchange) broke(e *bridge.Error) {
 
 // begin takes the progress token of the request. What it is, is checked: MCP has strings and integers.
 func (x *exchange) begin(msg *jsonrpc.Message) error {
-	// gofail: var mcpserverBegin struct{}
-
 	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
 		if !jsonrpc.IsID(token) {
 			return bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer of at most %d bytes",
@@ -86,7 +84,6 @@ func (x *exchange) emit(call *bridge.Call) bridge.Emit {
 	return func(_ context.Context, e bridge.Event) error {
 		switch {
 		case e.Progress != nil:
-			// gofail: var mcpserverProgress struct{}
 
 			return x.tellProgress(e.Progress)
 		case e.Log != nil:
@@ -130,7 +127,6 @@ func (x *exchange) tellProgress(p *pb.Progress) error {
 // sendProgress is also called by a timer, around which nothing else contains a panic.
 func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 	defer x.s.panics.Recover(notifyProgress, func(e *bridge.Error) { err = e })
-	// gofail: var mcpserverSendProgress struct{}
 
 	rest, err := mcpjson.Append(nil, p, x.rev)
 	if err != nil {
@@ -168,8 +164,6 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 
 // result returns the response that holds res.
 func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, error) {
-	// gofail: var mcpserverResult struct{}
-
 	dst := room(res)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), x.id...), `,"result":`...)
 	dst, err := mcpjson.Append(dst, res, x.rev, meta...)
@@ -243,11 +237,9 @@ func (x *exchange) end(h head, msg []byte) {
 	if msg != nil {
 		_ = x.tellLeftOut() // who does not take it does not take the answer, either
 	}
-	// gofail: var mcpserverBeforeAnswer struct{}
 
 	x.out.finish(h, msg)
 	x.ended = true
-	// gofail: var mcpserverAfterAnswer struct{}
 }
 
 // ofHandler returns the error that a handler made of a call without the codes that no handler can say. Those that say something of the

@@ -128,7 +128,6 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		malformed(w, r.Header, err)
 		return
 	}
-	// gofail: var mcpserverPost struct{}
 
 	switch {
 	case isModern(r.Header) || rawjson.Get(msg.Meta, metaVersion) != nil:
@@ -423,7 +422,6 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	out := s.reply(w)
 	out.start()
 	defer out.stop()
-	// gofail: var mcpserverInitialize struct{}
 
 	ss, result, err := s.initialize(r.Context(), msg, s.origin(r))
 	if err != nil {

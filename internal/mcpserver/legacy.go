@@ -44,8 +44,6 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 		return
 	}
 	if f := sessionMethods[msg.Method]; f != nil {
-		// gofail: var mcpserverSessionMethod struct{}
-
 		if err := f(ss, msg); err != nil {
 			x.refuse(nil, err)
 			return
@@ -71,7 +69,6 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 		call = call.Retry(nil, nil)
 	}
 	res, err := ss.roundTrip(ctx, x, call)
-	// gofail: var mcpserverLegacyHandled struct{}
 
 	switch {
 	case ended(ctx):

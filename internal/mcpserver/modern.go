@@ -188,8 +188,6 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 
 // modernCall returns the call that a request makes, after all that can be wrong with it.
 func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
-	// gofail: var mcpserverModernCall struct{}
-
 	if why := repeated(from.header); why != "" {
 		return nil, mismatch("%s", why)
 	}
@@ -234,8 +232,6 @@ func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 
 // decode returns the call that a message makes on behalf of a caller.
 func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev bridge.Revision) (*bridge.Call, error) {
-	// gofail: var mcpserverDecode struct{}
-
 	call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}
 	params := msg.Params
 	if params == nil {
@@ -291,7 +287,6 @@ func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Cal
 		return
 	}
 	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
-	// gofail: var mcpserverModernHandled struct{}
 
 	switch {
 	case s.unwanted(ctx):

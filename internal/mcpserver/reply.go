@@ -305,7 +305,6 @@ func (r *reply) event(msg []byte, last bool) {
 			return // by an answer that could not be written, which the client comes back for: there is one only
 		}
 		id = r.log.eventID(r.log.append(msg, last))
-		// gofail: var mcpserverLogged struct{}
 	}
 	r.write(mcphttp.AppendEvent(make([]byte, 0, len(msg)+len(id)+32), id, "", msg))
 }

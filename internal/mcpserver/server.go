@@ -207,16 +207,12 @@ func New(h bridge.Handler, o Options) *Server {
 // Part tells clients that the server is about to end: from now on, responses over HTTP say that they are the last of their
 // connections. Everything is still taken.
 func (s *Server) Part() {
-	// gofail: var mcpserverPart struct{}
-
 	s.part()
 }
 
 // Drain makes the server end: streams that only wait for changes end, and no new sessions begin. Requests are still
 // answered.
 func (s *Server) Drain() {
-	// gofail: var mcpserverDrain struct{}
-
 	s.part()
 	s.drain()
 }
@@ -243,7 +239,6 @@ func (s *Server) Close() {
 // handle has the handler answer a call. A bug in it must not end the bridge, nor must its errors say what no handler can.
 func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	defer s.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
-	// gofail: var mcpserverHandle struct{}
 
 	res, err = s.handler.Handle(ctx, call, emit)
 	if err != nil {
@@ -254,8 +249,6 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 
 // discover returns what the handler is to clients of an era, or was a moment ago; or, if it is overloaded, whatever it was.
 func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
-	// gofail: var mcpserverDiscover struct{}
-
 	now, was := time.Now(), s.known[era].Load()
 	if was != nil && now.Sub(was.at) < knownFor {
 		return was, nil

@@ -480,7 +480,6 @@ func (ss *session) tell(change *pb.ListenResponse) {
 // say tells the client a change, on exactly one stream, now or when it opens one.
 func (ss *session) say(change *pb.ListenResponse) {
 	defer ss.s.panics.Recover("a change", nil)
-	// gofail: var mcpserverTellChange struct{}
 
 	push := ss.stream()
 	if push == nil {

@@ -215,7 +215,6 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 		heads = slices.Grow(heads[:0], f.said*frameHeader)
 		f.size, f.said = 0, 0
 		f.mu.Unlock()
-		// gofail: var pluginWriteFrames struct{}
 
 		out = out[:0]
 		for _, q := range queue {
@@ -357,8 +356,6 @@ var errTooLong = errors.New("the answer is too long")
 
 // take does what a frame says.
 func (f *frames) take(kind byte, id uint32, payload []byte) error {
-	// gofail: var pluginFrame struct{}
-
 	switch kind {
 	case frameHello:
 		if len(payload) == 1 && payload[0] == framesVersion && !f.draining() {
@@ -535,12 +532,10 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 		}
 		f.end(c, id)
 	}()
-	// gofail: var pluginFramesSent struct{}
 
 	for {
 		select {
 		case in := <-c.in:
-			// gofail: var pluginFrameReceived struct{}
 
 			a.sent = true
 			if done := p.framedAnswer(ctx, &a, call, in, emit); done {

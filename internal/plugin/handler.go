@@ -93,8 +93,6 @@ type attempt struct {
 
 // attempt makes call at l, once.
 func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
-	// gofail: var pluginAttempt struct{}
-
 	if call.Method != bridge.Listen {
 		l.calls.begin(call)
 		defer l.calls.end(call)
@@ -174,8 +172,6 @@ const endWithin = time.Second
 
 // stream makes a call whose answer is a stream.
 func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit, opts ...grpc.CallOption) (a attempt) {
-	// gofail: var pluginStream struct{}
-
 	m := call.Method
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream when we stop reading before its end
@@ -203,7 +199,6 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			a.err = err
 			return a
 		}
-		// gofail: var pluginStreamReceived struct{}
 
 		event, result, ok := bridge.Split(msg)
 		switch {

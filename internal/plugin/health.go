@@ -168,7 +168,6 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 			continue
 		case <-next.C:
 		}
-		// gofail: var pluginWatch struct{}
 
 		given, err := p.ask(both, l, service)
 		switch {

@@ -84,7 +84,6 @@ func (p launched) Release(ctx context.Context, l *life) bool {
 		m.finish()
 	})
 	l.end()
-	// gofail: var pluginLost struct{}
 
 	if !l.lost.drains.IsZero() {
 		m.await(ctx, l, l.lost.drains.Add(p.o.StopTimeout))
@@ -122,7 +121,6 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 		m.finish()
 		m, err = nil, e
 	})
-	// gofail: var pluginLaunch struct{}
 
 	config, err := p.keys(r)
 	if err != nil {

@@ -126,7 +126,6 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	if len(r.routes) == 1 {
 		return r.routes[0].Handler.Handle(ctx, call, emit)
 	}
-	// gofail: var routerRoute struct{}
 
 	switch req := call.Request.(type) {
 	case *pb.DiscoverRequest:
@@ -274,7 +273,6 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 // safely has a route answer a call in a goroutine of ours, where a bug would end the bridge: no front is around it.
 func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	defer r.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
-	// gofail: var routerAsk struct{}
 
 	return rt.Handler.Handle(ctx, call, emit)
 }

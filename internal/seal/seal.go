@@ -88,8 +88,6 @@ func (s *Sealer) Of(backend string) *Sealer {
 // Open puts the state of a call that is made again in place of what was sealed, and returns how many rounds the call has been
 // through. The call's request is changed.
 func (s *Sealer) Open(call *bridge.Call) (round byte, err error) {
-	// gofail: var sealOpen struct{}
-
 	sealed := bridge.State(call.Request)
 	if sealed == nil {
 		return 0, nil

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,49 +21,31 @@ import (
 // gofail is what turns comments into failpoints.
 const gofail = "go.etcd.io/gofail"
 
-// A failpoint is a place that is named by a comment, `// gofail: var NAME struct{}`.
-type failpoint struct{ name, dir string }
-
-var failpointComment = regexp.MustCompile(`(?m)^\s*// gofail: var (\w+) struct\{\}$`)
-
-// buildFailing builds mcpbridge with its failpoints, from a copy of what it is built of in the directory below. It returns the program, and
-// the failpoints in it.
-func buildFailing(ctx context.Context, source, dir string) (program string, points []failpoint, err error) {
-	dirs, err := copySource(ctx, source, dir)
-	if err != nil {
-		return "", nil, err
+// buildFailing builds mcpbridge with the failpoints of panicPoints, from a copy of what it is built of in the directory below.
+func buildFailing(ctx context.Context, source, dir string) (program string, err error) {
+	if err := copySource(ctx, source, dir); err != nil {
+		return "", err
 	}
 	var with []string
-	for _, d := range dirs {
-		names, err := filepath.Glob(filepath.Join(dir, d, "*.go"))
-		if err != nil {
-			return "", nil, err
+	for name, p := range panicPoints {
+		if err := p.insert(dir, name); err != nil {
+			return "", err
 		}
-		had := len(points)
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return "", nil, err
-			}
-			for _, m := range failpointComment.FindAllSubmatch(text, -1) {
-				points = append(points, failpoint{string(m[1]), d})
-			}
-		}
-		if len(points) > had {
-			with = append(with, filepath.Join(dir, d))
-		}
+		with = append(with, filepath.Join(dir, filepath.Dir(p.file)))
 	}
+	slices.Sort(with)
+	with = slices.Compact(with)
 	version, err := goTool(ctx, ".", "list", "-m", "-f", "{{.Version}}", gofail)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	sums, err := os.ReadFile("go.sum")
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "go.sum"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	for line := range bytes.Lines(sums) {
 		if bytes.HasPrefix(line, []byte(gofail+" ")) {
@@ -81,18 +62,45 @@ func buildFailing(ctx context.Context, source, dir string) (program string, poin
 	if err == nil {
 		_, err = goTool(ctx, dir, "build", "-o", program, "./cmd/mcpbridge")
 	}
-	return program, points, err
+	return program, err
 }
 
-// copySource copies what mcpbridge is built of, and returns the directories that it is in.
-func copySource(ctx context.Context, source, dir string) (dirs []string, err error) {
+// insert inserts a failpoint into a copy of the source.
+func (p *panicPoint) insert(dir, name string) error {
+	file := filepath.Join(dir, filepath.FromSlash(p.file))
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(string(text), "\n")
+	is := func(line string) bool { return strings.TrimSpace(line) == p.line }
+	from := 0
+	if p.in != "" {
+		from = slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, p.in) })
+	}
+	i := -1
+	if from >= 0 {
+		i = slices.IndexFunc(lines[from:], is)
+	}
+	if i < 0 || p.in == "" && slices.ContainsFunc(lines[i+1:], is) {
+		return fmt.Errorf("failpoint %s: %s does not have the line %q exactly once: adapt the row of panicPoints", name, p.file, p.line)
+	}
+	if i += from; p.after {
+		i++
+	}
+	lines = slices.Insert(lines, i, "// gofail: var "+name+" struct{}", "") // a comment right behind it would be its code
+	return os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600)
+}
+
+// copySource copies what mcpbridge is built of.
+func copySource(ctx context.Context, source, dir string) error {
 	list, err := goTool(ctx, source, "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module", "./cmd/mcpbridge")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	root, err := filepath.Abs(source)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	files := []string{"go.mod", "go.sum"}
 	for dec := json.NewDecoder(strings.NewReader(list)); ; {
@@ -104,16 +112,15 @@ func copySource(ctx context.Context, source, dir string) (dirs []string, err err
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, err
+			return err
 		}
 		if p.Module == nil || !p.Module.Main {
 			continue
 		}
 		rel, err := filepath.Rel(root, p.Dir)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		dirs = append(dirs, rel)
 		for _, name := range slices.Concat(p.GoFiles, p.EmbedFiles) {
 			files = append(files, filepath.Join(rel, name))
 		}
@@ -127,10 +134,10 @@ func copySource(ctx context.Context, source, dir string) (dirs []string, err err
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return dirs, nil
+	return nil
 }
 
 // goTool runs go and returns what it prints.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -29,8 +30,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// A panicPoint says how a failpoint is reached, and what comes of a panic there.
+// A panicPoint is a place in the source of the bridge, and says how it is reached and what comes of a panic there. In a copy of
+// the source, a failpoint is inserted before line of file, or after it. The line is the only one of its text in the file, or
+// the first one behind in.
 type panicPoint struct {
+	file, line, in string
+	after          bool
+
 	// ends says that the panic is the end of one call, which is told so: INTERNAL. Else it may be the end of none, or of what somebody does
 	// besides calls.
 	ends bool
@@ -42,59 +48,119 @@ type panicPoint struct {
 	last bool
 }
 
-// panicPoints are all failpoints.
+// panicPoints are all failpoints, by names that begin with their packages.
 var panicPoints = map[string]panicPoint{
-	"mcpserverReceive":       {ends: true},
-	"mcpserverTake":          {ends: true},
-	"mcpserverPost":          {},
-	"mcpserverInitialize":    {},
-	"mcpserverSessionMethod": {},
-	"mcpserverBegin":         {},
-	"mcpserverModernCall":    {},
-	"mcpserverDecode":        {},
-	"mcpserverDiscover":      {},
-	"mcpserverHandle":        {},
-	"mcpserverModernHandled": {},
-	"mcpserverLegacyHandled": {ends: true},
-	"mcpserverProgress":      {ends: true},
-	"mcpserverSendProgress":  {ends: true},
-	"mcpserverResult":        {},
-	"mcpserverBeforeAnswer":  {},
-	"mcpserverAfterAnswer":   {},
-	"mcpserverLogged":        {},
-	"mcpserverTellChange":    {kick: (*target).killUpstream},
-	"grpcserverAnswer":       {ends: true},
-	"grpcserverHandled":      {ends: true},
-	"routerRoute":            {},
-	"routerAsk":              {},
-	"catalogHandle":          {},
-	"catalogCalled":          {},
-	"limitTimed":             {},
-	"sealOpen":               {},
-	"jsonrpcParse":           {},
-	"mcpjsonDecode":          {},
-	"mcpjsonEncode":          {},
-	"pluginAttempt":          {},
-	"pluginFramesSent":       {ends: true},
-	"pluginFrameReceived":    {ends: true},
-	"pluginFrame":            {},
-	"pluginWriteFrames":      {},
-	"pluginWatch":            {},
-	"pluginStream":           {kick: (*target).killPlugin},
-	"pluginStreamReceived":   {kick: (*target).killPlugin},
-	"pluginLost":             {kick: (*target).killPlugin, rare: true},
-	"pluginLaunch":           {kick: (*target).killPlugin, rare: true},
-	"childRead":              {kick: (*target).killPlugin, rare: true},
-	"mcpclientAttempt":       {},
-	"mcpclientPost":          {},
-	"mcpclientResponded":     {},
-	"mcpclientReceived":      {},
-	"mcpclientRead":          {},
-	"mcpclientEvent":         {ends: true},
-	"mcpclientSend":          {},
-	"mcpclientConnect":       {kick: (*target).killUpstream},
-	"mcpserverPart":          {last: true},
-	"mcpserverDrain":         {last: true},
+	"mcpserverReceive": {file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data)", ends: true},
+	"mcpserverTake": {
+		file: "internal/mcpserver/conn.go", line: "ss := c.legacy()",
+		in: "func (c *conn) take(", ends: true,
+	},
+	"mcpserverPost": {file: "internal/mcpserver/http.go", line: "switch {", in: "func (s *Server) post("},
+	"mcpserverInitialize": {
+		file: "internal/mcpserver/http.go", line: "ss, result, err := s.initialize(r.Context(), msg, s.origin(r))",
+	},
+	"mcpserverSessionMethod": {file: "internal/mcpserver/legacy.go", line: "if err := f(ss, msg); err != nil {"},
+	"mcpserverBegin": {
+		file: "internal/mcpserver/exchange.go", line: "if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {",
+	},
+	"mcpserverModernCall": {
+		file: "internal/mcpserver/modern.go", line: `if why := repeated(from.header); why != "" {`,
+	},
+	"mcpserverDecode": {
+		file: "internal/mcpserver/modern.go", line: "call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}",
+	},
+	"mcpserverDiscover": {file: "internal/mcpserver/server.go", line: "now, was := time.Now(), s.known[era].Load()"},
+	"mcpserverHandle":   {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
+	"mcpserverModernHandled": {
+		file: "internal/mcpserver/modern.go", line: "res, err := asNeeds(s.handle(ctx, call, x.emit(call)))",
+		after: true,
+	},
+	"mcpserverLegacyHandled": {
+		file: "internal/mcpserver/legacy.go", line: "res, err := ss.roundTrip(ctx, x, call)",
+		after: true, ends: true,
+	},
+	"mcpserverProgress": {
+		file: "internal/mcpserver/exchange.go", line: "return x.tellProgress(e.Progress)",
+		ends: true,
+	},
+	"mcpserverSendProgress": {
+		file: "internal/mcpserver/exchange.go", line: "rest, err := mcpjson.Append(nil, p, x.rev)",
+		ends: true,
+	},
+	"mcpserverResult":       {file: "internal/mcpserver/exchange.go", line: "dst := room(res)"},
+	"mcpserverBeforeAnswer": {file: "internal/mcpserver/exchange.go", line: "x.out.finish(h, msg)"},
+	"mcpserverAfterAnswer":  {file: "internal/mcpserver/exchange.go", line: "x.ended = true", after: true},
+	"mcpserverLogged": {
+		file: "internal/mcpserver/reply.go", line: "id = r.log.eventID(r.log.append(msg, last))",
+		after: true,
+	},
+	"mcpserverTellChange": {
+		file: "internal/mcpserver/session.go", line: "push := ss.stream()",
+		kick: (*target).killUpstream,
+	},
+	"grpcserverAnswer": {file: "internal/grpcserver/grpcserver.go", line: "h, err := s.handler(ctx)", ends: true},
+	"grpcserverHandled": {
+		file: "internal/grpcserver/grpcserver.go", line: "res, err := h.Handle(ctx, call, emit)",
+		after: true, ends: true,
+	},
+	"routerRoute":   {file: "internal/router/router.go", line: "switch req := call.Request.(type) {"},
+	"routerAsk":     {file: "internal/router/router.go", line: "return rt.Handler.Handle(ctx, call, emit)"},
+	"catalogHandle": {file: "internal/catalog/catalog.go", line: "res, err := c.handle(ctx, call, emit)"},
+	"catalogCalled": {file: "internal/catalog/call.go", line: "if err != nil || c.o.SkipOutput || t.output == nil {"},
+	"limitTimed":    {file: "internal/limit/limit.go", line: "ctx, cut := context.WithCancelCause(ctx)"},
+	"sealOpen":      {file: "internal/seal/seal.go", line: "sealed := bridge.State(call.Request)"},
+	"jsonrpcParse": {
+		file: "internal/jsonrpc/jsonrpc.go", line: "func Parse(data []byte) (Message, error) {",
+		after: true,
+	},
+	"mcpjsonDecode": {file: "internal/mcpjson/mcpjson.go", line: "d := decoder{rev: rev}"},
+	"mcpjsonEncode": {file: "internal/mcpjson/mcpjson.go", line: "e := encoder{dst: dst, rev: rev}"},
+	"pluginAttempt": {file: "internal/plugin/handler.go", line: "if call.Method != bridge.Listen {"},
+	"pluginFramesSent": {
+		file: "internal/plugin/frames.go", line: "for {",
+		in: "func (p *Plugin) attemptFramed(", ends: true,
+	},
+	"pluginFrameReceived": {file: "internal/plugin/frames.go", line: "case in := <-c.in:", after: true, ends: true},
+	"pluginFrame":         {file: "internal/plugin/frames.go", line: "switch kind {"},
+	"pluginWriteFrames":   {file: "internal/plugin/frames.go", line: "out = out[:0]"},
+	"pluginWatch":         {file: "internal/plugin/health.go", line: "given, err := p.ask(both, l, service)"},
+	"pluginStream":        {file: "internal/plugin/handler.go", line: "m := call.Method", kick: (*target).killPlugin},
+	"pluginStreamReceived": {
+		file: "internal/plugin/handler.go", line: "event, result, ok := bridge.Split(msg)",
+		kick: (*target).killPlugin,
+	},
+	"pluginLost": {
+		file: "internal/plugin/supervise.go", line: "if !l.lost.drains.IsZero() {",
+		kick: (*target).killPlugin, rare: true,
+	},
+	"pluginLaunch": {
+		file: "internal/plugin/supervise.go", line: "config, err := p.keys(r)",
+		kick: (*target).killPlugin, rare: true,
+	},
+	"childRead":        {file: "internal/child/child.go", line: "read()", kick: (*target).killPlugin, rare: true},
+	"mcpclientAttempt": {file: "internal/mcpclient/call.go", line: "p := l.peer"},
+	"mcpclientPost": {
+		file: "internal/mcpclient/http.go", line: "req, err := w.request(x.traced(x.ctx), http.MethodPost, x.body)",
+	},
+	"mcpclientResponded": {
+		file: "internal/mcpclient/http.go", line: "x.sent.end() // whatever the trace has said until now",
+	},
+	"mcpclientReceived": {file: "internal/mcpclient/peer.go", line: "if !jsonrpc.IsBatch(data) {"},
+	"mcpclientRead":     {file: "internal/mcpclient/call.go", line: "m := call.Method"},
+	"mcpclientEvent":    {file: "internal/mcpclient/call.go", line: "var e bridge.Event", ends: true},
+	"mcpclientSend":     {file: "internal/mcpclient/outbox.go", line: "if err := o.send(m); err != nil {"},
+	"mcpclientConnect": {
+		file: "internal/mcpclient/probe.go", line: `defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })`,
+		after: true, kick: (*target).killUpstream,
+	},
+	"mcpserverPart": {
+		file: "internal/mcpserver/server.go", line: "func (s *Server) Part() {",
+		after: true, last: true,
+	},
+	"mcpserverDrain": {
+		file: "internal/mcpserver/server.go", line: "func (s *Server) Drain() {",
+		after: true, last: true,
+	},
 }
 
 // A target is a bridge that has failpoints, with a backend of each kind behind it, and what is known of them.
@@ -221,7 +287,7 @@ func (t *target) ready(ctx context.Context) (bool, error) {
 // panics is R15: a panic at every failpoint, again and again, under load. The process goes on; the call that was being answered there is
 // told, and no other; a backend whose loop it was is started again; nothing is held that was not before.
 func panics(ctx context.Context, r *Rig) error {
-	program, points, err := buildFailing(ctx, root, filepath.Join(r.dir, "failing"))
+	program, err := buildFailing(ctx, root, filepath.Join(r.dir, "failing"))
 	if err != nil {
 		return err
 	}
@@ -270,17 +336,16 @@ func panics(ctx context.Context, r *Rig) error {
 		return fmt.Errorf("the bridge is not ready before anything has panicked: %w", err)
 	}
 	before := settled(t.Bridge)
-	slices.SortFunc(points, func(a, b failpoint) int { return cmp.Compare(a.name, b.name) })
-	for _, point := range points {
+	for _, point := range slices.Sorted(maps.Keys(panicPoints)) {
 		at := p.at
-		if panicPoints[point.name].last {
+		if panicPoints[point].last {
 			at = func(ctx context.Context, name string) error { return p.atEnd(ctx, name, program, web) }
 		}
-		if err := at(ctx, point.name); err != nil {
-			return fmt.Errorf("%s: %w; the log is in %s", point.name, err, t.Dir)
+		if err := at(ctx, point); err != nil {
+			return fmt.Errorf("%s: %w; the log is in %s", point, err, t.Dir)
 		}
 		if r.long {
-			fmt.Fprintf(os.Stderr, "R15: %s, %d panics, %d wrongs\n", point.name, p.panics, len(p.wrongs))
+			fmt.Fprintf(os.Stderr, "R15: %s, %d panics, %d wrongs\n", point, p.panics, len(p.wrongs))
 		}
 	}
 	if err := p.often(ctx); err != nil {
@@ -320,9 +385,9 @@ func panics(ctx context.Context, r *Rig) error {
 	// What a backend is started with, and what an upstream connection has, is the same or less; a few are idle for a while.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
 	r.tell("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
-		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, nothing is held; not ready after three of one place", len(points)),
+		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, nothing is held; not ready after three of one place", len(panicPoints)),
 		"%d panics at %d points, %d calls and %d other requests, %d told INTERNAL: %d wrong %s%s; fds %d → %d, children %d → %d, ended within %v; %d logged from %d places, %d with a stack that had been logged%s",
-		p.panics, len(points), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first, before.FDs, after.FDs,
+		p.panics, len(panicPoints), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first, before.FDs, after.FDs,
 		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again, stray(strays))
 	return nil
 }
