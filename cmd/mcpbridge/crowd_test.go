@@ -408,17 +408,6 @@ func (c *edge) lists(t *testing.T, n int) error {
 	return nil
 }
 
-// Many requests on one connection of HTTP/2 are no flood.
-func TestManyRequestsOfHTTP2AreNoFlood(t *testing.T) {
-	c := crowd(t, 0, "", serverTLS(t), LimitsConfig{})
-	if err := c.lists(t, 12_000); err != nil {
-		t.Error(err)
-	}
-	if got := c.log.String(); got != "" {
-		t.Errorf("the log says %s", got)
-	}
-}
-
 // A connection of HTTP/2 without a request ends in good order after a while, although its client sends PINGs.
 func TestIdleConnectionsOfHTTP2End(t *testing.T) {
 	c := crowd(t, 0, "", serverTLS(t), LimitsConfig{ConnectionIdle: 200 * time.Millisecond})

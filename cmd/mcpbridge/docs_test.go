@@ -73,7 +73,7 @@ func TestReasonsPage(t *testing.T) {
 		written[row[1]] = row[2]
 	}
 	given := map[string]bool{}
-	for reason, outcomes := range reasons(t, "../../bridge", "..") {
+	for reason, outcomes := range reasons(t, "../../bridge", "../../internal", "..") {
 		given[reason] = true
 		for _, outcome := range outcomes {
 			if !strings.Contains(written[reason], "`"+outcome+"`") {

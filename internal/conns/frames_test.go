@@ -1,0 +1,56 @@
+package conns_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
+
+	"github.com/mcpbridge/mcpbridge/internal/conns"
+)
+
+// More requests of a stock client on one connection than a flood may have frames are no flood.
+func TestManyRequestsAreNoFlood(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	p := &conns.Port{Most: 1, Log: zerolog.New(&log)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		c, err := ln.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+		new(http2.Server).ServeConn(p.Add(c).Framed(c), &http2.ServeConnOpts{Handler: answer}) //nolint:staticcheck // http.Server does not show frames
+	}()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	for i := range 12_000 {
+		res, err := (&http.Client{Transport: transport}).Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if string(text) != "x" || err != nil {
+			t.Fatalf("request %d: %q, %v", i, text, err)
+		}
+	}
+	ln.Close()
+	transport.CloseIdleConnections()
+	<-served
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", &log)
+	}
+}
