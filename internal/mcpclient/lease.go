@@ -45,6 +45,7 @@ type opening struct {
 // lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long:
 // for a program that ends to make room for it as long as one may take to start.
 func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner string) (*peer, error) {
+	limit := time.Now().Add(p.c.o.StartTimeout)
 	timer := time.NewTimer(p.c.pace.Patience)
 	defer timer.Stop()
 	evicted := false
@@ -68,11 +69,11 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 		changed := p.changed
 		if p.ending <= p.waiting && p.evict() && p.ending > 0 && !evicted { // else one ends for each who waits
 			evicted = true
-			timer.Reset(p.c.o.StartTimeout)
+			timer.Reset(time.Until(limit))
 		}
 		p.waiting++
 		p.mu.Unlock()
-		err := p.await(ctx, changed, timer, owner)
+		err := p.await(ctx, changed, timer, limit, owner)
 		p.mu.Lock()
 		p.waiting--
 		if err != nil {
@@ -89,14 +90,14 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 	return p.join(ctx, o)
 }
 
-// await waits until there may be room for a session of the owner's.
-func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.Timer, owner string) error {
+// await waits until there may be room for a session of the owner's. It waits until limit for a program that ends.
+func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.Timer, limit time.Time, owner string) error {
 	select {
 	case <-changed:
 	case <-timer.C:
 		switch { // somebody else may be faster, so it may have to be made again
 		case p.abandon():
-			timer.Reset(p.c.o.StartTimeout)
+			timer.Reset(time.Until(limit))
 		case p.c.lot.makeRoom(owner):
 			timer.Reset(p.c.pace.Patience)
 		default:
