@@ -25,6 +25,13 @@ afterAll(async () => {
 
 const list = async () => ((await client.request("resources/list")).resources as { name: string }[]).map((r) => r.name);
 
+/** Waits for what is listed. A notification is a hint, and one may come more often than the list changes. */
+const listed = async (want: string[]) => {
+  while (JSON.stringify(await list()) !== JSON.stringify(want)) {
+    await client.notification("notifications/resources/list_changed");
+  }
+};
+
 test("files are resources", async () => {
   expect(await list()).toEqual(["a.txt"]);
   const { contents } = await client.request("resources/read", { uri: uri("a.txt") });
@@ -44,15 +51,13 @@ test("a file that is read is watched", async () => {
 
 test("files come and go", async () => {
   writeFileSync(join(folder, "b.bin"), new Uint8Array([0xff, 0]));
-  await client.notification("notifications/resources/list_changed");
-  expect(await list()).toEqual(["a.txt", "b.bin"]);
+  await listed(["a.txt", "b.bin"]);
   const { contents } = await client.request("resources/read", { uri: uri("b.bin") });
   expect(contents).toMatchObject([{ blob: "/wA=" }]);
   const ref = { type: "ref/prompt", name: "explain" };
   const completed = await client.request("completion/complete", { ref, argument: { name: "file", value: "b" } });
   expect(completed).toMatchObject({ completion: { values: ["b.bin"] } });
   rmSync(join(folder, "b.bin"));
-  await client.notification("notifications/resources/list_changed");
-  expect(await list()).toEqual(["a.txt"]);
+  await listed(["a.txt"]);
   expect(JSON.parse(await client.call("changes"))).toMatchObject([{ file: "b.bin", what: "removed" }, { what: "added" }, { what: "changed" }]);
 });

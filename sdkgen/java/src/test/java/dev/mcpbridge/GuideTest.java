@@ -8,13 +8,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.protobuf.ByteString;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.testing.Client;
+import dev.mcpbridge.v1.CallContext;
 import dev.mcpbridge.v1.Capability;
+import dev.mcpbridge.v1.ClientCapabilities;
 import dev.mcpbridge.v1.ContentBlock;
 import dev.mcpbridge.v1.CreateMessageRequest;
 import dev.mcpbridge.v1.CreateMessageResult;
 import dev.mcpbridge.v1.InputRequest;
 import dev.mcpbridge.v1.InputResponse;
 import dev.mcpbridge.v1.Role;
+import dev.mcpbridge.v1.SamplingCapability;
 import dev.mcpbridge.v1.TextContent;
 import dev.mcpbridge.v1.ToolUseContent;
 import java.io.IOException;
@@ -188,6 +191,13 @@ class GuideTest {
     return ContentBlock.newBuilder().setToolUse(call);
   }
 
+  /** A caller whose model has no tools. */
+  private static final CallContext WITHOUT_TOOLS =
+      CallContext.newBuilder()
+          .setProtocolVersion("2026-07-28")
+          .setClientCapabilities(ClientCapabilities.newBuilder().setSampling(SamplingCapability.getDefaultInstance()))
+          .build();
+
   @Test
   void theModelCallsTools() {
     var warm = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText("Go to Rome."));
@@ -201,7 +211,7 @@ class GuideTest {
         r.getToolUseId() + " " + r.getContent(0).getText().getText() + " " + r.getStructuredContent().toStringUtf8() + " " + r.getIsError()).toList());
     assertEquals(
         "This client does not give its model tools. Answer this yourself and go on without the tool.",
-        new Caller(guide()).tool("advise", Map.of("question", "Where?")).text());
+        new Caller(guide()).as(WITHOUT_TOOLS).tool("advise", Map.of("question", "Where?")).text());
     var failed = Sample.toolFailure(wants("3", "x").getToolUse(), "there is no x");
     assertEquals("3 true there is no x", failed.getToolUseId() + " " + failed.getIsError() + " " + failed.getContent(0).getText().getText());
     App app = Bridge.app("t", "1");
