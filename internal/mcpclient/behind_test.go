@@ -29,7 +29,7 @@ func TestWhoIsTooFarBehindMissesNoChange(t *testing.T) {
 			listens <- struct{}{}
 			note("notifications/subscriptions/acknowledged", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://"]},`)
 		case "tools/call":
-			for i := range 1100 {
+			for i := range 2200 { // 1024 may be on their way to who listens, and as many wait
 				note("notifications/resources/updated", fmt.Sprintf(`"uri":"a://%d",`, i))
 			}
 			note("notifications/tools/list_changed", "")
