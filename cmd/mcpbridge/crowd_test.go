@@ -150,6 +150,7 @@ func (v *visitor) list(t *testing.T, header ...string) int {
 func (v *visitor) closed() bool {
 	_ = v.SetReadDeadline(time.Now().Add(time.Millisecond)) // fails if it is closed
 	_, err := v.in.Peek(1)
+	_ = v.SetReadDeadline(time.Now().Add(time.Minute))
 	return errors.Is(err, io.EOF)
 }
 

@@ -213,7 +213,7 @@ func TestStreamsOfACallerAreBounded(t *testing.T) {
 // The calls of a backend are counted together, whichever endpoint they come by, and those over gRPC with them. Those of a caller are, too, of each
 // backend by itself: one that hangs keeps nobody from the others.
 func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
-	for _, c := range []struct{ limits, auth string }{{"{calls: 2, callQueue: 1ms}", ""}, {"{callsPerCaller: 2, callQueue: 1ms}", twoCallers}} {
+	for _, c := range []struct{ limits, auth string }{{"{calls: 2, callQueue: 1s}", ""}, {"{callsPerCaller: 2, callQueue: 1s}", twoCallers}} {
 		r, rpc := serveTwo(t, c.limits, c.auth)
 		call := func(path, tool, arguments string) *http.Response {
 			body, header := modernOf("tools/call", `"name":"`+tool+`","arguments":`+arguments, tool)
