@@ -173,12 +173,18 @@ func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, e
 		return "", err
 	}
 	defer target.close()
+	var all []io.Closer
+	defer func() {
+		for _, c := range all {
+			_ = c.Close()
+		}
+	}()
 	for range n {
 		c, err := target.dial()
 		if err != nil {
 			return "", err
 		}
-		defer c.Close()
+		all = append(all, c)
 		f := http2.NewFramer(c, nil)
 		if _, err := io.WriteString(c, http2.ClientPreface); err == nil {
 			_ = errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{1})) // it may have given way already
