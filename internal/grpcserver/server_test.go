@@ -152,7 +152,8 @@ func TestABugInAHandlerEndsItsCall(t *testing.T) {
 	}
 }
 
-// A caller is not believed who it is, what it says of itself is checked, and reserved keys of `_meta` do not reach backends.
+// A caller is not believed who it is, what it says of itself is checked, and reserved keys of `_meta` do not reach
+// backends.
 func TestCallersAreNotBelieved(t *testing.T) {
 	var got *pb.CallToolRequest
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {

@@ -1,7 +1,6 @@
 package plugin_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/plugin"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -43,7 +43,7 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := &busyLog{changed: make(chan struct{})}
+			log := &bridgetest.Log{}
 			p, err := plugin.New(plugin.Options{Name: "b", Command: c.command, HangTimeout: c.hang, StartTimeout: 2 * time.Minute, Log: zerolog.New(log)})
 			if err != nil {
 				t.Fatal(err)
@@ -79,12 +79,12 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			wg.Go(func() { got, failed = call(c.tool, fmt.Sprintf(`{"fifo":%q}`, fifo)) })
-			log.wait(t, c.tool+" begins")
+			log.Wait(t, 2*time.Minute, c.tool+" begins")
 			wg.Go(func() { echo, failedToo = call("echo", `{"text":"meanwhile"}`) })
 			if c.hang == 0 {
-				log.wait(t, "tool "+c.tool+" has blocked the event loop for ")
+				log.Wait(t, 2*time.Minute, "tool "+c.tool+" has blocked the event loop for ")
 			}
-			log.wait(t, c.want)
+			log.Wait(t, 2*time.Minute, c.want)
 			if c.hang == 0 {
 				if err := os.WriteFile(fifo, []byte("go on"), 0o600); err != nil {
 					t.Fatal(err)
@@ -120,45 +120,5 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 				t.Errorf("the next call: %q, %v", echo, err)
 			}
 		})
-	}
-}
-
-// A busyLog can be waited for.
-type busyLog struct {
-	mu      sync.Mutex // guards the rest
-	text    bytes.Buffer
-	changed chan struct{}
-}
-
-func (l *busyLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.changed)
-	l.changed = make(chan struct{})
-	return l.text.Write(b)
-}
-
-func (l *busyLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// wait returns when the log has said want.
-func (l *busyLog) wait(t *testing.T, want string) {
-	t.Helper()
-	late := time.After(2 * time.Minute)
-	for {
-		l.mu.Lock()
-		text, changed := l.text.String(), l.changed
-		l.mu.Unlock()
-		if strings.Contains(text, want) {
-			return
-		}
-		select {
-		case <-changed:
-		case <-late:
-			t.Fatalf("the log never says %q:\n%s", want, text)
-		}
 	}
 }

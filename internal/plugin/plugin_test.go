@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -50,45 +51,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A record is a log that can be waited for.
-type record struct {
-	mu      sync.Mutex // guards the rest
-	text    bytes.Buffer
-	changed chan struct{}
-}
-
-func newRecord() *record { return &record{changed: make(chan struct{})} }
-
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.text.Write(b)
-	close(r.changed)
-	r.changed = make(chan struct{})
-	return len(b), nil
-}
-
-func (r *record) look() (string, <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String(), r.changed
-}
+// A record is the log of a backend.
+type record struct{ bridgetest.Log }
 
 // wait returns once the log has said want.
 func (r *record) wait(t *testing.T, want string) {
 	t.Helper()
-	late := time.After(10 * time.Second)
-	for {
-		text, changed := r.look()
-		if strings.Contains(text, want) {
-			return
-		}
-		select {
-		case <-changed:
-		case <-late:
-			t.Fatalf("the log never says %q:\n%s", want, text)
-		}
-	}
+	r.Wait(t, 10*time.Second, want)
 }
 
 // A running is a Plugin whose Run runs.
@@ -102,7 +71,7 @@ type running struct {
 func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	t.Helper()
 	before, open := goleak.IgnoreCurrent(), files(t)
-	r := &running{log: newRecord()}
+	r := &running{log: &record{}}
 	if o.Name == "" {
 		o.Name = "b"
 	}
@@ -133,7 +102,7 @@ func run(t *testing.T, o Options, set ...func(*pace)) *running {
 			t.Errorf("%d files are open, and %d were before", now, open)
 		}
 		if t.Failed() {
-			text, _ := r.log.look()
+			text, _ := r.log.Read()
 			t.Log(text)
 		}
 	})
