@@ -12,8 +12,8 @@ const (
 	MetaSubscriptionID = "io.modelcontextprotocol/subscriptionId"
 )
 
-// WithoutForgedMeta returns the `_meta` of a request without the reserved keys that its client must not send: backends would trust them.
-// If checked, the keys by which a modern request describes its client have been validated, and stay.
+// WithoutForgedMeta returns the `_meta` of a request without the reserved keys that its client must not send: backends
+// would trust them. If checked, the keys by which a modern request describes its client have been validated, and stay.
 func WithoutForgedMeta(meta []byte, checked bool) []byte {
 	for name := range rawjson.Members(meta) {
 		switch string(name) {

@@ -74,7 +74,7 @@ func (r Revision) Within(since, until Revision) bool {
 // that began with 2026-07-28. The other revisions are legacy.
 func (r Revision) Modern() bool { return r >= Rev20260728 }
 
-// Era returns the era that r is of. What does not say its revision is taken for modern.
+// Era returns the era of r. NoRevision is modern.
 func (r Revision) Era() Era {
 	if r == NoRevision || r.Modern() {
 		return ModernEra
@@ -82,7 +82,7 @@ func (r Revision) Era() Era {
 	return LegacyEra
 }
 
-// An Era is one of the two that Modern tells apart. It indexes what is kept for each: a server that serves both may be different in each.
+// An Era is modern or legacy. It indexes what is stored for each: a server that serves both may differ between them.
 type Era uint8
 
 const (

@@ -147,8 +147,8 @@ func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string
 	return answers, nil
 }
 
-// inOrder returns the keys of requests in the order they were asked in. A map has none, but the state of our SDKs has; those of other
-// servers are in the order of their keys.
+// inOrder returns the keys of requests in the order they were asked in. A map has none, but the state of our SDKs has;
+// those of other servers are in the order of their keys.
 func inOrder(needs *pb.InputRequired) []string {
 	keys := slices.Sorted(maps.Keys(needs.GetRequests()))
 	if rawjson.Check(needs.GetState()) != nil {
@@ -259,8 +259,8 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	}
 }
 
-// given returns what --answer says of the field of a form, or nil. Of several answers each is that of one form, and the last one also that of
-// the forms after it. To a list they are its items, unless they are lists in JSON.
+// given returns what --answer says of the field of a form, or nil. Of several answers each is that of one form, and the
+// last one also that of the forms after it. To a list they are its items, unless they are lists in JSON.
 func (a *asker) given(field property) []string {
 	texts := a.answers[field.name]
 	switch used := a.used[field.name]; {

@@ -24,8 +24,8 @@ type back interface {
 	Run(ctx context.Context) error
 	// Ready waits until it answers. It returns an error if Run has returned, or ctx ends, before.
 	Ready(ctx context.Context) error
-	// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its start has failed. It
-	// returns an error if ctx ends before.
+	// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its
+	// start has failed. It returns an error if ctx ends before.
 	Started(ctx context.Context, era bridge.Era) error
 }
 

@@ -32,7 +32,8 @@ type declaration struct {
 	log  zerolog.Logger
 }
 
-// declarationsOf returns the files of the backends of a configuration, one for each era. A program that was changed is another one.
+// declarationsOf returns the files of the backends of a configuration, one for each era. A program that was changed is
+// another one.
 func declarationsOf(cfg *loaded, log zerolog.Logger) (d [bridge.Eras]declaration, ok bool) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -112,8 +112,8 @@ func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 	return f, nil
 }
 
-// maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have all of them. If
-// streams is zero, the default is used.
+// maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have
+// all of them. If streams is zero, the default is used.
 func maxHTTPConns(streams int) int {
 	streams = cmp.Or(streams, limit.MostStreams)
 	return conns.Most + streams + streams/3
@@ -191,7 +191,8 @@ type httpFront struct {
 	silent map[net.Conn]struct{} // connections on which no request has come yet
 }
 
-// track keeps silent, and notes which connections are taken over. Shutdown would wait for silent ones, which some clients open and never use.
+// track keeps silent, and notes which connections are taken over. Shutdown would wait for silent ones, which some
+// clients open and never use.
 func (f *httpFront) track(c net.Conn, state http.ConnState) {
 	if of := conns.Of(c); of != nil {
 		switch state {

@@ -83,7 +83,8 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 				cancel()
 			}
 		}()
-		// A change is a hint: the same one may come more often, such as all of them after an acknowledgement that was late.
+		// A change is a hint: the same one may come more often, such as all of them after an acknowledgement that was
+		// late.
 		told := func(want string) {
 			t.Helper()
 			for {
@@ -93,7 +94,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 						return
 					}
 				case <-ctx.Done():
-					t.Errorf("nobody told %s", want)
+					t.Errorf("%s is not reported", want)
 					return
 				}
 			}

@@ -1,6 +1,6 @@
-// Package conns limits the number of connections of a port, and the rates of the HTTP/2 frames that arrive on each. When the port is full, an
-// idle connection of an unauthenticated client is closed for a new one. Connections of authenticated clients and connections with a call in
-// flight are never closed for others.
+// Package conns limits the number of connections of a port, and the rates of the HTTP/2 frames that arrive on each.
+// When the port is full, an idle connection of an unauthenticated client is closed for a new one. Connections of
+// authenticated clients and connections with a call in flight are never closed for others.
 package conns
 
 import (
@@ -69,8 +69,8 @@ type Conn struct {
 	taken    atomic.Bool
 }
 
-// Listener returns ln, of whose connections it returns those that Add accepts, each a *Conn. Others are not left waiting: whoever holds the
-// port's connections would decide for how long.
+// Listener returns ln, of whose connections it returns those that Add accepts, each a *Conn. Others are not left
+// waiting: whoever holds the port's connections would decide for how long.
 func (p *Port) Listener(ln net.Listener) net.Listener { return &listener{ln, p} }
 
 type listener struct {
@@ -176,7 +176,8 @@ func (c *Conn) idleOfHost() int {
 	return c.host.idle
 }
 
-// Network returns what counts as one address: that of IPv4, or of IPv6 the network of 64 bits. If ip is none, it is not valid.
+// Network returns what counts as one address: that of IPv4, or of IPv6 the network of 64 bits. If ip is none, it is not
+// valid.
 func Network(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap()
 	bits := 64
@@ -284,7 +285,8 @@ func (c *Conn) Begin(identified bool) {
 // End notes that a call has ended.
 func (c *Conn) End() { c.calls.Add(-1) }
 
-// Take notes that the connection was taken over by a call that lasts, such as a stream, and counts as one until it is given Back.
+// Take notes that the connection was taken over by a call that lasts, such as a stream, and counts as one until it is
+// given Back.
 func (c *Conn) Take() {
 	if !c.taken.Swap(true) {
 		c.calls.Add(1)
@@ -301,7 +303,8 @@ func (c *Conn) Back() {
 // Known notes that the client has shown who it is, before any call.
 func (c *Conn) Known() { c.standing.Store(int32(known)) }
 
-// CloseWrite closes the writing side, where a connection has that: package net/http does before it closes, so that its answer is read.
+// CloseWrite closes the writing side, where a connection has that: package net/http does before it closes, so that its
+// answer is read.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -121,7 +121,8 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	}
 }
 
-// A connection that was taken over for a stream gives way to nobody until it is given back, however often either is noted.
+// A connection that was taken over for a stream gives way to nobody until it is given back, however often either is
+// noted.
 func TestTakenConnectionsAreKept(t *testing.T) {
 	p := &conns.Port{Most: 1}
 	c := p.Add(from("10.0.0.1:1"))

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// HTTP/2 frames that request nothing cost a client nothing, and a server a core if there is no end to them: SETTINGS, PING, PRIORITY,
-// WINDOW_UPDATE, empty DATA and CONTINUATION, frames of unknown types. So does a request that is reset before it is answered
-// (CVE-2023-44487), or that is one of too many. HTTP/2 servers limit some of them. So each connection has an allowance, which comes back
-// with time, and with what is sent to the client.
+// HTTP/2 frames that request nothing cost a client nothing, and a server a core if there is no end to them: SETTINGS,
+// PING, PRIORITY, WINDOW_UPDATE, empty DATA and CONTINUATION, frames of unknown types. So does a request that is reset
+// before it is answered (CVE-2023-44487), or that is one of too many. HTTP/2 servers limit some of them. So each
+// connection has an allowance, which comes back with time, and with what is sent to the client.
 const (
 	// allowance is how many of them may come at once, and allowanceRate how many in a second.
 	allowance, allowanceRate = 10_000, 1_000
@@ -62,8 +62,8 @@ type mark struct {
 	then, past uint32 // the last at that time, and at the time before
 }
 
-// Framed returns conn, which is c or TLS over it, with its HTTP/2 frames counted. Nothing has been read from it or written to it, except
-// the TLS handshake.
+// Framed returns conn, which is c or TLS over it, with its HTTP/2 frames counted. Nothing has been read from it or
+// written to it, except the TLS handshake.
 func (c *Conn) Framed(conn net.Conn) *Framed {
 	return &Framed{Conn: conn, of: c, in: frames{skip: len(http2.ClientPreface)}}
 }
@@ -174,7 +174,8 @@ func (c *Framed) end() {
 	<-time.After(goodbye) // to close at once would take back what was written: not all that has come was read
 }
 
-// farewell writes the frame that ends the connection, if there is one, once that before it is whole. The caller holds mu.
+// farewell writes the frame that ends the connection, if there is one, once that before it is whole. The caller holds
+// mu.
 func (c *Framed) farewell() {
 	if c.bye != nil && c.out.whole() {
 		_, _ = c.Conn.Write(c.bye) // the client may have gone

@@ -32,12 +32,14 @@ func TestManyRequestsAreNoFlood(t *testing.T) {
 			return
 		}
 		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-		new(http2.Server).ServeConn(p.Add(c).Framed(c), &http2.ServeConnOpts{Handler: answer}) //nolint:staticcheck // http.Server does not show frames
+		opts := &http2.ServeConnOpts{Handler: answer}         //nolint:staticcheck // http.Server does not show frames
+		new(http2.Server).ServeConn(p.Add(c).Framed(c), opts) //nolint:staticcheck // as above
 	}()
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
+	client, url := &http.Client{Transport: transport}, "http://"+ln.Addr().String()
 	for i := range 12_000 {
-		res, err := (&http.Client{Transport: transport}).Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader("x"))
+		res, err := client.Post(url, "text/plain", strings.NewReader("x"))
 		if err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}

@@ -123,8 +123,8 @@ func (w *watched) Clone() credentials.TransportCredentials {
 	return &watched{w.TransportCredentials.Clone(), w.s}
 }
 
-// refused logs why a TLS handshake has failed, such as for a certificate that is not good. Whoever only looks whether the port is open
-// leaves before it.
+// refused logs why a TLS handshake has failed, such as for a certificate that is not good. Whoever only looks whether
+// the port is open leaves before it.
 func (s *Server) refused(of *connection, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) {
 		return

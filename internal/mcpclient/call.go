@@ -78,8 +78,8 @@ func (c *Client) failed(ctx context.Context, l *life, call *bridge.Call, a *atte
 		} else if gone.renew && a.peer != nil {
 			c.pool.forget(a.peer.key, a.at)
 		}
-		// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was not executed:
-		// it means that the session is not known.
+		// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was
+		// not executed: it means that the session is not known.
 		out.Outcome = supervise.Lost
 		if !a.sent || gone.forgot && !a.shown && !bridge.Continues(call.Request) {
 			out.Outcome = supervise.Refused

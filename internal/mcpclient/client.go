@@ -44,8 +44,8 @@ type Options struct {
 	Dir string
 	// Env is what its environment has besides, as "K=V". It wins over what is passed on.
 	Env []string
-	// PassEnv names variables of our environment that are passed on, besides those that every child gets (internal/child,
-	// env.go). A trailing * stands for any ending.
+	// PassEnv names variables of our environment that are passed on, besides those that every child gets
+	// (internal/child, env.go). A trailing * stands for any ending.
 	PassEnv []string
 	// Limits are how much of the machine it may take, with all that it starts.
 	Limits child.Limits
@@ -314,8 +314,8 @@ func New(o Options) (*Client, error) {
 // Ready waits until the server has answered. It returns an error if Run has returned, or ctx ends, before.
 func (c *Client) Ready(ctx context.Context) error { return c.super.Ready(ctx) }
 
-// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its start has failed. It returns
-// an error if ctx ends before. A server that is reached by a URL does not start.
+// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its start
+// has failed. It returns an error if ctx ends before. A server that is reached by a URL does not start.
 func (c *Client) Started(ctx context.Context, era bridge.Era) error {
 	if err := c.super.Started(ctx); err != nil {
 		return err
@@ -387,7 +387,8 @@ func (connector) Watch(ctx context.Context, l *life) bool {
 	return false
 }
 
-// Release returns true for a session that has ended, which is no sign that a server is unwell, and for a program that was of use.
+// Release returns true for a session that has ended, which is no sign that a server is unwell, and for a program that
+// was of use.
 func (c connector) Release(ctx context.Context, l *life) bool {
 	l.end()
 	if ctx.Err() != nil {

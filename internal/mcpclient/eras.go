@@ -50,8 +50,8 @@ func (c *Client) legacyTwin(ctx context.Context, l *life) (*Client, error) {
 	}
 }
 
-// getTwin returns the twin, which it creates if there is none. It returns nil if the configuration says which era the server is of, or if the
-// server refused initialize in this life.
+// getTwin returns the twin, which it creates if there is none. It returns nil if the configuration says which era the
+// server is of, or if the server refused initialize in this life.
 func (c *Client) getTwin(l *life) (*Client, error) {
 	if c.o.Revision != bridge.NoRevision {
 		return nil, nil //nolint:nilnil // there is one era
@@ -140,8 +140,9 @@ func (s *subscription) listenToTwin(ctx context.Context) {
 	}
 }
 
-// also emits what the twin sends, once the subscription is acknowledged. Programs have lists and resources of their own, so all of it is
-// emitted. The sessions of an HTTP server report the same changes as its modern era: what both acknowledged is taken from that.
+// also emits what the twin sends, once the subscription is acknowledged. Programs have lists and resources of their
+// own, so all of it is emitted. The sessions of an HTTP server report the same changes as its modern era: what both
+// acknowledged is taken from that.
 func (s *subscription) also(change *pb.ListenResponse) error {
 	s.emitting.Lock()
 	defer s.emitting.Unlock()
@@ -198,8 +199,8 @@ func (c *Client) currentTwin() (*Client, <-chan struct{}) {
 	return c.eras.twin, c.eras.created
 }
 
-// twinOnly is a subscription to a server that has no subscriptions/listen in the modern era, so that only the twin reports changes: it waits
-// until the connection is lost.
+// twinOnly is a subscription to a server that has no subscriptions/listen in the modern era, so that only the twin
+// reports changes: it waits until the connection is lost.
 func (s *subscription) twinOnly(ctx context.Context, l *life) error {
 	if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}); err != nil {
 		return err

@@ -20,7 +20,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A twofold server serves both eras, and declares something else in each. It is a program, or the http.RoundTripper to an endpoint.
+// A twofold server serves both eras, and declares something else in each. It is a program, or the http.RoundTripper to
+// an endpoint.
 type twofold struct {
 	can  [bridge.Eras]string
 	acks string // the filter that subscriptions/listen acknowledges; if empty, there is no such method
@@ -119,8 +120,8 @@ func (s *twofold) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// What changes is received once, whichever era it is reported in, and what either era reports is acknowledged. Two programs report changes of
-// their own; what an endpoint reports in both eras is the same change.
+// What changes is received once, whichever era it is reported in, and what either era reports is acknowledged. Two
+// programs report changes of their own; what an endpoint reports in both eras is the same change.
 func TestChangesOfBothEras(t *testing.T) {
 	const (
 		all      = `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`
@@ -237,8 +238,8 @@ func changesOf(changes ...*pb.ListenResponse) (names []string) {
 	return names
 }
 
-// The program that serves legacy callers starts when the first of them comes. Until it answers, it has not started, and callers of the other
-// era do not wait for it.
+// The program that serves legacy callers starts when the first of them comes. Until it answers, it has not started, and
+// callers of the other era do not wait for it.
 func TestStartedOfAnEra(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 20 * time.Second

@@ -86,14 +86,15 @@ type Options struct {
 	MaxChanges, MaxChangesSize int
 	// MaxState is how many bytes a requestState may have. Zero: 64 KiB.
 	MaxState int
-	// Started waits while what serves clients of an era starts in the handler's backends, and returns nil when nothing does, even if ctx has
-	// ended. It returns an error if ctx ends before. While a backend starts, initialize and server/discover are answered with Earlier, and
-	// calls wait. Nil: no backend starts.
+	// Started waits while what serves clients of an era starts in the handler's backends, and returns nil when nothing
+	// does, even if ctx has ended. It returns an error if ctx ends before. While a backend starts, initialize and
+	// server/discover are answered with Earlier, and calls wait. Nil: no backend starts.
 	Started func(ctx context.Context, era bridge.Era) error
-	// Earlier is what the handler declared to clients of each era when the bridge ran before. If nil, everything that it may have is declared.
+	// Earlier is what the handler declared to clients of each era when the bridge ran before. If nil, everything that
+	// it may have is declared.
 	Earlier [bridge.Eras]*pb.DiscoverResponse
-	// Declared is called with what the handler declares to clients of an era, each time that differs. It must not block for long. Nil: it is
-	// not called.
+	// Declared is called with what the handler declares to clients of an era, each time that differs. It must not block
+	// for long. Nil: it is not called.
 	Declared func(bridge.Era, *pb.DiscoverResponse)
 	// Memory is how much there is: while it is short, new sessions, streams, long bodies and calls are refused. Nil: there is
 	// enough.
@@ -247,7 +248,8 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return res, err
 }
 
-// discover returns what the handler is to clients of an era, or was a moment ago; or, if it is overloaded, whatever it was.
+// discover returns what the handler is to clients of an era, or was a moment ago; or, if it is overloaded, whatever it
+// was.
 func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	now, was := time.Now(), s.known[era].Load()
 	if was != nil && now.Sub(was.at) < knownFor {
@@ -294,7 +296,8 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	return k, nil
 }
 
-// declareEarly notes that a client of an era is answered with early, and finds out what the handler is once its backends have started.
+// declareEarly notes that a client of an era is answered with early, and finds out what the handler is once its
+// backends have started.
 func (s *Server) declareEarly(era bridge.Era) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,8 +311,8 @@ func (s *Server) declareEarly(era bridge.Era) {
 	})
 }
 
-// starting reports whether a backend of the handler starts. One that answers clients of the modern era has started: what it starts for those
-// of the other era is waited for, so that they get what it declares to them.
+// starting reports whether a backend of the handler starts. One that answers clients of the modern era has started:
+// what it starts for those of the other era is waited for, so that they get what it declares to them.
 func (s *Server) starting() bool {
 	if s.opts.Started == nil {
 		return false
@@ -395,7 +398,8 @@ func (s *Server) newSession(ss *session) error {
 	return s.admit(ss.caller.GetPrincipal(), ss.network, func() { s.sessions[ss.id] = ss })
 }
 
-// admit has one session more of p's from a network, which add remembers while mu is held, unless there are too many or the server is about to end.
+// admit has one session more of p's from a network, which add remembers while mu is held, unless there are too many or
+// the server is about to end.
 func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	if s.draining.Err() != nil {
 		return errDraining

@@ -26,12 +26,14 @@ type SessionLimits struct {
 	Replay int
 }
 
-// A Sessions counts the legacy sessions of all Servers that have it, and bounds what they keep together. It may be used concurrently.
+// A Sessions counts the legacy sessions of all Servers that have it, and bounds what they keep together. It may be used
+// concurrently.
 type Sessions struct {
 	most   int
 	replay replay
 
-	// sweeping guards what follows, and is held while sessions are ended that are over, or make room; before mu, and before that of a Server.
+	// sweeping guards what follows, and is held while sessions are ended that are over, or make room; before mu, and
+	// before that of a Server.
 	sweeping  sync.Mutex
 	swept     time.Time
 	fruitless time.Time // when no session could make room
@@ -47,8 +49,8 @@ type Sessions struct {
 const (
 	// sweepEvery is how often sessions that are over are ended, although there is room for others.
 	sweepEvery = time.Minute
-	// sweepFull is how often they are if there is none: each of many thousands is looked at, whoever asks. It is when who was refused is
-	// told to try again.
+	// sweepFull is how often they are if there is none: each of many thousands is looked at, whoever asks. It is when
+	// who was refused is told to try again.
 	sweepFull = time.Second
 	// evictEvery is the minimum interval between warnings about sessions that make room for new ones.
 	evictEvery = 10 * time.Second
@@ -64,8 +66,8 @@ func NewSessions(l SessionLimits) *Sessions {
 	}
 }
 
-// begin counts one more, of p's if that is somebody, from a network, until leave. There is an error if there are as many as may be, and none
-// of them is over or makes room.
+// begin counts one more, of p's if that is somebody, from a network, until leave. There is an error if there are as
+// many as may be, and none of them is over or makes room.
 func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
 	s.sweep(sweepEvery)
 	if s.enter(p) == nil {
@@ -94,8 +96,8 @@ type candidate struct {
 	used time.Time
 }
 
-// makeRoom ends sessions for a new one from a network, if there is no room: of anonymous clients, those that were never used, of the
-// network that has most sessions, the oldest.
+// makeRoom ends sessions for a new one from a network, if there is no room: of anonymous clients, those that were never
+// used, of the network that has most sessions, the oldest.
 func (s *Sessions) makeRoom(from netip.Prefix) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -162,7 +164,8 @@ func tooManySessions(reason, why string, most int) error {
 	return e
 }
 
-// sweep ends the sessions of all servers that are over, if it has been so long since that was done. Who comes meanwhile waits for it.
+// sweep ends the sessions of all servers that are over, if it has been so long since that was done. Who comes meanwhile
+// waits for it.
 func (s *Sessions) sweep(after time.Duration) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -195,7 +198,8 @@ func (s *Sessions) remove(server *Server) {
 	delete(s.servers, server)
 }
 
-// candidates appends the server's sessions that could make room, and counts in of those of anonymous clients by their networks.
+// candidates appends the server's sessions that could make room, and counts in of those of anonymous clients by their
+// networks.
 func (s *Server) candidates(all []candidate, of map[netip.Prefix]int) []candidate {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -241,9 +241,9 @@ func TestServersKeepTogetherWhatMayBe(t *testing.T) {
 	}
 }
 
-// When there is no room, anonymous sessions that were never used end for new ones: first those whose clients have not even said that they are
-// ready, then those of the address that has most, the oldest of them. One that is used, has a stream open or is of a verified caller stays, unless its
-// address has three quarters of all and another one comes.
+// When there is no room, anonymous sessions that were never used end for new ones: first those whose clients have not
+// even said that they are ready, then those of the address that has most, the oldest of them. One that is used, has a
+// stream open or is of a verified caller stays, unless its address has three quarters of all and another one comes.
 func TestUnusedSessionsMakeRoom(t *testing.T) {
 	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	type begun struct{ from, is string }

@@ -157,7 +157,8 @@ func TestClientsAreAnsweredWhileTheBackendStarts(t *testing.T) {
 	}
 }
 
-// A client of each era receives what the handler declares to clients of that era, however shortly one comes after the other.
+// A client of each era receives what the handler declares to clients of that era, however shortly one comes after the
+// other.
 func TestEachEraReceivesItsDeclaration(t *testing.T) {
 	declares := map[bridge.Era]*pb.ServerCapabilities{
 		bridge.ModernEra: {Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}, Prompts: &pb.PromptsCapability{}},

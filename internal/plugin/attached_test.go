@@ -324,7 +324,7 @@ func TestTheFirstResultIsTheAnswer(t *testing.T) {
 					t.Fatalf("got %v, %v", res, err)
 				}
 			}
-			log, _ := r.log.look()
+			log, _ := r.log.Read()
 			if n := strings.Count(log, "more after a result"); n != tc.told || shown.Load() > 0 {
 				t.Errorf("told %d times, want %d; %d events", n, tc.told, shown.Load())
 			}

@@ -32,7 +32,7 @@ func TestNoiseIsLog(t *testing.T) {
 	if err := r.stop(); err != nil { // the line without an end ends with the process
 		t.Fatal(err)
 	}
-	if text, _ := r.log.look(); !strings.Contains(text, strings.Repeat("y", 8<<10)) || strings.Contains(text, strings.Repeat("y", 8<<10+1)) {
+	if text, _ := r.log.Read(); !strings.Contains(text, strings.Repeat("y", 8<<10)) || strings.Contains(text, strings.Repeat("y", 8<<10+1)) {
 		t.Error("the long line without an end is not logged, or not cut")
 	}
 }
@@ -315,7 +315,7 @@ func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, child)
-	log, _ := r.log.look()
+	log, _ := r.log.Read()
 	goneIfGathered(t, daemon, log)
 }
 
@@ -341,7 +341,7 @@ func TestABackendForWhichThereAreNoDescriptors(t *testing.T) {
 	}
 	const attempts = 8 // more than make a crash loop
 	for {
-		text, changed := r.log.look()
+		text, changed := r.log.Read()
 		if strings.Count(text, "no file descriptors left") >= attempts {
 			if n := strings.Count(text, `"level":"error","backend":"b","error"`); n != 1 {
 				t.Errorf("%d errors are logged", n)
@@ -479,7 +479,7 @@ func TestCrashLoop(t *testing.T) {
 		t.Errorf("%s, retry after %d ms", e.Message, e.Failure.GetRetryAfterMs())
 	}
 	r.log.wait(t, "exit status 7")
-	if text, _ := r.log.look(); strings.Count(text, "the backend did not start") != 4 {
+	if text, _ := r.log.Read(); strings.Count(text, "the backend did not start") != 4 {
 		t.Errorf("not four starts after the first crash:\n%s", text)
 	}
 	if err := os.Remove(file); err != nil {

@@ -521,7 +521,7 @@ func (r *process) where() string {
 	return r.o.Dir
 }
 
-// runDialled keeps a connection to somebody else's process.
+// runDialled keeps a connection to a process that the bridge did not launch.
 func (p *Plugin) runDialled(ctx context.Context) error {
 	if p.tls == nil && p.end.network == "tcp" && checkTCP(p.end.address) != nil && p.end.host() != "localhost" {
 		p.log.Warn().Str("address", p.o.Address).Msg("the connection to the backend is not encrypted")
@@ -531,7 +531,7 @@ func (p *Plugin) runDialled(ctx context.Context) error {
 	return p.super.Run(ctx)
 }
 
-// A dialled backend is somebody else's process. It implements supervise.Backend.
+// A dialled backend is a process that the bridge did not launch. It implements supervise.Backend.
 type dialled struct {
 	*Plugin
 	link *link // nil: a new one is to be made

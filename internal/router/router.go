@@ -35,8 +35,8 @@ type Route struct {
 	Name string
 	// Handler answers what is meant for it.
 	Handler bridge.Handler
-	// Started waits while what serves clients of an era starts, and returns nil when it answers or is down. It returns an error if ctx ends
-	// before. Nil: the server does not start.
+	// Started waits while what serves clients of an era starts, and returns nil when it answers or is down. It returns
+	// an error if ctx ends before. Nil: the server does not start.
 	Started func(ctx context.Context, era bridge.Era) error
 }
 

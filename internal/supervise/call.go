@@ -21,7 +21,8 @@ const (
 	Answered Outcome = iota
 	// NotSent means that the backend has not seen the call. It is sent again, as long as a call waits for a connection.
 	NotSent
-	// Refused means that the backend saw the call and did not execute it, for a reason that may have gone. It is sent once more.
+	// Refused means that the backend saw the call and did not execute it, for a reason that may have gone. It is sent
+	// once more.
 	Refused
 	// Lost means that the backend may have executed the call. It is sent once more if it is read-only.
 	Lost
@@ -35,16 +36,18 @@ type Attempt struct {
 	Err error
 	// Shown says that events were emitted.
 	Shown bool
-	// Fail returns the error of a call that was Refused or Lost and is not sent again. Sent says that the backend may have
-	// executed it.
+	// Fail returns the error of a call that was Refused or Lost and is not sent again. Sent says that the backend may
+	// have executed it.
 	Fail func(sent bool) error
 	// Prepare, if not nil, is called before a Refused call is sent again. It reports whether that is of use.
 	Prepare func(ctx context.Context) bool
 }
 
-// Do makes a call: it calls attempt with a connection until the delivery law says that the call is over. A call is executed at
-// most once, unless it is read-only, and an error says whether it was.
-func (s *Supervisor[C]) Do(ctx context.Context, call *bridge.Call, attempt func(context.Context, C) Attempt) (*bridge.Result, error) {
+// Do makes a call: it calls attempt with a connection until the delivery law says that the call is over. A call is
+// executed at most once, unless it is read-only, and an error says whether it was.
+func (s *Supervisor[C]) Do(
+	ctx context.Context, call *bridge.Call, attempt func(context.Context, C) Attempt,
+) (*bridge.Result, error) {
 	var w Wait
 	var lost, refused func(sent bool) error
 	s.Retries.Called()
@@ -183,8 +186,8 @@ func (s *Supervisor[C]) Ready(ctx context.Context) error {
 	}
 }
 
-// Started waits while a program starts, and returns nil when it answers or its start has failed. It returns an error if ctx ends
-// before.
+// Started waits while a program starts, and returns nil when it answers or its start has failed. It returns an error if
+// ctx ends before.
 func (s *Supervisor[C]) Started(ctx context.Context) error {
 	var none C
 	for {
@@ -226,8 +229,9 @@ func (s *Supervisor[C]) unavailable(st *State[C], after time.Duration) error {
 	return s.Unavailable(st.word(&s.o, time.Now()), after, st.Err)
 }
 
-// Unavailable returns the error of a call that was not sent, because the backend is as word says. If cause is an error of the
-// bridge, such as that the server wants credentials, it is the caller's. If after is zero, there is no use in trying again.
+// Unavailable returns the error of a call that was not sent, because the backend is as word says. If cause is an error
+// of the bridge, such as that the server wants credentials, it is the caller's. If after is zero, there is no use in
+// trying again.
 func (s *Supervisor[C]) Unavailable(word string, after time.Duration, cause error) error {
 	advice := "the call was not executed"
 	if after > 0 {

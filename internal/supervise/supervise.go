@@ -1,5 +1,6 @@
-// Package supervise keeps one backend connected and makes the calls to it, whatever the backend is. It decides when to connect
-// again, which calls wait for that, and which calls are repeated: the delivery law is written here, and only here.
+// Package supervise keeps one backend connected and makes the calls to it, whatever the backend is. It decides when to
+// connect again, which calls wait for that, and which calls are repeated: the delivery law is written here, and only
+// here.
 package supervise
 
 import (
@@ -27,10 +28,11 @@ type Connection interface {
 type Backend[C Connection] interface {
 	// Connect returns a connection on which the backend has answered, or why there is none.
 	Connect(ctx context.Context) (C, error)
-	// Watch returns when the connection is lost, or ctx ends. Unreachable says that there is no use in waiting for the next one.
+	// Watch returns when the connection is lost, or ctx ends. Unreachable says that there is no use in waiting for the
+	// next one.
 	Watch(ctx context.Context, c C) (unreachable bool)
-	// Release frees what the connection holds. No new calls are sent on it any more. It reports whether Run connects again at
-	// once: the connection was of use, or its loss says nothing of the backend.
+	// Release frees what the connection holds. No new calls are sent on it any more. It reports whether Run connects
+	// again at once: the connection was of use, or its loss says nothing of the backend.
 	Release(ctx context.Context, c C) (again bool)
 	// IsFinal reports whether Run ends with an error of Connect; first says that it is of the first attempt.
 	IsFinal(err error, first bool) bool
@@ -40,11 +42,12 @@ type Backend[C Connection] interface {
 type Intervals struct {
 	// Backoff bounds the wait after the first failure; it doubles with each further one, up to MaxBackoff.
 	Backoff, MaxBackoff time.Duration
-	// Crashes failures within CrashWindow are a crash loop: MaxBackoff lies between attempts, and calls fail at once. If zero,
-	// there are no crash loops.
+	// Crashes failures within CrashWindow are a crash loop: MaxBackoff lies between attempts, and calls fail at once.
+	// If zero, there are no crash loops.
 	Crashes     int
 	CrashWindow time.Duration
-	// Shortage is the wait after an attempt that failed because the machine lacks a resource. It is no failure of the backend.
+	// Shortage is the wait after an attempt that failed because the machine lacks a resource. It is no failure of the
+	// backend.
 	Shortage time.Duration
 	// Patience is how long a call waits for a connection. It waits for a program that starts as long as that takes.
 	Patience time.Duration
@@ -207,8 +210,8 @@ func (s *Supervisor[C]) release(ctx context.Context, c C) bool {
 // failures are the times of failures in a row.
 type failures []time.Time
 
-// add adds a failure and returns the wait until the next attempt. It is random, so that backends which fail for the same reason
-// do not start together.
+// add adds a failure and returns the wait until the next attempt. It is random, so that backends which fail for the
+// same reason do not start together.
 func (f *failures) add(now time.Time, i *Intervals) time.Duration {
 	*f = append(*f, now)
 	most := i.Crashes

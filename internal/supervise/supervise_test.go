@@ -93,7 +93,7 @@ func supervised(t *testing.T, f *fake, program bool) (*Supervisor[*conn], func()
 
 func outcomeOf(err error) pb.CallFailure_Outcome { return bridge.AsError(err).Failure.GetOutcome() }
 
-// The delivery law: which calls are sent again, and what the caller is told of those that are not.
+// The delivery law: which calls are sent again, and the outcome that callers get of those that are not.
 func TestDeliveryLaw(t *testing.T) {
 	t.Parallel()
 	const (

@@ -16,8 +16,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// prompt is the longest that a call goes on after it was cancelled. What ends it later is something else: the end of its
-// session, for example.
+// prompt is the longest that a call goes on after it was cancelled. What ends it later is something else: the end of
+// its session, for example.
 const prompt = 10 * time.Second
 
 // crowd has several callers of an era make so many calls together, one after the other each.

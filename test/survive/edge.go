@@ -27,7 +27,8 @@ var (
 	testsFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// attacks is S1 and S6: the attacks of test/survive/attack, all of them in a long run, and else those on tokens and on headers and names.
+// attacks is S1 and S6: the attacks of test/survive/attack, all of them in a long run, and else those on tokens and on
+// headers and names.
 func attacks(ctx context.Context, r *Rig) error {
 	args := []string{"run", "./attack", "-bin", r.bin, "-root", root}
 	if !r.long {

@@ -21,7 +21,8 @@ import (
 // gofail is what turns comments into failpoints.
 const gofail = "go.etcd.io/gofail"
 
-// buildFailing builds mcpbridge with the failpoints of panicPoints, from a copy of what it is built of in the directory below.
+// buildFailing builds mcpbridge with the failpoints of panicPoints, from a copy of what it is built of in the directory
+// below.
 func buildFailing(ctx context.Context, source, dir string) (program string, err error) {
 	if err := copySource(ctx, source, dir); err != nil {
 		return "", err

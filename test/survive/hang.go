@@ -15,11 +15,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// blocked is how long the process of a backend is blocked: for longer than a stopped one, or one that hung, was ever given.
+// blocked is how long the process of a backend is blocked: for longer than a stopped one, or one that hung, was ever
+// given.
 const blocked = 8 * time.Second
 
-// hangs is R13: of two backends, one is stopped in the middle of everything, and restarted. Then it is blocked, and keeps
-// its calls. Callers of the other do not notice.
+// hangs is R13: of two backends, one is stopped in the middle of everything, and restarted. Then it is blocked, and
+// keeps its calls. Callers of the other do not notice.
 func hangs(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends:\n- {name: hung, launch: {command: [%[1]q], "+

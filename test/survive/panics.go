@@ -30,9 +30,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// A panicPoint is a place in the source of the bridge, and says how it is reached and what comes of a panic there. In a copy of
-// the source, a failpoint is inserted before line of file, or after it. The line is the only one of its text in the file, or
-// the first one behind in.
+// A panicPoint is a place in the source of the bridge, and says how it is reached and what comes of a panic there. In a
+// copy of the source, a failpoint is inserted before line of file, or after it. The line is the only one of its text in
+// the file, or the first one behind in.
 type panicPoint struct {
 	file, line, in string
 	after          bool

@@ -209,8 +209,8 @@ var httpFaults = []httpFault{
 	{"cut within a later event", loadgen.Work{Fault: "cut", Events: 5, Bytes: 500}, map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"}},
 	{"cut between events", loadgen.Work{Events: 5, Fault: "cut", Bytes: 300}, map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"}},
 	{"session forgotten", loadgen.Work{Fault: "forget", Before: true}, map[string]string{loadgen.Legacy: "result"}},
-	// A 404 for a session means that it is gone, and that nothing was executed (2025-11-25: basic/transports, session management). That of
-	// a server without sessions may come after the work.
+	// A 404 for a session means that it is gone, and that nothing was executed (2025-11-25: basic/transports, session
+	// management). That of a server without sessions may come after the work.
 	{"404", loadgen.Work{Fault: "404", Before: true}, map[string]string{loadgen.Legacy: "not_executed", loadgen.Modern: "unknown"}},
 	{"429", loadgen.Work{Fault: "429", Before: true}, both("not_executed")},
 	{"500", loadgen.Work{Fault: "500", Before: true}, both("unknown")},

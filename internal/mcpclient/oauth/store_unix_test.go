@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// On a full disk a file can be created, but not written. Here the process may write no files, which needs no file system
-// of its own, but a process: go test writes files meanwhile.
+// On a full disk a file can be created, but not written. Here the process may write no files, which needs no file
+// system of its own, but a process: go test writes files meanwhile.
 func TestFileCanBeCreatedButNotWritten(t *testing.T) {
 	const own = "MCPBRIDGE_TEST_OWN_PROCESS"
 	if os.Getenv(own) == "" {

@@ -96,7 +96,8 @@ func config(t *testing.T, server map[string]any) string {
 	return file
 }
 
-// answersOf returns what a client of a revision gets of each tool of a server, and which capabilities the server declares to it.
+// answersOf returns what a client of a revision gets of each tool of a server, and which capabilities the server
+// declares to it.
 func answersOf(t *testing.T, revision string, transport mcp.Transport) map[string]string {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "both", Version: "1"}, &mcp.ClientOptions{

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// bridgeCommand is the bridge with a backend behind it: "witness", which is test/interop/witness.py, or "conformance-go".
+// bridgeCommand is the bridge with a backend behind it: "witness", which is test/interop/witness.py, or
+// "conformance-go".
 func bridgeCommand(t *testing.T, backend string, front ...string) *exec.Cmd {
 	t.Helper()
 	root, err := filepath.Abs("../../..")

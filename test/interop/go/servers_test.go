@@ -16,7 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A server is a row of test/interop/servers/servers.json: a server that others wrote, and what is known of it. What it has not is nil.
+// A server is a row of test/interop/servers/servers.json: a server that others wrote, and what is known of it. What it
+// has not is nil.
 type server struct {
 	Command []string          `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
@@ -182,7 +183,8 @@ func freeAddress(t *testing.T) string {
 	return free.Addr().String()
 }
 
-// serve starts a server that speaks HTTP at the port that PORT says, and returns its address once it says that it listens there.
+// serve starts a server that speaks HTTP at the port that PORT says, and returns its address once it says that it
+// listens there.
 func serve(t *testing.T, command []string) string {
 	t.Helper()
 	address := freeAddress(t)

@@ -162,7 +162,8 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 	return "held", nil
 }
 
-// onlyPings opens as many connections to the gRPC port as arg says, each of which sends a PING, and says whether others are served.
+// onlyPings opens as many connections to the gRPC port as arg says, each of which sends a PING, and says whether others
+// are served.
 func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {

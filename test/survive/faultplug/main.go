@@ -116,8 +116,8 @@ type Block struct {
 	Ms    int    `json:"ms,omitempty" jsonschema:"For how long"`
 }
 
-// block blocks the whole process, as a call into C that holds the lock of an interpreter does: no goroutine runs, and the
-// state of the process is not T. RawSyscall keeps the only processor of Go, which takes GOMAXPROCS=1, and
+// block blocks the whole process, as a call into C that holds the lock of an interpreter does: no goroutine runs, and
+// the state of the process is not T. RawSyscall keeps the only processor of Go, which takes GOMAXPROCS=1, and
 // GODEBUG=asyncpreemptoff=1 keeps Go from interrupting it.
 func (f *faults) block(_ context.Context, b Block) (fault.Done, error) {
 	f.Note(checker.Begin, b.Token)
