@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // The rules of this repository that a machine can check. Whoever breaks one is told why it is there and what to do.
@@ -120,6 +122,25 @@ func TestImportRulesAreAboutWhatIsThere(t *testing.T) {
 			if !slices.ContainsFunc(all, func(p string) bool { return isBelow(p, []string{name}) }) {
 				t.Errorf("a rule is about %q, which is no package", name)
 			}
+		}
+	}
+}
+
+// A limit that can be configured and that no package reads is a promise that nobody keeps.
+func TestEveryLimitIsEnforced(t *testing.T) {
+	read := map[string]bool{}
+	for _, p := range loadModule(t) {
+		for id, obj := range p.TypesInfo.Uses {
+			field, ok := obj.(*types.Var)
+			if ok && field.IsField() && field.Pkg() != nil && below(field.Pkg().Path()) == "internal/limits" && below(p.PkgPath) != "internal/limits" &&
+				!strings.HasSuffix(p.Fset.Position(id.Pos()).Filename, "_test.go") {
+				read[field.Name()] = true
+			}
+		}
+	}
+	for _, r := range limits.Table[limits.Limits]() {
+		if !read[r.Field] {
+			t.Errorf("no package reads limits.Limits.%s.\n  fix: enforce it, or delete its row", r.Field)
 		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	"github.com/mcpbridge/mcpbridge/internal/nonblock"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -36,11 +37,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The limits of the HTTP server; of the first three, if nothing else is said. There is none for writing: streams last.
 const (
-	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 120 * time.Second
-	maxHeader         = 64 << 10
+	// headerExtra is what net/http adds to the header that it is told to read.
+	headerExtra = 4 << 10
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second
 	// lastWord is how long it may take when everything is to end now: clients are still told what became of their calls.
@@ -120,10 +119,10 @@ func (a aside) Write(said []byte) (int, error) {
 
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
-	cfg.Limits.setLimits()
+	setProcessLimits(cfg.Limits)
 	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), memory: newMemory(cfg.Limits.Memory, log)}
-	a.streams = &limit.Streams{Most: cfg.Limits.Streams, PerPrincipal: cfg.Limits.StreamsPerCaller, Memory: a.memory}
-	a.sessions = mcpserver.NewSessions(cfg.Limits.sessions())
+	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
+	a.sessions = mcpserver.NewSessions(cfg.Limits)
 	if cfg.Serve.HTTP.checksCallers() {
 		var err error
 		if a.auth, err = cfg.newAuth(log); err != nil {
@@ -167,13 +166,9 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 // are checked.
 func catalogOf(b *backend, memory *limit.Memory, log zerolog.Logger) bridge.Handler {
 	l := b.cfg.Limits
-	within := limit.New(b, limit.Options{
-		Calls: l.Calls, CallsPerPrincipal: l.CallsPerCaller, Queue: l.CallQueue, Idle: l.CallIdle, Total: l.CallTotal,
-		Memory: memory,
+	return catalog.New(limit.New(b, limit.Options{Limits: l, Memory: memory}), catalog.Options{
+		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput, Limits: l,
 	})
-	o := l.catalog()
-	o.Log, o.SkipArguments, o.SkipOutput = log.With().Str("backend", b.Name).Logger(), b.SkipArguments, b.SkipOutput
-	return catalog.New(within, o)
 }
 
 // merge returns all backends as one.
@@ -197,7 +192,7 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 
 // newEndpoint returns the endpoint of some backends, which h is.
 func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint {
-	o := a.cfg.Limits.server()
+	o := mcpserver.Options{Limits: a.cfg.Limits}
 	o.Started = func(ctx context.Context, era bridge.Era) error {
 		for _, b := range of {
 			if err := b.started(ctx, era); err != nil {
@@ -415,7 +410,7 @@ func (a *App) tellStarting() {
 	cancel()
 	for _, b := range a.backends {
 		if b.started(now, bridge.ModernEra) != nil {
-			a.log.Info().Str("backend", b.Name).Str("command", b.text()).Stringer("atMost", cmp.Or(b.command().StartTimeout, 30*time.Second)).
+			a.log.Info().Str("backend", b.Name).Str("command", b.text()).Stringer("atMost", limits.Timeouts{Start: b.command().StartTimeout}.OrDefaults().Start).
 				Msg("the backend is starting")
 		}
 	}

@@ -54,8 +54,7 @@ func openAuto(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back,
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
-		ClientInfo: clientInfo(), Log: log, Stray: a.stray, CallTimeout: l.Limits.CallTotal, MaxMessage: l.Limits.Message,
-		ParkTTL: l.Limits.StateLife, AskTimeout: l.Limits.AnswerTime, LogLimits: l.Limits.logs(),
+		ClientInfo: clientInfo(), Log: log, Stray: a.stray, Limits: l.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)

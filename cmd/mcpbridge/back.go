@@ -57,7 +57,7 @@ var kinds = [...]kind{
 			c := b.Launch
 			return plugin.New(plugin.Options{
 				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
-				HangTimeout: c.HangTimeout, Log: log, LogLimits: l.Limits.logs(), MaxMessage: l.Limits.Message, Limits: c.Limits.limits(),
+				HangTimeout: c.HangTimeout, Log: log, Limits: l.Limits, Machine: c.Limits,
 			})
 		},
 	},
@@ -69,7 +69,7 @@ var kinds = [...]kind{
 		text:    func(b *BackendConfig) string { return b.Dial },
 		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
 			return plugin.New(plugin.Options{
-				Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), HangTimeout: b.HangTimeout, Log: log, MaxMessage: l.Limits.Message,
+				Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), HangTimeout: b.HangTimeout, Log: log, Limits: l.Limits,
 			})
 		},
 	},

@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,36 +17,30 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/mcpbridge/mcpbridge/internal/catalog"
-	"github.com/mcpbridge/mcpbridge/internal/child"
-	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A limit cannot be out of its bounds, whatever says so, and who says it is told where, why, and what to write.
+// A limit cannot be out of its bounds, whatever sets it, and the error says where it was set, why it is wrong, and what
+// to write.
 func TestLimitsHaveBounds(t *testing.T) {
-	for key, b := range bounds {
-		name := strings.TrimPrefix(key, "limits.")
-		at := slices.IndexFunc(reflect.VisibleFields(reflect.TypeFor[LimitsConfig]()), func(f reflect.StructField) bool { return f.Tag.Get("koanf") == name })
-		if at < 0 {
-			t.Errorf("there is no key %s", key)
-			continue
+	for _, r := range limits.Table[limits.Limits]() {
+		text, unit := func(n int64) string { return strconv.FormatInt(n, 10) }, "a number"
+		if f, _ := reflect.TypeFor[limits.Limits]().FieldByName(r.Field); f.Type == durationType {
+			text, unit = func(n int64) string { return time.Duration(n).String() }, "a time"
 		}
-		text, like := func(n int64) string { return strconv.FormatInt(n, 10) }, any(0)
-		if reflect.TypeFor[LimitsConfig]().Field(at).Type == durationType {
-			text, like = func(n int64) string { return time.Duration(n).String() }, time.Second
+		good := map[int64]string{-1: ""}
+		if r.Min > 1 {
+			good[r.Min-1], good[r.Min] = ": "+r.TooLow, "good"
 		}
-		good := map[int64]bool{}
-		if b.least > 1 {
-			good[b.least-1], good[b.least] = false, true
+		if r.Max > 0 {
+			good[r.Max], good[r.Max+1] = "good", ": "+r.TooHigh
 		}
-		if b.most > 0 {
-			good[b.most-1], good[b.most], good[b.most+1] = true, true, false
-		}
-		for n, want := range good {
-			file := fmt.Sprintf("limits: {%s: %s}\nbackends: [{dial: 'unix:///x'}]", name, text(n))
-			variable := "MCPBRIDGE_LIMITS__" + strings.ToUpper(name)
+		key := "limits." + r.Key
+		for n, why := range good {
+			file := fmt.Sprintf("limits: {%s: %s}\nbackends: [{dial: 'unix:///x'}]", r.Key, text(n))
+			variable := "MCPBRIDGE_LIMITS__" + strings.ToUpper(r.Key)
 			for where, read := range map[string]func() (*loaded, error){
 				"mcpbridge.yaml:2:": func() (*loaded, error) { return load(writeConfig(t, file), nil, nil, nil) },
 				variable: func() (*loaded, error) {
@@ -60,21 +52,43 @@ func TestLimitsHaveBounds(t *testing.T) {
 					t.Fatal(err)
 				}
 				err = l.validate()
-				if (err == nil) != want {
-					t.Errorf("%s of %s: %v", key, text(n), err)
-				}
-				if err == nil {
+				if why == "good" && err == nil {
 					continue
 				}
-				why := b.why
-				if n > b.least {
-					why = b.orElse
+				if err == nil || why == "good" {
+					t.Errorf("%s of %s: %v", key, text(n), err)
+					continue
 				}
-				if p := asProblem(err); !strings.Contains(p.Where, where) || p.What != fmt.Sprintf("%s cannot be %s: %s", key, text(n), why) || why == "" ||
-					!strings.Contains(p.Fix, b.text(like)) {
+				if p := asProblem(err); !strings.Contains(p.Where, where) || p.What != key+" cannot be "+text(n)+why || !strings.Contains(p.Fix, unit) {
 					t.Errorf("%s of %s: %+v, and it should be at %s", key, text(n), p, where)
 				}
 			}
+		}
+	}
+}
+
+// A timeout of a backend cannot be negative, whatever kind of backend it is, and the error says where it is.
+func TestTimeoutsOfBackendsAreNotNegative(t *testing.T) {
+	for at, backend := range map[string]string{
+		"hangTimeout":         `dial: "unix:///x", hangTimeout: -1s`,
+		"launch.startTimeout": `launch: {command: [x], startTimeout: -1s}`,
+		"launch.hangTimeout":  `launch: {command: [x], hangTimeout: -1s}`,
+		"mcp.startTimeout":    `mcp: {command: [x], startTimeout: -1s}`,
+		"mcp.probeTimeout":    `mcp: {url: "http://localhost/mcp", probeTimeout: -1s}`,
+		"mcp.hangTimeout":     `mcp: {command: [x], hangTimeout: -1s}`,
+	} {
+		l, err := load(writeConfig(t, "backends: [{"+backend+"}]"), nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.validate()
+		if err == nil {
+			t.Errorf("%s can be negative", at)
+			continue
+		}
+		if p := asProblem(err); p.What != "backends.0."+at+" cannot be -1s" || !strings.Contains(p.Where, "mcpbridge.yaml:2:") ||
+			!strings.HasPrefix(p.Fix, "write a time such as 30s") {
+			t.Errorf("%s: %+v", at, p)
 		}
 	}
 }
@@ -85,57 +99,10 @@ func TestLimitsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for f := range reflect.TypeFor[LimitsConfig]().Fields() {
+	for f := range reflect.TypeFor[limits.Limits]().Fields() {
 		if !strings.Contains(string(page), "`"+f.Tag.Get("koanf")+"`") {
 			t.Errorf("docs/security.md does not have limits.%s", f.Tag.Get("koanf"))
 		}
-	}
-}
-
-// What the limits say reaches what keeps them. Every key has a row, or another test that reaches it: a new one has to be added.
-func TestLimitsReachWhoKeepsThem(t *testing.T) {
-	l := &LimitsConfig{}
-	byKey := map[string]int64{}
-	v := reflect.ValueOf(l).Elem()
-	for i := range v.NumField() {
-		v.Field(i).SetInt(int64(1000 + i))
-		byKey[v.Type().Field(i).Tag.Get("koanf")] = int64(1000 + i)
-	}
-	n := func(key string) int {
-		defer delete(byKey, key)
-		return int(byKey[key])
-	}
-	d := func(key string) time.Duration { return time.Duration(n(key)) }
-	server := mcpserver.Options{
-		SessionTTL: d("sessionIdle"), MaxCalls: n("sessionCalls"),
-		MaxSessionStreams: n("sessionStreams"), MaxBody: int64(n("body")), BodyTime: d("bodyTime"), BodyRate: n("bodyRate"), WriteTimeout: d("writeTime"),
-		MaxLine: n("line"), MaxChanges: n("changes"), MaxChangesSize: n("changesBytes"), MaxReplay: n("sessionReplay"),
-		MaxState: n("state"), StateTTL: d("stateLife"), AskTimeout: d("answerTime"),
-	}
-	if got := l.server(); !reflect.DeepEqual(got, server) {
-		t.Errorf("a server gets %+v", got)
-	}
-	sessions := mcpserver.SessionLimits{Most: n("sessions"), PerPrincipal: n("sessionsPerCaller"), Replay: n("replay")}
-	if got := l.sessions(); got != sessions {
-		t.Errorf("all sessions get %+v", got)
-	}
-	tools := catalog.Options{
-		MaxTools: n("tools"), MaxName: n("toolName"), MaxSchema: n("schema"), MaxSchemaValues: n("schemaValues"), MaxSubschemas: n("subschemas"),
-	}
-	if got := l.catalog(); !reflect.DeepEqual(got, tools) {
-		t.Errorf("a catalog gets %+v", got)
-	}
-	if got := l.logs(); got != (child.LogLimits{Line: n("logLine"), Rate: n("logRate")}) {
-		t.Errorf("a program gets %+v", got)
-	}
-	for _, key := range []string{ // in this package, of the whole program, except for those of calls: internal/limit
-		"header", "headerFields", "headerTime", "connectionIdle", "jsonDepth", "jsonMembers", "jsonElements", "id", "batch", "message", "memory", "streams",
-		"streamsPerCaller", "calls", "callsPerCaller", "callQueue", "callIdle", "callTotal",
-	} {
-		n(key)
-	}
-	if len(byKey) > 0 {
-		t.Errorf("nothing is limited by %v", slices.Sorted(maps.Keys(byKey)))
 	}
 }
 

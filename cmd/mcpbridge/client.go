@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -274,7 +275,7 @@ func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t target, a
 }
 
 // patient returns limits by which a call may last as long as whoever waits for it wants, who can end it by --timeout or Ctrl-C.
-func patient(l LimitsConfig) LimitsConfig {
+func patient(l limits.Limits) limits.Limits {
 	const forEver = 100 * 365 * 24 * time.Hour
 	l.CallIdle, l.CallTotal = cmp.Or(l.CallIdle, forEver), cmp.Or(l.CallTotal, forEver)
 	return l
@@ -313,7 +314,7 @@ var logLevels = map[string]pb.LogLevel{
 // with starts or connects the backends, does something with them, and stops them. Of several, those that do not answer are left
 // out, with a warning.
 func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Context) error) error {
-	cfg.Limits.setLimits()
+	setProcessLimits(cfg.Limits)
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {

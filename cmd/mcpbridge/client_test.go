@@ -30,6 +30,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -540,10 +541,10 @@ func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 		t.Errorf("with a limit, it said %+v", got)
 	}
 	day := 24 * time.Hour
-	if l := patient(LimitsConfig{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
+	if l := patient(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
 		t.Errorf("the limits are %+v", l)
 	}
-	if l := patient(LimitsConfig{}); l.CallTotal < day {
+	if l := patient(limits.Limits{}); l.CallTotal < day {
 		t.Errorf("the limits are %+v", l)
 	}
 }

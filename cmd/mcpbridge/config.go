@@ -24,7 +24,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/plugin"
 )
 
@@ -43,100 +43,9 @@ type Config struct {
 	// Serve is how clients reach mcpbridge.
 	Serve ServeConfig `koanf:"serve"`
 	// Limits are how much there may be of what.
-	Limits LimitsConfig `koanf:"limits"`
+	Limits limits.Limits `koanf:"limits"`
 	// Backends is what answers them: one, or several that are merged.
 	Backends []BackendConfig `koanf:"backends"`
-}
-
-// A LimitsConfig is how much there may be of what. 0 is what each says.
-type LimitsConfig struct {
-	// Calls is how many calls one backend has at a time. 0: 256.
-	Calls int `koanf:"calls"`
-	// CallsPerCaller is how many of them are of one verified caller. 0: 64.
-	CallsPerCaller int `koanf:"callsPerCaller"`
-	// CallQueue is how long a call waits for its turn. 0: 100 ms.
-	CallQueue time.Duration `koanf:"callQueue"`
-	// CallIdle is how long a call may say nothing. 0: 60 s.
-	CallIdle time.Duration `koanf:"callIdle"`
-	// CallTotal is how long a call may last. 0: 15 min.
-	CallTotal time.Duration `koanf:"callTotal"`
-	// Sessions is how many legacy sessions there are, at all addresses. 0: 100,000.
-	Sessions int `koanf:"sessions"`
-	// SessionsPerCaller is how many of them are of one verified caller. 0: 1,000.
-	SessionsPerCaller int `koanf:"sessionsPerCaller"`
-	// SessionIdle is how long a legacy session may be idle. 0: 30 min.
-	SessionIdle time.Duration `koanf:"sessionIdle"`
-	// SessionCalls is how many requests of one legacy session, or stdio client, are answered at a time. 0: 256.
-	SessionCalls int `koanf:"sessionCalls"`
-	// Streams is how many streams are open that only tell what changes. 0: 15,000.
-	Streams int `koanf:"streams"`
-	// StreamsPerCaller is how many of them are of one verified caller. 0: 2,000.
-	StreamsPerCaller int `koanf:"streamsPerCaller"`
-	// SessionStreams is how many streams of one legacy session are open that were opened by GET. 0: 16.
-	SessionStreams int `koanf:"sessionStreams"`
-	// Header is how many bytes the header of an HTTP request has. 0: 64 KiB.
-	Header int `koanf:"header"`
-	// HeaderFields is how many fields it has. 0: 256.
-	HeaderFields int `koanf:"headerFields"`
-	// HeaderTime is how long it may take to come. 0: 5 s.
-	HeaderTime time.Duration `koanf:"headerTime"`
-	// ConnectionIdle is how long an HTTP connection is kept on which nothing is requested, or a gRPC connection without a call. 0: 120 s.
-	ConnectionIdle time.Duration `koanf:"connectionIdle"`
-	// Body is how many bytes the body of an HTTP request has. 0: 4 MiB.
-	Body int `koanf:"body"`
-	// BodyTime is how long it may take to come. 0: 30 s.
-	BodyTime time.Duration `koanf:"bodyTime"`
-	// BodyRate is how many bytes of it come in a second, after the first 5 s. 0: 1 KiB.
-	BodyRate int `koanf:"bodyRate"`
-	// WriteTime is how long an HTTP client may take to read 256 KiB that are written to it, or a gRPC client while memory is short; and how
-	// long calls wait of a gRPC client that leaves too much unread. 0: 10 s.
-	WriteTime time.Duration `koanf:"writeTime"`
-	// Line is how many bytes a line of stdio has, at most maxMessage. 0: 16 MiB.
-	Line int `koanf:"line"`
-	// Message is how many bytes a message to or from a backend or a gRPC client has, or one from an MCP server; at most maxMessage.
-	// 0: 16 MiB, and 4 MiB for a gRPC client.
-	Message int `koanf:"message"`
-	// JSONDepth is how deep values are nested in any JSON text. 0: 256.
-	JSONDepth int `koanf:"jsonDepth"`
-	// JSONMembers is how many members an object in it has. 0: 20,000.
-	JSONMembers int `koanf:"jsonMembers"`
-	// JSONElements is how many elements an array in it has. 0: 100,000.
-	JSONElements int `koanf:"jsonElements"`
-	// ID is how many bytes the id of a message has, with its quotes. 0: 256.
-	ID int `koanf:"id"`
-	// Batch is how many messages a batch has. 0: 100.
-	Batch int `koanf:"batch"`
-	// Tools is how many tools a backend has. 0: 4,096.
-	Tools int `koanf:"tools"`
-	// ToolName is how many bytes the name of one has. 0: 128.
-	ToolName int `koanf:"toolName"`
-	// Schema is how many bytes a schema of one has. 0: 256 KiB.
-	Schema int `koanf:"schema"`
-	// SchemaValues is how many values are in it. 0: 10,000.
-	SchemaValues int `koanf:"schemaValues"`
-	// Subschemas is how many schemas are in one that calls are checked against. 0: 2,000, which take 50 ms to compile.
-	Subschemas int `koanf:"subschemas"`
-	// Changes is how many changes are kept that a client has yet to be told. 0: 1,024.
-	Changes int `koanf:"changes"`
-	// ChangesBytes is how many bytes they have. 0: 1 MiB.
-	ChangesBytes int `koanf:"changesBytes"`
-	// Replay is how many bytes of events are kept to resume streams by, of all sessions. 0: 256 MiB.
-	Replay int `koanf:"replay"`
-	// SessionReplay is how many of them are of one session. 0: 4 MiB.
-	SessionReplay int `koanf:"sessionReplay"`
-	// State is how many bytes a requestState has. 0: 64 KiB, which is the most: what a backend wants back has half of it.
-	State int `koanf:"state"`
-	// LogLine is how many bytes are logged of a line that a program prints. 0: 8 KiB.
-	LogLine int `koanf:"logLine"`
-	// LogRate is how many bytes are logged in a second of what a program prints. 0: 1 MiB.
-	LogRate int `koanf:"logRate"`
-	// Memory is how many bytes the bridge itself takes. 0: as many as GOMEMLIMIT says, or 85 % of the container's.
-	Memory int `koanf:"memory"`
-	// StateLife is how long a client of 2026-07-28, or of gRPC, may take to come back with answers. 0: 10 min, and 5 min with those that
-	// a legacy MCP server waits for.
-	StateLife time.Duration `koanf:"stateLife"`
-	// AnswerTime is how long an older client may take to answer a question. 0: 5 min.
-	AnswerTime time.Duration `koanf:"answerTime"`
 }
 
 // A LogConfig is how mcpbridge logs.
@@ -318,22 +227,7 @@ type LaunchConfig struct {
 	// HangTimeout is how long it may leave a health check unanswered before it is killed and started again. 0: 60 s.
 	HangTimeout time.Duration `koanf:"hangTimeout"`
 	// Limits are how much of the machine it may take, with all that it starts.
-	Limits MachineConfig `koanf:"limits"`
-}
-
-// A MachineConfig is how much of the machine a program may take: see child.Limits. 0 is what each says.
-type MachineConfig struct {
-	// Memory is in bytes. 0: as much as there is.
-	Memory int `koanf:"memory"`
-	// Processes counts threads as well. 0: as many as the system allows.
-	Processes int `koanf:"processes"`
-	// Files is what each process may have open. 0: 1,024.
-	Files int `koanf:"files"`
-}
-
-// limits returns it as what starts programs wants it.
-func (m MachineConfig) limits() child.Limits {
-	return child.Limits{Memory: m.Memory, Processes: m.Processes, Files: m.Files}
+	Limits limits.Machine `koanf:"limits"`
 }
 
 // An MCPConfig is an MCP server: a command that speaks MCP on stdin and stdout, or a URL.
@@ -344,7 +238,7 @@ type MCPConfig struct {
 	Env          map[string]string `koanf:"env"`
 	PassEnv      []string          `koanf:"passEnv"`
 	StartTimeout time.Duration     `koanf:"startTimeout"`
-	Limits       MachineConfig     `koanf:"limits"`
+	Limits       limits.Machine    `koanf:"limits"`
 	// Revision is the revision of MCP to speak to it, or auto, legacy or modern. Empty: auto, which serves each client in its own era if
 	// the server offers both.
 	Revision string `koanf:"revision"`
@@ -353,22 +247,13 @@ type MCPConfig struct {
 	// HangTimeout is how long a command may print nothing and answer no ping while calls wait, until it is started again. 0: 60 s.
 	HangTimeout time.Duration `koanf:"hangTimeout"`
 	// Sessions are those of a legacy server that callers with capabilities have.
-	Sessions SessionsConfig `koanf:"sessions"`
+	Sessions limits.Pool `koanf:"sessions"`
 	// URL is the MCP endpoint of a server that speaks HTTP.
 	URL string `koanf:"url"`
 	// Headers are sent to it with every request.
 	Headers map[string]string `koanf:"headers"`
 	// Auth is how mcpbridge says to it who calls.
 	Auth *AuthConfig `koanf:"auth"`
-}
-
-// A SessionsConfig is how many sessions there are with a legacy server, for callers with capabilities, and for how long. One
-// with a command is a process. 0 is what each says.
-type SessionsConfig struct {
-	// Most is how many there are at a time. 0: 32 processes, or 64 sessions over HTTP.
-	Most int `koanf:"most"`
-	// Idle is how long one is kept that nobody uses. 0: 5 min.
-	Idle time.Duration `koanf:"idle"`
 }
 
 // launch returns how to start the server, if that is what is to be done.
@@ -616,26 +501,16 @@ func (l *loaded) validateCalling() error {
 	if !slices.Contains(logFormats, l.Log.Format) {
 		wrong = append(wrong, misconfigured(l.where("log.format"), didYouMean(l.Log.Format, logFormats), "there is no log format %q", l.Log.Format))
 	}
-	wrong = append(wrong, l.validateLimits("limits", reflect.ValueOf(l.Limits)), l.validateBackends())
+	wrong = append(wrong, validateLimits(l, "limits", l.Limits), l.validateBackends())
 	return allOf(wrong...)
 }
 
-// validateLimits refuses limits below nothing, which would let nobody do anything. They are at a key, and all numbers and times. Those
-// that have a row among the bounds are within it.
-func (l *loaded) validateLimits(at string, limits reflect.Value) error {
+// validateLimits rejects limits at a key that are out of bounds.
+func validateLimits[T limits.Any](l *loaded, at string, values T) error {
 	var wrong []error
-	for i := range limits.NumField() {
-		key := at + "." + limits.Type().Field(i).Tag.Get("koanf")
-		value, n := limits.Field(i).Interface(), limits.Field(i).Int()
-		b := bounds[key]
-		switch {
-		case n < 0:
-			wrong = append(wrong, misconfigured(l.where(key), "write how much there may be, or 0 for what is usual", "%s cannot be %v", key, value))
-		case n > 0 && n < b.least:
-			wrong = append(wrong, misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.why))
-		case b.most > 0 && n > b.most:
-			wrong = append(wrong, misconfigured(l.where(key), "write "+b.text(value)+", or 0 for what is usual", "%s cannot be %v: %s", key, value, b.orElse))
-		}
+	for _, v := range limits.Check(values) {
+		key := at + "." + v.Key
+		wrong = append(wrong, misconfigured(l.where(key), v.Fix, "%s %s", key, v.What))
 	}
 	return allOf(wrong...)
 }
@@ -882,12 +757,10 @@ func (l *loaded) validateBackend(b *BackendConfig, at string) error {
 // unless the user has said that this is meant.
 func (l *loaded) validateDialled(b *BackendConfig, at string) error {
 	place := l.where(at + ".dial")
-	if err := validateDial(b.Dial, place); err != nil {
+	if err := allOf(validateDial(b.Dial, place), validateLimits(l, at, limits.Timeouts{Hang: b.HangTimeout})); err != nil {
 		return err
 	}
 	switch {
-	case b.HangTimeout < 0:
-		return misconfigured(l.where(at+".hangTimeout"), "write a time such as 60s", "hangTimeout cannot be %s", b.HangTimeout)
 	case b.TLS != nil && b.Insecure:
 		return misconfigured(l.where(at+".insecure"), "keep one of the two", "backend %q says both tls and insecure", b.Name)
 	case b.TLS != nil && (b.TLS.Cert == "") != (b.TLS.Key == ""):
@@ -913,35 +786,27 @@ func overNetwork(addr, where, protect, trust string) *problem {
 
 // validateLaunch refuses a command that cannot be one.
 func (l *loaded) validateLaunch(c *LaunchConfig, name, at string) error {
-	switch {
-	case len(c.Command) == 0 || c.Command[0] == "":
+	if len(c.Command) == 0 || c.Command[0] == "" {
 		return misconfigured(l.where(at), "write `command: [python3, tools.py]`", "backend %q has no command", name)
-	case c.StartTimeout < 0:
-		return misconfigured(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", c.StartTimeout)
-	case c.HangTimeout < 0:
-		return misconfigured(l.where(at+".hangTimeout"), "write a time such as 60s", "hangTimeout cannot be %s", c.HangTimeout)
 	}
 	for name := range c.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
 			return misconfigured(l.where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
 		}
 	}
-	return l.validateLimits(at+".limits", reflect.ValueOf(c.Limits))
+	return allOf(validateLimits(l, at, limits.Timeouts{Start: c.StartTimeout, Hang: c.HangTimeout}), validateLimits(l, at+".limits", c.Limits))
 }
 
 // validateMCP refuses what is neither a command nor a URL.
 func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 	m := b.MCP
 	at += ".mcp"
-	if err := l.validateLimits(at+".sessions", reflect.ValueOf(m.Sessions)); err != nil {
+	timeouts := limits.Timeouts{Start: m.StartTimeout, Probe: m.ProbeTimeout, Hang: m.HangTimeout}
+	if err := allOf(validateLimits(l, at, timeouts), validateLimits(l, at+".sessions", m.Sessions)); err != nil {
 		return err
 	}
 	_, known := m.revision()
 	switch {
-	case m.StartTimeout < 0:
-		return misconfigured(l.where(at+".startTimeout"), "write a time such as 10s", "startTimeout cannot be %s", m.StartTimeout)
-	case m.ProbeTimeout < 0:
-		return misconfigured(l.where(at+".probeTimeout"), "write a time such as 3s", "probeTimeout cannot be %s", m.ProbeTimeout)
 	case !known:
 		return misconfigured(l.where(at+".revision"), didYouMean(m.Revision, revisionNames()), "there is no revision %q of MCP", m.Revision)
 	case len(m.Command) > 0 && m.URL != "":
@@ -952,7 +817,7 @@ func (l *loaded) validateMCP(b *BackendConfig, at string) error {
 		return l.validateLaunch(m.launch(), b.Name, at)
 	case m.URL == "":
 		return misconfigured(l.where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
-	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (MachineConfig{}) || m.HangTimeout != 0:
+	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (limits.Machine{}) || m.HangTimeout != 0:
 		return misconfigured(l.where(at), "leave them out", "backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
 	}
 	if u, err := url.Parse(m.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

@@ -23,6 +23,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // An edge is an HTTP front and the log of it.
@@ -34,7 +35,7 @@ type edge struct {
 
 // crowd serves HTTP with TLS if config is not nil, and for one token if that is not empty, with at most so many
 // connections.
-func crowd(t *testing.T, most int, token string, config *tls.Config, limits LimitsConfig) *edge {
+func crowd(t *testing.T, most int, token string, config *tls.Config, set limits.Limits) *edge {
 	t.Helper()
 	c := &edge{}
 	var ln net.Listener
@@ -47,7 +48,7 @@ func crowd(t *testing.T, most int, token string, config *tls.Config, limits Limi
 			t.Fatal(err)
 		}
 	}
-	cfg := &loaded{Config: Config{Limits: limits}}
+	cfg := &loaded{Config: Config{Limits: set}}
 	cfg.Serve.HTTP.Path = "/mcp"
 	a := &App{cfg: cfg, calls: newCalls(), ln: ln, tls: config, log: zerolog.New(&c.log).Level(zerolog.WarnLevel)}
 	var err error
@@ -152,7 +153,7 @@ func TestStrangersOfHTTPGiveWay(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := crowd(t, most, "sesame", nil, LimitsConfig{})
+			c := crowd(t, most, "sesame", nil, limits.Limits{})
 			known := c.dial(t, "10.0.0.1:1")
 			if got := known.list(t, token); got != http.StatusNotFound {
 				t.Fatalf("a caller with a token: %d", got)
@@ -191,7 +192,7 @@ func TestStrangersOfHTTPGiveWay(t *testing.T) {
 // A connection that has presented a valid token is never closed for another one.
 func TestAuthenticatedConnectionsAreKept(t *testing.T) {
 	const token = "Authorization: Bearer sesame"
-	c := crowd(t, 1, "sesame", nil, LimitsConfig{})
+	c := crowd(t, 1, "sesame", nil, limits.Limits{})
 	known := c.dial(t, "10.0.0.1:1")
 	known.list(t, token)
 	second := c.dial(t, "10.0.0.2:1")
@@ -204,7 +205,7 @@ func TestAuthenticatedConnectionsAreKept(t *testing.T) {
 // A stream counts as a call, also once its connection is hijacked from net/http: it is never closed for another one.
 // After its end, its connection closes.
 func TestStreamsOfHTTPDoNotGiveWay(t *testing.T) {
-	c := crowd(t, 1, "", nil, LimitsConfig{})
+	c := crowd(t, 1, "", nil, limits.Limits{})
 	v := c.dial(t, "10.0.0.1:1")
 	res := v.ask(t, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	session := "Mcp-Session-Id: " + res.Header.Get("Mcp-Session-Id")
@@ -333,7 +334,7 @@ func TestFloodsOfHTTP2EndTheirConnection(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := crowd(t, 0, "", config, LimitsConfig{})
+			c := crowd(t, 0, "", config, limits.Limits{})
 			p := c.dialH2(t)
 			type end struct {
 				code     http2.ErrCode
@@ -390,7 +391,7 @@ func (c *edge) lists(t *testing.T, n int) error {
 
 // A connection of HTTP/2 without a request ends in good order after a while, although its client sends PINGs.
 func TestIdleConnectionsOfHTTP2End(t *testing.T) {
-	c := crowd(t, 0, "", serverTLS(t), LimitsConfig{ConnectionIdle: 200 * time.Millisecond})
+	c := crowd(t, 0, "", serverTLS(t), limits.Limits{ConnectionIdle: 200 * time.Millisecond})
 	p := c.dialH2(t)
 	ended := make(chan struct{})
 	go func() {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/conns"
-	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
@@ -70,7 +68,7 @@ func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 	ctx, cancel := context.WithCancel(now)
 	f := &httpFront{
 		now: now, cancel: cancel, calls: a.calls, silent: map[net.Conn]struct{}{},
-		port: conns.Port{Name: "HTTP", Most: maxHTTPConns(a.cfg.Limits.Streams), Log: a.log},
+		port: conns.Port{Name: "HTTP", Most: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
 	}
 	f.ln = f.port.Listener(a.ln)
 	at := map[string]http.Handler{}
@@ -89,13 +87,13 @@ func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 	if a.auth != nil {
 		handler = a.auth.Wrap(handler)
 	}
-	l := &a.cfg.Limits
+	l := a.cfg.Limits.OrDefaults()
 	guard := &mcphttp.Guard{
-		Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, MaxFields: l.HeaderFields, BodyTime: l.BodyTime, Log: a.log,
+		Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Limits: l, Log: a.log,
 	}
 	f.srv = &http.Server{
-		Handler: guard.Wrap(handler), ReadHeaderTimeout: cmp.Or(l.HeaderTime, readHeaderTimeout), IdleTimeout: cmp.Or(l.ConnectionIdle, idleTimeout),
-		MaxHeaderBytes: cmp.Or(l.Header, maxHeader) - headerExtra, DisableGeneralOptionsHandler: true,
+		Handler: guard.Wrap(handler), ReadHeaderTimeout: l.HeaderTime, IdleTimeout: l.ConnectionIdle,
+		MaxHeaderBytes: l.Header - headerExtra, DisableGeneralOptionsHandler: true,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conns.Of(c))
@@ -113,9 +111,8 @@ func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 }
 
 // maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have
-// all of them. If streams is zero, the default is used.
+// all of them.
 func maxHTTPConns(streams int) int {
-	streams = cmp.Or(streams, limit.MostStreams)
 	return conns.Most + streams + streams/3
 }
 

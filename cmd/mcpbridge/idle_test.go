@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // A pipeListener hands out connections within the process.
@@ -54,7 +55,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		none = "HTTP/1.1 404 Not Found\r\n" // because there are no tools, or nothing is there
 	)
 	for name, tt := range map[string]struct {
-		limits LimitsConfig
+		limits limits.Limits
 		rest   string // what is sent after the first request
 		drips  int    // how many bytes are sent after that each second, for half a minute at most
 		then   string // what is sent in the end,
@@ -78,16 +79,16 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		"a body byte by byte":                   {rest: request + "100000\r\n\r\n{", drips: 1, after: 5*time.Second + 6*time.Second/1024, says: late},
 		"a body that is slow, and whole in 29s": {rest: request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" + body, drips: 1024, after: 29 * time.Second, says: none},
 
-		"idle for as long as is said":                            {limits: LimitsConfig{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second},
-		"idle, and a request just in time for what is said":      {limits: LimitsConfig{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second - 1, after: 7*time.Second - 1, says: none},
-		"idle, and a request a moment too late for what is said": {limits: LimitsConfig{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second + 1, after: 7 * time.Second},
-		"a header just in time for what is said":                 {limits: LimitsConfig{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, says: none},
-		"a header a moment too late for what is said":            {limits: LimitsConfig{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second + 1, after: time.Second},
-		"a body that is due before the grace ends":               {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: request + "100\r\n\r\n{", after: 2 * time.Second, says: late},
-		"a body just in time for what is said":                   {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, says: none},
-		"a body of a GET, for as long as is said":                {limits: LimitsConfig{BodyTime: 2 * time.Second}, rest: "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 100\r\n\r\n{", after: 2 * time.Second, says: late},
-		"a body for ever, as slow as is said":                    {limits: LimitsConfig{BodyTime: 10 * time.Second, BodyRate: 64}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, says: late},
-		"a body that is slower than is said":                     {limits: LimitsConfig{BodyRate: 2048}, rest: request + "100000\r\n\r\n{", drips: 1024, after: 5*time.Second + (1+9*1024)*time.Second/2048, says: late},
+		"idle for as long as is said":                            {limits: limits.Limits{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second},
+		"idle, and a request just in time for what is said":      {limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second - 1, after: 7*time.Second - 1, says: none},
+		"idle, and a request a moment too late for what is said": {limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second + 1, after: 7 * time.Second},
+		"a header just in time for what is said":                 {limits: limits.Limits{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, says: none},
+		"a header a moment too late for what is said":            {limits: limits.Limits{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second + 1, after: time.Second},
+		"a body that is due before the grace ends":               {limits: limits.Limits{BodyTime: 2 * time.Second}, rest: request + "100\r\n\r\n{", after: 2 * time.Second, says: late},
+		"a body just in time for what is said":                   {limits: limits.Limits{BodyTime: 2 * time.Second}, rest: whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, says: none},
+		"a body of a GET, for as long as is said":                {limits: limits.Limits{BodyTime: 2 * time.Second}, rest: "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 100\r\n\r\n{", after: 2 * time.Second, says: late},
+		"a body for ever, as slow as is said":                    {limits: limits.Limits{BodyTime: 10 * time.Second, BodyRate: 64}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, says: late},
+		"a body that is slower than is said":                     {limits: limits.Limits{BodyRate: 2048}, rest: request + "100000\r\n\r\n{", drips: 1024, after: 5*time.Second + (1+9*1024)*time.Second/2048, says: late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

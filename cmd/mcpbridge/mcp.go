@@ -28,9 +28,8 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 	o := mcpclient.Options{
 		Revision: revision,
 		Name:     b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
-		ProbeTimeout: m.ProbeTimeout, CallTimeout: l.Limits.CallTotal, HangTimeout: m.HangTimeout, MaxMessage: l.Limits.Message, Limits: m.Limits.limits(),
-		URL: m.URL, ClientInfo: clientInfo(), Log: log, MaxSessions: m.Sessions.Most, SessionIdle: m.Sessions.Idle,
-		ParkTTL: l.Limits.StateLife, AskTimeout: l.Limits.AnswerTime, LogLimits: l.Limits.logs(),
+		ProbeTimeout: m.ProbeTimeout, Limits: l.Limits, HangTimeout: m.HangTimeout, Machine: m.Limits,
+		URL: m.URL, ClientInfo: clientInfo(), Log: log, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
 	}
 	if m.URL == "" {
 		return mcpclient.New(o)

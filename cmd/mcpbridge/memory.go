@@ -15,9 +15,6 @@ import (
 // count, and for backends in the same container.
 const memoryShare = .85
 
-// leastMemory is what limits.memory must be at least: with less, the bridge would refuse everything.
-const leastMemory = 32 << 20
-
 // newMemory returns what knows when memory is short, and has the garbage collector keep to how much there is. It returns nil if there
 // is no limit.
 func newMemory(given int, log zerolog.Logger) *limit.Memory {

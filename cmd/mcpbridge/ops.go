@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
@@ -39,10 +40,11 @@ func (a *App) newOps() *ops {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.tell(w, is()) })
 	}
 	// A probe names the address that it reaches. A name that is rebound is no address.
+	usual := limits.Limits{}.OrDefaults() // whatever is configured for clients
 	guard := &mcphttp.Guard{Addresses: true, Log: a.log}
 	o.srv = &http.Server{
-		Handler: guard.Wrap(mux), ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readHeaderTimeout, WriteTimeout: readHeaderTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.log}, "", 0),
+		Handler: guard.Wrap(mux), ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime, WriteTimeout: usual.HeaderTime,
+		IdleTimeout: usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.log}, "", 0),
 	}
 	return o
 }

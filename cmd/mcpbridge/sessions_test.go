@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -123,12 +124,12 @@ func TestLifeOfStates(t *testing.T) {
 func TestSessionsOfTheConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		sessions, where string
-		want            SessionsConfig
+		want            limits.Pool
 	}{
-		{"{most: -1}", ".mcp.sessions.most", SessionsConfig{}},
-		{"{idle: -1ns}", ".mcp.sessions.idle", SessionsConfig{}},
-		{"{most: 0, idle: 0s}", "", SessionsConfig{}},
-		{"{most: 1, idle: 1ns}", "", SessionsConfig{Most: 1, Idle: 1}},
+		{"{most: -1}", ".mcp.sessions.most", limits.Pool{}},
+		{"{idle: -1ns}", ".mcp.sessions.idle", limits.Pool{}},
+		{"{most: 0, idle: 0s}", "", limits.Pool{}},
+		{"{most: 1, idle: 1ns}", "", limits.Pool{Processes: 1, Remote: 1, Idle: 1}},
 	} {
 		for _, server := range []string{"command: [x]", "url: 'http://127.0.0.1:1'"} {
 			l, err := load(writeConfig(t, "backends: [{name: a, mcp: {"+server+", sessions: "+c.sessions+"}}]"), nil, nil, nil)

@@ -74,14 +74,14 @@ func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, re
 	}
 	lines := wrong.lines("the structured content")
 	if wrong.undecided {
-		c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), maxName)).Str("code", "ResourceExhausted").Str("reason", lines).
+		c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), c.o.Limits.ToolName)).Str("code", "ResourceExhausted").Str("reason", lines).
 			Str("fix", "have the tool return less, make its output schema simpler, or set skipOutput for the backend").
 			Msg("the result of the backend's tool is withheld: it could not be compared with the tool's output schema")
 		return refused("The tool %q was called and did its work. Its result could not be compared with its output schema, and is withheld:%s\n"+
 			"To call it again does the work again. Have it return less at a time. If that is not possible, its schema must become simpler, "+
 			"or mcpbridge be configured with skipOutput for its backend.", r.GetName(), lines), nil
 	}
-	c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), maxName)).Str("code", "Internal").Str("violation", lines).
+	c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), c.o.Limits.ToolName)).Str("code", "Internal").Str("violation", lines).
 		Msg("the backend's tool returned what its own output schema does not allow")
 	return refused("The tool %q was called, and returned something that its own output schema does not allow. This is a fault of the tool; "+
 		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, rawjson.ShortenTo(s.shape(s.full, maxShape), maxSignature)), nil

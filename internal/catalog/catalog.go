@@ -8,7 +8,6 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -31,19 +31,8 @@ type Options struct {
 	SkipArguments bool
 	// SkipOutput leaves it to the client to check what tools return.
 	SkipOutput bool
-	// MaxTools is how many tools a backend may have, and MaxName how many bytes the name of one. Zero: 4,096 and 128.
-	MaxTools, MaxName int
-	// MaxSchema is how many bytes a schema of a tool may have, and MaxSchemaValues how many values. Zero: 256 KiB and 10,000.
-	MaxSchema, MaxSchemaValues int
-	// MaxSubschemas is how many schemas there may be in it so that it is compiled. Zero: 2,000.
-	MaxSubschemas int
-}
-
-func (o Options) withDefaults() Options {
-	o.MaxTools, o.MaxName = cmp.Or(o.MaxTools, maxTools), cmp.Or(o.MaxName, maxName)
-	o.MaxSchema, o.MaxSchemaValues = cmp.Or(o.MaxSchema, maxSchemaBytes), cmp.Or(o.MaxSchemaValues, maxSchemaNodes)
-	o.MaxSubschemas = cmp.Or(o.MaxSubschemas, maxSubschemas)
-	return o
+	// Limits are the limits of what the tools of a backend are. Zero fields are the defaults.
+	Limits limits.Limits
 }
 
 // A Catalog is a bridge.Handler that knows the tools of another one. The messages that it returns for lists are shared: nobody
@@ -73,8 +62,9 @@ var _ bridge.Handler = (*Catalog)(nil)
 
 // New returns a Catalog of h.
 func New(h bridge.Handler, o Options) *Catalog {
+	o.Limits = o.Limits.OrDefaults()
 	c := &Catalog{
-		h: h, o: o.withDefaults(),
+		h: h, o: o,
 		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[bridge.Audience]*tools{},
 		schemas: map[string]*schema{},
 	}
@@ -153,7 +143,7 @@ func (o *onceEach) first(what string) bool {
 
 // warn logs something about an entry of a list, unless it has been logged.
 func (c *Catalog) warn(kind, key, what string, err error) {
-	key = rawjson.ShortenTo(key, maxName)
+	key = rawjson.ShortenTo(key, c.o.Limits.ToolName)
 	if c.warned.first(key + "\x00" + what + "\x00" + errText(err)) {
 		c.o.Log.Warn().Str(kind, key).Str("reason", errText(err)).Msg(what)
 	}

@@ -623,7 +623,7 @@ func TestKnownToolsAreBounded(t *testing.T) {
 
 	c = New(b, Options{})
 	for i := range 100 {
-		b.set(newTool("t", `{"type":"object","description":"`+strings.Repeat("x", maxSchemaBytes-100)+strconv.Itoa(i)+`"}`))
+		b.set(newTool("t", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema-100)+strconv.Itoa(i)+`"}`))
 		listTools(t, c, as("x"+strconv.Itoa(i)))
 	}
 	if c.text > maxText || len(c.schemas) > 64 {
@@ -635,12 +635,12 @@ func TestKnownToolsAreBounded(t *testing.T) {
 func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	var log bytes.Buffer
 	b := &backend{}
-	long := strings.Repeat("n", maxName)
+	long := strings.Repeat("n", usual.ToolName)
 	b.set(
 		newTool("good", wantsInt), newTool("none", ""), newTool("", wantsInt), newTool("good", wantsString), newTool("text", `{"type":"object"`),
 		newTool("twice", `{"type":"object","type":"object"}`), newTool("null", `null`), newTool("list", `{"type":"array"}`),
-		newTool("untyped", `{}`), newTool("large", `{"type":"object","description":"`+strings.Repeat("x", maxSchemaBytes)+`"}`),
-		newTool("many", `{"type":"object","enum":[`+strings.Repeat("0,", maxSchemaNodes)+`0]}`),
+		newTool("untyped", `{}`), newTool("large", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema)+`"}`),
+		newTool("many", `{"type":"object","enum":[`+strings.Repeat("0,", usual.SchemaValues)+`0]}`),
 		newTool("elsewhere", `{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`),
 		newTool("with space", wantsInt), newTool(long, wantsInt),
 		&pb.Tool{Name: "output", InputSchema: []byte(wantsInt), OutputSchema: []byte(`{"type":`)},
@@ -744,12 +744,12 @@ func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {
 	expect(t, "pages", got, [][]string{{"a", "b"}, {"c"}, {"d"}})
 
 	var many []*pb.Tool
-	for i := range maxTools + 100 {
+	for i := range usual.Tools + 100 {
 		many = append(many, newTool("t"+strconv.Itoa(i), wantsInt))
 	}
 	b = &backend{}
 	b.set(many...)
-	expect(t, "tools on one page", len(listTools(t, New(b, Options{}), as("x")).GetTools()), maxTools)
+	expect(t, "tools on one page", len(listTools(t, New(b, Options{}), as("x")).GetTools()), usual.Tools)
 	b.pageSize = 1_000
 	c, total := New(b, Options{}), 0
 	for l := listTools(t, c, as("x")); ; l = listTools(t, c, as("x"), l.GetNextCursor()) {
@@ -758,7 +758,7 @@ func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {
 			break
 		}
 	}
-	expect(t, "tools on several pages", total, maxTools)
+	expect(t, "tools on several pages", total, usual.Tools)
 }
 
 // A list that never ends costs a call no more than looking at as many pages as there may be, and one that leads to itself not even that.

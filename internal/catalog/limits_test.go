@@ -5,18 +5,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
+
 	"github.com/rs/zerolog"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+// usual are the limits that are not configured.
+var usual = limits.Limits{}.OrDefaults()
+
 // One below each limit, at it, and one above: the usual ones, and others.
 func TestToolsAtTheirLimits(t *testing.T) {
-	for _, o := range []Options{{}, {MaxTools: 3, MaxName: 20, MaxSchema: 1000, MaxSchemaValues: 300}} {
+	for _, o := range []Options{{}, {Limits: limits.Limits{Tools: 3, ToolName: 20, Schema: 1000, SchemaValues: 300}}} {
 		o.Log = zerolog.Nop()
-		most := o.withDefaults()
+		most := Options{Limits: o.Limits.OrDefaults()}
 		var many []*pb.Tool
-		for i := range most.MaxTools + 1 {
+		for i := range most.Limits.Tools + 1 {
 			many = append(many, newTool(fmt.Sprintf("t%d", i), wantsInt))
 		}
 		for _, over := range []int{-1, 0, 1} {
@@ -24,14 +29,14 @@ func TestToolsAtTheirLimits(t *testing.T) {
 				tools []*pb.Tool
 				kept  int // of those over the limit
 			}{
-				"tools":           {many[:most.MaxTools+over], most.MaxTools},
-				"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", most.MaxName+over), wantsInt)}, 0},
+				"tools":           {many[:most.Limits.Tools+over], most.Limits.Tools},
+				"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", most.Limits.ToolName+over), wantsInt)}, 0},
 				"bytes of a schema": {[]*pb.Tool{newTool("a", fmt.Sprintf(`{"type":"object","description":"%s"}`,
-					strings.Repeat("x", most.MaxSchema+over-len(`{"type":"object","description":""}`))))}, 0},
-				"values of a schema": {[]*pb.Tool{newTool("a", `{"type":"object","enum":[`+strings.Repeat("0,", most.MaxSchemaValues+over-4)+`0]}`)}, 0},
+					strings.Repeat("x", most.Limits.Schema+over-len(`{"type":"object","description":""}`))))}, 0},
+				"values of a schema": {[]*pb.Tool{newTool("a", `{"type":"object","enum":[`+strings.Repeat("0,", most.Limits.SchemaValues+over-4)+`0]}`)}, 0},
 				"depth of a schema":  {[]*pb.Tool{newTool("a", `{"type":"object","not":`+strings.Repeat(`{"not":`, maxSchemaDepth+over-2)+`{}`+strings.Repeat("}", maxSchemaDepth+over-2)+"}")}, 0},
 			} {
-				if name == "depth of a schema" && o.MaxSchema > 0 {
+				if name == "depth of a schema" && o.Limits.Schema > 0 {
 					continue // it is the same always, and such a schema has more than 1,000 bytes
 				}
 				b := &backend{}
@@ -50,11 +55,11 @@ func TestToolsAtTheirLimits(t *testing.T) {
 
 // A schema with more schemas in it than may be compiled is not used to check anything.
 func TestSchemasAtTheirLimit(t *testing.T) {
-	for _, o := range []Options{{}, {MaxSubschemas: 10}} {
+	for _, o := range []Options{{}, {Limits: limits.Limits{Subschemas: 10}}} {
 		c := New(nil, o)
-		for n := c.o.MaxSubschemas - 1; n <= c.o.MaxSubschemas+1; n++ {
+		for n := c.o.Limits.Subschemas - 1; n <= c.o.Limits.Subschemas+1; n++ {
 			s := c.schema([]byte(`{"type":"object","required":["a"],"allOf":[` + strings.Repeat("true,", n-2) + `true]}`))
-			compiled := n <= c.o.MaxSubschemas
+			compiled := n <= c.o.Limits.Subschemas
 			if refused := !s.accepts([]byte(`{}`)); refused != compiled || (s.err == nil) != compiled {
 				t.Errorf("%d: what it does not allow is refused: %t, %v", n, refused, s.err)
 			}

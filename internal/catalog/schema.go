@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,13 +18,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// What a schema may be at most (reliability.md 2.4); of the first, the second and maxSubschemas, if nothing else is said.
+// The limits of schemas that cannot be set.
 const (
-	maxSchemaBytes = 256 << 10
-	maxSchemaNodes = 10_000
 	maxSchemaDepth = 128
-	// maxSubschemas is what a schema may weigh to be compiled, which cannot be interrupted: 50 ms for as many plain schemas as this.
-	maxSubschemas = 2_000
 	// maxExponent and maxDigits are the largest number that is compared: a number of a few bytes can be one of millions of
 	// digits, and the library takes it at its word.
 	maxExponent = 400
@@ -39,7 +34,8 @@ var anyObject = []byte(`{"type":"object"}`)
 // tools and callers that have the same text.
 type schema struct {
 	text []byte
-	// most is how many schemas may be in it so that it is compiled. 0: maxSubschemas.
+	// most is how many schemas may be in it so that it is compiled, which cannot be interrupted: 50 ms for 2,000 plain
+	// ones.
 	most int
 
 	once sync.Once
@@ -140,8 +136,8 @@ func (s *schema) compile() {
 		s.err = err
 		return
 	}
-	if most := cmp.Or(s.most, maxSubschemas); weigh(doc, most) > most {
-		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are compiled", most, most)
+	if weigh(doc, s.most) > s.most {
+		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are compiled", s.most, s.most)
 		return
 	}
 	if where, ok := sane(doc); !ok {

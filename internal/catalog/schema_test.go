@@ -59,7 +59,7 @@ func verdicts(tb testing.TB) (intro string, all []verdict) {
 
 // what becomes of arguments: how they were accepted, or what is wrong with them.
 func (v verdict) got() string {
-	s := &schema{text: []byte(v.schema)}
+	s := &schema{most: usual.Subschemas, text: []byte(v.schema)}
 	switch {
 	case s.accepts([]byte(v.arguments)) && s.err != nil:
 		return "not checked: " + errText(s.err)
@@ -106,7 +106,7 @@ func FuzzQuick(f *testing.F) {
 		if len(text) > 4096 || len(value) > 4096 || rawjson.Check(text) != nil || rawjson.Check(value) != nil {
 			return
 		}
-		s := &schema{text: text}
+		s := &schema{most: usual.Subschemas, text: text}
 		quickly := s.accepts(value)
 		if s.err != nil {
 			return
@@ -164,20 +164,20 @@ func TestValuesOfSchemasAreLookedAtOnce(t *testing.T) {
 func TestSchemasAreBounded(t *testing.T) {
 	repeat := strings.Repeat
 	for name, c := range map[string]struct{ text, want string }{
-		"bytes": {`{"description":"` + repeat("x", maxSchemaBytes) + `"}`, "too large: 262162 bytes"},
-		"nodes": {`{"enum":[` + repeat("0,", maxSchemaNodes) + `0]}`, "too large: 10003 values"},
+		"bytes": {`{"description":"` + repeat("x", usual.Schema) + `"}`, "too large: 262162 bytes"},
+		"nodes": {`{"enum":[` + repeat("0,", usual.SchemaValues) + `0]}`, "too large: 10003 values"},
 		"depth": {repeat(`{"not":`, maxSchemaDepth) + `{}` + repeat(`}`, maxSchemaDepth), "nested deeper than 128"},
 		"array": {`[]`, "not a JSON object"},
 		"text":  {`{"type":"object"`, "not JSON"},
 		"twice": {`{"type":"object","type":"object"}`, "not JSON: byte 17: duplicate name"},
-		"fine":  {`{"enum":[` + repeat("0,", maxSchemaNodes-3) + `0]}`, ""},
+		"fine":  {`{"enum":[` + repeat("0,", usual.SchemaValues-3) + `0]}`, ""},
 	} {
 		err := New(nil, Options{}).checkSchema([]byte(c.text))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	many := &schema{text: []byte(`{"type":"object","allOf":[` + repeat("true,", maxSubschemas) + `true]}`)}
+	many := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","allOf":[` + repeat("true,", usual.Subschemas) + `true]}`)}
 	if !many.accepts([]byte(`{}`)) || many.err == nil || !strings.Contains(many.err.Error(), "at most 2000 are compiled") {
 		t.Errorf("many subschemas: %v", many.err)
 	}
@@ -208,7 +208,7 @@ func TestSchemasThatAskTooMuchAreNotAsked(t *testing.T) {
 		"a number of more than all digits": {`{"type":"object","properties":{"n":{"uniqueItems":true}}}`, `{"n":[1e99999999999999999999,2]}`, "/n/0: expected a number of at most 1000 digits"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &schema{text: []byte(c.schema)}
+			s := &schema{most: usual.Subschemas, text: []byte(c.schema)}
 			wrong := s.check([]byte(c.arguments), output)
 			if s.err != nil || wrong == nil || !strings.Contains(wrong.lines("it"), c.want) {
 				t.Errorf("%v, %v; want %q", s.err, wrong, c.want)
@@ -219,7 +219,7 @@ func TestSchemasThatAskTooMuchAreNotAsked(t *testing.T) {
 		"number": {`{"type":"object","properties":{"n":{"minimum":1e999999999}}}`, "a number of more than 1000 digits"},
 		"length": {`{"type":"object","properties":{"n":{"minLength":1e999999999}}}`, "a number of more than 1000 digits"},
 	} {
-		s := &schema{text: []byte(c.schema)}
+		s := &schema{most: usual.Subschemas, text: []byte(c.schema)}
 		if !s.accepts([]byte(`{"n":1}`)) || s.err == nil || !strings.Contains(s.err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, s.err, c.want)
 		}
@@ -233,7 +233,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		properties = append(properties, fmt.Sprintf(`%q:{"type":"integer","enum":[1,2,3]}`, name))
 		arguments = append(arguments, fmt.Sprintf(`%q:%q`, name, strings.Repeat("x", 10_000)))
 	}
-	s := &schema{text: []byte(`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`)}
+	s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`)}
 	wrong := s.check([]byte(`{`+strings.Join(arguments, ",")+`}`), output)
 	if wrong == nil {
 		t.Fatalf("accepted: %v", s.err)
@@ -253,7 +253,7 @@ func TestTheFileSystemIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"file://" + file, file, "s.json", "../../etc/passwd", "https://example.com/s.json", "urn:x"} {
-		s := &schema{text: []byte(`{"type":"object","properties":{"a":{"$ref":"` + ref + `"}}}`)}
+		s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","properties":{"a":{"$ref":"` + ref + `"}}}`)}
 		if !s.accepts([]byte(`{"a":1}`)) || s.err == nil || !strings.Contains(s.err.Error(), errExternal.Error()) {
 			t.Errorf("%s: %v", ref, s.err)
 		}
@@ -281,7 +281,7 @@ func FuzzQuickOfManySchemas(f *testing.F) {
 	fuzzing.Run(f, func(t *testing.T, seed uint64) {
 		g := generator{rand.New(rand.NewPCG(seed, 1))}
 		text := g.schema(3)
-		s := &schema{text: text}
+		s := &schema{most: usual.Subschemas, text: text}
 		s.once.Do(s.compile)
 		if s.err != nil {
 			t.Fatalf("%s: %v", text, s.err)
@@ -434,7 +434,7 @@ func (g generator) value(s *jsonschema.Schema, levels int) []byte {
 
 // Text that was not checked may have a name twice; a required property that is there twice is not two of them.
 func TestPropertyThatIsThereTwiceCountsOnce(t *testing.T) {
-	s := &schema{text: []byte(`{"type":"object","required":["a","b"]}`)}
+	s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","required":["a","b"]}`)}
 	if s.accepts([]byte(`{"a":1,"a":2}`)) {
 		t.Error("accepted")
 	}

@@ -23,10 +23,6 @@ import (
 )
 
 const (
-	// maxTools is how many tools a backend may have, if nothing else is said (reliability.md 2.4).
-	maxTools = 4_096
-	// maxName is how long a tool's name may be, in bytes, if nothing else is said (TL-6).
-	maxName = 128
 	// maxToolPages is how many pages of tools are asked for to find one.
 	maxToolPages = 1_024
 	// maxKnown is how many tools are known by their callers, maxCallers how many callers, and maxText how many bytes of schemas
@@ -71,8 +67,8 @@ func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior 
 	for i := range all.Len() {
 		m := all.Get(i).Message()
 		key := m.Get(m.Descriptor().Fields().ByName(row.key)).String()
-		if len(seen) >= c.o.MaxTools {
-			c.warn(row.what, key, "tools dropped from here on", fmt.Errorf("there are more than %d", c.o.MaxTools))
+		if len(seen) >= c.o.Limits.Tools {
+			c.warn(row.what, key, "tools dropped from here on", fmt.Errorf("there are more than %d", c.o.Limits.Tools))
 			changed = true
 			break
 		}
@@ -118,17 +114,17 @@ func tellable(m proto.Message, rev bridge.Revision) error {
 
 // cleanTool returns a tool, or what is good of it, or why nothing is.
 func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
-	if !goodName(t.GetName(), c.o.MaxName) {
+	if !goodName(t.GetName(), c.o.Limits.ToolName) {
 		switch name := t.GetName(); {
 		case name == "":
 			return nil, errors.New("it has no name")
-		case len(name) > c.o.MaxName:
-			return nil, fmt.Errorf("its name has %d bytes, and %d are the most", len(name), c.o.MaxName)
+		case len(name) > c.o.Limits.ToolName:
+			return nil, fmt.Errorf("its name has %d bytes, and %d are the most", len(name), c.o.Limits.ToolName)
 		case strings.ContainsFunc(name, isHidden):
 			return nil, errors.New("its name has characters that nobody sees, or that change how others look")
 		}
 		c.warn("tool", t.GetName(), "tool's name is not for every client",
-			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", c.o.MaxName))
+			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", c.o.Limits.ToolName))
 	}
 	if text := t.GetInputSchema(); len(text) > 0 {
 		if err := c.checkSchema(text); err != nil {
@@ -162,8 +158,8 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 
 // checkSchema returns why a text cannot be a schema of a tool.
 func (c *Catalog) checkSchema(text []byte) error {
-	if len(text) > c.o.MaxSchema {
-		return fmt.Errorf("too large: %d bytes, and at most %d are taken", len(text), c.o.MaxSchema)
+	if len(text) > c.o.Limits.Schema {
+		return fmt.Errorf("too large: %d bytes, and at most %d are taken", len(text), c.o.Limits.Schema)
 	}
 	if err := rawjson.Check(text); err != nil {
 		return fmt.Errorf("not JSON: %w", err)
@@ -171,7 +167,7 @@ func (c *Catalog) checkSchema(text []byte) error {
 	if !rawjson.IsObject(text) {
 		return errors.New("not a JSON object")
 	}
-	return outgrown(text, c.o.MaxSchemaValues)
+	return outgrown(text, c.o.Limits.SchemaValues)
 }
 
 // external returns the reference of a schema to others that it does not have in it. Such a tool is not offered (2026-07-28: an
@@ -180,7 +176,7 @@ func (c *Catalog) external(text []byte) error {
 	if !mayBeExternal(text) {
 		return nil
 	}
-	s := &schema{text: text, most: c.o.MaxSubschemas}
+	s := &schema{text: text, most: c.o.Limits.Subschemas}
 	if s.compile(); errors.Is(s.err, errExternal) {
 		return s.err
 	}
@@ -257,7 +253,7 @@ func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, began uint
 			continue
 		}
 		if old == nil {
-			if len(k.byName) >= c.o.MaxTools {
+			if len(k.byName) >= c.o.Limits.Tools {
 				c.count -= len(k.byName)
 				clear(k.byName) // of a backend whose tools come and go; what is called is learned again
 			}
@@ -314,7 +310,7 @@ func (c *Catalog) toolOf(t *pb.Tool, old *tool, began uint64) *tool {
 func (c *Catalog) schema(text []byte) *schema {
 	s := c.schemas[string(text)]
 	if s == nil {
-		s = &schema{text: text, most: c.o.MaxSubschemas}
+		s = &schema{text: text, most: c.o.Limits.Subschemas}
 		c.schemas[string(text)] = s
 		c.text += len(text)
 	}
@@ -357,7 +353,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, cc *pb.CallCont
 		if slices.Contains(p.names, name) {
 			return c.toolOn(p, name), nil
 		}
-		if seen += len(p.names); p.next == nil || seen >= c.o.MaxTools || key.later && *p.next == key.cursor {
+		if seen += len(p.names); p.next == nil || seen >= c.o.Limits.Tools || key.later && *p.next == key.cursor {
 			break // a cursor that leads to itself leads nowhere
 		}
 		key = p.nextKey()

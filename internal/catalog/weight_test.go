@@ -97,7 +97,7 @@ func TestWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.text, err)
 		}
-		got := weigh(doc, maxSubschemas)
+		got := weigh(doc, usual.Subschemas)
 		if c.want < maxWeight && got != c.want || got < c.want {
 			t.Errorf("%.200s weighs %d, want %d", c.text, got, c.want)
 		}
@@ -127,7 +127,7 @@ func TestNamesInDataAreNone(t *testing.T) {
 		{"http://json-schema.org/draft-04/schema#", "id", true},
 	} {
 		finds := func(member string) bool {
-			s := &schema{text: []byte(fmt.Sprintf(`{"$schema":"%s","not":{"$ref":"a"},%s}`, draft.schema, member))}
+			s := &schema{most: usual.Subschemas, text: []byte(fmt.Sprintf(`{"$schema":"%s","not":{"$ref":"a"},%s}`, draft.schema, member))}
 			if s.compile(); s.err != nil && !errors.Is(s.err, errExternal) {
 				t.Errorf("%s: %v", s.text, s.err)
 			}
@@ -174,7 +174,7 @@ func TestHeavySchemasAreNotCompiled(t *testing.T) {
 		if err := New(nil, Options{}).checkSchema(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		s := &schema{text: text}
+		s := &schema{most: usual.Subschemas, text: text}
 		if !s.accepts([]byte(`{}`)) || s.err == nil || !strings.Contains(s.err.Error(), "at most 2000 are compiled") {
 			t.Errorf("%s: %.300v", name, s.err)
 		}
@@ -210,7 +210,7 @@ func TestOrdinarySchemasAreCompiled(t *testing.T) {
 		if strings.Contains(c, `"definitions"`) {
 			place = "definitions"
 		}
-		s := &schema{text: []byte(`{"type":"object",` + strings.ReplaceAll(c, "PLACE", place) + `}`)}
+		s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object",` + strings.ReplaceAll(c, "PLACE", place) + `}`)}
 		if s.compile(); s.err != nil {
 			t.Errorf("%s: %.300v", name, s.err)
 		}
@@ -219,13 +219,13 @@ func TestOrdinarySchemasAreCompiled(t *testing.T) {
 
 // Of the time that compiling takes most is the library's, and not the square of a schema's size.
 func TestCompilingIsTheLibrarysWork(t *testing.T) {
-	text := []byte(`{"type":"object","properties":{` + commas(maxSubschemas-10, func(i int) string {
+	text := []byte(`{"type":"object","properties":{` + commas(usual.Subschemas-10, func(i int) string {
 		return fmt.Sprintf(`"p%d":{"type":"string","description":"%s"}`, i, strings.Repeat("x", 85))
 	}) + `}}`)
 	mine, library := time.Hour, time.Hour
 	for range 5 { // the least: the garbage collector runs, too
 		mine = min(mine, spent(func() {
-			s := &schema{text: text}
+			s := &schema{most: usual.Subschemas, text: text}
 			if s.compile(); s.err != nil {
 				t.Fatal(s.err)
 			}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // drainTime is how long we read on after a process has ended, if another one keeps its output open.
@@ -35,7 +36,7 @@ type Process struct {
 	// Env is its whole environment.
 	Env []string
 	// Limits are how much of the machine it may take.
-	Limits Limits
+	Limits limits.Machine
 	// Log is where it is told what could not be done.
 	Log *zerolog.Logger
 	// Stdout and Stderr read what the process prints, to the end of it. Each runs in a goroutine of its own.
@@ -79,7 +80,7 @@ func (p *Process) Start() error {
 	if err != nil {
 		return err
 	}
-	if p.bounds, err = p.Limits.bound(p.Log); err != nil {
+	if p.bounds, err = bound(p.Limits, p.Log); err != nil {
 		return err
 	}
 	ours, theirs, err := pipes()

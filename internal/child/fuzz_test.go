@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // FuzzLogLine writes any bytes as the output of a backend, in any pieces: every line that is logged is one record of strict JSON, of a
@@ -17,7 +18,7 @@ func FuzzLogLine(f *testing.F) {
 	for _, s := range []string{
 		"", "hello\n\n \nworld\r\n", "ERROR: x\n", `{"level":"warn","msg":"x"}` + "\n", `{"@level":"error","@message":"x","a":{"b":[1]}}` + "\n",
 		`{"level":"info","msg":"x"}` + "\n" + `{"level":"info","stream":"stdout","message":"forged"}` + "\n", "{\"msg\":\"a\"\r,\t\"b\":1}\n", "{\"msg\":\"\xff\"}\n",
-		`{"msg":"a","msg":"b"}` + "\n", strings.Repeat("x", maxShown+5) + "\nnext\n", "\x1b[31mred\x1b[0m\n", "Traceback (most recent call last):\n", `{"level":"fatal","message":"end"}`,
+		`{"msg":"a","msg":"b"}` + "\n", strings.Repeat("x", usual.LogLine+5) + "\nnext\n", "\x1b[31mred\x1b[0m\n", "Traceback (most recent call last):\n", `{"level":"fatal","message":"end"}`,
 	} {
 		f.Add([]byte(s), false)
 		f.Add([]byte(s), true)
@@ -30,7 +31,7 @@ func FuzzLogLine(f *testing.F) {
 			logged = 0
 			log := zerolog.New(&out)
 			in := bytes.NewReader(data)
-			l := NewLog(&log, LogLimits{Rate: 1 << 30}) // more than is written
+			l := NewLog(&log, limits.Limits{LogRate: 1 << 30}) // more than is written
 			each := func(line []byte, length int) { l.Line("stdout", line, length); logged++ }
 			if slowly {
 				CopyLines(iotest.OneByteReader(in), each)
@@ -43,7 +44,7 @@ func FuzzLogLine(f *testing.F) {
 			t.Fatalf("%q: %d lines, and %d are logged", data, lines, logged)
 		}
 		for line := range bytes.Lines(out.Bytes()) {
-			if len(line) > 6*maxShown+256 {
+			if len(line) > 6*usual.LogLine+256 {
 				t.Fatalf("%q: a record of %d bytes", data, len(line))
 			}
 			if bytes.ContainsFunc(bytes.TrimSuffix(line, []byte("\n")), func(r rune) bool { return r < ' ' && r != '\t' }) {

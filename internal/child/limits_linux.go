@@ -15,11 +15,14 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// A bounds holds one process, and those that it starts, to Limits. Memory and processes are those of control groups that the
-// process alone is in: in version 2 one, and in version 1 one for each. Whoever is in them when the process ends is killed. So
-// that nobody survives who has left the process group, there is one without limits, too, wherever one can be made.
+// A bounds holds one process, and those that it starts, to limits.Machine. Memory and processes are those of control
+// groups that the process alone is in: in version 2 one, and in version 1 one for each. Whoever is in them when the
+// process ends is killed. So that nobody survives who has left the process group, there is one without limits, too,
+// wherever one can be made.
 //
 // It is ours because the libraries for it (containerd, opencontainers) come with the ways to manage whole containers, by D-Bus and
 // eBPF, and do not have what is needed here: a group below our own, that goes when we do.
@@ -50,10 +53,10 @@ const limitFix = "have mcpbridge run where it may make control groups (a systemd
 	"limit the container that both run in instead, or leave the limit out"
 
 // bound makes what holds a process to the limits. Call hold when the process runs, and end when it does not or never will.
-func (l Limits) bound(log *zerolog.Logger) (*bounds, error) { return l.boundIn("/", log) }
+func bound(l limits.Machine, log *zerolog.Logger) (*bounds, error) { return boundIn(l, "/", log) }
 
 // boundIn is bound with the file system at root.
-func (l Limits) boundIn(root string, log *zerolog.Logger) (*bounds, error) {
+func boundIn(l limits.Machine, root string, log *zerolog.Logger) (*bounds, error) {
 	b := &bounds{}
 	sweepAll(root, log)
 	var ours unix.Rlimit
@@ -63,7 +66,7 @@ func (l Limits) boundIn(root string, log *zerolog.Logger) (*bounds, error) {
 	b.files, b.asked = uint64(l.Files), l.Files != 0
 	switch {
 	case !b.asked:
-		b.files = min(usualFiles, ours.Max)
+		b.files = min(uint64(limits.Machine{}.OrDefaults().Files), ours.Max)
 	case b.files > ours.Max:
 		return nil, &LimitError{"files", "raise that of mcpbridge (ulimit -n, LimitNOFILE), or lower the backend's", fmt.Errorf("mcpbridge itself may have %d", ours.Max)}
 	}

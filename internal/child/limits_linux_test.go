@@ -16,6 +16,8 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // does is the variable that has this program do something once it is told to: use so many MiB of memory, or open files until it has
@@ -65,7 +67,7 @@ type held struct {
 
 // within runs a program within limits, until it has ended. It begins when it has read a line. If it cannot be held, which must only be
 // because there can be no control groups here, the test is over: that is told with what to do.
-func within(t *testing.T, l Limits, env []string, command ...string) *held {
+func within(t *testing.T, l limits.Machine, env []string, command ...string) *held {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t))
 	p := New(command, "", &log)
@@ -103,12 +105,12 @@ func TestFilesAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	for files, want := range map[int]uint64{0: min(1024, ours.Max), 100: 100, 101: 101} {
-		h := within(t, Limits{Files: files}, []string{does + "=open"}, self(t))
+		h := within(t, limits.Machine{Files: files}, []string{does + "=open"}, self(t))
 		if want := fmt.Sprintln(want, unix.EMFILE); h == nil || h.out != want {
 			t.Errorf("%d: %+v", files, h)
 		}
 	}
-	if h := within(t, Limits{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil || h.How() != "exit status 0" {
+	if h := within(t, limits.Machine{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil || h.How() != "exit status 0" {
 		t.Errorf("as many as are ours: %+v", h)
 	}
 	log := zerolog.Nop()
@@ -125,7 +127,7 @@ func TestFilesAreLimited(t *testing.T) {
 func TestProcessesAreLimited(t *testing.T) {
 	const three = "read go; sleep 60 & sleep 60 & echo started" // with the shell
 	for limit, want := range map[int]string{4: "started\n", 3: "started\n", 2: ""} {
-		if h := within(t, Limits{Processes: limit}, nil, "sh", "-c", three); h != nil && h.out != want {
+		if h := within(t, limits.Machine{Processes: limit}, nil, "sh", "-c", three); h != nil && h.out != want {
 			t.Errorf("%d: %q, %s", limit, h.out, h.How())
 		}
 	}
@@ -133,7 +135,7 @@ func TestProcessesAreLimited(t *testing.T) {
 
 func TestMemoryIsLimited(t *testing.T) {
 	for mib, fits := range map[int]bool{16: true, 200: false} {
-		h := within(t, Limits{Memory: 100 << 20}, []string{does + "=" + strconv.Itoa(mib)}, self(t))
+		h := within(t, limits.Machine{Memory: 100 << 20}, []string{does + "=" + strconv.Itoa(mib)}, self(t))
 		if h == nil {
 			continue
 		}
@@ -148,8 +150,8 @@ func TestMemoryIsLimited(t *testing.T) {
 
 // Who leaves the process group stays in the control group, and ends with the process. There is one without limits, too.
 func TestNobodyLeavesAControlGroup(t *testing.T) {
-	for name, limits := range map[string]Limits{"limited": {Processes: 10}, "without limits": {}} {
-		h := within(t, limits, nil, "sh", "-c", "read go; trap '' TERM; setsid sleep 1000 >/dev/null 2>&1 & echo $!")
+	for name, most := range map[string]limits.Machine{"limited": {Processes: 10}, "without limits": {}} {
+		h := within(t, most, nil, "sh", "-c", "read go; trap '' TERM; setsid sleep 1000 >/dev/null 2>&1 & echo $!")
 		if h == nil {
 			continue
 		}
@@ -181,7 +183,7 @@ func groupsCanBeMade(t *testing.T) bool {
 func TestAControlGroupCanBeDoneWithout(t *testing.T) {
 	var told bytes.Buffer
 	log := zerolog.New(&told)
-	b, err := Limits{}.boundIn(t.TempDir(), &log)
+	b, err := boundIn(limits.Machine{}, t.TempDir(), &log)
 	if err != nil || b.dispense(&log, errors.New("again")) || strings.Count(told.String(), "there is no control group") != 1 {
 		t.Errorf("without a system: %v, %s", err, told.String())
 	}
@@ -338,7 +340,7 @@ func TestLimitsOfVersion2(t *testing.T) {
 		}
 	}
 	log := zerolog.Nop()
-	b, err := Limits{Memory: 1 << 20, Processes: 5}.boundIn(root, &log)
+	b, err := boundIn(limits.Machine{Memory: 1 << 20, Processes: 5}, root, &log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,15 @@ import (
 	"os/exec"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // A bounds is for Linux.
 type bounds struct{}
 
 // bound refuses limits that somebody has asked for.
-func (l Limits) bound(*zerolog.Logger) (*bounds, error) {
+func bound(l limits.Machine, _ *zerolog.Logger) (*bounds, error) {
 	for _, asked := range []struct {
 		limit string
 		n     int

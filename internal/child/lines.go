@@ -2,7 +2,6 @@ package child
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"io"
 	"regexp"
@@ -12,16 +11,15 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/time/rate"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
 // MaxLine is how many bytes are kept of a line: a handshake fits.
-const MaxLine = 64 << 10
+const MaxLine = limits.MaxLogLine
 
-const (
-	maxShown = 8 << 10 // what is logged of a line, if nothing else is said
-	maxTail  = 20      // how many lines are kept for errors
-)
+// maxTail is how many lines are kept for errors.
+const maxTail = 20
 
 // Lines cuts what is written to it into lines and passes them on, whatever their length: it never makes the writer wait for
 // the end of a line, and it keeps only the beginning of a long one.
@@ -99,24 +97,13 @@ func (t *Tail) Read() ([]string, int) {
 	return append([]string(nil), t.last...), t.count
 }
 
-// maxRate is how many bytes of a program's output are logged in a second, if nothing else is said.
-const maxRate = 1 << 20
-
 // perLine is what a line counts besides its own length: it becomes a record.
 const perLine = 100
-
-// LogLimits are how much of a program's output is logged.
-type LogLimits struct {
-	// Line is how many bytes of a line, at most MaxLine. 0: 8 KiB.
-	Line int
-	// Rate is how many bytes in a second. 0: 1 MiB.
-	Rate int
-}
 
 // A Log logs the output of a program, as much of it as anybody can want to read. Several goroutines may use it.
 type Log struct {
 	to   *zerolog.Logger
-	most LogLimits
+	most limits.Limits // LogLine and LogRate
 
 	mu     sync.Mutex // guards the rest
 	budget *rate.Limiter
@@ -125,10 +112,10 @@ type Log struct {
 }
 
 // NewLog returns a Log that writes to another one.
-func NewLog(to *zerolog.Logger, most LogLimits) *Log {
-	most = LogLimits{cmp.Or(most.Line, maxShown), cmp.Or(most.Rate, maxRate)}
+func NewLog(to *zerolog.Logger, most limits.Limits) *Log {
+	most = most.OrDefaults()
 	// The longest line is always logged when nothing else is.
-	return &Log{to: to, most: most, budget: rate.NewLimiter(rate.Limit(most.Rate), max(most.Rate, most.Line+perLine))}
+	return &Log{to: to, most: most, budget: rate.NewLimiter(rate.Limit(most.LogRate), max(most.LogRate, most.LogLine+perLine))}
 }
 
 // Line logs a line of a program's output: as it says if it is of a structured log, else with a guess at its level. Of a flood, some are
@@ -141,7 +128,7 @@ func (l *Log) Line(stream string, line []byte, length int) {
 	lines, size := l.lines, l.bytes
 	// A flood that has begun to be left out is left out for a while: else each line that is logged would bring two that say so.
 	now := time.Now()
-	in := (lines == 0 || l.budget.TokensAt(now) >= float64(l.most.Rate)/4) && l.budget.AllowN(now, min(length, l.most.Line)+perLine)
+	in := (lines == 0 || l.budget.TokensAt(now) >= float64(l.most.LogRate)/4) && l.budget.AllowN(now, min(length, l.most.LogLine)+perLine)
 	if in {
 		l.lines, l.bytes = 0, 0
 	} else {
@@ -152,10 +139,10 @@ func (l *Log) Line(stream string, line []byte, length int) {
 	case in && lines > 0:
 		l.to.Warn().Int("lines", lines).Int("bytes", size).Msg("lines of its output were left out")
 	case !in && lines == 0:
-		l.to.Warn().Int("rate", l.most.Rate).Msg("it prints more bytes in a second than are logged; some lines are left out")
+		l.to.Warn().Int("rate", l.most.LogRate).Msg("it prints more bytes in a second than are logged; some lines are left out")
 	}
 	if in {
-		logLine(l.to, stream, line, length, l.most.Line)
+		logLine(l.to, stream, line, length, l.most.LogLine)
 	}
 }
 

@@ -2,21 +2,25 @@ package child
 
 import (
 	"bytes"
-	"cmp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
+
+// usual are the limits that are not configured.
+var usual = limits.Limits{}.OrDefaults()
 
 // A program that prints without end has a MiB a second logged, and how much was not.
 func TestFloodsAreLoggedInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
-		l := NewLog(&log, LogLimits{})
+		l := NewLog(&log, limits.Limits{})
 		line := bytes.Repeat([]byte("x"), 1<<10-perLine)
 		logged := func(n int) int {
 			out.Reset()
@@ -49,7 +53,7 @@ func TestFloodsAreNotTalkedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
-		l := NewLog(&log, LogLimits{})
+		l := NewLog(&log, limits.Limits{})
 		line := bytes.Repeat([]byte("x"), 100)
 		for range 10_000 { // 10 s of 2 MB
 			for range 10 {
@@ -71,7 +75,7 @@ func TestTheRateCanBeSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
-		l := NewLog(&log, LogLimits{Line: 2000, Rate: 3000})
+		l := NewLog(&log, limits.Limits{LogLine: 2000, LogRate: 3000})
 		line := bytes.Repeat([]byte("x"), 1000-perLine)
 		for n := 1; n <= 4; n++ {
 			out.Reset()
@@ -83,9 +87,9 @@ func TestTheRateCanBeSet(t *testing.T) {
 			t.Errorf("the rate is not said: %s", out.String())
 		}
 		out.Reset()
-		l = NewLog(&log, LogLimits{Rate: 1024})
-		long := bytes.Repeat([]byte("x"), maxShown)
-		if l.Line("stderr", long, len(long)); strings.Count(out.String(), "x") != maxShown {
+		l = NewLog(&log, limits.Limits{LogRate: 1024})
+		long := bytes.Repeat([]byte("x"), usual.LogLine)
+		if l.Line("stderr", long, len(long)); strings.Count(out.String(), "x") != usual.LogLine {
 			t.Errorf("a long line is not logged: %.200s", out.String())
 		}
 	})
@@ -93,15 +97,15 @@ func TestTheRateCanBeSet(t *testing.T) {
 
 // What is logged of a line, and kept of one: one below, at, and one above.
 func TestLongLinesAreCut(t *testing.T) {
-	for _, limits := range []LogLimits{{}, {Line: 100}} {
-		most := cmp.Or(limits.Line, maxShown)
+	for _, set := range []limits.Limits{{}, {LogLine: 100}} {
+		most := set.OrDefaults().LogLine
 		for length, want := range map[int]int{most - 1: most - 1, most: most, most + 1: most, MaxLine - 1: most, MaxLine: most, MaxLine + 1: most, 10 * MaxLine: most} {
 			var out bytes.Buffer
 			log := zerolog.New(&out)
 			var kept, size int
 			CopyLines(strings.NewReader(strings.Repeat("x", length)+"\n"), func(line []byte, n int) {
 				kept, size = len(line), n
-				NewLog(&log, limits).Line("stderr", line, n)
+				NewLog(&log, set).Line("stderr", line, n)
 			})
 			if got := strings.Count(out.String(), "x"); got != want || kept != min(length, MaxLine) || size != length {
 				t.Errorf("%d bytes: %d are logged, %d are kept, and %d are counted", length, got, kept, size)

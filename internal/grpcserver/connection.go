@@ -29,7 +29,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	message := l.s.o.MaxMessage
+	message := l.s.o.Limits.ClientMessage
 	conn := &connection{
 		Conn: c.(*conns.Conn), //nolint:forcetypeassert // the listener is that of the port
 		s:    l.s, most: max(min(unreadMessages*message, mostUnread), message, leastUnread), spare: 2*message + unreadAnswers,

@@ -20,6 +20,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -87,7 +88,7 @@ func answersHold(f http2.Frame) bool {
 func TestIdleConnectionsEnd(t *testing.T) {
 	h, begun, letGo := holding()
 	const idle = 100 * time.Millisecond
-	addr := serve(t, h, nil, grpcserver.Options{Idle: idle})
+	addr := serve(t, h, nil, grpcserver.Options{Limits: limits.Limits{ConnectionIdle: idle}})
 	busy := rawDial(t, addr)
 	if err := busy.open(1, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		return err // gRPC has answered already, as where a request is larger than it may be
 	}
 	ctx, out := ss.Context(), outboxOf(ss)
-	if err := out.await(ctx, s.open, s.o.WriteTimeout); err != nil {
+	if err := out.await(ctx, s.open, s.o.Limits.WriteTime); err != nil {
 		return s.failed(m, err)
 	}
 	if m == bridge.Listen {
@@ -52,9 +52,9 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 			return nil
 		}
 		msg := m.Join(e, nil)
-		if size := proto.Size(msg); size > s.o.MaxMessage {
+		if size := proto.Size(msg); size > s.o.Limits.ClientMessage {
 			return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
-				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended", m.Name, size, s.o.MaxMessage)
+				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended", m.Name, size, s.o.Limits.ClientMessage)
 		}
 		return out.tell(ctx, ss, msg)
 	})
@@ -181,9 +181,9 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	default:
 		msg = res.Complete
 	}
-	if size := proto.Size(msg); size > s.o.MaxMessage {
+	if size := proto.Size(msg); size > s.o.Limits.ClientMessage {
 		return nil, bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
-			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed", m.Name, size, s.o.MaxMessage)
+			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed", m.Name, size, s.o.Limits.ClientMessage)
 	}
 	return msg, nil
 }

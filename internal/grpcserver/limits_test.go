@@ -27,6 +27,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -58,7 +59,7 @@ func filled[M proto.Message](n int, give func(n int) M) M {
 }
 
 func TestMessagesHaveALimit(t *testing.T) {
-	for limit, o := range map[int]grpcserver.Options{100_000: {MaxMessage: 100_000}, 4 << 20: {}} {
+	for limit, o := range map[int]grpcserver.Options{100_000: {Limits: limits.Limits{ClientMessage: 100_000}}, 4 << 20: {}} {
 		called, answer := 0, 0
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			called++
@@ -90,7 +91,7 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		called++
 		return said(r.GetName()), nil
-	}), nil, grpcserver.Options{MaxMessage: limit}), grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
+	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}), grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
 	res, err := call(t.Context(), c, &pb.CallToolRequest{Name: strings.Repeat("x", 1000)})
 	if err != nil || len(res[0].GetResult().GetContent()[0].GetText().GetText()) != 1000 {
 		t.Fatalf("%v %v", res, err)
@@ -128,7 +129,7 @@ func TestEventsHaveALimit(t *testing.T) {
 			return nil, err
 		}
 		return said("ok"), nil
-	}), nil, grpcserver.Options{MaxMessage: limit}))
+	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}))
 	for event = limit - 1; event <= limit+1; event++ {
 		got, err := call(t.Context(), c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
 		if event <= limit {
@@ -175,8 +176,8 @@ func TestListensHaveALimit(t *testing.T) {
 		o      grpcserver.Options
 		reason string
 	}{
-		"of all":        {grpcserver.Options{Streams: &limit.Streams{Most: 3}}, "OVERLOADED not_executed"},
-		"of one caller": {grpcserver.Options{Streams: &limit.Streams{PerPrincipal: 3}, Principal: ada}, "TOO_MANY not_executed"},
+		"of all":        {grpcserver.Options{Streams: limit.StreamsOf(limits.Limits{Streams: 3}, nil)}, "OVERLOADED not_executed"},
+		"of one caller": {grpcserver.Options{Streams: limit.StreamsOf(limits.Limits{StreamsPerCaller: 3}, nil), Principal: ada}, "TOO_MANY not_executed"},
 	} {
 		c := client(t, serve(t, lasting(), nil, tt.o))
 		for n := 1; n <= 4; n++ {

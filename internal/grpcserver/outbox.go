@@ -206,8 +206,8 @@ func (c *connection) stuck(limit time.Duration) bool {
 
 // relieve closes connections whose clients do not read. It is for when memory is short.
 func (s *Server) relieve() {
-	if n := s.conns.closeStuck(s.o.WriteTimeout); n > 0 {
-		s.log.Warn().Int("connections", n).Stringer("unread", s.o.WriteTimeout).
+	if n := s.conns.closeStuck(s.o.Limits.WriteTime); n > 0 {
+		s.log.Warn().Int("connections", n).Stringer("unread", s.o.Limits.WriteTime).
 			Msg("closed gRPC connections whose clients do not read what they are told: memory is short")
 	}
 }

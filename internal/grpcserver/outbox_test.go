@@ -25,6 +25,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -74,7 +75,7 @@ func TestUnreadAnswersHaveALimit(t *testing.T) {
 		for size, text := range map[string]int{"nothing": 0, "much": 100_000} {
 			for _, end := range []string{"read", "reset"} {
 				t.Run(name+", "+size+", "+end, func(t *testing.T) {
-					addr := serve(t, verbose(text), nil, grpcserver.Options{MaxCalls: 1, MaxMessage: limit / 4, WriteTimeout: time.Millisecond})
+					addr := serve(t, verbose(text), nil, grpcserver.Options{MaxCalls: 1, Limits: limits.Limits{ClientMessage: limit / 4, WriteTime: time.Millisecond}})
 					c := shut(t, addr)
 					n := 0
 					for c.ask(t, n, headers...) {
@@ -121,7 +122,7 @@ func TestAnswersOfCallsThatBeganTogetherHaveALimit(t *testing.T) {
 		begun <- struct{}{}
 		<-letGo
 		return said(long), nil
-	}), nil, grpcserver.Options{MaxMessage: message})
+	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: message}})
 	c := shut(t, addr)
 	for i := range calls {
 		if err := c.begin(i); err != nil {
@@ -151,7 +152,7 @@ func TestAnswersOfCallsThatBeganTogetherHaveALimit(t *testing.T) {
 
 // A call waits for its client to read the answers of others.
 func TestCallsWaitUntilOthersAreRead(t *testing.T) {
-	addr := serve(t, verbose(100_000), nil, grpcserver.Options{MaxMessage: 1 << 18, WriteTimeout: time.Hour})
+	addr := serve(t, verbose(100_000), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: 1 << 18, WriteTime: time.Hour}})
 	c := shut(t, addr)
 	const n = 8 // of them, each in 128 KiB of memory, are the most
 	for i := range n {
@@ -205,7 +206,7 @@ func TestWhoDoesNotReadMakesRoom(t *testing.T) {
 			var taken atomic.Int64
 			m := limit.NewMemory(1000, func(bool) int64 { return taken.Load() }, zerolog.Nop())
 			log := make(lines, 100)
-			addr := serve(t, verbose(100_000), nil, grpcserver.Options{WriteTimeout: time.Nanosecond, Memory: m, Log: zerolog.New(log)})
+			addr := serve(t, verbose(100_000), nil, grpcserver.Options{Limits: limits.Limits{WriteTime: time.Nanosecond}, Memory: m, Log: zerolog.New(log)})
 			good := client(t, addr)
 			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
 				t.Fatal(err)
@@ -260,7 +261,7 @@ func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
 				return nil, err
 			}
 		}
-	}), limit.Options{Calls: 1, Total: 3 * time.Second})
+	}), limit.Options{Limits: limits.Limits{Calls: 1, CallTotal: 3 * time.Second}})
 	addr := serve(t, h, nil, grpcserver.Options{})
 	c := client(t, addr)
 	s, err := c.CallTool(t.Context(), &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
@@ -303,7 +304,7 @@ func TestCallsThatAreGivenUpAreNotUnread(t *testing.T) {
 		}
 		return said(message), nil
 	})
-	addr := serve(t, h, nil, grpcserver.Options{MaxMessage: most / 4, WriteTimeout: time.Nanosecond})
+	addr := serve(t, h, nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: most / 4, WriteTime: time.Nanosecond}})
 	c := client(t, addr, grpc.WithStaticStreamWindowSize(window+1))
 	var wg sync.WaitGroup
 	for w := range 16 {

@@ -40,13 +40,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/seal"
 	"github.com/mcpbridge/mcpbridge/internal/wire"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// HardMaxMessage is the most that Options.MaxMessage can be.
-const HardMaxMessage = 64 << 20
 
 // Options say how a Server behaves. The zero value is a server for clients on the same machine.
 type Options struct {
@@ -60,21 +58,15 @@ type Options struct {
 	// Until returns until when a principal is let in, by what it has shown; zero: for ever. Listens end then, and other calls do not. Nil:
 	// everybody is let in for ever.
 	Until func(*pb.Principal) time.Time
-	// MaxMessage is the most bytes one gRPC message may have, either way. Zero: 4 MiB. At most HardMaxMessage.
-	MaxMessage int
+	// Limits are the limits of what clients do and are sent. Zero fields are the defaults.
+	Limits limits.Limits
 	// MaxStreams is how many calls one connection may make at a time; further ones wait at the client. Zero: 1,000.
 	MaxStreams int
 	// MaxConns is how many connections there may be, of which one address has three quarters at most. If there are more, idle ones of
 	// clients that have not authenticated are closed for them, as package conns says, or else they are. Zero: 4,096.
 	MaxConns int
-	// Idle is how long a connection is kept that has no call. Zero: 120 s.
-	Idle time.Duration
 	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
 	MaxCalls int
-	// WriteTimeout is how long a call waits if its client has not read four of the longest messages of others on its connection, before
-	// it is refused; and in which a client has to read 256 KiB, or all that there is, while memory is short: else its connection is
-	// closed. Zero: 10 s.
-	WriteTimeout time.Duration
 	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
 	Streams *limit.Streams
 	// Memory is how much there is: while it is short, long requests are refused. Nil: there is enough.
@@ -83,11 +75,8 @@ type Options struct {
 	Drain time.Duration
 	// NoReflection says that clients are not told the contract.
 	NoReflection bool
-	// StateKeys and StateTTL are those of mcpserver.Options: fronts and replicas that share keys can continue one another's
-	// calls. So is MaxState.
+	// StateKeys are those of mcpserver.Options: fronts and replicas that share keys can continue one another's calls.
 	StateKeys [][32]byte
-	StateTTL  time.Duration
-	MaxState  int
 }
 
 const (
@@ -101,8 +90,6 @@ const (
 	minPing = 10 * time.Second
 	// A connection that says nothing is pinged, and closed if that is not answered.
 	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
-	// idleConnection is how long a connection is kept that has no call, if nothing else is said.
-	idleConnection = 2 * time.Minute
 	// logEvery is how often it is logged at most what any client can cause.
 	logEvery = time.Second
 	// lastWord is how long those who watch the health have to hear that the server ends.
@@ -157,24 +144,22 @@ var errClosed = errors.New("mcpbridge is shutting down")
 // New returns a Server of merged, which answers what is for no backend in particular, and of backends. With one backend only,
 // merged is its Handler.
 func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
-	or(&o.MaxMessage, 4<<20)
+	o.Limits = o.Limits.OrDefaults()
 	or(&o.MaxStreams, 1_000)
 	or(&o.MaxConns, conns.Most)
-	or(&o.Idle, idleConnection)
 	or(&o.MaxCalls, 16_384)
-	or(&o.WriteTimeout, 10*time.Second)
 	or(&o.Drain, 30*time.Second)
 	if o.Streams == nil {
-		o.Streams = &limit.Streams{Memory: o.Memory}
+		o.Streams = limit.StreamsOf(o.Limits, o.Memory)
 	}
 	switch {
-	case o.MaxMessage < 0 || o.MaxMessage > HardMaxMessage:
-		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.MaxMessage, HardMaxMessage)
-	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Idle < 0 || o.WriteTimeout < 0 || o.Drain < 0:
+	case o.Limits.ClientMessage < 0 || o.Limits.ClientMessage > limits.MaxMessage:
+		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.Limits.ClientMessage, limits.MaxMessage)
+	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Limits.ConnectionIdle < 0 || o.Limits.WriteTime < 0 || o.Drain < 0:
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
-		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.StateTTL, o.MaxState)}, byName: map[string]served{},
+		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.Limits.StateLife, o.Limits.State)}, byName: map[string]served{},
 		health: health.NewServer(), port: conns.Port{Name: "gRPC", Most: o.MaxConns, Log: o.Log},
 		refusals: rate.Sometimes{Interval: logEvery},
 	}
@@ -194,14 +179,14 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	s.names = strings.Join(names, ", ")
 	s.setOverall(len(backends) == 0)
 	opts := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(o.MaxMessage),
+		grpc.MaxRecvMsgSize(o.Limits.ClientMessage),
 		grpc.MaxSendMsgSize(math.MaxInt32), // which is checked before, to say what became of the call
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
 		grpc.MaxHeaderListSize(4 * maxMetadata),
 		grpc.InTapHandle(weigh),
 		grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.Idle, Time: pingAfter, Timeout: pingWithin}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.Limits.ConnectionIdle, Time: pingAfter, Timeout: pingWithin}),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.hush),
 		grpc.WaitForHandlers(true),

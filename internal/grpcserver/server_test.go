@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -443,8 +444,8 @@ func TestOldClientsAreToldTheContract(t *testing.T) {
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, o := range []grpcserver.Options{
-		{MaxMessage: -1},
-		{MaxMessage: grpcserver.HardMaxMessage + 1},
+		{Limits: limits.Limits{ClientMessage: -1}},
+		{Limits: limits.Limits{ClientMessage: limits.MaxMessage + 1}},
 		{MaxStreams: -1},
 		{MaxConns: -1},
 		{MaxCalls: -1},
@@ -465,7 +466,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 			t.Errorf("%q is taken", names)
 		}
 	}
-	if _, err := grpcserver.New(says(""), nil, grpcserver.Options{MaxMessage: grpcserver.HardMaxMessage}); err != nil {
+	if _, err := grpcserver.New(says(""), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limits.MaxMessage}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,23 +11,16 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options are the bounds. The zero value has sensible ones.
+// Options configure a Handler.
 type Options struct {
-	// Calls is how many calls may be with the backend at a time. Zero: 256.
-	Calls int
-	// CallsPerPrincipal is how many of them may be of one verified caller. Zero: 64. Callers that nobody has verified share
-	// what Calls says.
-	CallsPerPrincipal int
-	// Queue is how long a burst of calls waits for its turn. Once a call was refused, further ones wait for a twentieth of it,
-	// until none has been refused for ten times as long. Zero: 100 ms.
-	Queue time.Duration
-	// Idle is how long a call may say nothing: no progress, no log line, no answer. Zero: 60 s.
-	Idle time.Duration
-	// Total is how long a call may last, whatever it says. Zero: 15 min.
-	Total time.Duration
+	// Limits are the limits of calls. Zero fields are the defaults. Callers that nobody has verified share what Calls
+	// allows. Once a call was refused, further ones wait for a twentieth of CallQueue, until none has been refused for
+	// ten times as long.
+	Limits limits.Limits
 	// Memory is how much there is: while it is short, calls are refused unless they go on with one. Nil: there is enough.
 	Memory *Memory
 }
@@ -56,20 +49,8 @@ var _ bridge.Handler = (*Handler)(nil)
 
 // New returns a Handler for the calls of next.
 func New(next bridge.Handler, o Options) *Handler {
-	def := func(v, d time.Duration) time.Duration {
-		if v == 0 {
-			return d
-		}
-		return v
-	}
-	if o.Calls == 0 {
-		o.Calls = 256
-	}
-	if o.CallsPerPrincipal == 0 {
-		o.CallsPerPrincipal = 64
-	}
-	o.Queue, o.Idle, o.Total = def(o.Queue, 100*time.Millisecond), def(o.Idle, time.Minute), def(o.Total, 15*time.Minute)
-	return &Handler{next: next, o: o, all: newLot(o.Calls, o.Queue, "the backend's"), principals: map[principal]*share{}}
+	o.Limits = o.Limits.OrDefaults()
+	return &Handler{next: next, o: o, all: newLot(o.Limits.Calls, o.Limits.CallQueue, "the backend's"), principals: map[principal]*share{}}
 }
 
 // Handle implements bridge.Handler.
@@ -103,7 +84,7 @@ func (h *Handler) share(p principal) (its *lot, leave func()) {
 	defer h.mu.Unlock()
 	s := h.principals[p]
 	if s == nil {
-		s = &share{lot: newLot(h.o.CallsPerPrincipal, h.o.Queue, "this caller's")}
+		s = &share{lot: newLot(h.o.Limits.CallsPerCaller, h.o.Limits.CallQueue, "this caller's")}
 		h.principals[p] = s
 	}
 	s.users++
@@ -126,23 +107,23 @@ var (
 func (h *Handler) timed(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
-	idle := time.AfterFunc(h.o.Idle, func() { cut(errIdle) })
+	idle := time.AfterFunc(h.o.Limits.CallIdle, func() { cut(errIdle) })
 	defer idle.Stop()
-	total := time.AfterFunc(h.o.Total, func() { cut(errTotal) })
+	total := time.AfterFunc(h.o.Limits.CallTotal, func() { cut(errTotal) })
 	defer total.Stop()
 	res, err := h.next.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		// While the caller is slow to take the event, that is its time and not the backend's.
 		idle.Stop()
-		defer idle.Reset(h.o.Idle)
+		defer idle.Reset(h.o.Limits.CallIdle)
 		return emit(ctx, e)
 	})
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return res, nil
 	case cause == errIdle: //nolint:errorlint // the cause is set above, never wrapped
-		return nil, late(call, err, "it said nothing for %s: raise limits.callIdle, or have it tell its progress", h.o.Idle)
+		return nil, late(call, err, "it said nothing for %s: raise limits.callIdle, or have it tell its progress", h.o.Limits.CallIdle)
 	case cause == errTotal: //nolint:errorlint // as above
-		return nil, late(call, err, "it lasted %s: raise limits.callTotal", h.o.Total)
+		return nil, late(call, err, "it lasted %s: raise limits.callTotal", h.o.Limits.CallTotal)
 	}
 	return nil, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -53,14 +54,14 @@ func TestCallsAtATime(t *testing.T) {
 		subjects []string // of the callers
 		refused  int
 	}{
-		{"one below", limit.Options{Calls: 3}, []string{"", ""}, 0},
-		{"as many", limit.Options{Calls: 3}, []string{"", "", ""}, 0},
-		{"one above", limit.Options{Calls: 3}, []string{"", "", "", ""}, 1},
-		{"one below, of one caller", limit.Options{CallsPerPrincipal: 3}, []string{"a", "a"}, 0},
-		{"as many, of one caller", limit.Options{CallsPerPrincipal: 3}, []string{"a", "a", "a"}, 0},
-		{"one above, of one caller", limit.Options{CallsPerPrincipal: 3}, []string{"a", "a", "a", "a"}, 1},
-		{"others beside it", limit.Options{CallsPerPrincipal: 3}, []string{"a", "a", "a", "b", "b", "b"}, 0},
-		{"callers nobody knows", limit.Options{CallsPerPrincipal: 1}, []string{"", "", ""}, 0},
+		{"one below", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", ""}, 0},
+		{"as many", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", "", ""}, 0},
+		{"one above", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", "", "", ""}, 1},
+		{"one below, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a"}, 0},
+		{"as many, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a"}, 0},
+		{"one above, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a", "a"}, 1},
+		{"others beside it", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a", "b", "b", "b"}, 0},
+		{"callers nobody knows", limit.Options{Limits: limits.Limits{CallsPerCaller: 1}}, []string{"", "", ""}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestABurstWaitsAndAnOverloadDoesNot(t *testing.T) {
 				h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 					<-end
 					return &bridge.Result{}, nil
-				}), limit.Options{Calls: 1})
+				}), limit.Options{Limits: limits.Limits{Calls: 1}})
 				go func() { _, _ = h.Handle(t.Context(), call(""), nobody) }() // takes the place
 				synctest.Wait()
 				began := time.Now()
@@ -154,7 +155,7 @@ func TestHowLongACallWaitsForItsTurn(t *testing.T) {
 			h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 				<-time.After(free)
 				return &bridge.Result{}, nil
-			}), limit.Options{Calls: 1})
+			}), limit.Options{Limits: limits.Limits{Calls: 1}})
 			go func() { _, _ = h.Handle(t.Context(), call(""), nobody) }() // takes the place
 			synctest.Wait()
 			began, got := time.Now(), ""
@@ -177,7 +178,7 @@ func TestTurnsAreTaken(t *testing.T) {
 			<-time.After(10 * time.Millisecond)
 			order = append(order, c.Request.(*pb.CallToolRequest).GetName())
 			return &bridge.Result{}, nil
-		}), limit.Options{Calls: 1})
+		}), limit.Options{Limits: limits.Limits{Calls: 1}})
 		gone, leave := context.WithCancel(t.Context())
 		for _, name := range []string{"a", "b", "gone", "c"} {
 			go func() {
@@ -201,7 +202,7 @@ func TestTurnsAreTaken(t *testing.T) {
 }
 
 func TestHowLongACallMayLast(t *testing.T) {
-	o := limit.Options{Idle: time.Minute, Total: 10 * time.Minute}
+	o := limit.Options{Limits: limits.Limits{CallIdle: time.Minute, CallTotal: 10 * time.Minute}}
 	for _, c := range []struct {
 		name  string
 		step  time.Duration // between two words of the backend
@@ -255,7 +256,7 @@ func TestListeningIsNotBounded(t *testing.T) {
 				return nil, ctx.Err()
 			}
 			return &bridge.Result{}, nil
-		}), limit.Options{Calls: 1})
+		}), limit.Options{Limits: limits.Limits{Calls: 1}})
 		var ended atomic.Int32
 		for range 3 {
 			go func() {
@@ -275,7 +276,7 @@ func TestListeningIsNotBounded(t *testing.T) {
 // A call that was cut while it still waited for a backend was not executed.
 func TestACallThatWasCutBeforeItWasSent(t *testing.T) {
 	for sent, want := range map[bool]string{false: "DEADLINE OUTCOME_NOT_EXECUTED", true: deadline} {
-		for name, o := range map[string]limit.Options{"idle": {Idle: time.Second}, "total": {Total: time.Second}} {
+		for name, o := range map[string]limit.Options{"idle": {Limits: limits.Limits{CallIdle: time.Second}}, "total": {Limits: limits.Limits{CallTotal: time.Second}}} {
 			synctest.Test(t, func(t *testing.T) {
 				h := limit.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 					<-ctx.Done()

@@ -8,11 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// MostStreams is the default maximum number of streams.
-const MostStreams = 15_000
 
 // A Shares counts what verified callers have. What callers have whom nobody has verified is not counted. Whoever has it guards it.
 type Shares struct {
@@ -49,14 +47,14 @@ func (s *Shares) Leave(p *pb.Principal) {
 	}
 }
 
-// A Streams counts the streams that are open and only tell what changes, of all fronts that have it. It may be used concurrently. The
-// zero value has sensible bounds.
+// A Streams counts the streams that are open and only tell what changes, of all fronts that have it. It may be used
+// concurrently.
 type Streams struct {
-	// Most is how many there may be. Zero: 15,000.
+	// Most is how many there may be.
 	Most int
 	// Reason is why one beyond Most fails. Empty: bridge.ReasonOverloaded.
 	Reason string
-	// PerPrincipal is how many of them may be of one verified caller. Zero: 2,000.
+	// PerPrincipal is how many of them may be of one verified caller.
 	PerPrincipal int
 	// Memory is how much there is: while it is short, none is opened. Nil: there is enough.
 	Memory *Memory
@@ -66,6 +64,12 @@ type Streams struct {
 	owners Shares
 }
 
+// StreamsOf returns the Streams of a process.
+func StreamsOf(l limits.Limits, memory *Memory) *Streams {
+	l = l.OrDefaults()
+	return &Streams{Most: l.Streams, PerPrincipal: l.StreamsPerCaller, Memory: memory}
+}
+
 // Open counts one more, of p's if that is somebody, until done. There is an error if there are as many as may be.
 func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 	if err := s.Memory.Full(NewStreams); err != nil {
@@ -73,10 +77,10 @@ func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if most := cmp.Or(s.Most, MostStreams); s.n >= most {
-		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), "%d streams are open, which is the most", most)
+	if s.n >= s.Most {
+		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), "%d streams are open, which is the most", s.Most)
 	}
-	s.owners.Most = cmp.Or(s.PerPrincipal, 2_000)
+	s.owners.Most = s.PerPrincipal
 	if !s.owners.Enter(p) {
 		return nil, tooManyStreams(bridge.ReasonTooMany, "you have %d streams open, which is the most of one caller", s.owners.Most)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 )
 
@@ -33,7 +34,7 @@ func TestBatchesOfServers(t *testing.T) {
 			f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				answer(w, strings.ReplaceAll(batch, "ID", string(m.ID)))
 			})
-			return run(t, mcpclient.Options{URL: f.URL, CallTimeout: 10 * time.Second}, quick)
+			return run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{CallTotal: 10 * time.Second}}, quick)
 		}
 	}
 	ways := map[string]func(*testing.T, string) *mcpclient.Client{
@@ -48,7 +49,7 @@ func TestBatchesOfServers(t *testing.T) {
 				}
 				return true
 			}}
-			o := mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250326, CallTimeout: 10 * time.Second}
+			o := mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250326, Limits: limits.Limits{CallTotal: 10 * time.Second}}
 			return run(t, o, func(c *mcpclient.Client) { c.Pipe(s.serve) })
 		},
 		"HTTP+SSE": func(t *testing.T, batch string) *mcpclient.Client {
@@ -57,7 +58,7 @@ func TestBatchesOfServers(t *testing.T) {
 			f.Config.Handler = sseServer(func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				_, _ = io.WriteString(w, strings.ReplaceAll(batch, "ID", string(m.ID)))
 			})
-			return run(t, mcpclient.Options{URL: f.URL, CallTimeout: 10 * time.Second}, quick)
+			return run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{CallTotal: 10 * time.Second}}, quick)
 		},
 		"an event": at(func(w http.ResponseWriter, batch string) { stream(w, "data: "+batch+"\n\n") }),
 		"JSON": at(func(w http.ResponseWriter, batch string) {

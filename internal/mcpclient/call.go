@@ -30,7 +30,7 @@ func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		return nil, c.overloaded("%d calls are going on, which is the most", c.o.MaxCalls)
 	}
 	defer c.calls.Add(-1)
-	limited, cancel := context.WithTimeout(ctx, c.o.CallTimeout)
+	limited, cancel := context.WithTimeout(ctx, c.o.Limits.CallTotal)
 	defer cancel()
 	return c.handle(limited, call, emit)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/child"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -47,9 +48,10 @@ type Options struct {
 	// PassEnv names variables of our environment that are passed on, besides those that every child gets
 	// (internal/child, env.go). A trailing * stands for any ending.
 	PassEnv []string
-	// Limits are how much of the machine it may take, with all that it starts.
-	Limits child.Limits
-	// StartTimeout is how long it may take until the server has answered for the first time. 0: 30 s.
+	// Machine is how much of the machine it may take, with all that it starts.
+	Machine limits.Machine
+	// StartTimeout is how long it may take until the server has answered for the first time. If it is zero, or
+	// ProbeTimeout or HangTimeout is, the default of limits.Timeouts is used.
 	StartTimeout time.Duration
 	// StopTimeout is how long a program may take to end before it is killed: half of it after its standard input has been
 	// closed, half after SIGTERM. 0: 5 s.
@@ -73,52 +75,41 @@ type Options struct {
 	ClientInfo *pb.Implementation
 	// Log is where the server's own output and what happens to it goes. The zero value logs nothing.
 	Log zerolog.Logger
-	// LogLimits are how much of the server's own output is logged.
-	LogLimits child.LogLimits
+	// Limits are the limits of calls, messages and output. Zero fields are the defaults. The time of a call with its
+	// caller, while the caller answers what the server asks, does not count for CallTotal.
+	Limits limits.Limits
 
 	// ProbeTimeout is how long a server may take to answer server/discover before initialize is sent as well; a later answer still
-	// counts. With a Transport, which may have to get credentials first, StartTimeout is used. If zero, half of StartTimeout.
+	// counts. With a Transport, which may have to get credentials first, StartTimeout is used.
 	ProbeTimeout time.Duration
-	// CallTimeout is the most that a call may take, whatever its progress. Its time with the caller, while the caller answers
-	// what the server asks, does not count. 0: 15 minutes.
-	CallTimeout time.Duration
 	// HangTimeout is how long a program may print nothing while calls wait, and leave a ping unanswered, until it is killed and started
-	// again. If zero, 60 s.
+	// again.
 	HangTimeout time.Duration
-	// MaxMessage is how many bytes one message of the server may have. 0: 16 MiB.
-	MaxMessage int
 	// MaxCalls is how many calls may be going on at a time. Further ones are refused. 0: 1024.
 	MaxCalls int
-	// MaxSessions is how many sessions with a legacy server there may be for callers with capabilities: programs of their own,
-	// if it is one. A call has a session to itself, so this many can go on at a time; and a session is only ever one caller's,
-	// so that when more callers take turns, programs are ended and started. 0: 32 programs, which is enough for ten callers that ask for
-	// three lists at once, as editors do at their start, or 64 HTTP sessions.
+	// MaxSessions is how many sessions with a legacy server there may be for callers with capabilities: programs of
+	// their own, if it is one. A call has a session to itself, so this many can go on at a time; and a session is only
+	// ever one caller's, so that when more callers take turns, programs are ended and started. If zero, the default of
+	// limits.Pool is used, which is enough for ten callers that ask for three lists at once, as editors do at their
+	// start.
 	MaxSessions int
-	// SessionIdle is how long such a session is kept that nobody uses. 0: 5 minutes.
+	// SessionIdle is how long such a session is kept that nobody uses. If zero, the default of limits.Pool is used.
 	SessionIdle time.Duration
-	// ParkTTL is how long a caller may take to come back with the answers to what a legacy server asks. 0: 5 minutes.
-	ParkTTL time.Duration
-	// AskTimeout is how long a legacy caller is waited for; then its call comes back to say that there is no answer, for which it waits
-	// at least so long, and a little longer. 0: 5 minutes.
-	AskTimeout time.Duration
 }
 
 func (o Options) withDefaults() Options {
-	sessions := 64
+	usual := limits.Pool{}.OrDefaults()
+	sessions := usual.Remote
 	if len(o.Command) > 0 {
-		sessions = 32
+		sessions = usual.Processes
 	}
-	or(&o.StartTimeout, 30*time.Second)
+	o.Limits = o.Limits.OrDefaults()
+	t := limits.Timeouts{Start: o.StartTimeout, Probe: o.ProbeTimeout, Hang: o.HangTimeout}.OrDefaults()
+	o.StartTimeout, o.ProbeTimeout, o.HangTimeout = t.Start, t.Probe, t.Hang
 	or(&o.StopTimeout, 5*time.Second)
-	or(&o.ProbeTimeout, o.StartTimeout/2)
-	or(&o.CallTimeout, 15*time.Minute)
-	or(&o.HangTimeout, 60*time.Second)
-	or(&o.MaxMessage, 16<<20)
 	or(&o.MaxCalls, 1024)
 	or(&o.MaxSessions, sessions)
-	or(&o.SessionIdle, 5*time.Minute)
-	or(&o.ParkTTL, 5*time.Minute)
-	or(&o.AskTimeout, 5*time.Minute)
+	or(&o.SessionIdle, usual.Idle)
 	return o
 }
 
@@ -270,9 +261,9 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("server %q: both a command (%s) and a url", o.Name, o.Command[0])
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return nil, fmt.Errorf("server %q: the command's first word is empty", o.Name)
-	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.CallTimeout < 0 || o.MaxMessage < 0 ||
-		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.ParkTTL < 0 || o.AskTimeout < 0 ||
-		o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
+	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.Limits.CallTotal < 0 || o.Limits.Message < 0 ||
+		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.Limits.ParkedLife < 0 || o.Limits.AnswerTime < 0 ||
+		o.Machine.Memory < 0 || o.Machine.Processes < 0 || o.Machine.Files < 0:
 		return nil, fmt.Errorf("server %q: a limit or timeout is negative", o.Name)
 	}
 	if o.URL != "" {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -355,7 +356,7 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, tt.modern, tt.answer)
-			c := run(t, mcpclient.Options{URL: f.URL, MaxMessage: 1 << 20}, quick)
+			c := run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{Message: 1 << 20}}, quick)
 			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
 			e := bridge.AsError(err)
 			if e.Code != tt.code || e.Failure.GetOutcome() != tt.outcome || e.Failure.GetReason() != tt.reason || !strings.Contains(e.Message, tt.text) {

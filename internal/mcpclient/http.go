@@ -305,7 +305,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 		if x.method == methodInitialize {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
-		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.MaxMessage), retry: -1}
+		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.Limits.Message), retry: -1}
 		x.streamed()
 		if x.isAlone() {
 			x.stream = s
@@ -319,7 +319,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 	case encoding != "" && encoding != "identity":
 		x.fail(w.misbehaved("answered with the encoding %q, which was not asked for", encoding))
 	case media == mcphttp.JSON:
-		data, err := readAll(res.Body, res.ContentLength, w.p.c.o.MaxMessage)
+		data, err := readAll(res.Body, res.ContentLength, w.p.c.o.Limits.Message)
 		if err != nil {
 			x.fail(w.unread(err))
 			return
@@ -502,7 +502,7 @@ func (s *stream) resume() error {
 		s.how.fatal = res.StatusCode < 500 && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests
 		return fmt.Errorf("the stream cannot be resumed: %s", res.Status)
 	}
-	s.body, s.r = res.Body, newEventReader(res.Body, w.p.c.o.MaxMessage)
+	s.body, s.r = res.Body, newEventReader(res.Body, w.p.c.o.Limits.Message)
 	for {
 		more, err := s.next()
 		if err != nil {
@@ -632,7 +632,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 		w.p.hub.missed() // nothing is replayed
 	}
 	h := &heard{retry: -1}
-	events := newEventReader(res.Body, w.p.c.o.MaxMessage)
+	events := newEventReader(res.Body, w.p.c.o.Limits.Message)
 	for {
 		e, err := events.next()
 		h.retry = events.retry

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 )
 
@@ -42,7 +43,7 @@ func TestStreamsThatAreCutForEverAreResumedEverMoreSlowly(t *testing.T) {
 		gets.Add(1)
 		stream(w, "id: 1\nretry: 0\ndata:\n\n")
 	}
-	c := run(t, mcpclient.Options{URL: f.URL, CallTimeout: time.Second}, quick)
+	c := run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{CallTotal: time.Second}}, quick)
 	if _, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore); err == nil {
 		t.Error("there is an answer")
 	}

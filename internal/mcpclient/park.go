@@ -227,9 +227,9 @@ func (l *lot) park(x *exchange, call *bridge.Call) (*bridge.Result, error) {
 	if l.full {
 		return nil, &lost{err: errClosed}
 	}
-	ttl := l.c.o.ParkTTL
+	ttl := l.c.o.Limits.ParkedLife
 	if rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion()); ok && !rev.Modern() {
-		ttl = max(ttl, l.c.o.AskTimeout+comesBack)
+		ttl = max(ttl, l.c.o.Limits.AnswerTime+comesBack)
 	}
 	l.cars[token] = &parked{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
 	needs.State = []byte(token)

@@ -27,6 +27,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -500,7 +501,7 @@ func TestCallsEndWhoseAnswersAreLost(t *testing.T) {
 					http.Error(w, "no", tt.status)
 				}))
 				t.Cleanup(f.Close)
-				c := run(t, mcpclient.Options{URL: f.URL + "/?key=secret", CallTimeout: 10 * time.Second, ProbeTimeout: 50 * time.Millisecond})
+				c := run(t, mcpclient.Options{URL: f.URL + "/?key=secret", Limits: limits.Limits{CallTotal: 10 * time.Second}, ProbeTimeout: 50 * time.Millisecond})
 				ask := asking("ask", `{}`, "a")
 				n := needs(t, c, ask)
 				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
@@ -671,7 +672,7 @@ func TestParkedCallsEnd(t *testing.T) {
 		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
 			gone.Add(1)
 			defer gone.Done()
-			s := mcpserver.New(h, mcpserver.Options{AskTimeout: time.Hour})
+			s := mcpserver.New(h, mcpserver.Options{Limits: limits.Limits{AnswerTime: time.Hour}})
 			defer s.Close()
 			_ = s.ServeStdio(ctx, in, out)
 		})

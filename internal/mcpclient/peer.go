@@ -352,7 +352,7 @@ func (p *peer) works(owner string) bool {
 }
 
 // isOld reports whether no call takes as long as a stray is ago.
-func (p *peer) isOld(s stray) bool { return time.Since(s.since) >= p.c.o.CallTimeout }
+func (p *peer) isOld(s stray) bool { return time.Since(s.since) >= p.c.o.Limits.CallTotal }
 
 // do makes a request of our own and returns the response, which may be an error.
 func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {
@@ -539,13 +539,13 @@ func askable(method string) bool {
 const maxAsks = 32
 
 // fits reports whether one more request fits those that wait to be answered, so that they have size bytes.
-func (p *peer) fits(waiting, size int) bool { return waiting < maxAsks && size <= p.c.o.MaxMessage }
+func (p *peer) fits(waiting, size int) bool { return waiting < maxAsks && size <= p.c.o.Limits.Message }
 
 // asksTooMuch answers a request that does not fit.
 func (p *peer) asksTooMuch(m *jsonrpc.Message) {
 	p.answerError(m.ID, codeInternal, fmt.Sprintf(
 		"%s: too much is asked at once: %d requests of together %d bytes can wait for their answers; ask again when some are answered",
-		m.Method, maxAsks, p.c.o.MaxMessage))
+		m.Method, maxAsks, p.c.o.Limits.Message))
 }
 
 // maxRefusals is how many requests a second are answered by an error. A server that sends more gets no answer.

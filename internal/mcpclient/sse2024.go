@@ -73,7 +73,7 @@ func (w *sse2024) connect() (*eventReader, io.Closer, error) {
 		_ = res.Body.Close()
 		return nil, nil, fmt.Errorf("GET is answered with %s and %q: HTTP+SSE begins with an event stream", res.Status, media)
 	}
-	events := newEventReader(res.Body, c.o.MaxMessage)
+	events := newEventReader(res.Body, c.o.Limits.Message)
 	first, err := events.next()
 	if err == nil {
 		w.endpoint, err = endpointOf(res.Request.URL, c.url, first)

@@ -71,7 +71,7 @@ func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
 
 // read takes what the program prints to its standard output.
 func (s *stdio) read(r io.Reader) {
-	s.p.keep(func() { readLines(r, s.p.c.o.MaxMessage, s.line, s.tooLong) })
+	s.p.keep(func() { readLines(r, s.p.c.o.Limits.Message, s.line, s.tooLong) })
 	s.p.lose(errors.New("the program closed its standard output"))
 }
 
@@ -87,11 +87,11 @@ func (s *stdio) write(in func() io.WriteCloser) {
 // launchChild starts the program.
 func (c *Client) launchChild(p *peer) error {
 	proc := child.New(c.o.Command, c.o.Dir, &c.log)
-	proc.Limits = c.o.Limits
+	proc.Limits = c.o.Machine
 	in := func() io.WriteCloser { return proc.Stdin() }
 	s := c.newStdio(p, in)
 	var stderr child.Tail
-	output := child.NewLog(&c.log, c.o.LogLimits)
+	output := child.NewLog(&c.log, c.o.Limits)
 	proc.Env = child.Env(os.Environ(), c.o.PassEnv, c.o.Env)
 	proc.Stdout = func(f *os.File) { s.read(f) }
 	proc.Stderr = func(f *os.File) {

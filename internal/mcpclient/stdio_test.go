@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -300,7 +301,7 @@ func TestLinesAtTheirLimit(t *testing.T) {
 			}
 			return true
 		}}
-		c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, MaxMessage: most}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+		c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Limits: limits.Limits{Message: most}}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 		if tooLong := err != nil && bridge.AsError(err).Failure.GetReason() == "RESPONSE_TOO_LARGE"; tooLong != (length > most) || err != nil && !tooLong {
 			t.Errorf("%d bytes: %v", length, err)
@@ -321,7 +322,7 @@ func TestLongLine(t *testing.T) {
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, MaxMessage: 1 << 20}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Limits: limits.Limits{Message: 1 << 20}}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 	_, err := c.Handle(t.Context(), toolCall("long", "{}"), ignore)
 	if e := bridge.AsError(err); e.Code != codes.ResourceExhausted || e.Failure.GetReason() != "RESPONSE_TOO_LARGE" {
 		t.Errorf("got %v", err)
@@ -384,7 +385,7 @@ func TestAskingTooMuch(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // all that is asked comes before the call is parked
 				answered := make(chan string, tt.asks)
-				c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxMessage: 64 << 10}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+				c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, Limits: limits.Limits{Message: 64 << 10}}, func(me int64) func(*jsonrpc.Message, func(...string)) {
 					return func(m *jsonrpc.Message, say func(...string)) {
 						switch {
 						case m.Method == tt.when && me > 1:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
@@ -104,7 +105,7 @@ func FuzzGuard(f *testing.F) {
 	g := &Guard{}
 	fuzzing.Run(f, func(t *testing.T, host, from string) {
 		r := &http.Request{Method: http.MethodPost, Host: host, Header: http.Header{"Origin": {from}}}
-		status, why := g.check(r)
+		status, why := g.check(r, limits.Limits{}.OrDefaults().HeaderFields)
 		name, _, _ := strings.Cut(strings.Trim(host, "[]"), "%")
 		if ip, err := netip.ParseAddr(name); why == "" && !local.MatchString(host) && (err != nil || !ip.IsLoopback()) {
 			t.Fatalf("Host %q is accepted", host)

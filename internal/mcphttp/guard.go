@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -31,16 +31,15 @@ type Guard struct {
 	Origins []string
 	// Addresses says that a Host header may be any IP address: a name that is rebound to this machine is none.
 	Addresses bool
-	// MaxFields is how many header fields a request may have. How long they may be together is the HTTP server's business. Zero: 256.
-	MaxFields int
-	// BodyTime is how long a body may take to come that is no message. Zero: 30 seconds.
-	BodyTime time.Duration
+	// Limits are the limits of header fields and of bodies that are no message. Zero fields are the defaults.
+	Limits limits.Limits
 	// Log receives what is refused, at most once a second.
 	Log zerolog.Logger
 }
 
 // Wrap returns a http.Handler that passes on to next what is not refused.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
+	most := g.Limits.OrDefaults()
 	refused := rate.Sometimes{Interval: logEvery}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// net/http overlooks Transfer-Encoding before HTTP/1.1, and would take a body for the next request; after it, it overlooks a
@@ -48,7 +47,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		if !r.ProtoAtLeast(1, 1) || len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
 		}
-		if status, why := g.check(r); why != "" {
+		if status, why := g.check(r, most.HeaderFields); why != "" {
 			refused.Do(func() {
 				g.Log.Warn().Str("remote", r.RemoteAddr).Msg("refused: " + why + "; further refusals in the next second are not logged")
 			})
@@ -56,7 +55,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if r.Method != http.MethodPost && r.ContentLength != 0 { // nobody reads it, and net/http waits for it
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(g.BodyTime, bodyTimeout))) // an error says that nobody sends any more
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(most.BodyTime)) // an error says that nobody sends any more
 		}
 		allowOrigin(w.Header(), r)
 		if r.Method == http.MethodOptions {
@@ -104,23 +103,18 @@ const (
 	drainTimeout = time.Second
 	// logEvery is the minimum interval between lines of the log about refused requests.
 	logEvery = time.Second
-	// bodyTimeout is how long a body may take to come that is no message, if nothing else is said.
-	bodyTimeout = 30 * time.Second
 	// codeInvalidRequest is the JSON-RPC code of what is refused before it is read.
 	codeInvalidRequest = -32600
 )
 
-// maxFields is how many header fields a request may have, if nothing else is said.
-const maxFields = 256
-
 // check returns why a request is refused, or nothing.
-func (g *Guard) check(r *http.Request) (status int, why string) {
+func (g *Guard) check(r *http.Request, maxFields int) (status int, why string) {
 	fields := 0
 	for _, values := range r.Header {
 		fields += len(values)
 	}
-	if most := cmp.Or(g.MaxFields, maxFields); fields > most {
-		return http.StatusRequestHeaderFieldsTooLarge, "there are " + strconv.Itoa(fields) + " header fields: at most " + strconv.Itoa(most) + " are allowed"
+	if fields > maxFields {
+		return http.StatusRequestHeaderFieldsTooLarge, "there are " + strconv.Itoa(fields) + " header fields: at most " + strconv.Itoa(maxFields) + " are allowed"
 	}
 	// Over HTTP/2 a request has more ways to say two things than over HTTP/1.1, where net/http sees to it (RFC 9113, 8.3.1).
 	if r.ProtoMajor > 1 && r.URL.IsAbs() {

@@ -48,7 +48,7 @@ type conn struct {
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	c := &conn{
-		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.MaxCalls),
+		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls),
 		errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))

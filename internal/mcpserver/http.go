@@ -252,8 +252,8 @@ func (s *Server) short(r *http.Request) error {
 // is taken as it comes, whatever length the header promises.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, err error) {
 	n := r.ContentLength
-	if n > s.opts.MaxBody {
-		return 0, nil, &http.MaxBytesError{Limit: s.opts.MaxBody}
+	if n > int64(s.opts.Limits.Body) {
+		return 0, nil, &http.MaxBytesError{Limit: int64(s.opts.Limits.Body)}
 	}
 	rc := http.NewResponseController(w)
 	timed := &timedBody{ReadCloser: r.Body, rc: rc, began: time.Now(), opts: &s.opts}
@@ -295,7 +295,7 @@ type timedBody struct {
 
 // wait says until when more has to come: the more has come, the longer.
 func (b *timedBody) wait() error {
-	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.BodyRate), b.opts.BodyTime)
+	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate), b.opts.Limits.BodyTime)
 	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
@@ -318,7 +318,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		mcphttp.Refuse(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come in time: begin to send it at once, at %d bytes a second or more after 5 s, and end within %s",
-			s.opts.BodyRate, s.opts.BodyTime))
+			s.opts.Limits.BodyRate, s.opts.Limits.BodyTime))
 		return
 	}
 	mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
@@ -329,8 +329,8 @@ func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Header.Get("Expect") == "" {
 		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(s.opts.BodyTime))            // without a connection there is none
-		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.opts.MaxBody)) // who does not send it has no use for an answer, either
+		_ = rc.SetReadDeadline(time.Now().Add(s.opts.Limits.BodyTime))                // without a connection there is none
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, int64(s.opts.Limits.Body))) // who does not send it has no use for an answer, either
 		_ = rc.SetReadDeadline(time.Time{})
 	}
 	refuseFull(w, err)
@@ -359,7 +359,7 @@ func (b *longBody) Read(p []byte) (int, error) {
 
 func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]byte, error) {
 	if n < 0 {
-		return io.ReadAll(http.MaxBytesReader(w, from, s.opts.MaxBody))
+		return io.ReadAll(http.MaxBytesReader(w, from, int64(s.opts.Limits.Body)))
 	}
 	body := make([]byte, 0, min(n, bodyAtOnce))
 	for int64(len(body)) < n {
@@ -580,7 +580,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if l.id != unrelated { // it ends with the answer, and the client can use its connection again
-		if beginStream(w, s.opts.WriteTimeout) == nil {
+		if beginStream(w, s.opts.Limits.WriteTime) == nil {
 			ss.copyLog(r.Context(), w, l, n+1)
 		}
 		return
@@ -655,7 +655,7 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 		stop()
 		switch {
 		case idle:
-			if writeStream(w, []byte(mcphttp.Comment), ss.s.opts.WriteTimeout) != nil {
+			if writeStream(w, []byte(mcphttp.Comment), ss.s.opts.Limits.WriteTime) != nil {
 				return
 			}
 			continue
@@ -672,7 +672,7 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 			}
 			n++
 		}
-		if writeStream(w, out, ss.s.opts.WriteTimeout) != nil {
+		if writeStream(w, out, ss.s.opts.Limits.WriteTime) != nil {
 			l.untell(from)
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -137,7 +138,7 @@ func (s *Server) count() int {
 func TestCallsOutliveTheirStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
-		s := New(h, Options{Sessions: NewSessions(SessionLimits{Most: 1})})
+		s := New(h, Options{Sessions: NewSessions(limits.Limits{Sessions: 1})})
 		defer s.Close()
 		o := openOld(t, s)
 		o.send(202, workBody)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -147,7 +148,7 @@ func TestLegacyClientIsAskedSeveralThingsAtOnce(t *testing.T) {
 }
 
 func TestLegacyAnswersThatAreNone(t *testing.T) {
-	f := newFront(t, mcpserver.Options{AskTimeout: 50 * time.Millisecond})
+	f := newFront(t, mcpserver.Options{Limits: limits.Limits{AnswerTime: 50 * time.Millisecond}})
 	c := f.initialize("2025-11-25", clientCaps)
 	s := read(t, c.send(call("1", "why", "{}", "")))
 	c.send(`{"jsonrpc":"2.0","id":` + get(t, s.next(), "id") + `,"error":{"code":-1,"message":"no"}}`)
@@ -396,7 +397,7 @@ func TestSessionRules(t *testing.T) {
 }
 
 func TestSessionsAreBounded(t *testing.T) {
-	f := newFront(t, mcpserver.Options{Sessions: mcpserver.NewSessions(mcpserver.SessionLimits{Most: 2})})
+	f := newFront(t, mcpserver.Options{Sessions: mcpserver.NewSessions(limits.Limits{Sessions: 2})})
 	first := f.initialize("2025-11-25", clientCaps)
 	for _, c := range []*client{first, f.initialize("2025-11-25", clientCaps)} {
 		c.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`) // one that is never used would make room
@@ -411,7 +412,7 @@ func TestSessionsAreBounded(t *testing.T) {
 
 // Streams beyond the most are refused, and one that ends makes room.
 func TestStreamsAreBounded(t *testing.T) {
-	f := newFront(t, mcpserver.Options{Streams: &limit.Streams{Most: 3}})
+	f := newFront(t, mcpserver.Options{Streams: limit.StreamsOf(limits.Limits{Streams: 3}, nil)})
 	c := f.initialize("2025-11-25", clientCaps)
 	ctx, cancel := context.WithCancel(t.Context())
 	read(t, c.get(ctx, "")).event()

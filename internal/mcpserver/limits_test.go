@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
 // A session may have 16 streams that were opened by GET, or as many as is said. Here each goes on with a call that runs.
 func TestStreamsOfASessionAtTheirLimit(t *testing.T) {
-	for most, o := range map[int]mcpserver.Options{16: {}, 2: {MaxSessionStreams: 2}} {
+	for most, o := range map[int]mcpserver.Options{16: {}, 2: {Limits: limits.Limits{SessionStreams: 2}}} {
 		streamsOfASession(t, most, o)
 	}
 }

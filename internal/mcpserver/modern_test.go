@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -111,7 +112,7 @@ func TestModernClientComesBackWithAnswers(t *testing.T) {
 }
 
 func TestModernStateExpires(t *testing.T) {
-	f := newFront(t, mcpserver.Options{StateTTL: -time.Minute})
+	f := newFront(t, mcpserver.Options{Limits: limits.Limits{StateLife: -time.Minute}})
 	_, msgs := f.callModern("ask", "", allCaps, `,"inputResponses":{"name":{"action":"accept","content":{}}}`)
 	_, msgs = f.callModern("ask", "", allCaps, `,"requestState":`+get(t, msgs[0], "result.requestState"))
 	want(t, msgs[0], "error.code", "-32602", "error.message", `"requestState has expired: make the call again without it"`)

@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
 func TestWhatAPostMustBe(t *testing.T) {
-	f := newFront(t, mcpserver.Options{MaxBody: 1000})
+	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	body, h := modern(1, "tools/list", "", noCaps)
 	pad := func(n int) string { return body + strings.Repeat(" ", n-len(body)) }
 	for _, c := range []struct {
@@ -89,7 +90,7 @@ func TestBodiesOfGETsAtTheirLimit(t *testing.T) {
 
 // A body that is promised too long is refused before it comes.
 func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
-	f := newFront(t, mcpserver.Options{MaxBody: 1000})
+	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
@@ -109,7 +110,7 @@ func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
 
 // A client that does not read its answer keeps neither the answer nor the end of the server waiting.
 func TestAnswersAreNotKeptForThoseWhoDoNotRead(t *testing.T) {
-	f := newFront(t, mcpserver.Options{WriteTimeout: 50 * time.Millisecond, MaxBody: 64 << 20})
+	f := newFront(t, mcpserver.Options{Limits: limits.Limits{WriteTime: 50 * time.Millisecond, Body: 64 << 20}})
 	c := f.initialize("2025-11-25", clientCaps)
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
 	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -72,7 +73,7 @@ func TestNobodyGoesOnWithTheCallsOfOthers(t *testing.T) {
 }
 
 func TestSessionsOfOneCallerAreBounded(t *testing.T) {
-	f := newFront(t, mcpserver.Options{Principal: byHeader, Sessions: mcpserver.NewSessions(mcpserver.SessionLimits{PerPrincipal: 2})})
+	f := newFront(t, mcpserver.Options{Principal: byHeader, Sessions: mcpserver.NewSessions(limits.Limits{SessionsPerCaller: 2})})
 	begin := func(who string) *http.Response {
 		return f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
 			header{"X-Test-Who", who})

@@ -6,12 +6,6 @@ import (
 	"sync/atomic"
 )
 
-// What the logs of one session keep for responses that take over, and what all of them do, in bytes, if nothing else is said.
-const (
-	maxReplay      = 4 << 20
-	maxReplayOfAll = 256 << 20
-)
-
 // A replay bounds what several logs keep together. When it is too much, logs that have ended are forgotten, in the order in
 // which they did, but for those that a response is about to be given. It may be used concurrently. A log's lock may be taken while mu
 // is held, and not the other way round.

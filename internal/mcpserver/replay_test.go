@@ -11,8 +11,12 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
+
+// usual are the limits that are not configured.
+var usual = limits.Limits{}.OrDefaults()
 
 // What a log has forgotten it does not give out, and a reader that needs it is cut off.
 func TestLogsForgetWhatIsTooMuch(t *testing.T) {
@@ -83,12 +87,12 @@ func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 func TestLogsAreKeptUpToTheLimit(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for name, most := range map[string]struct{ session, process int }{
-			"of a session": {maxReplay, maxReplayOfAll}, "of all": {maxReplayOfAll, maxReplay},
+			"of a session": {usual.SessionReplay, usual.Replay}, "of all": {usual.Replay, usual.SessionReplay},
 		} {
 			session, process := &replay{most: most.session}, &replay{most: most.process}
 			ended, running := newEventLog("1", session, process), newEventLog("2", session, process)
-			ended.append(make([]byte, maxReplay/2), true)
-			running.push(make([]byte, maxReplay/2+over))
+			ended.append(make([]byte, usual.SessionReplay/2), true)
+			running.push(make([]byte, usual.SessionReplay/2+over))
 			if kept := ended.has(-1); kept != (over <= 0) {
 				t.Errorf("%s, %+d: what ended is kept: %t", name, over, kept)
 			}
@@ -104,7 +108,7 @@ func TestHowMuchIsKeptCanBeSet(t *testing.T) {
 	const one, all = 1000, 1500
 	s := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return &bridge.Result{Complete: &pb.DiscoverResponse{}}, nil
-	}), Options{MaxReplay: one, Sessions: NewSessions(SessionLimits{Replay: all})})
+	}), Options{Limits: limits.Limits{SessionReplay: one}, Sessions: NewSessions(limits.Limits{Replay: all})})
 	defer s.Close()
 	// ended returns what a call left that ended, in a session of its own, with an answer of so many bytes.
 	ended := func(size int) (*session, *eventLog) {
@@ -139,7 +143,7 @@ func TestHowMuchIsKeptCanBeSet(t *testing.T) {
 func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for _, waits := range []bool{true, false} {
-			session, process := &replay{most: maxReplay}, &replay{most: maxReplayOfAll}
+			session, process := &replay{most: usual.SessionReplay}, &replay{most: usual.Replay}
 			l := newEventLog("1", session, process)
 			l.push(nil)
 			reader, leave := l.follow(1)
@@ -147,14 +151,14 @@ func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
 				leave()
 			}
 			l.push([]byte("p"))
-			l.append(make([]byte, maxReplay-1-primingSize+over), true)
+			l.append(make([]byte, usual.SessionReplay-1-primingSize+over), true)
 			if waits {
-				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 || len(events[1]) != maxReplay-1-primingSize+over {
+				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 || len(events[1]) != usual.SessionReplay-1-primingSize+over {
 					t.Errorf("%+d: %d events are given", over, len(events))
 				}
 				leave()
 			}
-			if kept := l.has(-1); kept != (over <= 0) || session.size.Load() > maxReplay || process.size.Load() != session.size.Load() {
+			if kept := l.has(-1); kept != (over <= 0) || int(session.size.Load()) > usual.SessionReplay || process.size.Load() != session.size.Load() {
 				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept, session.size.Load(), process.size.Load())
 			}
 		}
@@ -163,7 +167,7 @@ func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
 
 // Events that say nothing are kept up to the same limit.
 func TestPrimingEventsAreBounded(t *testing.T) {
-	session, process := &replay{most: 1000 * primingSize}, &replay{most: maxReplayOfAll}
+	session, process := &replay{most: 1000 * primingSize}, &replay{most: usual.Replay}
 	l := newEventLog(unrelated, session, process)
 	for n := 1; n <= 1001; n++ {
 		l.push(nil)
@@ -196,20 +200,20 @@ func TestAnAnswerIsNotForgottenBeforeItIsGiven(t *testing.T) {
 
 // A client that reads slowly is cut, and does not decide how much is kept for it.
 func TestWhatSlowReadersAreOwedIsBounded(t *testing.T) {
-	session, process := &replay{most: maxReplay}, &replay{most: maxReplayOfAll}
+	session, process := &replay{most: usual.SessionReplay}, &replay{most: usual.Replay}
 	l := newEventLog("1", session, process)
 	reader, leave := l.follow(0)
 	for range 100 {
-		l.push(make([]byte, maxReplay/10))
+		l.push(make([]byte, usual.SessionReplay/10))
 	}
-	if session.size.Load() > maxReplay+2*maxReplay/10 {
+	if int(session.size.Load()) > usual.SessionReplay+2*usual.SessionReplay/10 {
 		t.Errorf("%d bytes are kept", session.size.Load())
 	}
 	if _, more := l.wait(t.Context(), reader, 0); more {
 		t.Error("there is a hole in what is given")
 	}
 	leave()
-	if session.size.Load() > maxReplay {
+	if int(session.size.Load()) > usual.SessionReplay {
 		t.Errorf("%d bytes are kept for nobody", session.size.Load())
 	}
 	l.drop()
@@ -252,7 +256,7 @@ func TestManyCallsOfASessionAreAllAnswered(t *testing.T) {
 		ss := s.sessions[id]
 		changes := ss.unrelatedLog()
 		var wg sync.WaitGroup
-		for n := range s.opts.MaxCalls {
+		for n := range s.opts.Limits.SessionCalls {
 			wg.Go(func() {
 				body := strings.Replace(workBody, `"id":2`, `"id":`+strconv.Itoa(n), 1)
 				res := sent(t, s, id, strings.Replace(body, `"progressToken":"t"`, `"progressToken":`+strconv.Itoa(n), 1))

@@ -119,7 +119,7 @@ func (r *reply) stop() {
 		return
 	}
 	if r.stream {
-		_ = expectReader(r.w, r.s.opts.WriteTimeout) // what ends the response is written, too
+		_ = expectReader(r.w, r.s.opts.Limits.WriteTime) // what ends the response is written, too
 	}
 	r.done = true
 	r.alive.Stop()
@@ -184,7 +184,7 @@ func (r *reply) write(data []byte) {
 	if r.done || r.broken != nil || r.log != nil && !r.log.holds(r.reader) {
 		return
 	}
-	r.broken = writeStream(r.w, data, r.s.opts.WriteTimeout)
+	r.broken = writeStream(r.w, data, r.s.opts.Limits.WriteTime)
 }
 
 // writeAtOnce is how many bytes a client must take in the time that it has for one write.
@@ -329,7 +329,7 @@ func (r *reply) finish(h head, msg []byte) {
 			header["Www-Authenticate"] = []string{h.challenge}
 		}
 		r.w.WriteHeader(cmp.Or(h.status, http.StatusOK))
-		if r.broken = writeBody(r.w, msg, r.s.opts.WriteTimeout); r.broken == nil {
+		if r.broken = writeBody(r.w, msg, r.s.opts.Limits.WriteTime); r.broken == nil {
 			reuse(msg)
 		}
 	default:

@@ -200,7 +200,7 @@ type question struct {
 
 // askAll asks the client all that is needed, at once, and returns the answers by the same keys.
 func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.InputRequest) (map[string]*pb.InputResponse, error) {
-	timeout := time.NewTimer(ss.s.opts.AskTimeout)
+	timeout := time.NewTimer(ss.s.opts.Limits.AnswerTime)
 	defer timeout.Stop()
 	var open []question
 	defer func() {
@@ -226,7 +226,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 		case msg := <-q.answer:
 			answers[q.key] = readAnswer(q.req, &msg, ss.rev)
 		case <-timeout.C:
-			return unanswered(answers, open[i:], fmt.Sprintf("the client did not answer within %s", ss.s.opts.AskTimeout)),
+			return unanswered(answers, open[i:], fmt.Sprintf("the client did not answer within %s", ss.s.opts.Limits.AnswerTime)),
 				withdraw(x, open[i:], "no answer in time")
 		case <-ss.there.Done():
 			if ctx.Err() == nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/seal"
@@ -47,45 +48,19 @@ type Options struct {
 	// StateKeys are the keys that protect a backend's state on its way through the client: the first seals, all of them open.
 	// Replicas that share them can continue one another's calls. Empty: a key of this process alone.
 	StateKeys [][32]byte
-	// StateTTL is how long a client may take to come back with answers. Zero: 10 minutes.
-	StateTTL time.Duration
-	// AskTimeout is how long a legacy client may take to answer a question. Zero: 5 minutes.
-	AskTimeout time.Duration
+	// Limits are the limits of what clients do. Zero fields are the defaults.
+	Limits limits.Limits
 	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
 	// for the rest. It is for networks that cut responses that last. Zero: for ever.
 	PollAfter time.Duration
-	// WriteTimeout is how long an HTTP client may take to read what is written to it. Zero: 10 seconds.
-	WriteTimeout time.Duration
 	// Linger is how long a stdio client that has closed its side is still answered what it asked. Zero: 1 second.
 	Linger time.Duration
-	// SessionTTL is how long a legacy session may be idle. Zero: 30 minutes.
-	SessionTTL time.Duration
 	// Sessions bounds the legacy sessions, with those of HTTP+SSE, and what they keep together. Others may share it. Nil: it is of this
 	// server alone.
 	Sessions *Sessions
 	// Streams bounds the streams that only tell what changes: those of GETs, of HTTP+SSE and of subscriptions/listen. Others may
 	// share it. Nil: it is of this server alone, with the Memory.
 	Streams *limit.Streams
-	// MaxBody is how long the body of an HTTP request may be, in bytes. Zero: 4 MiB.
-	MaxBody int64
-	// BodyTime is how long a client may take to send a body. Zero: 30 seconds.
-	BodyTime time.Duration
-	// BodyRate is how many bytes of it must have come for each second, after 5 seconds. Zero: 1 KiB.
-	BodyRate int
-	// MaxLine is how long a line of stdio may be, in bytes. Zero: 16 MiB.
-	MaxLine int
-	// MaxCalls is how many requests of one stdio client or legacy session are answered at a time. Further ones are refused.
-	// Zero: 256.
-	MaxCalls int
-	// MaxSessionStreams is how many streams of a session a client can have opened by GET at a time. Zero: 16.
-	MaxSessionStreams int
-	// MaxReplay is how many bytes of events a session keeps for responses that take over. Zero: 4 MiB.
-	MaxReplay int
-	// MaxChanges is how many changes are kept that a client has yet to be told, and MaxChangesSize how many bytes they have. Beyond it,
-	// the client is told that all it listens to has changed. Zero: 1,024 and 1 MiB.
-	MaxChanges, MaxChangesSize int
-	// MaxState is how many bytes a requestState may have. Zero: 64 KiB.
-	MaxState int
 	// Started waits while what serves clients of an era starts in the handler's backends, and returns nil when nothing
 	// does, even if ctx has ended. It returns an error if ctx ends before. While a backend starts, initialize and
 	// server/discover are answered with Earlier, and calls wait. Nil: no backend starts.
@@ -102,24 +77,13 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	or(&o.AskTimeout, 5*time.Minute)
-	or(&o.WriteTimeout, 10*time.Second)
+	o.Limits = o.Limits.OrDefaults()
 	or(&o.Linger, time.Second)
-	or(&o.SessionTTL, 30*time.Minute)
-	or(&o.MaxBody, 4<<20)
-	or(&o.BodyTime, 30*time.Second)
-	or(&o.BodyRate, 1<<10)
-	or(&o.MaxLine, 16<<20)
-	or(&o.MaxCalls, 256)
-	or(&o.MaxSessionStreams, 16)
-	or(&o.MaxReplay, maxReplay)
-	or(&o.MaxChanges, bridge.MaxPending)
-	or(&o.MaxChangesSize, bridge.MaxPendingSize)
 	if o.Sessions == nil {
-		o.Sessions = NewSessions(SessionLimits{})
+		o.Sessions = NewSessions(o.Limits)
 	}
 	if o.Streams == nil {
-		o.Streams = &limit.Streams{Memory: o.Memory}
+		o.Streams = limit.StreamsOf(o.Limits, o.Memory)
 	}
 	return o
 }
@@ -190,7 +154,7 @@ var (
 func New(h bridge.Handler, o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
-		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.StateTTL, o.MaxState),
+		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.Limits.StateLife, o.Limits.State),
 		sessions: map[string]*session{}, conns: map[string]*conn{},
 	}
 	s.panics.Log = o.Log

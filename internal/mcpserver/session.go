@@ -147,7 +147,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss := &session{
 		s: s, rev: rev, tag: rand.Text()[:6] + ".", caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.MaxSessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.MaxReplay},
+		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.Limits.SessionReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
@@ -216,7 +216,7 @@ func (ss *session) over(now time.Time) bool {
 
 // overLocked is over by somebody who holds mu.
 func (ss *session) overLocked(now time.Time) bool {
-	return ss.idleLocked() && now.Sub(ss.used) > ss.s.opts.SessionTTL
+	return ss.idleLocked() && now.Sub(ss.used) > ss.s.opts.Limits.SessionIdle
 }
 
 // idleLocked reports whether the client has neither a request nor a stream open. The caller holds mu.
@@ -258,7 +258,7 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 	if ss.ctx.Err() != nil {
 		return nil, nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED", "the session has ended: send initialize again")
 	}
-	if most := ss.s.opts.MaxCalls; len(ss.running.cancel) >= most {
+	if most := ss.s.opts.Limits.SessionCalls; len(ss.running.cancel) >= most {
 		return nil, nil, nil, overload(most)
 	}
 	ctx, cancel := context.WithCancelCause(ss.ctx)

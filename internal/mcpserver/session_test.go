@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -142,7 +143,7 @@ func TestOnlyWhoSubscribesWaitsForTheHandler(t *testing.T) {
 // What is open keeps a session, however long it says nothing.
 func TestASessionWithAStreamIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&moody{}, Options{SessionTTL: time.Second})
+		s := New(&moody{}, Options{Limits: limits.Limits{SessionIdle: time.Second}})
 		defer s.Close()
 		id := beginSession(t, s)
 		unplug := s.sessions[id].plug(func([]byte) {})
@@ -161,10 +162,10 @@ func TestASessionWithAStreamIsNotIdle(t *testing.T) {
 // Sessions that were idle for too long make room for others, of whichever server they are, and what their streams kept is not counted any
 // more.
 func TestIdleSessionsMakeRoom(t *testing.T) {
-	for name, limits := range map[string]SessionLimits{"of all": {Most: 1}, "of a caller": {PerPrincipal: 1}} {
+	for name, most := range map[string]limits.Limits{"of all": {Sessions: 1}, "of a caller": {SessionsPerCaller: 1}} {
 		for over := range 2 {
 			synctest.Test(t, func(t *testing.T) {
-				o := Options{Sessions: NewSessions(limits), SessionTTL: time.Second, Principal: anybody}
+				o := Options{Sessions: NewSessions(most), Limits: limits.Limits{SessionIdle: time.Second}, Principal: anybody}
 				s, other := New(&moody{}, o), New(&moody{}, o)
 				defer s.Close()
 				defer other.Close()
@@ -190,7 +191,7 @@ func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybo
 // While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very many.
 func TestWhoIsRefusedDoesNotLookAtAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&moody{}, Options{Sessions: NewSessions(SessionLimits{Most: 1}), SessionTTL: 2 * time.Second, Principal: anybody})
+		s := New(&moody{}, Options{Sessions: NewSessions(limits.Limits{Sessions: 1}), Limits: limits.Limits{SessionIdle: 2 * time.Second}, Principal: anybody})
 		defer s.Close()
 		beginSession(t, s)
 		for _, c := range []struct {

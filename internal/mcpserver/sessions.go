@@ -13,18 +13,9 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// SessionLimits are the bounds of Sessions. The zero value has sensible ones.
-type SessionLimits struct {
-	// Most is how many there may be, with those of HTTP+SSE. Zero: 100,000.
-	Most int
-	// PerPrincipal is how many of them may be of one verified caller. Zero: 1,000.
-	PerPrincipal int
-	// Replay is how many bytes of events all of them keep together for responses that take over. Zero: 256 MiB.
-	Replay int
-}
 
 // A Sessions counts the legacy sessions of all Servers that have it, and bounds what they keep together. It may be used
 // concurrently.
@@ -59,9 +50,10 @@ const (
 )
 
 // NewSessions returns the Sessions of one or several Servers.
-func NewSessions(l SessionLimits) *Sessions {
+func NewSessions(l limits.Limits) *Sessions {
+	l = l.OrDefaults()
 	return &Sessions{
-		most: cmp.Or(l.Most, 100_000), owners: limit.Shares{Most: cmp.Or(l.PerPrincipal, 1000)}, replay: replay{most: cmp.Or(l.Replay, maxReplayOfAll)},
+		most: l.Sessions, owners: limit.Shares{Most: l.SessionsPerCaller}, replay: replay{most: l.Replay},
 		swept: time.Now(), servers: map[*Server]struct{}{},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -26,10 +27,10 @@ func remove(t *testing.T, s *Server, id string) int {
 // The sessions of several servers are as many as may be, and one that ends gives back its place once, however it does.
 func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 	const ttl = time.Hour
-	for _, limits := range []struct {
-		SessionLimits
+	for _, bound := range []struct {
+		most   limits.Limits
 		status int
-	}{{SessionLimits{Most: 3}, 503}, {SessionLimits{PerPrincipal: 3}, 429}} {
+	}{{limits.Limits{Sessions: 3}, 503}, {limits.Limits{SessionsPerCaller: 3}, 429}} {
 		// begin begins a session with a, and returns what ends it.
 		for name, begin := range map[string]func(t *testing.T, a, other *Server, h *worker, keep func()) (end func()){
 			"DELETE": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
@@ -92,8 +93,8 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 			},
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				all, h := NewSessions(limits.SessionLimits), newWorker()
-				o := Options{Sessions: all, SessionTTL: ttl, Principal: anybody}
+				all, h := NewSessions(bound.most), newWorker()
+				o := Options{Sessions: all, Limits: limits.Limits{SessionIdle: ttl}, Principal: anybody}
 				a, b, c := New(h, o), New(h, o), New(h, o)
 				defer a.Close()
 				defer b.Close()
@@ -112,19 +113,19 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 					t.Helper()
 					res := sent(t, s, "", beginBody)
 					if res.StatusCode != want || want != 200 && res.Header.Get("Retry-After") == "" {
-						t.Errorf("%s, %+v: %s", name, limits, res.Status)
+						t.Errorf("%s, %+v: %s", name, bound.most, res.Status)
 					}
 					if id := res.Header.Get(mcphttp.HeaderSession); id != "" {
 						ids[id] = s
 					}
 				}
-				next(b, 200)           // one below
-				next(c, 200)           // the most
-				next(b, limits.status) // one above
-				next(c, limits.status)
+				next(b, 200)          // one below
+				next(c, 200)          // the most
+				next(b, bound.status) // one above
+				next(c, bound.status)
 				end()
 				next(b, 200)
-				next(c, limits.status)
+				next(c, bound.status)
 				for id, s := range ids {
 					if status := remove(t, s, id); status != 204 {
 						t.Errorf("%s: the end of another one: %d", name, status)
@@ -137,7 +138,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				for range 3 {
 					next(b, 200) // nobody has any, either
 				}
-				next(b, limits.status)
+				next(b, bound.status)
 			})
 		}
 	}
@@ -147,8 +148,8 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 // counted.
 func TestSessionsBeginAndEndAtTheSameTime(t *testing.T) {
 	const most = 4
-	all := NewSessions(SessionLimits{Most: most})
-	o := Options{Sessions: all, SessionTTL: time.Nanosecond, Principal: anybody}
+	all := NewSessions(limits.Limits{Sessions: most})
+	o := Options{Sessions: all, Limits: limits.Limits{SessionIdle: time.Nanosecond}, Principal: anybody}
 	var servers []*Server
 	for range 3 {
 		servers = append(servers, New(newWorker(), o))
@@ -207,7 +208,7 @@ func TestSessionsBeginAndEndAtTheSameTime(t *testing.T) {
 func TestServersKeepTogetherWhatMayBe(t *testing.T) {
 	const most = 3000
 	for over := -1; over <= 1; over++ {
-		o := Options{Sessions: NewSessions(SessionLimits{Replay: most})}
+		o := Options{Sessions: NewSessions(limits.Limits{Replay: most})}
 		a, b := New(&moody{}, o), New(&moody{}, o)
 		log := func(s *Server) *eventLog { return s.sessions[beginSession(t, s)].newLog() }
 		var logs []*eventLog
@@ -265,7 +266,7 @@ func TestUnusedSessionsMakeRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := NewSessions(SessionLimits{Most: len(c.there)})
+				all := NewSessions(limits.Limits{Sessions: len(c.there)})
 				o := Options{Sessions: all, Principal: func(r *http.Request) *pb.Principal {
 					if r.Header.Get("X-Who") == "" {
 						return nil

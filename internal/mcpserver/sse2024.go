@@ -61,7 +61,7 @@ func (e *eventWriter) close() {
 // serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with the
 // endpoint to send messages to, carries everything the server says, and cannot be come back to.
 func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
-	out := &eventWriter{patience: s.opts.WriteTimeout}
+	out := &eventWriter{patience: s.opts.Limits.WriteTime}
 	var c *conn
 	c = s.newConn(func(msg []byte) error {
 		c.said(out.event("message", msg))

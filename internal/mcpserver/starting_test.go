@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -221,7 +222,7 @@ func TestStdioEndsWhoeverWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mcpserver.New(bridgetest.New(), mcpserver.Options{MaxLine: 150, MaxCalls: 1})
+				s := mcpserver.New(bridgetest.New(), mcpserver.Options{Limits: limits.Limits{Line: 150, SessionCalls: 1}})
 				inR, inW := io.Pipe()
 				outR, outW := io.Pipe() // nobody reads from it
 				ctx, cancel := context.WithCancel(t.Context())
@@ -247,7 +248,7 @@ func TestStdioEndsWhoeverWrites(t *testing.T) {
 
 // What is no request, or is too long, is answered with an error that says that nothing was executed.
 func TestMalformedRequestsSayThatNothingWasExecuted(t *testing.T) {
-	f := newFront(t, mcpserver.Options{MaxBody: 1000})
+	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	for body, status := range map[string]int{"{": 400, `[]`: 400, `{"jsonrpc":"1.0","id":1,"method":"ping"}`: 400, strings.Repeat(" ", 1001): 413} {
 		res := f.post(body, nil)
 		text, err := io.ReadAll(res.Body)
@@ -256,7 +257,7 @@ func TestMalformedRequestsSayThatNothingWasExecuted(t *testing.T) {
 		}
 		want(t, string(text), "error.data.outcome", `"not_executed"`)
 	}
-	p := newPipe(t, mcpserver.Options{MaxLine: 100})
+	p := newPipe(t, mcpserver.Options{Limits: limits.Limits{Line: 100}})
 	for _, line := range []string{"{", strings.Repeat("x", 101), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`} {
 		p.say(line)
 		want(t, p.next(), "error.data.outcome", `"not_executed"`)

@@ -36,12 +36,12 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	// Neither a read nor a write can be interrupted, and what is refused is written here: nobody waits for the goroutine.
 	go func() {
 		defer s.panics.Recover("reading lines", func(e *bridge.Error) { read <- e })
-		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.MaxLine}
+		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.Limits.Line}
 		for ctx.Err() == nil {
 			line, err := in.next()
 			switch {
 			case errors.Is(err, errLineTooLong):
-				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.MaxLine) + " bytes (limits.line): send less, or raise the limit")})
+				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.Limits.Line) + " bytes (limits.line): send less, or raise the limit")})
 			case err != nil:
 				read <- err
 				return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
@@ -164,7 +165,7 @@ func TestStdioGarbageAsFastAsItComes(t *testing.T) {
 }
 
 func TestStdioGoesOnAfterGarbage(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{MaxLine: 4096})
+	p := newPipe(t, mcpserver.Options{Limits: limits.Limits{Line: 4096}})
 	p.initialize("2025-11-25")
 	for _, c := range []struct{ line, code string }{
 		{"hello", "-32700"},

@@ -41,7 +41,7 @@ func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjso
 
 // newPending returns what keeps the changes that a client has not been told yet.
 func (s *Server) newPending(want func() *pb.SubscriptionFilter) *bridge.Pending {
-	return bridge.NewPending(s.opts.MaxChanges, s.opts.MaxChangesSize, want)
+	return bridge.NewPending(s.opts.Limits.Changes, s.opts.Limits.ChangesBytes, want)
 }
 
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:

@@ -114,7 +114,7 @@ func (t *taken) finish() {
 	_, protected := t.Conn.(*tls.Conn)
 	switch {
 	case t.gone || t.broken:
-	case t.SetWriteDeadline(time.Now().Add(t.s.opts.WriteTimeout)) != nil:
+	case t.SetWriteDeadline(time.Now().Add(t.s.opts.Limits.WriteTime)) != nil:
 	case writeAll(t.Conn, "0\r\n\r\n") != nil:
 	case protected && len(t.early) > 0: // the server must see that it is TLS, so nothing can be put before it
 	case t.SetDeadline(time.Time{}) == nil:
@@ -209,7 +209,7 @@ func (e *ending) run() {
 // last answers a request with a stream that f writes, until f returns. Where the connection can be taken over, that may be later
 // than last returns; then it also takes over what is to be done at the end.
 func (s *Server) last(w http.ResponseWriter, r *http.Request, end *ending, f func(ctx context.Context, w http.ResponseWriter)) {
-	if beginStream(w, s.opts.WriteTimeout) != nil {
+	if beginStream(w, s.opts.Limits.WriteTime) != nil {
 		return
 	}
 	t := s.takeOver(w, takeable(r))

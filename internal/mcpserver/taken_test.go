@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
@@ -151,7 +152,7 @@ func TestAStreamEndsWithItsClient(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, mcpserver.Options{Streams: &limit.Streams{Most: 1}})
+			f := newFront(t, mcpserver.Options{Streams: limit.StreamsOf(limits.Limits{Streams: 1}, nil)})
 			c := f.listenRaw("")
 			if c.res.Close {
 				t.Error("the client is told that the connection ends, and takes its loss for the end of the stream")
@@ -206,7 +207,7 @@ func TestTheConnectionOfAStreamIsUsedAgain(t *testing.T) {
 
 // A client that does not read what it listens to is cut off, and keeps nothing.
 func TestAStreamThatNobodyReadsIsCut(t *testing.T) {
-	f := newFront(t, mcpserver.Options{WriteTimeout: 50 * time.Millisecond})
+	f := newFront(t, mcpserver.Options{Limits: limits.Limits{WriteTime: 50 * time.Millisecond}})
 	f.listenRaw("")
 	uri := "test://a/" + strings.Repeat("x", 256<<10)
 	for i := 0; f.h.Listeners() > 0; i++ {

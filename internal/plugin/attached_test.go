@@ -33,6 +33,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -368,7 +369,7 @@ func TestMessageLimitIsOfWhatWasCompressed(t *testing.T) {
 	const limit = 100_000
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
 		return errors.Join(grpc.SetSendCompressor(s.Context(), gzip.Name), s.Send(saying(strings.Repeat("x", 20*limit))))
-	}}, Options{MaxMessage: limit})
+	}}, Options{Limits: limits.Limits{Message: limit}})
 	_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 	wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE") // it may have been an event
 }
@@ -655,7 +656,7 @@ func TestMessageLimitIsExactAndNamed(t *testing.T) {
 			return s.Send(answer(extra))
 		}
 		return s.Send(saying("ok"))
-	}}, Options{MaxMessage: limit})
+	}}, Options{Limits: limits.Limits{Message: limit}})
 	for _, extra = range []int{-1, 0, 1} {
 		_, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: filled(extra)}, ignore)
 		_, err2 := r.Handle(t.Context(), tool("big", ""), ignore)
@@ -752,7 +753,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no path after unix:":       {Address: "unix:"},
 		"name server":               {Address: "dns://8.8.8.8/x:1"},
 		"is not K=V":                {Command: []string{"x"}, Env: []string{"A"}},
-		"negative":                  {Command: []string{"x"}, MaxMessage: -1},
+		"negative":                  {Command: []string{"x"}, Limits: limits.Limits{Message: -1}},
 		"TLS options are for":       {Command: []string{"x"}, TLS: &TLS{}},
 		"TLS CA: ":                  {Address: "tcp:x:1", TLS: &TLS{CA: "/nowhere"}},
 		`TLS certificate "/nowhere`: {Address: "tcp:x:1", TLS: &TLS{Cert: "/nowhere"}},

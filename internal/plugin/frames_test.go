@@ -24,6 +24,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -45,7 +46,7 @@ func newFramer(t *testing.T, most int) *framer {
 		t.Fatal(err)
 	}
 	log := zerolog.Nop()
-	b := &framer{T: t, p: &Plugin{o: Options{Name: "b", MaxMessage: most}}, f: newFrames(dir, most, &log)}
+	b := &framer{T: t, p: &Plugin{o: Options{Name: "b", Limits: limits.Limits{Message: most}}}, f: newFrames(dir, most, &log)}
 	b.f.serve(ownGroup, &contain.Panics{}, func() {})
 	b.conn, err = new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
 	if err != nil {

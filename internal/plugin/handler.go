@@ -260,10 +260,10 @@ func (p *Plugin) answered(ctx context.Context, s *status.Status) error {
 // tooLarge is the error of a message that is too large for us, or the RESOURCE_EXHAUSTED that the backend answered with.
 func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	size := proto.Size(call.Request)
-	if size > p.o.MaxMessage {
+	if size > p.o.Limits.Message {
 		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
 			"backend %q: the request has %d bytes, and the limit is %d (max message); the call was not executed",
-			p.o.Name, size, p.o.MaxMessage)
+			p.o.Name, size, p.o.Limits.Message)
 	}
 	// gRPC does not tell otherwise than by text that it was itself who found an answer too large. A backend in Go whose own
 	// limit is lower uses the same words, but of the request's size.
@@ -282,7 +282,7 @@ func (p *Plugin) responseTooLarge(result bool) error {
 		outcome, sequel = pb.CallFailure_OUTCOME_EXECUTED, "the call was executed"
 	}
 	return bridge.Failed(codes.ResourceExhausted, outcome, "RESPONSE_TOO_LARGE",
-		"backend %q: its answer is larger than the limit of %d bytes (max message); %s", p.o.Name, p.o.MaxMessage, sequel)
+		"backend %q: its answer is larger than the limit of %d bytes (max message); %s", p.o.Name, p.o.Limits.Message, sequel)
 }
 
 // reasonWithin is how long the error of a call whose backend was lost waits for the reason: its connection breaks before its

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestABackendThatTakesTooMuchMemory(t *testing.T) {
 	sibling := run(t, Options{Name: "sibling", Command: []string{rogue}}).ready(t)
 	before := sibling.pid(t) // and it has opened all that it needs
-	r := run(t, Options{Command: []string{rogue}, Limits: child.Limits{Memory: 128 << 20, Processes: 100}})
+	r := run(t, Options{Command: []string{rogue}, Machine: limits.Machine{Memory: 128 << 20, Processes: 100}})
 	if err := r.Ready(t.Context()); err != nil {
 		var start *StartError
 		if !errors.As(err, &start) || !strings.Contains(start.Fix, "Delegate=memory") || !strings.Contains(start.Why, "its limit of memory cannot be set") {
@@ -45,7 +45,7 @@ func TestABackendThatTakesTooMuchMemory(t *testing.T) {
 
 // One that has too little to start says so.
 func TestABackendThatCannotStartWithItsMemory(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue}, Limits: child.Limits{Memory: 1 << 20}})
+	r := run(t, Options{Command: []string{rogue}, Machine: limits.Machine{Memory: 1 << 20}})
 	err := r.Ready(t.Context())
 	var start *StartError
 	if !errors.As(err, &start) || !strings.Contains(start.Fix, "memory") && !strings.Contains(start.Fix, "Delegate") {

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/child"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
 )
 
@@ -57,13 +58,14 @@ type Options struct {
 	// PassEnv names variables of our environment that are passed on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR and
 	// what language runtimes need to be found (see internal/child, env.go). A trailing * stands for any ending.
 	PassEnv []string
-	// Limits are how much of the machine it may take.
-	Limits child.Limits
-	// StartTimeout is how long it may take until it answers. 0: 30 s.
+	// Machine is how much of the machine it may take.
+	Machine limits.Machine
+	// StartTimeout is how long it may take until it answers. If zero, the default of limits.Timeouts is used.
 	StartTimeout time.Duration
 	// StopTimeout is how long it may take to stop before it is killed. 0: 5 s.
 	StopTimeout time.Duration
-	// HangTimeout is how long it may leave a health check unanswered before it is taken for hung. 0: 60 s.
+	// HangTimeout is how long it may leave a health check unanswered before it is taken for hung. If zero,
+	// the default of limits.Timeouts is used.
 	HangTimeout time.Duration
 
 	// NoFrames says that calls of tools are made over gRPC even if the backend can take them as frames, which costs less.
@@ -77,10 +79,8 @@ type Options struct {
 
 	// Log is where the backend's own output and what happens to it goes. The zero value logs nothing.
 	Log zerolog.Logger
-	// LogLimits are how much of the backend's own output is logged.
-	LogLimits child.LogLimits
-	// MaxMessage is the most bytes one gRPC message may have, either way. 0: 16 MiB.
-	MaxMessage int
+	// Limits are the limits of messages and output. Zero fields are the defaults.
+	Limits limits.Limits
 }
 
 // TLS names the files of a mutual TLS connection, all of them PEM.
@@ -168,7 +168,7 @@ func New(o Options) (*Plugin, error) {
 		return nil, fmt.Errorf("backend %q: the command's first word is empty", o.Name)
 	case len(o.Command) > 0 && o.TLS != nil:
 		return nil, fmt.Errorf("backend %q: a launched backend always has TLS, with keys of its own; TLS options are for an address", o.Name)
-	case o.MaxMessage < 0 || o.StartTimeout < 0 || o.StopTimeout < 0 || o.HangTimeout < 0 || o.Limits.Memory < 0 || o.Limits.Processes < 0 || o.Limits.Files < 0:
+	case o.Limits.Message < 0 || o.StartTimeout < 0 || o.StopTimeout < 0 || o.HangTimeout < 0 || o.Machine.Memory < 0 || o.Machine.Processes < 0 || o.Machine.Files < 0:
 		return nil, fmt.Errorf("backend %q: a limit or timeout is negative", o.Name)
 	}
 	if p.o.Name == "" {
@@ -177,17 +177,11 @@ func New(o Options) (*Plugin, error) {
 			p.o.Name = o.Command[0]
 		}
 	}
-	if p.o.MaxMessage == 0 {
-		p.o.MaxMessage = 16 << 20
-	}
-	if p.o.StartTimeout == 0 {
-		p.o.StartTimeout = 30 * time.Second
-	}
+	p.o.Limits = p.o.Limits.OrDefaults()
+	t := limits.Timeouts{Start: o.StartTimeout, Hang: o.HangTimeout}.OrDefaults()
+	p.o.StartTimeout, p.o.HangTimeout = t.Start, t.Hang
 	if p.o.StopTimeout == 0 {
 		p.o.StopTimeout = 5 * time.Second
-	}
-	if p.o.HangTimeout == 0 {
-		p.o.HangTimeout = time.Minute
 	}
 	p.log = o.Log.With().Str("backend", p.o.Name).Logger()
 	p.panics.Log = p.log

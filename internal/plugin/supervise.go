@@ -129,7 +129,7 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	}
 	defer context.AfterFunc(ctx, func() { r.Signal(child.Kill) })()
 	if !p.o.NoFrames {
-		m.frames = newFrames(dir, p.o.MaxMessage, &p.log)
+		m.frames = newFrames(dir, p.o.Limits.Message, &p.log)
 	}
 	if m.frames != nil {
 		r.Env = append(r.Env, m.frames.env())
@@ -158,7 +158,7 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would make
 	// one. Its goroutines end with the process.
 	_ = os.Remove(filepath.Join(dir.path, keyPairFile))
-	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.MaxMessage, p.o.StartTimeout)
+	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.Limits.Message, p.o.StartTimeout)
 	if err == nil {
 		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
 	}
@@ -541,7 +541,7 @@ type dialled struct {
 // Connect returns when the backend answers. An error is one of the address or of TLS.
 func (p *dialled) Connect(ctx context.Context) (*life, error) {
 	if p.link == nil {
-		k, err := dial(p.end, p.tls, p.o.MaxMessage, dialledConnectTimeout)
+		k, err := dial(p.end, p.tls, p.o.Limits.Message, dialledConnectTimeout)
 		if err != nil {
 			return nil, fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
 		}

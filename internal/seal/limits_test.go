@@ -2,17 +2,19 @@ package seal
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A requestState of 64 KiB, or of as much as is said, is opened, and none that is longer, although we had sealed it. In base64 there is
-// none of 65,537 bytes.
+// A requestState of 64 KiB, or of as much as is configured, is opened, and none that is longer, although we had sealed
+// it. In base64 there is none of 65,537 bytes.
 func TestStatesOfClientsAtTheirLimit(t *testing.T) {
 	call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "x"}}
-	for _, most := range []int{0, 2 << 10} {
-		s := New(nil, 0, most)
+	for _, most := range []int{limits.MaxState, 2 << 10} {
+		s := New(nil, time.Minute, most)
 		for length, opens := range map[int]bool{s.most - 1: true, s.most: true, s.most + 2: false} {
 			sealed := s.seal(call, make([]byte, length*3/4-len(s.ids[0])-s.aeads[0].NonceSize()-s.aeads[0].Overhead()-headerLen), 1)
 			if len(sealed) != length {

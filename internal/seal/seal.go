@@ -3,7 +3,6 @@
 package seal
 
 import (
-	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -23,13 +22,8 @@ import (
 )
 
 const (
-	// MaxState bounds a requestState, in bytes, if nothing else is said. What a backend wants back has half of it at most, so that it
-	// is no longer when it is sealed: the 32 KiB of the contract.
-	MaxState = 64 << 10
 	// MaxRounds bounds how often one call may ask.
 	MaxRounds = 10
-	// usualTTL is how long a state can be opened, if nothing else is said.
-	usualTTL = 10 * time.Minute
 )
 
 // A Sealer protects a backend's state on its way through the client, which must neither read nor change it (2026-07-28:
@@ -51,17 +45,14 @@ const (
 )
 
 // New returns a Sealer with the given 32-byte keys, the first of which seals and all of which open, or with a key of its own if
-// there are none. What it seals can be opened for ttl. Zero: 10 minutes. A requestState has at most so many bytes. Zero: MaxState.
+// there are none. What it seals can be opened for ttl. A requestState has at most so many bytes.
 func New(keys [][32]byte, ttl time.Duration, most int) *Sealer {
-	if ttl == 0 {
-		ttl = usualTTL
-	}
 	if len(keys) == 0 {
 		var key [32]byte
 		rand.Read(key[:]) // never fails
 		keys = [][32]byte{key}
 	}
-	s := &Sealer{ttl: ttl, most: cmp.Or(most, MaxState)}
+	s := &Sealer{ttl: ttl, most: most}
 	for _, key := range keys {
 		block, err := aes.NewCipher(key[:])
 		if err != nil {

@@ -12,9 +12,18 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/seal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
+
+// usual are the limits that are not configured.
+var usual = limits.Limits{}.OrDefaults()
+
+// newSealer returns a Sealer with the usual limit of a state.
+func newSealer(keys [][32]byte, ttl time.Duration) *seal.Sealer {
+	return seal.New(keys, ttl, usual.State)
+}
 
 func call(subject string, state []byte) *bridge.Call {
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
@@ -40,7 +49,7 @@ func code(err error) codes.Code {
 }
 
 func TestStateComesBackToItsCaller(t *testing.T) {
-	s := seal.New(nil, 0, 0)
+	s := newSealer(nil, usual.StateLife)
 	for _, state := range [][]byte{{}, []byte("text"), {0, 255, 254}, bytes.Repeat([]byte("x"), 32<<10)} {
 		back := sealed(t, s, "me", state, 3)
 		if len(state) > 0 && bytes.Contains(back, state) || len(back) > 64<<10 {
@@ -68,11 +77,8 @@ func TestStateComesBackToItsCaller(t *testing.T) {
 
 func TestStateIsNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, ttl := range []time.Duration{0, time.Minute} {
-			s := seal.New(nil, ttl, 0)
-			if ttl == 0 {
-				ttl = 10 * time.Minute
-			}
+		for _, ttl := range []time.Duration{usual.StateLife, time.Minute} {
+			s := newSealer(nil, ttl)
 			back := sealed(t, s, "me", []byte("s"), 1)
 			<-time.After(ttl - time.Second)
 			for range 2 {
@@ -89,7 +95,7 @@ func TestStateIsNotForEver(t *testing.T) {
 }
 
 func TestSealingHasLimits(t *testing.T) {
-	s := seal.New(nil, 0, 0)
+	s := newSealer(nil, usual.StateLife)
 	for n := 32<<10 - 1; n <= 32<<10+1; n++ {
 		_, err := s.Needs(call("me", nil), &pb.InputRequired{State: make([]byte, n)}, 1)
 		if (err == nil) != (n <= 32<<10) {
@@ -117,7 +123,7 @@ func FuzzOpen(f *testing.F) {
 	for _, s := range []string{"", "A", "AAAA", "!!!", "\xff", string(bytes.Repeat([]byte("A"), 200))} {
 		f.Add([]byte(s))
 	}
-	s := seal.New([][32]byte{{1}}, 0, 0)
+	s := newSealer([][32]byte{{1}}, usual.StateLife)
 	fuzzing.Run(f, func(t *testing.T, state []byte) {
 		if state == nil {
 			state = []byte{}

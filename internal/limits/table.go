@@ -1,0 +1,199 @@
+package limits
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// A Row is one limit.
+type Row struct {
+	// Field is the field of the struct that has the value.
+	Field string
+	// Default is the value if none is configured.
+	Default int64
+	// Computed describes the default if it is not a number. Default is 0 then, and the package that enforces the limit
+	// computes it.
+	Computed string
+	// Bounds are those of a configured value.
+	Bounds
+	// Doc says what is limited. It is a comment of docs/configuration.md.
+	Doc string
+
+	// Key is the last part of the key in the configuration: the tag of Field.
+	Key string
+	typ reflect.Type
+}
+
+// Bounds are the least and the most that a limit can be.
+type Bounds struct {
+	// Min is what a well-behaved client or backend needs; 0 is no bound. Max is what the bridge can bear of a hostile
+	// one; 0 is no bound, where only the operator's machine is the limit.
+	Min, Max int64
+	// TooLow and TooHigh complete "cannot be 5: ...".
+	TooLow, TooHigh string
+}
+
+func atMost(n int64, tooHigh string) Bounds { return Bounds{Max: n, TooHigh: tooHigh} }
+
+func atLeast(n int64, tooLow string) Bounds { return Bounds{Min: n, TooLow: tooLow} }
+
+func between(least, most int64, tooLow, tooHigh string) Bounds {
+	return Bounds{least, most, tooLow, tooHigh}
+}
+
+const (
+	kib    = int64(1 << 10)
+	mib    = int64(1 << 20)
+	gib    = int64(1 << 30)
+	ms     = int64(time.Millisecond)
+	second = int64(time.Second)
+	minute = int64(time.Minute)
+	hour   = int64(time.Hour)
+)
+
+// MaxMessage is the maximum of Line, Message and ClientMessage in bytes: the sender decides how much memory a message
+// takes.
+const MaxMessage = 64 << 20
+
+// MaxState is the maximum of State in bytes.
+const MaxState = 64 << 10
+
+// MaxLogLine is the maximum of LogLine in bytes.
+const MaxLogLine = 64 << 10
+
+// MinMemory is the minimum of Memory in bytes: with less, the bridge would refuse everything.
+const MinMemory = 32 << 20
+
+var tables = complete(map[reflect.Type][]Row{
+	reflect.TypeFor[Limits](): {
+		{Field: "Calls", Doc: "at a time, of one backend", Default: 256},
+		{Field: "CallsPerCaller", Doc: "of them, of one verified caller", Default: 64},
+		{
+			Field: "CallQueue", Doc: "how long a burst of calls waits for its turn; in an overload it is a twentieth",
+			Default: 100 * ms,
+		},
+		{Field: "CallIdle", Doc: "how long a call may send nothing", Default: minute},
+		{Field: "CallTotal", Doc: "how long a call may last", Default: 15 * minute},
+		{Field: "Sessions", Doc: "legacy sessions, at all addresses", Default: 100_000},
+		{Field: "SessionsPerCaller", Doc: "of them, of one verified caller", Default: 1_000},
+		{Field: "SessionIdle", Doc: "how long one may be idle", Default: 30 * minute},
+		{Field: "SessionCalls", Doc: "at a time, of one legacy session or stdio client", Default: 256},
+		{Field: "Streams", Doc: "that only carry change notifications, at all addresses", Default: 15_000},
+		{Field: "StreamsPerCaller", Doc: "of them, of one verified caller", Default: 2_000},
+		{Field: "SessionStreams", Doc: "of one legacy session, opened by GET", Default: 16, Bounds: atMost(1_000,
+			"limits.streams is for more")},
+		{Field: "Header", Doc: "bytes of the header of an HTTP request", Default: 64 * kib, Bounds: between(8*kib, mib,
+			"browsers and proxies send more", "it is in memory before anybody knows who sends it")},
+		{Field: "HeaderFields", Doc: "fields of it", Default: 256, Bounds: between(16, 10_000,
+			"browsers and proxies send more", "they are in memory before anybody knows who sends them")},
+		{Field: "HeaderTime", Doc: "in which it has to arrive", Default: 5 * second, Bounds: between(100*ms, 5*minute,
+			"networks take longer", "whoever sends nothing would keep a connection for as long")},
+		{
+			Field: "ConnectionIdle", Doc: "how long an unused connection of HTTP or gRPC is kept",
+			Default: 2 * minute, Bounds: between(100*ms, 24*hour,
+				"every request would need a connection", "connections would never be closed"),
+		},
+		{Field: "Body", Doc: "bytes of the body of an HTTP request", Default: 4 * mib},
+		{Field: "BodyTime", Doc: "in which it has to arrive", Default: 30 * second, Bounds: between(100*ms, hour,
+			"networks take longer", "whoever sends little would keep its memory for as long")},
+		{Field: "BodyRate", Doc: "bytes of it in a second, after the first 5 s", Default: kib, Bounds: atMost(gib,
+			"no network is so fast")},
+		{
+			Field: "WriteTime", Doc: "in which a client has to read each 256 KiB; one of gRPC only while memory is short",
+			Default: 10 * second, Bounds: between(10*ms, hour,
+				"networks take longer", "whoever reads nothing would keep its memory for as long"),
+		},
+		{Field: "Line", Doc: "bytes of a line on stdin", Default: 16 * mib, Bounds: atMost(MaxMessage,
+			"64 MiB is the most")},
+		{Field: "Message", Doc: "bytes of a message", Default: 16 * mib, Bounds: atMost(MaxMessage,
+			"64 MiB is the most")},
+		{Field: "ClientMessage", Doc: "of a gRPC client", Default: 4 * mib, Bounds: atMost(MaxMessage,
+			"64 MiB is the most")},
+		{Field: "JSONDepth", Doc: "how deep values are nested, in any JSON", Default: 256, Bounds: between(16, 1_000,
+			"messages of MCP are deeper", "whoever reads JSON needs stack for it")},
+		{Field: "JSONMembers", Doc: "of an object", Default: 20_000, Bounds: between(64, 1_000_000,
+			"objects of MCP have more", "their names are remembered, to find one that is there twice")},
+		{Field: "JSONElements", Doc: "of an array", Default: 100_000, Bounds: between(64, 10_000_000,
+			"lists of MCP have more", "they are in memory, each by itself")},
+		{Field: "ID", Doc: "bytes of the id of a message, with its quotes", Default: 256, Bounds: between(16, 4*kib,
+			"ids of clients are longer", "it is remembered for as long as the call lasts")},
+		{Field: "Batch", Doc: "messages of a batch", Default: 100, Bounds: atMost(10_000,
+			"all of it is answered at once")},
+		{Field: "Tools", Doc: "of a backend", Default: 4_096, Bounds: atMost(65_536, "more are not remembered")},
+		{Field: "ToolName", Doc: "bytes of the name of a tool", Default: 128, Bounds: between(16, kib,
+			"tools have longer names", "it is in headers, logs and tables")},
+		{Field: "Schema", Doc: "bytes of a schema of a tool", Default: 256 * kib, Bounds: between(64, 4*mib,
+			"schemas are longer", "all of them are in memory")},
+		{Field: "SchemaValues", Doc: "in it", Default: 10_000, Bounds: between(16, 1_000_000,
+			"schemas have more", "each is looked at for every caller")},
+		{
+			Field: "Subschemas", Doc: "in it, so that calls are checked against it",
+			Default: 2_000, Bounds: between(16, 4_000,
+				"schemas have more", "compiling them takes time, and cannot be interrupted"),
+		},
+		{Field: "Changes", Doc: "that a client has yet to be notified of", Default: 1_024, Bounds: atMost(1_000_000,
+			"they are in memory, for every client")},
+		{Field: "ChangesBytes", Doc: "bytes of them", Default: mib, Bounds: between(kib, 64*mib,
+			"a single change can have more", "they are in memory, for every client")},
+		{
+			Field: "Replay", Doc: "bytes of events to resume streams by, at all addresses",
+			Default: 256 * mib, Bounds: atLeast(kib,
+				"a single event has more"),
+		},
+		{Field: "SessionReplay", Doc: "of them, of one session", Default: 4 * mib, Bounds: between(kib, gib,
+			"a single event has more", "it is in memory")},
+		{Field: "State", Doc: "bytes of a requestState", Default: MaxState, Bounds: between(kib, MaxState,
+			"backends keep more in it", "the contract lets a backend have half of it, 32 KiB")},
+		{
+			Field: "LogLine", Doc: "bytes that are logged of a line of a program's output",
+			Default: 8 * kib, Bounds: between(64, MaxLogLine,
+				"nobody could read what is wrong", "no more is kept of a line"),
+		},
+		{Field: "LogRate", Doc: "bytes of it that are logged in a second", Default: mib, Bounds: between(kib, gib,
+			"nobody could read what is wrong", "no log is so fast")},
+		{
+			Field: "Memory", Doc: "bytes of the bridge itself",
+			Computed: "GOMEMLIMIT, or 85 % of the container's", Bounds: atLeast(MinMemory,
+				"the bridge itself needs more"),
+		},
+		{
+			Field: "StateLife", Doc: "in which a client of 2026-07-28 or gRPC has to come back with answers",
+			Default: 10 * minute,
+		},
+		{Field: "ParkedLife", Doc: "to older MCP servers", Default: 5 * minute},
+		{Field: "AnswerTime", Doc: "in which an older client has to answer a question", Default: 5 * minute},
+	},
+	reflect.TypeFor[Machine](): {
+		{Field: "Memory", Doc: "bytes", Computed: "as much as there is"},
+		{Field: "Processes", Doc: "at a time, threads included", Computed: "as many as the system allows"},
+		{Field: "Files", Doc: "open at a time, in each process", Default: 1_024},
+	},
+	reflect.TypeFor[Timeouts](): {
+		{Field: "Start", Doc: "until the first answer", Default: 30 * second},
+		{Field: "Probe", Doc: "until initialize is sent as well", Computed: "half of startTimeout"},
+		{Field: "Hang", Doc: "without any sign of life", Default: minute},
+	},
+	reflect.TypeFor[Pool](): {
+		{Field: "Processes", Doc: "at a time", Default: 32},
+		{Field: "Remote", Doc: "with a url, where they are sessions of HTTP", Default: 64},
+		{Field: "Idle", Doc: "how long one is kept that nobody uses", Default: 5 * minute},
+	},
+})
+
+// Table returns the rows of a struct, in the order of its documentation.
+func Table[T Any]() []Row { return tables[reflect.TypeFor[T]()] }
+
+// complete adds to rows what the tags and types of their fields say.
+func complete(tables map[reflect.Type][]Row) map[reflect.Type][]Row {
+	for t, rows := range tables {
+		for i := range rows {
+			f, ok := t.FieldByName(rows[i].Field)
+			if !ok {
+				panic(fmt.Sprintf("limits: %v has no field %q", t, rows[i].Field))
+			}
+			rows[i].Key, rows[i].typ = f.Tag.Get("koanf"), f.Type
+		}
+	}
+	return tables
+}
