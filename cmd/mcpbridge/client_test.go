@@ -648,7 +648,7 @@ func TestServersThatCompleteNothing(t *testing.T) {
 	for _, rev := range []string{"2024-11-05", "2025-11-25"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			m, wrong := jsonrpc.Parse(body)
+			m, wrong := jsonrpc.Parse(body, limits.Defaults())
 			answer := `"error":{"code":-32601,"message":"no such method"}`
 			switch {
 			case r.Method != http.MethodPost || err != nil || wrong != nil:

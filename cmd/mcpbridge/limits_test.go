@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -73,7 +74,7 @@ func sized() {
 
 // answerSized is a legacy MCP server whose only tool answers with messages of exactly so many bytes, or with so many x.
 func answerSized(request []byte) string {
-	msg, err := jsonrpc.Parse(request)
+	msg, err := jsonrpc.Parse(request, limits.Defaults())
 	if err != nil || !msg.IsRequest() {
 		return ""
 	}

@@ -24,7 +24,7 @@ import (
 func curious() {
 	in, open := bufio.NewScanner(os.Stdin), "1"
 	for in.Scan() {
-		m, err := jsonrpc.Parse(in.Bytes())
+		m, err := jsonrpc.Parse(in.Bytes(), limits.Defaults())
 		if err != nil {
 			continue
 		}

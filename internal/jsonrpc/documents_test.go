@@ -102,7 +102,7 @@ var rules = [...]rule{
 	{name: "nothing", weight: 140},
 	{name: "a space", weight: 40, text: func(g *generator, from int) { g.insert(from, g.one(spaces)) }},
 	{name: "an id", weight: 70, members: func(g *generator) { g.set("id", g.token()) }},
-	{name: "a long id", weight: 20, members: func(g *generator) { g.set("id", g.long(MaxID)) }},
+	{name: "a long id", weight: 20, members: func(g *generator) { g.set("id", g.long(usual.ID)) }},
 	{name: "a version", weight: 30, members: func(g *generator) { g.set("jsonrpc", g.one(versions)) }},
 	{name: "a method", weight: 50, members: func(g *generator) { g.set("method", g.one([]string{g.string(), g.token()})) }},
 	{name: "a member", weight: 60, members: func(g *generator) { g.set(g.one(names), g.token()) }},
@@ -218,7 +218,7 @@ func (g *generator) document() (text []byte, rule int) {
 	case "a batch":
 		g.batch(g.IntN(4), func() { g.message(g.rule() * g.IntN(2)) })
 	case "a large batch":
-		g.batch(MaxBatch-1+g.IntN(3), func() { g.text = append(g.text, `{"jsonrpc":"2.0","method":"m"}`...) })
+		g.batch(usual.Batch-1+g.IntN(3), func() { g.text = append(g.text, `{"jsonrpc":"2.0","method":"m"}`...) })
 	default:
 		g.message(rule)
 	}

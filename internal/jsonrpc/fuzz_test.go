@@ -50,7 +50,7 @@ func FuzzDocuments(f *testing.F) {
 
 func agree(t *testing.T, data []byte) {
 	t.Helper()
-	fuzzing.Bounded(t, len(data), func() { _, _ = Parse(data) }) // compare says what is wrong with it
+	fuzzing.Bounded(t, len(data), func() { _, _ = Parse(data, usual) }) // compare says what is wrong with it
 	if _, err := compare(data); err != nil {
 		t.Fatalf("%q: %v", data, err)
 	}
@@ -65,12 +65,12 @@ func compare(data []byte) (accepted bool, wrong error) {
 	} else if !is {
 		return compareMessage(data)
 	}
-	if m, err := Parse(data); err == nil {
+	if m, err := Parse(data, usual); err == nil {
 		return false, fmt.Errorf("a batch is accepted as %+v", m)
 	}
-	texts, err := ParseBatch(data)
+	texts, err := ParseBatch(data, usual)
 	var want []jsontext.Value
-	good := json.Unmarshal(data, &want) == nil && len(want) > 0 && len(want) <= MaxBatch && !tooDeep(data)
+	good := json.Unmarshal(data, &want) == nil && len(want) > 0 && len(want) <= usual.Batch && !tooDeep(data)
 	switch {
 	case err != nil && good && !tooMuch(data):
 		return false, fmt.Errorf("is refused: %w", err)
@@ -88,7 +88,7 @@ func compare(data []byte) (accepted bool, wrong error) {
 }
 
 func compareMessage(data []byte) (accepted bool, wrong error) {
-	m, err := Parse(data)
+	m, err := Parse(data, usual)
 	want, good := reference(data)
 	switch {
 	case err != nil && good && !tooMuch(data):
@@ -114,7 +114,7 @@ func compareMessage(data []byte) (accepted bool, wrong error) {
 	default:
 		out = AppendResult(nil, m.ID, m.Result)
 	}
-	again, err := Parse(out)
+	again, err := Parse(out, usual)
 	if err == nil && again.Error != nil {
 		again.Error.Data = compact(again.Error.Data) // a line has no white space of its own
 	}
@@ -159,7 +159,7 @@ func reference(data []byte) (m Message, good bool) {
 	}
 	id, method, params, result, problem := members["id"], members["method"], members["params"], members["result"], members["error"]
 	if ofNobody := id.Kind() == 'n' && method == nil && problem != nil; id != nil && !ofNobody {
-		if id.Kind() != '"' && (id.Kind() != '0' || strings.ContainsAny(string(id), ".eE")) || len(id) > MaxID {
+		if id.Kind() != '"' && (id.Kind() != '0' || strings.ContainsAny(string(id), ".eE")) || len(id) > usual.ID {
 			return m, false
 		}
 		m.ID = id

@@ -5,14 +5,13 @@ package jsonrpc
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -23,35 +22,6 @@ const (
 	codeInvalidRequest = -32600
 	codeInvalidParams  = -32602
 )
-
-// What a message may have at most, unless SetLimits says otherwise.
-const (
-	// MaxID is how many bytes an id may have, with its quotes.
-	MaxID = 256
-	// MaxBatch is how many messages a batch may have.
-	MaxBatch = 100
-)
-
-// Limits are what a message may have at most. 0 is the constant of that name.
-type Limits struct {
-	ID, Batch int
-}
-
-// limits are those of every message, or nil for the usual ones. They are of the process, as those of rawjson are.
-var limits atomic.Pointer[Limits]
-
-// SetLimits sets what messages may have that are read from now on. Whoever serves sets it before anything is served.
-func SetLimits(l Limits) { limits.Store(&Limits{cmp.Or(l.ID, MaxID), cmp.Or(l.Batch, MaxBatch)}) }
-
-func most() Limits {
-	if l := limits.Load(); l != nil {
-		return *l
-	}
-	return Limits{MaxID, MaxBatch}
-}
-
-// LongestID returns how many bytes an id may have now.
-func LongestID() int { return most().ID }
 
 // A Message is one JSON-RPC 2.0 message. Its parts are slices of the text it was parsed from.
 type Message struct {
@@ -119,9 +89,10 @@ func check(data []byte) *Error {
 // members are those of an envelope.
 var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// Parse reads a message. The error is an *Error. Members that an envelope does not have are ignored, except for `Method` and the
-// like: a reader that takes it for `method` would do something else than what was decided on here.
-func Parse(data []byte) (Message, error) {
+// Parse reads a message, whose id is at most as long as l allows. The error is an *Error. Members that an envelope does
+// not have are ignored, except for `Method` and the like: a reader that takes it for `method` would do something else
+// than what was decided on here.
+func Parse(data []byte, l *limits.Limits) (Message, error) {
 	if err := check(data); err != nil {
 		return Message{}, err
 	}
@@ -156,7 +127,7 @@ func Parse(data []byte) (Message, error) {
 	}
 	// The id comes first: an error about anything else is an answer to it.
 	if id != nil {
-		if err := checkID(id); err != nil {
+		if err := checkID(id, l); err != nil {
 			return Message{}, err
 		}
 	}
@@ -203,9 +174,9 @@ func Parse(data []byte) (Message, error) {
 
 // checkID reports what is wrong with an id. Every revision says that it is a string or an integer (basic, requests), and
 // `1.0` and `1e3` are integers that half of the world would answer in another form.
-func checkID(id []byte) *Error {
-	if longest := LongestID(); len(id) > longest {
-		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, longest)
+func checkID(id []byte, l *limits.Limits) *Error {
+	if len(id) > l.ID {
+		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, l.ID)
 	}
 	if !bytes.HasPrefix(id, []byte{'"'}) && !isInteger(id) {
 		return newError(nil, codeInvalidRequest, `member "id" must be a string or an integer, not %s`, rawjson.Shorten(id))
@@ -260,8 +231,9 @@ func parseRPCError(raw []byte) (*pb.JsonRpcError, error) {
 // IsBatch reports whether data is to be a batch, by its first byte that is not white space.
 func IsBatch(data []byte) bool { return rawjson.IsArray(data) }
 
-// ParseBatch returns the texts of the messages in a batch, which may be anything yet. The error is an *Error.
-func ParseBatch(data []byte) ([][]byte, error) {
+// ParseBatch returns the texts of the messages in a batch, at most as many as l allows, which may be anything yet. The
+// error is an *Error.
+func ParseBatch(data []byte, l *limits.Limits) ([][]byte, error) {
 	if err := check(data); err != nil {
 		return nil, err
 	}
@@ -269,10 +241,9 @@ func ParseBatch(data []byte) ([][]byte, error) {
 		return nil, newError(nil, codeInvalidRequest, "a batch is a JSON array, not %s", rawjson.Shorten(data))
 	}
 	var texts [][]byte
-	longest := most().Batch
 	for text := range rawjson.Elements(data) {
-		if len(texts) == longest {
-			return nil, newError(nil, codeInvalidRequest, "a batch has at most %d messages", longest)
+		if len(texts) == l.Batch {
+			return nil, newError(nil, codeInvalidRequest, "a batch has at most %d messages", l.Batch)
 		}
 		texts = append(texts, text)
 	}

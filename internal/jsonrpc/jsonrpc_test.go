@@ -8,8 +8,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
+
+// usual are the limits that are not configured.
+var usual = limits.Defaults()
 
 // Key is the value of an id: the same for all its texts, and for no other. It costs nothing where an id is written as usual.
 func TestKey(t *testing.T) {
@@ -62,7 +66,7 @@ func TestParse(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, Message{ID: []byte("1"), Method: "ping"}},
 		{` {"params":{ "a" : 1e2 },"method":"tools/call","id": "x\u0061" ,"jsonrpc":"2.0"} `, Message{ID: []byte(`"x\u0061"`), Method: "tools/call", Params: []byte(`{ "a" : 1e2 }`)}},
 		{`{"jsonrpc":"2.0","id":-123456789012345678901234567890,"method":"m"}`, Message{ID: []byte("-123456789012345678901234567890"), Method: "m"}},
-		{`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", MaxID-2) + `","method":"m"}`, Message{ID: []byte(`"` + strings.Repeat("i", MaxID-2) + `"`), Method: "m"}},
+		{`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", usual.ID-2) + `","method":"m"}`, Message{ID: []byte(`"` + strings.Repeat("i", usual.ID-2) + `"`), Method: "m"}},
 		{`{"jsonrpc":"2.0","id":"","method":"m","methods":"n","i_d":2,"new":[]}`, Message{ID: []byte(`""`), Method: "m"}},
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, Message{Method: "notifications/initialized"}},
 		{`{"jsonrpc":"2.0","id":0,"result":{}}`, Message{ID: []byte("0"), Result: []byte("{}")}},
@@ -71,7 +75,7 @@ func TestParse(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
 		{`{"jsonrpc":"2.0","error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
 	} {
-		got, err := Parse([]byte(tt.in))
+		got, err := Parse([]byte(tt.in), usual)
 		if err != nil || string(got.ID) != string(tt.want.ID) || (got.ID == nil) != (tt.want.ID == nil) || got.Method != tt.want.Method ||
 			string(got.Params) != string(tt.want.Params) || string(got.Result) != string(tt.want.Result) || !proto.Equal(got.Error, tt.want.Error) {
 			t.Errorf("%s: got %+v, %v", tt.in, got, err)
@@ -115,8 +119,8 @@ func TestWhatIsRefused(t *testing.T) {
 		{"id null", `{"jsonrpc":"2.0","id":null,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not null`},
 		{"id true", `{"jsonrpc":"2.0","id":true,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not true`},
 		{"id an object", `{"jsonrpc":"2.0","id":{},"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not {}`},
-		{"id too long", `{"jsonrpc":"2.0","id":"` + strings.Repeat("i", MaxID-1) + `","method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
-		{"id too long a number", `{"jsonrpc":"2.0","id":1` + strings.Repeat("0", MaxID) + `,"method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
+		{"id too long", `{"jsonrpc":"2.0","id":"` + strings.Repeat("i", usual.ID-1) + `","method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
+		{"id too long a number", `{"jsonrpc":"2.0","id":1` + strings.Repeat("0", usual.ID) + `,"method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
 		{"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, invalid, "1", `member "Method" is none, and must not look like one: names are in lower case`},
 		{"wrong case beside the right one", `{"jsonrpc":"2.0","id":1,"method":"m","PARAMS":{}}`, invalid, "1", `member "PARAMS" is none, and must not look like one: names are in lower case`},
 		{"another letter in another case", `{"jſonrpc":"2.0","id":1,"method":"m"}`, invalid, "1", `member "jſonrpc" is none, and must not look like one: names are in lower case`},
@@ -140,7 +144,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"error message a number", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":1}}`, invalid, "1", `member "error.message" must be a string, not 1`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Parse([]byte(tt.in))
+			_, err := Parse([]byte(tt.in), usual)
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("got %v", err)
@@ -152,18 +156,17 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// What SetLimits says is what a message may have: one below, at, and one above.
+// What the limits are is what a message may have: one below, at, and one above.
 func TestLimitsCanBeSet(t *testing.T) {
-	SetLimits(Limits{ID: 10, Batch: 3})
-	t.Cleanup(func() { SetLimits(Limits{}) })
+	set := &limits.Limits{ID: 10, Batch: 3}
 	for n := 9; n <= 11; n++ {
 		id := strings.Repeat("1", n)
-		if _, err := Parse([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"m"}`)); (err == nil) != (n <= 10) || IsID([]byte(id)) != (n <= 10) {
+		if _, err := Parse([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"m"}`), set); (err == nil) != (n <= 10) || IsID([]byte(id), set) != (n <= 10) {
 			t.Errorf("an id of %d bytes: %v", n, err)
 		}
 	}
 	for n := 2; n <= 4; n++ {
-		if _, err := ParseBatch([]byte("[" + strings.Repeat("{},", n-1) + "{}]")); (err == nil) != (n <= 3) {
+		if _, err := ParseBatch([]byte("["+strings.Repeat("{},", n-1)+"{}]"), set); (err == nil) != (n <= 3) {
 			t.Errorf("a batch of %d: %v", n, err)
 		}
 	}
@@ -176,11 +179,11 @@ func TestBatches(t *testing.T) {
 			t.Errorf("%q: got %v", in, !want)
 		}
 	}
-	texts, err := ParseBatch([]byte(` [ {"a": 1} ,2,"x"] `))
+	texts, err := ParseBatch([]byte(` [ {"a": 1} ,2,"x"] `), usual)
 	if err != nil || fmt.Sprintf("%s", texts) != `[{"a": 1} 2 "x"]` {
 		t.Errorf("got %s, %v", texts, err)
 	}
-	if texts, err = ParseBatch([]byte(many(MaxBatch))); err != nil || len(texts) != MaxBatch {
+	if texts, err = ParseBatch([]byte(many(usual.Batch)), usual); err != nil || len(texts) != usual.Batch {
 		t.Errorf("got %d, %v", len(texts), err)
 	}
 	for _, tt := range []struct {
@@ -192,9 +195,9 @@ func TestBatches(t *testing.T) {
 		{`{}`, -32600, `a batch is a JSON array, not {}`},
 		{`[{}`, -32700, `the message is not strict JSON: byte 3: unexpected end of the text`},
 		{`[{"a":1,"a":1}]`, -32600, `the message is refused: byte 8: duplicate name "a"`},
-		{many(MaxBatch + 1), -32600, `a batch has at most 100 messages`},
+		{many(usual.Batch + 1), -32600, `a batch has at most 100 messages`},
 	} {
-		_, err := ParseBatch([]byte(tt.in))
+		_, err := ParseBatch([]byte(tt.in), usual)
 		var e *Error
 		if !errors.As(err, &e) || e.RPC.GetCode() != tt.code || e.Error() != tt.want || e.ID != nil {
 			t.Errorf("%s: got %v", tt.in, err)
@@ -236,7 +239,7 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				if _, err := Parse(data); err != nil {
+				if _, err := Parse(data, usual); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -86,6 +86,12 @@ type Any interface {
 	Limits | Machine | Pool | Timeouts
 }
 
+// Defaults returns the limits that hold if none is configured.
+func Defaults() *Limits {
+	l := Limits{}.OrDefaults()
+	return &l
+}
+
 // OrDefaults returns l with the default of each field that is zero.
 func (l Limits) OrDefaults() Limits { return orDefaults(l) }
 

@@ -99,7 +99,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
-	m, err := jsonrpc.Parse(body)
+	m, err := jsonrpc.Parse(body, limits.Defaults())
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
@@ -624,7 +624,7 @@ func sseServer(answer func(http.ResponseWriter, *http.Request, *jsonrpc.Message)
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
-		m, _ := jsonrpc.Parse(body)
+		m, _ := jsonrpc.Parse(body, limits.Defaults())
 		rec := httptest.NewRecorder()
 		switch {
 		case m.Method == "initialize":

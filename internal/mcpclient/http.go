@@ -347,7 +347,7 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 		}
 		return
 	}
-	msg, err := jsonrpc.Parse(data)
+	msg, err := jsonrpc.Parse(data, &w.p.c.o.Limits)
 	switch {
 	case err != nil && res.StatusCode != http.StatusOK:
 		x.fail(w.status(res, rawjson.ShortenTo(data, 500)))

@@ -491,7 +491,7 @@ func TestCallsEndWhoseAnswersAreLost(t *testing.T) {
 				f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					body, _ := io.ReadAll(r.Body)
 					r.Body = io.NopCloser(bytes.NewReader(body))
-					if m, err := jsonrpc.Parse(body); err != nil || !m.IsResponse() {
+					if m, err := jsonrpc.Parse(body, limits.Defaults()); err != nil || !m.IsResponse() {
 						serve.ServeHTTP(w, r)
 						return
 					}
@@ -524,7 +524,7 @@ func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, nil
 	}
 	body, _ := io.ReadAll(r.Body)
-	m, err := jsonrpc.Parse(body)
+	m, err := jsonrpc.Parse(body, limits.Defaults())
 	if err != nil {
 		return nil, err
 	}

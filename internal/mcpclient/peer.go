@@ -387,7 +387,7 @@ func (p *peer) receive(data []byte, via *exchange) error {
 
 // receiveOne takes a message. If what is none was to be a response, nobody shall wait for another one.
 func (p *peer) receiveOne(text []byte, via *exchange) error {
-	msg, err := jsonrpc.Parse(text)
+	msg, err := jsonrpc.Parse(text, &p.c.o.Limits)
 	if err == nil {
 		p.incoming(&msg, via)
 		return nil

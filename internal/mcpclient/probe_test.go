@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -122,7 +123,7 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 			asked, tried := make(chan struct{}), make(chan struct{})
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
-				m, err := jsonrpc.Parse(body)
+				m, err := jsonrpc.Parse(body, limits.Defaults())
 				if err != nil { // GET and DELETE
 					w.WriteHeader(http.StatusMethodNotAllowed)
 					return

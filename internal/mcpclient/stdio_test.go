@@ -40,7 +40,7 @@ func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		m, err := jsonrpc.Parse(bytes.Clone(lines.Bytes()))
+		m, err := jsonrpc.Parse(bytes.Clone(lines.Bytes()), limits.Defaults())
 		if err != nil {
 			continue
 		}

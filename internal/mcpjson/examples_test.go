@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -142,7 +143,7 @@ func methodOf(definition string) string {
 // roundTripMessage takes a whole message of JSON-RPC through Parse, its params or result through the contract, and back.
 func roundTripMessage(t *testing.T, data []byte, method string, rev bridge.Revision) {
 	t.Helper()
-	msg, err := jsonrpc.Parse(data)
+	msg, err := jsonrpc.Parse(data, limits.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 // postBatch takes several messages at once, which only clients of the first two revisions may send (2025-03-26: basic, batching).
 func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
 	if ofSSE(r) {
-		texts, err := jsonrpc.ParseBatch(body)
+		texts, err := jsonrpc.ParseBatch(body, &s.opts.Limits)
 		if err == nil {
-			_, err = sortBatch(texts, bridge.Rev20241105)
+			_, err = s.sortBatch(texts, bridge.Rev20241105)
 		}
 		if err != nil {
 			malformed(w, r.Header, err) // and not on the stream, where nobody knows what it answers
@@ -35,12 +35,12 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 		malformed(w, r.Header, errBatch)
 		return
 	}
-	texts, err := jsonrpc.ParseBatch(body)
+	texts, err := jsonrpc.ParseBatch(body, &s.opts.Limits)
 	if err != nil {
 		malformed(w, r.Header, err)
 		return
 	}
-	b, err := sortBatch(texts, ss.rev)
+	b, err := s.sortBatch(texts, ss.rev)
 	if err != nil {
 		malformed(w, r.Header, err)
 		return
@@ -67,11 +67,11 @@ type sortedBatch struct {
 
 // sortBatch tells what the messages of a batch are. It refuses as a whole what a batch cannot be: responses together with
 // requests, and two requests with one id.
-func sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
+func (s *Server) sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
 	b := &sortedBatch{}
 	ids := map[string]bool{}
 	for _, text := range texts {
-		msg, err := jsonrpc.Parse(text)
+		msg, err := jsonrpc.Parse(text, &s.opts.Limits)
 		switch {
 		case err != nil:
 			e := asParseError(err)

@@ -78,13 +78,13 @@ func (c *conn) legacy() *session {
 func (c *conn) receive(data []byte, from origin) {
 	defer c.s.panics.Recover("a message", func(e *bridge.Error) {
 		id := rawjson.Get(data, "id")
-		if !jsonrpc.IsID(id) {
+		if !jsonrpc.IsID(id, &c.s.opts.Limits) {
 			id = nil
 		}
 		c.malformed(&jsonrpc.Error{ID: id, RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
 	})
 	if !jsonrpc.IsBatch(data) {
-		msg, err := jsonrpc.Parse(data)
+		msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)
 		if err != nil {
 			c.malformed(err)
 			return
@@ -97,12 +97,12 @@ func (c *conn) receive(data []byte, from origin) {
 		c.malformed(errBatch)
 		return
 	}
-	texts, err := jsonrpc.ParseBatch(data)
+	texts, err := jsonrpc.ParseBatch(data, &c.s.opts.Limits)
 	if err != nil {
 		c.malformed(err)
 		return
 	}
-	b, err := sortBatch(texts, ss.rev)
+	b, err := c.s.sortBatch(texts, ss.rev)
 	if err != nil {
 		c.malformed(err)
 		return
@@ -214,7 +214,7 @@ func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	c.mu.Lock()
-	remove, err := c.running.add(msg, cancel)
+	remove, err := c.running.add(msg, &c.s.opts.Limits, cancel)
 	c.mu.Unlock()
 	if err != nil {
 		cancel(nil)

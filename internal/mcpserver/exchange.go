@@ -69,9 +69,9 @@ func (x *exchange) broke(e *bridge.Error) {
 // begin takes the progress token of the request. What it is, is checked: MCP has strings and integers.
 func (x *exchange) begin(msg *jsonrpc.Message) error {
 	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
-		if !jsonrpc.IsID(token) {
+		if !jsonrpc.IsID(token, &x.s.opts.Limits) {
 			return bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer of at most %d bytes",
-				rawjson.Shorten(token), jsonrpc.LongestID())
+				rawjson.Shorten(token), x.s.opts.Limits.ID)
 		}
 		x.token = token
 		x.pace = newPacer(x.sendProgress)

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -95,7 +96,7 @@ func FuzzMessages(f *testing.F) {
 		f.Add([]byte(m))
 	}
 	fuzzing.Run(f, func(t *testing.T, body []byte) {
-		msg, err := jsonrpc.Parse(body)
+		msg, err := jsonrpc.Parse(body, limits.Defaults())
 		m := bridge.MethodByName(msg.Method)
 		if err != nil || m == nil {
 			return
@@ -212,7 +213,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add([]byte(messages[2]), "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: prompts/get\nMcp-Name: =?base64?PT9iYXNlNjQ/eD89?=\n")
 	s := &Server{}
 	fuzzing.Run(f, func(t *testing.T, body []byte, lines string) {
-		msg, err := jsonrpc.Parse(body)
+		msg, err := jsonrpc.Parse(body, limits.Defaults())
 		m := bridge.MethodByName(msg.Method)
 		if err != nil || m == nil {
 			return
@@ -249,7 +250,7 @@ func FuzzInitialize(f *testing.F) {
 	}), Options{})
 	defer s.Close()
 	fuzzing.Run(f, func(t *testing.T, params []byte) {
-		msg, err := jsonrpc.Parse(append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`), params...), '}'))
+		msg, err := jsonrpc.Parse(append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`), params...), '}'), limits.Defaults())
 		if err != nil {
 			return
 		}

@@ -124,7 +124,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.postBatch(w, r, body)
 		return
 	}
-	if msg, err = jsonrpc.Parse(body); err != nil {
+	if msg, err = jsonrpc.Parse(body, &s.opts.Limits); err != nil {
 		malformed(w, r.Header, err)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
@@ -22,14 +23,14 @@ var errDuplicateID = errors.New("duplicate id")
 
 // add adds a request, which cancel cancels, until remove. It returns an error if another one has its id or its progress token: the client
 // could not tell what either is answered.
-func (r *running) add(msg *jsonrpc.Message, cancel context.CancelCauseFunc) (remove func(), err error) {
+func (r *running) add(msg *jsonrpc.Message, l *limits.Limits, cancel context.CancelCauseFunc) (remove func(), err error) {
 	id, token := string(jsonrpc.Key(msg.ID)), ""
 	if _, twice := r.cancel[id]; twice {
 		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", msg.ID)
 		e.RPC, e.Cause = invalidRequest(e.Message), errDuplicateID
 		return nil, e
 	}
-	if raw := rawjson.Get(msg.Meta, metaProgressToken); jsonrpc.IsID(raw) {
+	if raw := rawjson.Get(msg.Meta, metaProgressToken); jsonrpc.IsID(raw, l) {
 		token = string(jsonrpc.Key(raw))
 		if _, twice := r.tokens[token]; twice {
 			e := bridge.Errorf(codes.InvalidArgument,

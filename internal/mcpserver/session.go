@@ -262,7 +262,7 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 		return nil, nil, nil, overload(most)
 	}
 	ctx, cancel := context.WithCancelCause(ss.ctx)
-	remove, err := ss.running.add(msg, cancel)
+	remove, err := ss.running.add(msg, &ss.s.opts.Limits, cancel)
 	if err != nil {
 		cancel(nil)
 		return nil, nil, nil, err

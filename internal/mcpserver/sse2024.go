@@ -177,7 +177,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	c := s.conns[query.Get(sseParam)]
 	s.mu.Unlock()
 	from := s.origin(r)
-	if c == nil || !samePrincipal(c.principal, from.principal) || c.ctx.Err() != nil && asks(body) {
+	if c == nil || !samePrincipal(c.principal, from.principal) || c.ctx.Err() != nil && s.asks(body) {
 		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
@@ -189,7 +189,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 }
 
 // asks reports whether what a client sent has to be answered.
-func asks(body []byte) bool {
-	msg, err := jsonrpc.Parse(body)
+func (s *Server) asks(body []byte) bool {
+	msg, err := jsonrpc.Parse(body, &s.opts.Limits)
 	return err != nil || msg.IsRequest()
 }

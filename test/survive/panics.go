@@ -50,7 +50,7 @@ type panicPoint struct {
 
 // panicPoints are all failpoints, by names that begin with their packages.
 var panicPoints = map[string]panicPoint{
-	"mcpserverReceive": {file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data)", ends: true},
+	"mcpserverReceive": {file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)", ends: true},
 	"mcpserverTake": {
 		file: "internal/mcpserver/conn.go", line: "ss := c.legacy()",
 		in: "func (c *conn) take(", ends: true,
@@ -110,7 +110,7 @@ var panicPoints = map[string]panicPoint{
 	"limitTimed":    {file: "internal/limit/limit.go", line: "ctx, cut := context.WithCancelCause(ctx)"},
 	"sealOpen":      {file: "internal/seal/seal.go", line: "sealed := bridge.State(call.Request)"},
 	"jsonrpcParse": {
-		file: "internal/jsonrpc/jsonrpc.go", line: "func Parse(data []byte) (Message, error) {",
+		file: "internal/jsonrpc/jsonrpc.go", line: "func Parse(data []byte, l *limits.Limits) (Message, error) {",
 		after: true,
 	},
 	"mcpjsonDecode": {file: "internal/mcpjson/mcpjson.go", line: "d := decoder{rev: rev}"},
