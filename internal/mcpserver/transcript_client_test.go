@@ -1,0 +1,364 @@
+package mcpserver_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// A conversation is a client and a server, and what they say. It is of a bubble of testing/synctest.
+type conversation struct {
+	t       *testing.T
+	server  *mcpserver.Server
+	backend *backend
+	names   names
+
+	// What the client is: see testdata/transcripts/README.md.
+	revision, capabilities string
+	shown                  []string // the headers of responses that are shown
+
+	stdin  io.WriteCloser // of stdio; else nil
+	client *http.Client
+	sse    bool
+
+	exchanges []*exchange // in their order
+}
+
+// An exchange is a request of HTTP and its response, or both directions of stdio.
+type exchange struct {
+	label  string
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	said  []string // by the server, since the last look
+	ended bool
+}
+
+func (x *exchange) say(line string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.said = append(x.said, line)
+}
+
+func (x *exchange) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ended = true
+}
+
+func newConversation(t *testing.T, o mcpserver.Options, b *backend, client map[string]string) *conversation {
+	t.Helper()
+	c := &conversation{
+		t: t, server: mcpserver.New(b, o), backend: b, revision: client["revision"], capabilities: client["capabilities"],
+		names: names{text: map[string]string{}, name: map[string]string{}},
+		shown: []string{"Mcp-Session-Id", "Retry-After", "Allow"},
+	}
+	t.Cleanup(c.server.Close)
+	if c.capabilities == "" {
+		c.capabilities = "{}"
+	}
+	if show := client["show"]; show != "" {
+		c.shown = append(c.shown, show)
+	}
+	c.names.add("server", `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bridgetest","title":"Bridge Test","version":"1"}}`)
+	c.names.text["$meta"] = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
+		`{"name":"client","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + c.capabilities
+	switch transport := client["transport"]; transport {
+	case "stdio":
+		c.serveStdio()
+	case "http", "sse":
+		c.sse = transport == "sse"
+		c.serveHTTP()
+	default:
+		t.Fatalf("there is no transport %q", transport)
+	}
+	if c.revision != "" && c.revision != "2026-07-28" {
+		c.initialize()
+	}
+	return c
+}
+
+// serveStdio has the server serve a pipe.
+func (c *conversation) serveStdio() {
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	x := &exchange{}
+	c.stdin, c.exchanges = stdin, []*exchange{x}
+	go func() {
+		if err := c.server.ServeStdio(context.WithoutCancel(c.t.Context()), in, out); err != nil {
+			x.say(err.Error())
+		}
+		out.Close()
+	}()
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			x.say(lines.Text())
+		}
+		x.say("(end)")
+	}()
+	c.t.Cleanup(func() { stdin.Close() })
+}
+
+// serveHTTP has the server serve connections that are pipes.
+func (c *conversation) serveHTTP() {
+	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	srv := &http.Server{Handler: c.server}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = srv.Serve(l) // until it is closed
+	}()
+	transport := &http.Transport{DialContext: l.dial}
+	c.client = &http.Client{Transport: transport}
+	c.t.Cleanup(func() {
+		for _, x := range c.exchanges {
+			x.cancel()
+		}
+		transport.CloseIdleConnections()
+		srv.Close()
+		<-served
+	})
+}
+
+// Pipes are a listener whose connections are in memory.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// initialize opens a session, as a client of a legacy revision does first. The transcript does not show it.
+func (c *conversation) initialize() {
+	c.t.Helper()
+	post := "POST"
+	if c.sse {
+		c.send("stream", []string{"GET"})
+		synctest.Wait()
+		post = "POST /mcp?sessionId=" + c.names.text[c.newest("$session")]
+	}
+	begin := `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + c.revision + `","capabilities":` +
+		c.capabilities + `,"clientInfo":{"name":"client","version":"1"}}}`
+	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	for _, message := range []string{begin, ready} {
+		if c.stdin != nil {
+			c.send("", []string{message})
+		} else {
+			session := "" // there is none yet
+			if message == ready {
+				session = c.names.text[c.newest("$session")]
+			}
+			c.send("", []string{post, "Mcp-Session-Id: " + session, message})
+		}
+		synctest.Wait()
+		for _, line := range c.news() { // which names the session
+			if strings.Contains(line, `"error"`) {
+				c.t.Fatalf("initialize: %s", line)
+			}
+		}
+	}
+}
+
+// newest returns the newest of the names $x, $x2, $x3, after those that the server has said are known.
+func (c *conversation) newest(name string) string {
+	c.news()
+	newest := name
+	for have := range c.names.text {
+		if strings.HasPrefix(have, name) && (len(have) > len(newest) || len(have) == len(newest) && have > newest) {
+			newest = have
+		}
+	}
+	return newest
+}
+
+// complete reports whether the lines are all of what the client sends: in HTTP, up to the body, or a request without one.
+func (c *conversation) complete(lines []string) bool {
+	last := lines[len(lines)-1]
+	return c.stdin != nil || len(lines) > 1 && !isHeader(last)
+}
+
+func isHeader(line string) bool {
+	name, _, ok := strings.Cut(line, ":")
+	return ok && !strings.ContainsAny(name, "{[\" ")
+}
+
+// send sends a line of stdio, or a request of HTTP: its method and path, its headers, its body.
+func (c *conversation) send(label string, lines []string) {
+	c.t.Helper()
+	if c.stdin != nil {
+		if _, err := io.WriteString(c.stdin, lines[0]+"\n"); err != nil {
+			c.t.Fatal(err)
+		}
+		return
+	}
+	method, path, _ := strings.Cut(lines[0], " ")
+	if path == "" {
+		path = "/mcp"
+	}
+	body := ""
+	headers := lines[1:]
+	if n := len(headers); n > 0 && !isHeader(headers[n-1]) {
+		headers, body = headers[:n-1], headers[n-1]
+	}
+	if x := c.exchange(label); x != nil && !x.ended {
+		c.t.Fatalf("%s %s: there is a request %q already, give this one another name", method, body, label)
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.setHeaders(req, body)
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ":")
+		if req.Header.Del(name); strings.TrimSpace(value) != "" {
+			req.Header.Set(name, strings.TrimSpace(value))
+		}
+	}
+	x := &exchange{label: label, cancel: cancel}
+	c.exchanges = append(c.exchanges, x)
+	go func() {
+		defer x.end()
+		c.receive(x, req)
+	}()
+}
+
+// setHeaders sets what a client of the revision sends with every request.
+func (c *conversation) setHeaders(req *http.Request, body string) {
+	h := req.Header
+	if req.Method == http.MethodPost {
+		h.Set("Content-Type", "application/json")
+		h.Set("Accept", "application/json, text/event-stream")
+	} else {
+		h.Set("Accept", "text/event-stream")
+	}
+	if c.sse {
+		return
+	}
+	if session := c.names.text["$session"]; session != "" {
+		h.Set("Mcp-Session-Id", session)
+	}
+	if c.revision >= "2025-06-18" {
+		h.Set("MCP-Protocol-Version", c.revision)
+	}
+	if c.revision != "2026-07-28" || rawjson.Check([]byte(body)) != nil {
+		return
+	}
+	text := func(name string) string {
+		value := string(rawjson.Get([]byte(body), name))
+		return strings.Trim(value, `"`)
+	}
+	h.Set("Mcp-Method", text("method"))
+	params := rawjson.Get([]byte(body), "params")
+	for _, name := range []string{"name", "uri"} {
+		if value := rawjson.Get(params, name); value != nil {
+			h.Set("Mcp-Name", strings.Trim(string(value), `"`))
+		}
+	}
+}
+
+// receive makes a request and notes the response as it comes.
+func (c *conversation) receive(x *exchange, req *http.Request) {
+	res, err := c.client.Do(req)
+	if err != nil {
+		x.say("(no response)")
+		return
+	}
+	defer res.Body.Close()
+	media := res.Header.Get("Content-Type")
+	x.say(strings.TrimSpace(res.Status[:3] + " " + media))
+	for _, name := range c.shown {
+		if value := res.Header.Get(name); value != "" {
+			x.say(name + ": " + value)
+		}
+	}
+	lines := bufio.NewReader(res.Body)
+	for {
+		line, err := lines.ReadString('\n')
+		if line = strings.TrimSuffix(line, "\n"); line != "" {
+			x.say(line)
+		}
+		switch {
+		case err == nil:
+		case err != io.EOF:
+			x.say("(cut)")
+			return
+		case media == "text/event-stream":
+			x.say("(end)")
+			return
+		default:
+			return
+		}
+	}
+}
+
+// exchange returns the last exchange with a label.
+func (c *conversation) exchange(label string) *exchange {
+	var last *exchange
+	for _, x := range c.exchanges {
+		if x.label == label {
+			last = x
+		}
+	}
+	return last
+}
+
+// news returns what has been said and done since the last time: by the server, on one exchange after the other, and in the backend.
+func (c *conversation) news() []string {
+	var all []string
+	for _, x := range c.exchanges {
+		x.mu.Lock()
+		for _, line := range x.said {
+			all = append(all, strings.TrimRight(x.label+"< "+c.names.shorten(line), " "))
+		}
+		x.said = nil
+		x.mu.Unlock()
+	}
+	for {
+		select {
+		case <-c.backend.Started:
+			all = append(all, "= the tool runs")
+		case <-c.backend.Ended:
+			all = append(all, "= the tool is canceled")
+		default:
+			return all
+		}
+	}
+}
