@@ -7,19 +7,19 @@ import pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 	switch r := c.Request.(type) {
 	case *pb.CallToolRequest:
-		return &Call{c.Method, &pb.CallToolRequest{
+		return c.With(c.Method, &pb.CallToolRequest{
 			Context: r.GetContext(), Name: r.GetName(), Arguments: r.GetArguments(), Extra: r.GetExtra(),
 			InputResponses: answers, State: state,
-		}}
+		})
 	case *pb.ReadResourceRequest:
-		return &Call{c.Method, &pb.ReadResourceRequest{
+		return c.With(c.Method, &pb.ReadResourceRequest{
 			Context: r.GetContext(), Uri: r.GetUri(), Extra: r.GetExtra(), InputResponses: answers, State: state,
-		}}
+		})
 	case *pb.GetPromptRequest:
-		return &Call{c.Method, &pb.GetPromptRequest{
+		return c.With(c.Method, &pb.GetPromptRequest{
 			Context: r.GetContext(), Name: r.GetName(), Arguments: r.GetArguments(), Extra: r.GetExtra(),
 			InputResponses: answers, State: state,
-		}}
+		})
 	}
 	return c
 }

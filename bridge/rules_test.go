@@ -336,6 +336,25 @@ func TestMainAloneEndsTheProcess(t *testing.T) {
 	}
 }
 
+// A Handler that makes a Call for another one keeps its session, which bridge.Call.With does: a literal would lose it.
+func TestHandlersMakeCallsWithTheSessionOfAnother(t *testing.T) {
+	for _, dir := range []string{"router", "catalog", "plugin", "mcpclient"} {
+		files, err := filepath.Glob(filepath.Join(root(t), "internal", dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %d files", dir, err, len(files))
+		}
+		for _, name := range files {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(name, "_test.go") && bytes.Contains(text, []byte("&bridge.Call{")) {
+				t.Errorf("%s makes a bridge.Call by a literal: use With of the Call that it is made for", name)
+			}
+		}
+	}
+}
+
 // What another operating system cannot do, its tests may leave out.
 func TestNoTestIsSkipped(t *testing.T) {
 	for _, file := range goFiles(t) {

@@ -22,7 +22,7 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 	t, seek := c.lookup(who, r.GetName())
 	if seek {
 		var err error
-		if t, err = c.find(ctx, who, cc, r.GetName(), 0); err != nil && ctx.Err() != nil {
+		if t, err = c.find(ctx, who, call, r.GetName(), 0); err != nil && ctx.Err() != nil {
 			return nil, bridge.Interrupted(ctx, false)
 		}
 	}
@@ -34,7 +34,7 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 		if len(arguments) == 0 {
 			arguments = noArguments
 		}
-		wrong, s, err := c.check(ctx, r, &t, input, arguments, arrived)
+		wrong, s, err := c.check(ctx, call, r, &t, input, arguments, arrived)
 		if err != nil { // it was not to wait any longer
 			return nil, bridge.Interrupted(ctx, false)
 		}
@@ -58,14 +58,14 @@ func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToo
 	if !ok || out.GetIsError() {
 		return result, nil // what a tool that failed returns need not conform (U-17)
 	}
-	return c.output(ctx, r, t, result, out)
+	return c.output(ctx, call, r, t, result, out)
 }
 
 // output returns the result of a tool, if it conforms to the tool's output schema. One that could not be compared is withheld, too: whether
 // results are checked is known of a tool from its first call on, and does not depend on how much it returns.
-func (c *Catalog) output(ctx context.Context, r *pb.CallToolRequest, t *tool, result *bridge.Result, out *pb.CallToolResult) (*bridge.Result, error) {
+func (c *Catalog) output(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t *tool, result *bridge.Result, out *pb.CallToolResult) (*bridge.Result, error) {
 	returned := c.clock.Load()
-	wrong, s, err := c.check(ctx, r, &t, output, out.GetStructuredContent(), returned)
+	wrong, s, err := c.check(ctx, call, r, &t, output, out.GetStructuredContent(), returned)
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +103,14 @@ var (
 
 // check returns why a value does not conform to a schema of a tool, and which schema that is; nil if it does, or if that is
 // not known for sure. If the schema may be old, it looks for the tool anew, and leaves the newer one in t.
-func (c *Catalog) check(ctx context.Context, r *pb.CallToolRequest, t **tool, of side, value []byte, after uint64) (*violation, *schema, error) {
+func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, of side, value []byte, after uint64) (*violation, *schema, error) {
 	s := of.schema(*t)
 	wrong := s.check(value, of)
 	if wrong == nil || (*t).began > after {
 		c.tell(r.GetName(), s)
 		return wrong, s, nil
 	}
-	newer, err := c.find(ctx, bridge.AudienceOf(r.GetContext()), r.GetContext(), r.GetName(), after)
+	newer, err := c.find(ctx, bridge.AudienceOf(r.GetContext()), call, r.GetName(), after)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()

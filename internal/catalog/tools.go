@@ -330,17 +330,18 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek bool) 
 	return t, t == nil && (!now().Before(k.sought) || k.changes != c.kinds[kindTools].changes)
 }
 
-// find looks for a tool in lists that were asked for after the given time, or if that is 0 in those that are true. It returns
+// find looks for a tool, on behalf of a call, in lists that were asked for after the given time, or if that is 0 in those that are true. It returns
 // nil if there is no such tool.
-func (c *Catalog) find(ctx context.Context, who bridge.Audience, cc *pb.CallContext, name string, after uint64) (*tool, error) {
+func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.Call, name string, after uint64) (*tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()
+	cc := caller.Context()
 	asker := &pb.CallContext{
 		ProtocolVersion: cc.GetProtocolVersion(), ClientInfo: cc.GetClientInfo(), ClientCapabilities: cc.GetClientCapabilities(),
 		Principal: cc.GetPrincipal(), Headers: cc.GetHeaders(),
 	}
 	key := pageKey{kind: kindTools, caller: who}
-	call := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asker}}
+	call := caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker})
 	seen := 0
 	for range maxToolPages {
 		if err := ctx.Err(); err != nil { // pages that are known do not look at it
@@ -357,7 +358,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, cc *pb.CallCont
 			break // a cursor that leads to itself leads nowhere
 		}
 		key = p.nextKey()
-		call = &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asker, Cursor: p.next}}
+		call = caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker, Cursor: p.next})
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

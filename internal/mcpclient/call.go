@@ -208,7 +208,7 @@ func (c *Client) mending(call *bridge.Call, e *pb.JsonRpcError) func(context.Con
 			return nil
 		}
 		// What the headers must repeat is in the list of tools, which has changed or was never read.
-		return func(ctx context.Context) bool { return c.relist(ctx, call.Context()) }
+		return func(ctx context.Context) bool { return c.relist(ctx, call) }
 	case codeUnsupportedVersion:
 		modern, _ := supportedBy(e.GetData())
 		return func(context.Context) bool {

@@ -138,10 +138,11 @@ func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
 			do := func(ctx context.Context, name, who, session string) error {
 				call := toolCall(name, "{}")
 				call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+				call.Session = session
 				if who != "" {
 					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
 				}
-				_, err := c.Handle(bridge.WithSession(ctx, session), call, func(_ context.Context, e bridge.Event) error {
+				_, err := c.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
 					if e.Log != nil {
 						shown++
 					}

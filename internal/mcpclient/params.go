@@ -71,16 +71,17 @@ func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 }
 
 // relist reads the list of tools anew, as a caller sees it. It reports whether that went well.
-func (c *Client) relist(ctx context.Context, caller *pb.CallContext) bool {
+func (c *Client) relist(ctx context.Context, call *bridge.Call) bool {
+	caller := call.Context()
 	var cursor *string
 	for range maxToolPages {
-		res, err := c.handle(ctx, &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{
+		res, err := c.handle(ctx, call.With(bridge.ListTools, &pb.ListToolsRequest{
 			Context: &pb.CallContext{
 				ProtocolVersion: caller.GetProtocolVersion(), ClientInfo: caller.GetClientInfo(),
 				ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
 			},
 			Cursor: cursor,
-		}}, func(context.Context, bridge.Event) error { return nil })
+		}), func(context.Context, bridge.Event) error { return nil })
 		if err != nil {
 			return false
 		}

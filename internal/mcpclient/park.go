@@ -32,13 +32,13 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 	if err != nil {
 		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
 	}
-	owner := ownerOf(ctx, call.Context().GetPrincipal())
+	owner := ownerOf(call)
 	if string(key) != "{}" {
-		if p, err = c.pool.lease(ctx, can, sessionKey(ctx, key, call.Context().GetPrincipal()), owner); err != nil {
+		if p, err = c.pool.lease(ctx, can, sessionKey(key, call), owner); err != nil {
 			return attempt{err: err}
 		}
 		p.owner = owner
-		p.nobodys = bridge.SessionOf(ctx) == "" && call.Context().GetPrincipal().GetSubject() == ""
+		p.nobodys = call.Session == "" && call.Context().GetPrincipal().GetSubject() == ""
 	}
 	at := time.Now()
 	x, err := c.startLegacy(ctx, p, owner, call, emit)
@@ -64,14 +64,16 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 // sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember what it
 // was told in a session, such as the roots, and shall not use it for somebody else. Callers of whom nothing is known can have the same
 // ones as long as the server has learned nothing.
-func sessionKey(ctx context.Context, can []byte, who *pb.Principal) string {
-	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + bridge.SessionOf(ctx)
+func sessionKey(can []byte, call *bridge.Call) string {
+	who := call.Context().GetPrincipal()
+	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + call.Session
 }
 
 // ownerOf says whose calls are counted together: those of a caller, or if it is not known who that is, of its session.
-func ownerOf(ctx context.Context, who *pb.Principal) string {
+func ownerOf(call *bridge.Call) string {
+	who := call.Context().GetPrincipal()
 	if who.GetSubject() == "" {
-		return bridge.SessionOf(ctx)
+		return call.Session
 	}
 	return who.GetIssuer() + "\x00" + who.GetSubject()
 }

@@ -382,14 +382,11 @@ func TestWhatAServerWasToldIsForThatCaller(t *testing.T) {
 	c := rooted(t)
 	visit := func(session, root string) string {
 		t.Helper()
-		ctx := t.Context()
-		if session != "" {
-			ctx = bridge.WithSession(ctx, session)
-		}
 		call := asking("t", `{}`, "")
-		res, err := c.Handle(ctx, call, ignore)
+		call.Session = session
+		res, err := c.Handle(t.Context(), call, ignore)
 		if err == nil && res.Needs != nil {
-			res, err = c.Handle(ctx, call.Retry(roots(res.Needs, root), res.Needs.State), ignore)
+			res, err = c.Handle(t.Context(), call.Retry(roots(res.Needs, root), res.Needs.State), ignore)
 		}
 		if err != nil || res.Complete == nil {
 			t.Fatalf("%v %v", res, err)

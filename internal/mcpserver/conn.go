@@ -28,6 +28,7 @@ type conn struct {
 	takesModern bool
 	// slots bounds how many requests are answered at a time.
 	slots chan struct{}
+	id    string // which is the session of modern calls
 	calls sync.WaitGroup
 	// teller tells the session's changes: a client that does not read keeps only that waiting, and not other clients.
 	teller sync.WaitGroup
@@ -48,10 +49,10 @@ type conn struct {
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	c := &conn{
-		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls),
+		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls), id: rand.Text(),
 		errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
 	}
-	c.ctx, c.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
+	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
 	return c
 }
 
@@ -228,7 +229,7 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 	}}
 	if !c.start(func() {
 		defer cancel(nil)
-		c.s.modern(ctx, msg, origin{}, to)
+		c.s.modern(ctx, msg, origin{session: c.id}, to)
 	}) {
 		c.overloaded(bridge.Rev20260728, msg, to)
 		cancel(nil)

@@ -65,6 +65,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 		x.refuse(m, err)
 		return
 	}
+	call.Session = ss.scope
 	if bridge.Continues(call.Request) { // that is for modern requests only: here the client answers our requests
 		call = call.Retry(nil, nil)
 	}

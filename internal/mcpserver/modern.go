@@ -227,6 +227,7 @@ func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	if err != nil {
 		return nil, err
 	}
+	call.Session = from.session
 	return call, checkNameHeader(from.header, call)
 }
 

@@ -21,6 +21,8 @@ type origin struct {
 	header http.Header
 	// principal is who sent it, if that was checked.
 	principal *pb.Principal
+	// session identifies the connection, if all of it is one caller's.
+	session string
 }
 
 // origin returns where a request comes from.

@@ -28,6 +28,8 @@ type session struct {
 	// id is what the client names the session by, over HTTP.
 	id  string
 	rev bridge.Revision
+	// scope is the session of its calls, as in bridge.Call.
+	scope string
 	// tag is what the ids of its events begin with.
 	tag string
 	// caller is what the client said in initialize. It never changes (2025-11-25: basic/lifecycle).
@@ -145,14 +147,14 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		return nil, nil, err
 	}
 	ss := &session{
-		s: s, rev: rev, tag: rand.Text()[:6] + ".", caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
+		s: s, rev: rev, tag: rand.Text()[:6] + ".", scope: rand.Text(), caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
 		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.Limits.SessionReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
 	}
-	ss.ctx, ss.cancel = context.WithCancelCause(bridge.WithSession(s.ctx, rand.Text()))
+	ss.ctx, ss.cancel = context.WithCancelCause(s.ctx)
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
 	ss.unheard = s.newPending(ss.wants)
 	ss.sub.tell = ss.tell

@@ -43,7 +43,7 @@ func (a *acknowledger) wait(ctx context.Context, l *life) {
 	if !pass(ctx, a.p.pace.acknowledge) {
 		return
 	}
-	res, err := a.p.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: a.call.Context()}}, nil)
+	res, err := a.p.Handle(ctx, a.call.With(bridge.Discover, &pb.DiscoverRequest{Context: a.call.Context()}), nil)
 	if err != nil {
 		return // the Listen fails as well, or is acknowledged when the backend answers again
 	}

@@ -40,18 +40,18 @@ type gaps struct {
 }
 
 // add opens a gap in what the caller of call received.
-func (g *gaps) add(ctx context.Context, rt *route, call *bridge.Call) {
+func (g *gaps) add(rt *route, call *bridge.Call) {
 	caller := call.Context()
-	key := gap{rt, call.Method, bridge.AudienceOf(caller), bridge.SessionOf(ctx)}
+	key := gap{rt, call.Method, bridge.AudienceOf(caller), call.Session}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, again := g.open[key]; again || len(g.open) >= maxGaps {
 		return
 	}
-	g.open[key] = &bridge.Call{Method: call.Method, Request: call.Method.NewRequest(&pb.CallContext{
+	g.open[key] = call.With(call.Method, call.Method.NewRequest(&pb.CallContext{
 		ProtocolVersion: caller.GetProtocolVersion(), ClientInfo: caller.GetClientInfo(),
 		ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
-	})}
+	}))
 	if g.ctx != nil {
 		g.fill(g.ctx, key)
 	}
@@ -88,7 +88,7 @@ func (g *gaps) fill(ctx context.Context, key gap) {
 	g.filling.Go(func() {
 		defer g.r.panics.Recover("completing "+key.list.Name, nil)
 		for pause := relistenMin; ; pause = min(2*pause, relistenMax) {
-			limited, cancel := context.WithTimeout(bridge.WithSession(ctx, key.session), fillTimeout)
+			limited, cancel := context.WithTimeout(ctx, fillTimeout)
 			_, err := g.r.once(limited, key.route, call)
 			cancel()
 			if ctx.Err() != nil {

@@ -55,7 +55,7 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	if len(bridge.ChangesOf(lists)) == 0 {
 		filled = nil
 	}
-	ears := r.ears(ctx, req, heard, begun)
+	ears := r.ears(ctx, call, req, heard, begun)
 	for _, e := range ears {
 		wg.Go(func() {
 			defer r.panics.Recover(bridge.Listen.Name, func(*bridge.Error) { cancel() }) // who listens begins again
@@ -110,7 +110,7 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 }
 
 // ears returns an ear for each route that may tell something of what is asked for.
-func (r *Router) ears(ctx context.Context, req *pb.ListenRequest, heard chan<- sound, begun <-chan struct{}) []*ear {
+func (r *Router) ears(ctx context.Context, call *bridge.Call, req *pb.ListenRequest, heard chan<- sound, begun <-chan struct{}) []*ear {
 	ears := make([]*ear, len(r.routes))
 	for i, rt := range r.routes {
 		ears[i] = &ear{r: r, route: rt, want: &pb.SubscriptionFilter{}, heard: heard, begun: begun}
@@ -120,7 +120,7 @@ func (r *Router) ears(ctx context.Context, req *pb.ListenRequest, heard chan<- s
 		}
 	}
 	for _, uri := range req.GetNotifications().GetResourceSubscriptions() {
-		routes, known := r.find(ctx, uri, req.GetContext())
+		routes, known := r.find(ctx, call, uri)
 		if known {
 			f := ears[routes[0].index].want
 			f.ResourceSubscriptions = append(f.ResourceSubscriptions, uri)
@@ -183,7 +183,7 @@ func (e *ear) listen(ctx context.Context, call *bridge.Call, req *pb.ListenReque
 		own := bridge.Shallow(req)
 		own.Notifications = filter
 		acked := false
-		_, err := e.r.safely(ctx, e.route, &bridge.Call{Method: call.Method, Request: own}, func(_ context.Context, ev bridge.Event) error {
+		_, err := e.r.safely(ctx, e.route, call.With(call.Method, own), func(_ context.Context, ev bridge.Event) error {
 			switch ack := ev.Change.GetAcknowledged(); {
 			case ev.Change.GetEvent() == nil || acked && ack != nil:
 				return nil

@@ -129,7 +129,7 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 		if rt == routes[0] {
 			cursor = own
 		}
-		return &bridge.Call{Method: call.Method, Request: withCursor(call.Request, cursor)}
+		return call.With(call.Method, withCursor(call.Request, cursor))
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 		}
 		b.add(a)
 		if a.shared || a.err != nil && down(a.err) {
-			r.gaps.add(ctx, a.route, call)
+			r.gaps.add(a.route, call)
 		}
 		if b.next != nil {
 			break

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 const (
@@ -57,7 +56,7 @@ func looksShort(name string) bool {
 func shortKey(list *bridge.Method, public string) string { return list.Name + " " + public }
 
 // resolve returns the route that has a tool or prompt, and what it calls it.
-func (r *Router) resolve(ctx context.Context, list *bridge.Method, kind, public string, caller *pb.CallContext) (*route, string, error) {
+func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Method, kind, public string) (*route, string, error) {
 	for _, rt := range r.routes {
 		name, ok := strings.CutPrefix(public, rt.prefix)
 		if !ok {
@@ -66,7 +65,7 @@ func (r *Router) resolve(ctx context.Context, list *bridge.Method, kind, public 
 		if !looksShort(public) {
 			return rt, name, nil
 		}
-		name, err := r.lengthen(ctx, rt, list, public, caller)
+		name, err := r.lengthen(ctx, call, rt, list, public)
 		if err != nil {
 			return nil, "", err
 		}
@@ -88,13 +87,13 @@ func (r *Router) resolve(ctx context.Context, list *bridge.Method, kind, public 
 
 // lengthen returns what a route calls the thing of a shortened name, or "" if there is none. What lists have not told yet, it asks
 // the route for.
-func (r *Router) lengthen(ctx context.Context, rt *route, list *bridge.Method, public string, caller *pb.CallContext) (string, error) {
+func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, list *bridge.Method, public string) (string, error) {
 	if name, ok := r.short.get(shortKey(list, public)); ok {
 		return name, nil
 	}
-	req := list.NewRequest(caller)
+	req := list.NewRequest(call.Context())
 	for range maxFindPages {
-		m, err := r.once(ctx, rt, &bridge.Call{Method: list, Request: req})
+		m, err := r.once(ctx, rt, call.With(list, req))
 		if err != nil {
 			return "", err
 		}

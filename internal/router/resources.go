@@ -71,11 +71,11 @@ func (r *Router) holders(uri string) (routes []*route, known bool) {
 }
 
 // find returns what holders does, and looks into the lists of the routes before if it is not known who has the resource.
-func (r *Router) find(ctx context.Context, uri string, caller *pb.CallContext) (routes []*route, known bool) {
+func (r *Router) find(ctx context.Context, call *bridge.Call, uri string) (routes []*route, known bool) {
 	if routes, known = r.holders(uri); known {
 		return routes, known
 	}
-	r.look(ctx, caller)
+	r.look(ctx, call)
 	return r.holders(uri)
 }
 
@@ -87,7 +87,7 @@ type seeking struct {
 }
 
 // look looks into the lists of all routes, unless that was done a moment ago. Who comes while somebody else looks, waits.
-func (r *Router) look(ctx context.Context, caller *pb.CallContext) {
+func (r *Router) look(ctx context.Context, call *bridge.Call) {
 	s := &r.seek
 	s.mu.Lock()
 	done := s.done
@@ -116,16 +116,16 @@ func (r *Router) look(ctx context.Context, caller *pb.CallContext) {
 	for _, list := range []*bridge.Method{bridge.ListResources, bridge.ListResourceTemplates} {
 		wg.Go(func() {
 			defer r.panics.Recover(list.Name, nil)
-			r.lookInto(ctx, list, caller)
+			r.lookInto(ctx, call, list)
 		})
 	}
 }
 
 // lookInto looks into one kind of lists. What they say is remembered by list itself.
-func (r *Router) lookInto(ctx context.Context, list *bridge.Method, caller *pb.CallContext) {
-	req := list.NewRequest(caller)
+func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.Method) {
+	req := list.NewRequest(call.Context())
 	for range maxFindPages {
-		res, err := r.list(ctx, &bridge.Call{Method: list, Request: req})
+		res, err := r.list(ctx, call.With(list, req))
 		if err != nil {
 			return // what is missing is missing; routes are asked one after the other then
 		}
@@ -140,7 +140,7 @@ func (r *Router) lookInto(ctx context.Context, list *bridge.Method, caller *pb.C
 // about answers a call that is about a resource: by the route that has it, or else by the first that does not say that there is no
 // such thing. A route that is down is passed over, because another one may have it; if none does, that is the error.
 func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit bridge.Emit) (*bridge.Result, error) {
-	routes, known := r.find(ctx, uri, call.Context())
+	routes, known := r.find(ctx, call, uri)
 	if !known && bridge.Continues(call.Request) {
 		// Answers and state are for one route only, and it is not known for which: the call begins again.
 		call = call.Retry(nil, nil)
@@ -183,7 +183,7 @@ func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.Comple
 	if prompt == nil {
 		return r.about(ctx, call, req.GetRef().GetResource().GetUri(), emit)
 	}
-	rt, name, err := r.resolve(ctx, bridge.ListPrompts, "prompt", prompt.GetName(), req.GetContext())
+	rt, name, err := r.resolve(ctx, call, bridge.ListPrompts, "prompt", prompt.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -193,5 +193,5 @@ func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.Comple
 	ref.Reference = &pb.CompletionReference_Prompt{Prompt: prompt}
 	named := bridge.Shallow(req)
 	named.Ref = ref
-	return rt.Handler.Handle(ctx, &bridge.Call{Method: call.Method, Request: named}, emit)
+	return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 }

@@ -133,21 +133,21 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	case *pb.ListToolsRequest, *pb.ListPromptsRequest, *pb.ListResourcesRequest, *pb.ListResourceTemplatesRequest:
 		return r.list(ctx, call)
 	case *pb.CallToolRequest:
-		rt, name, err := r.resolve(ctx, bridge.ListTools, "tool", req.GetName(), req.GetContext())
+		rt, name, err := r.resolve(ctx, call, bridge.ListTools, "tool", req.GetName())
 		if err != nil {
 			return nil, err
 		}
 		named := bridge.Shallow(req)
 		named.Name = name
-		return rt.Handler.Handle(ctx, &bridge.Call{Method: call.Method, Request: named}, emit)
+		return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 	case *pb.GetPromptRequest:
-		rt, name, err := r.resolve(ctx, bridge.ListPrompts, "prompt", req.GetName(), req.GetContext())
+		rt, name, err := r.resolve(ctx, call, bridge.ListPrompts, "prompt", req.GetName())
 		if err != nil {
 			return nil, err
 		}
 		named := bridge.Shallow(req)
 		named.Name = name
-		return rt.Handler.Handle(ctx, &bridge.Call{Method: call.Method, Request: named}, emit)
+		return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 	case *pb.ReadResourceRequest:
 		return r.about(ctx, call, req.GetUri(), emit)
 	case *pb.CompleteRequest:
@@ -252,7 +252,7 @@ func withoutCapabilities(call *bridge.Call) *bridge.Call {
 	caller.ClientCapabilities = nil
 	m := req.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(caller.ProtoReflect()))
-	return &bridge.Call{Method: call.Method, Request: req}
+	return call.With(call.Method, req)
 }
 
 // nobody hears the events of a call that has none.
