@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
@@ -136,7 +137,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 	}
 	c.setHeaders(x, call)
 	x.each = c.taker(ctx, x, call, emit)
-	p.startCall(ctx, x, true)
+	p.startCall(ctx, x)
 	msg, err := x.await(ctx)
 	a.sent, a.shown = x.sent.settle(), x.shown
 	if err != nil {
@@ -188,13 +189,12 @@ func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 		return
 	}
 	if call.Method.Target != nil {
-		name := call.Method.Target(call.Request)
-		x.name = &name
+		x.header = append(x.header, [2]string{mcphttp.HeaderName, mcphttp.EncodeValue(call.Method.Target(call.Request))})
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok {
 		for _, param := range c.params.of(r.GetName()) {
 			if v, ok := param.Value(r.GetArguments()); ok {
-				x.params = append(x.params, [2]string{param.Header, v})
+				x.header = append(x.header, [2]string{param.Header, v})
 			}
 		}
 	}

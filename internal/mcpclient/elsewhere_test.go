@@ -1,7 +1,10 @@
 package mcpclient_test
 
 import (
+	"context"
 	"net/http"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,4 +142,47 @@ func TestOpenStreamsKeepNoSession(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("there is no other session")
 	}
+}
+
+// Events that come on the stream of what is no answer, while the response is waited for, are emitted by the goroutine of the call.
+func TestTheCallsGoroutineEmitsWhatComesElsewhere(t *testing.T) {
+	const line = `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}` + "\n\n"
+	called, shown := make(chan struct{}), make(chan struct{})
+	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		if m.Method == "tools/call" {
+			close(called)
+			<-shown
+		}
+		result(w, m, hello)
+	})
+	f.capabilities = `{"tools":{},"logging":{}}`
+	f.get = func(w http.ResponseWriter, r *http.Request) {
+		stream(w)
+		select {
+		case <-called:
+			stream(w, line)
+		case <-r.Context().Done():
+		}
+		<-r.Context().Done()
+	}
+	c := run(t, mcpclient.Options{URL: f.URL}, quick)
+	call := toolCall("t", "{}")
+	call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+	caller := goroutine()
+	_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error {
+		if g := goroutine(); g != caller {
+			t.Errorf("emitted by %s, and called by %s", g, caller)
+		}
+		close(shown)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goroutine returns the name of the goroutine that calls it.
+func goroutine() string {
+	name, _, _ := strings.Cut(string(debug.Stack()), " [")
+	return name
 }

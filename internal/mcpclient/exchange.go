@@ -13,58 +13,86 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An exchange is one request of ours while it is being answered. The wire puts what comes of it in, the goroutine of the call
-// takes it out; while a call is parked, nobody takes.
+// An exchange is one request of ours from begin to end. It has one reader: the goroutine of its call, which takes the messages that belong to
+// it in order, and is the only one that emits events.
+//
+//	transport --put--> inbox --await--> each --> emit
+//
+// The transports put messages into the inbox, which is a channel with a bound in bytes, and with room for the response at any time. A call
+// whose messages can come in no other way than in the response to its POST is direct: its goroutine makes the POST and reads the response
+// itself, event by event, which saves two changes of goroutine, and only the response goes through the inbox.
+//
+// The state says how far the exchange has come:
+//
+//	idle -> inFlight <-> suspended      the server asked something, and the caller has yet to come back with the answers
+//	        inFlight, suspended -> answered, answeredElsewhere, failed
+//	        any but the answered -> abandoned      the call has ended without the response
+//
+// Whether the server may have executed the request is another question, which sending answers.
 type exchange struct {
 	use
 	p *peer
 	// id is the request's id and its progress token: a number.
 	id     string
 	method string
-	// name is what Mcp-Name says, and params what the other headers of a tool's arguments do (2026-07-28).
-	name   *string
-	params [][2]string
-	// body is the whole request, and unread what of it net/http has not read yet.
+	// body is the whole request, and header what its headers say of it (2026-07-28).
 	body   []byte
-	unread *bytes.Reader
-	// ctx ends when nobody wants an answer any more.
+	header [][2]string
+	// ctx ends when the response, and the stream that it comes on, is no longer needed.
 	ctx    context.Context
 	cancel context.CancelFunc
 	// sent says whether the server may have the whole request.
 	sent sending
-	// stopped says that the server was told that nobody wants the answer, where the request may come after that.
-	stopped atomic.Bool
+	// each gets what comes before the response.
+	each taker
 
-	// stream is what the goroutine of the call has yet to read itself. Two changes of goroutine are a good part of what a call costs.
-	stream *stream
-	// each gets what comes before the response, if anybody wants it; delivering is locked meanwhile.
-	each       taker
-	delivering sync.Mutex
-	stray      sync.Once
-	// untie ends what cancels ctx when the caller's ends.
-	untie func() bool
-
-	started  bool    // it was given to the wire
-	asks     []ask   // what the server has asked and nobody has answered; for the goroutine of the call
-	asked    int     // how often it has asked
-	progress float64 // the last that was passed on
+	inbox
+	questions
 	shown    bool    // events were emitted
+	progress float64 // the last that was emitted
+}
 
-	mu sync.Mutex // guards the rest
-	// alone says that the goroutine of the call reads the response.
-	alone bool
-	// streams says that the response is a stream, the end of which is read when the call has ended, and cancels ctx; but not if it is apart:
-	// then what answers the request came in another way, and the stream may never end.
-	streams, apart bool
-	// msgs is what has come and nobody has taken.
-	msgs     []jsonrpc.Message
-	size     int // of those of msgs that are no response, in bytes
-	answered bool
-	over     bool          // nobody will take any more
-	err      error         // why there will be no more messages
-	unheard  bool          // that is because who called takes no more
-	ready    chan struct{} // has an element when there is something to take
-	room     chan struct{} // has an element when something was taken
+// A state says how far an exchange has come.
+type state uint8
+
+const (
+	idle              state = iota // the request was not given to the transport
+	inFlight                       // the server is to answer
+	suspended                      // the server waits for an answer of the caller
+	answered                       // the response has come, and who read it ends the exchange's context
+	answeredElsewhere              // the response has come in another way than in the response to a POST
+	failed                         // there will be no response
+	abandoned                      // nobody waits for the response any more
+)
+
+// isAnswered reports whether the response has come.
+func (s state) isAnswered() bool { return s == answered || s == answeredElsewhere }
+
+// An inbox is what has come of an exchange and its call has not taken yet.
+type inbox struct {
+	ready chan struct{} // has an element when there is something to take
+	room  chan struct{} // has an element when something was taken
+
+	mu     sync.Mutex // guards the rest
+	state  state
+	direct bool // the goroutine of the call reads the response itself
+	msgs   []jsonrpc.Message
+	size   int   // of those of msgs that are no response, in bytes
+	err    error // why there will be no more messages
+}
+
+// questions are the requests of the server in the middle of an exchange. They are for the goroutine of the call.
+type questions struct {
+	asks  []ask // those that are not answered
+	asked int   // how many there were
+}
+
+// An ask is a request of the server in the middle of ours.
+type ask struct {
+	id   []byte
+	key  string
+	req  *pb.InputRequest
+	size int // of its text, in bytes
 }
 
 // A sending is how far a request has got. Who sends it, and who says that it was not sent, agree by it: one of them is first.
@@ -101,40 +129,55 @@ func (s *sending) settle() bool {
 	return s.Load()
 }
 
-// What is kept for a caller that does not take it. A server that sends more must wait, if it can; else what is only news is
-// dropped.
+// The bounds of an inbox. A transport that can make the server wait does so; another one drops notifications that have no room.
 const (
 	maxWaiting     = 1024
 	maxWaitingSize = 1 << 20
 )
 
-// An ask is a request of the server in the middle of ours.
-type ask struct {
-	id   []byte
-	key  string
-	req  *pb.InputRequest
-	size int // of its text, in bytes
+// put adds a message that is not the response to a POST of ours. It reports false if there is no room for it, which there always is for the
+// response, and for a request also when it is too late.
+func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, answeredElsewhere) }
+
+// putOwn adds a message that came in the response to the POST of x, by whoever reads that. It waits for room.
+func (x *exchange) putOwn(m *jsonrpc.Message) {
+	if x.direct && !m.IsResponse() {
+		if x.now() != inFlight {
+			return
+		}
+		if err := x.each(m); err != nil {
+			x.abandon(err)
+			x.cancel()
+		}
+		return
+	}
+	for !x.add(m, answered) {
+		select {
+		case <-x.room:
+		case <-x.ctx.Done():
+			return
+		}
+	}
 }
 
-// put adds a message. It reports false if there is no room for it, which there always is for the response, and for a request
-// also when it is too late.
-func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, false) }
-
-// add is put, where there may be room for all that comes together.
-func (x *exchange) add(m *jsonrpc.Message, all bool) bool {
+// add adds a message to the inbox. A response makes it so that the state is then.
+func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.over || x.answered {
+	switch {
+	case x.state.isAnswered() || x.state == abandoned:
 		return !m.IsRequest() // which somebody else has to answer
-	}
-	full := !all && (len(x.msgs) >= maxWaiting || x.size > maxWaitingSize)
-	if full && !m.IsResponse() {
-		return false
-	}
-	if m.IsResponse() {
-		x.answered = true
+	case m.IsResponse():
+		x.state = then
 		x.msgs = append(x.msgs, *m)
-	} else {
+		if x.direct && then == answeredElsewhere {
+			x.cancel() // its goroutine waits for the response where it should have been
+		}
+	case x.direct: // the call wants nothing that comes elsewhere
+		return !m.IsRequest()
+	case len(x.msgs) >= maxWaiting || x.size > maxWaitingSize:
+		return false
+	default:
 		x.msgs = append(x.msgs, kept(m))
 		x.size += len(m.ID) + len(m.Method) + len(m.Params)
 	}
@@ -148,83 +191,50 @@ func kept(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.Message{ID: bytes.Clone(m.ID), Method: m.Method, Params: bytes.Clone(m.Params)}
 }
 
-// putSlowly adds a message, and waits for room. A goroutine that reads for itself takes what one event has before it reads the next.
-func (x *exchange) putSlowly(m *jsonrpc.Message) {
-	for !x.add(m, x.isAlone()) {
-		select {
-		case <-x.room:
-		case <-x.ctx.Done():
-			return
-		}
-	}
-}
+// fail ends the exchange: there will be no response, for the reason that is given first.
+func (x *exchange) fail(err error) { x.finish(failed, err) }
 
-// share says that another goroutine reads the rest.
-func (x *exchange) share() {
-	x.mu.Lock()
-	x.alone = false
-	x.mu.Unlock()
-}
+// abandon ends the exchange, whose response nobody waits for any more. It returns the state before.
+func (x *exchange) abandon(err error) (was state) { return x.finish(abandoned, err) }
 
-// streamed says that the response is a stream.
-func (x *exchange) streamed() {
-	x.mu.Lock()
-	x.streams = true
-	x.mu.Unlock()
-}
-
-// comesApart says that what answers the request comes in another way than in the response to it.
-func (x *exchange) comesApart() {
-	x.mu.Lock()
-	x.apart = x.apart || !x.answered
-	x.mu.Unlock()
-}
-
-// fail ends the exchange: there will be no more messages.
-func (x *exchange) fail(err error) {
+func (x *exchange) finish(as state, err error) (was state) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	was = x.state
+	if was.isAnswered() || was == abandoned || was == as {
+		return was
+	}
+	if was != idle || as == abandoned {
+		x.state = as
+	}
 	if x.err == nil {
 		x.err = err
 	}
 	signal(x.ready)
+	return was
 }
 
-// isAlone reports whether the goroutine of the call reads the response.
-func (x *exchange) isAlone() bool {
+// move changes the state, if it is from.
+func (x *exchange) move(from, to state) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.alone
+	if x.state == from {
+		x.state = to
+	}
 }
 
-// failure returns why there will be no more messages, if that is so.
+// now returns the state.
+func (x *exchange) now() state {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state
+}
+
+// failure returns why there will be no response, if that is so.
 func (x *exchange) failure() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.err
-}
-
-// refused reports whether the server has ended the exchange by something else than a response: a status, or what is no message.
-func (x *exchange) refused() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.err == nil || x.unheard {
-		return false
-	}
-	l, isLost := errors.AsType[*lost](x.err)
-	return !isLost || l.answered && !l.gateway || l.refused
-}
-
-// news takes what has come and is no response.
-func (x *exchange) news() []jsonrpc.Message {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	msgs := x.msgs
-	x.msgs, x.size = nil, 0
-	if n := len(msgs); n > 0 && msgs[n-1].IsResponse() {
-		msgs, x.msgs = msgs[:n-1], msgs[n-1:]
-	}
-	return msgs
 }
 
 // take returns what has come, and why nothing more will.
@@ -235,21 +245,6 @@ func (x *exchange) take() ([]jsonrpc.Message, error) {
 	x.msgs, x.size = nil, 0
 	signal(x.room)
 	return msgs, x.err
-}
-
-// isAnswered reports whether the response has come.
-func (x *exchange) isAnswered() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.answered
-}
-
-// finish says that nobody will take any more. It reports whether the response has come, and whether its end is yet to be read.
-func (x *exchange) finish() (answered, lingers bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.over, x.msgs = true, nil
-	return x.answered, x.answered && x.streams && !x.apart && x.ctx.Err() == nil
 }
 
 func signal(c chan struct{}) {
@@ -264,7 +259,6 @@ type taker func(m *jsonrpc.Message) error
 
 // await returns the response. If the server asks something it returns nil instead, once what is asked together has come.
 func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
-	defer x.quiet()
 	var gather <-chan time.Time
 	for {
 		if m, err := x.deliver(); m != nil || err != nil {
@@ -272,12 +266,6 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 		}
 		if len(x.asks) > 0 && gather == nil {
 			gather = time.After(x.p.c.pace.gather)
-		}
-		if x.stream != nil {
-			if !x.stream.step() {
-				x.stream = nil
-			}
-			continue
 		}
 		select {
 		case <-x.ready:
@@ -294,8 +282,6 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 
 // deliver passes on what has come. It returns the response if that is there, and why it will not come.
 func (x *exchange) deliver() (*jsonrpc.Message, error) {
-	x.delivering.Lock()
-	defer x.delivering.Unlock()
 	msgs, err := x.take()
 	for i := range msgs {
 		m := &msgs[i]
@@ -312,61 +298,18 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 	return nil, err
 }
 
-// elsewhere adds a message that came in another way than in the response to x. The goroutine of the call may be reading that, so
-// another one passes the message on.
-func (x *exchange) elsewhere(m *jsonrpc.Message) {
-	if w, ok := x.p.wire.(*streamable); ok && x.put(m) && x.isAlone() {
-		x.stray.Do(func() { w.spawn(x, x.relay) })
-	} else if !ok && !x.put(m) && x.listens { // who shares a connection must not be kept waiting by one slow caller
+// putShared adds a message that came on a connection that others share, who must not be kept waiting by one slow caller.
+func (x *exchange) putShared(m *jsonrpc.Message) {
+	if !x.put(m) && x.listens {
 		x.fail(&lost{err: errBehind})
 	}
 }
 
 // errBehind is why a subscription ends that has missed a change. Who listens again is told that everything may have changed.
-var errBehind = fmt.Errorf("who listens is %d changes behind, or %d bytes of them", maxWaiting, maxWaitingSize)
+var errBehind = fmt.Errorf("the subscriber is %d changes behind, or %d bytes of them", maxWaiting, maxWaitingSize)
 
-// relay passes on what comes elsewhere, until the response has come.
-func (x *exchange) relay() {
-	for {
-		select {
-		case <-x.ready:
-		case <-x.ctx.Done():
-			return
-		}
-		if x.pass() {
-			signal(x.ready) // for the goroutine of the call
-			return
-		}
-	}
-}
-
-// pass passes on what is no response. It reports true if there will be nothing more to pass.
-func (x *exchange) pass() bool {
-	x.delivering.Lock()
-	defer x.delivering.Unlock()
-	for _, m := range x.news() {
-		err := x.each(&m)
-		if err == nil {
-			continue
-		}
-		x.mu.Lock()
-		x.unheard = x.err == nil
-		x.mu.Unlock()
-		x.fail(err)
-		x.cancel()
-		return true
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.answered || x.over || x.err != nil
-}
-
-// quiet returns when nothing that comes will be passed on any more: whoever called has got an answer.
-func (x *exchange) quiet() {
-	if x.untie == nil {
-		return
-	}
-	x.finish()
-	x.delivering.Lock()
-	x.delivering.Unlock() //nolint:gocritic,staticcheck // somebody may be at it, and there is nothing to guard
+// isRefusal reports whether err says that the server has ended an exchange by something else than a response: a status, or what is no message.
+func isRefusal(err error) bool {
+	l, isLost := errors.AsType[*lost](err)
+	return err != nil && (!isLost || l.answered && !l.gateway || l.refused)
 }

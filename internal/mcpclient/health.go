@@ -53,7 +53,7 @@ func (s *stdio) look(v *vigil, now time.Time) error {
 	v.at = now
 	if n := s.heard.Load(); n != v.heard {
 		v.heard, v.silent, v.stopped = n, 0, 0
-		if v.question != nil && v.question.isAnswered() {
+		if v.question != nil && v.question.now().isAnswered() {
 			s.dismiss(v)
 		}
 	}
@@ -123,23 +123,16 @@ func (s *stdio) dismiss(v *vigil) {
 // waited reports whether a call waits for what the server does, and whether the peer is to be left. One that waits for what its caller
 // answers does not, and while the session begins, the start timeout holds.
 func (p *peer) waited() (waiting, leaving bool) {
-	parked := p.c.lot.of(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.running {
-		waiting = waiting || x.sent.Load() && !x.listens && x != parked && x.method != methodInitialize && x.method != bridge.Discover.Name && !x.isAnswered()
+		waiting = waiting || x.sent.Load() && !x.listens && x.method != methodInitialize && x.method != bridge.Discover.Name && x.waits()
 	}
 	return waiting, p.leaving
 }
 
-// of returns the call of a peer that is parked, if there is one.
-func (l *lot) of(p *peer) *exchange {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, car := range l.cars {
-		if car.x.p == p {
-			return car.x
-		}
-	}
-	return nil
+// waits reports whether the exchange waits for what the server does.
+func (x *exchange) waits() bool {
+	s := x.now()
+	return s != suspended && !s.isAnswered()
 }

@@ -211,23 +211,27 @@ func (w *streamable) stop(x *exchange) {
 	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
 }
 
-// post sends the request of x and takes what comes of it.
+// post sends the request of x and takes what comes of it. It, or what it leaves behind, ends the context of x.
 func (w *streamable) post(x *exchange) {
+	draining := false
+	defer func() {
+		if !draining {
+			x.cancel()
+		}
+	}()
 	defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
 
-	req, err := w.request(x.traced(x.ctx), http.MethodPost, x.body)
+	ctx, guard := x.traced(x.ctx)
+	req, err := w.request(ctx, http.MethodPost, x.body)
 	if err != nil {
 		x.fail(&lost{err: err, refused: true})
 		return
 	}
-	x.guard(req)
+	guard(req)
 	if w.p.rev().Modern() {
 		req.Header.Set(mcphttp.HeaderMethod, x.method)
-		if x.name != nil {
-			req.Header.Set(mcphttp.HeaderName, mcphttp.EncodeValue(*x.name))
-		}
-		for _, param := range x.params {
-			req.Header.Set(param[0], param[1])
+		for _, h := range x.header {
+			req.Header.Set(h[0], h[1])
 		}
 	}
 	res, err := w.p.c.http.Do(req)
@@ -237,36 +241,35 @@ func (w *streamable) post(x *exchange) {
 	}
 
 	x.sent.end() // whatever the trace has said until now
-	w.answer(x, res)
+	draining = w.answer(x, res)
 }
 
 // traced returns ctx for the request of x over HTTP, which learns from it how far it has got. WroteRequest may be called after the server
 // has executed it, and WroteHeaders is before any of the body has left. With an error, WroteRequest says that the end of the body has not.
-func (x *exchange) traced(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteHeaders: func() {
-			if !x.sent.begin() {
-				_, _ = x.unread.Seek(0, io.SeekEnd) // a body that is too short is not sent, and its connection ends
-			}
-		},
-		WroteRequest: func(i httptrace.WroteRequestInfo) {
-			if i.Err == nil {
-				x.sent.end()
-			} else {
-				x.sent.takeBack()
-			}
-		},
-	})
-}
-
-// guard makes the body of req one that is not sent any more once somebody was told that it was not: net/http may have yet to write it
+// Guard makes the body of the request one that is not sent any more once somebody was told that it was not: net/http may have yet to write it
 // when nobody waits for the answer.
-func (x *exchange) guard(req *http.Request) {
-	req.GetBody = func() (io.ReadCloser, error) {
-		x.unread = bytes.NewReader(x.body)
-		return io.NopCloser(x.unread), nil // net/http knows what is inside, and sends it together with the headers
-	}
-	req.Body, _ = req.GetBody()
+func (x *exchange) traced(ctx context.Context) (traced context.Context, guard func(*http.Request)) {
+	var unread *bytes.Reader // what of the body net/http has not read yet
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			WroteHeaders: func() {
+				if !x.sent.begin() {
+					_, _ = unread.Seek(0, io.SeekEnd) // a body that is too short is not sent, and its connection ends
+				}
+			},
+			WroteRequest: func(i httptrace.WroteRequestInfo) {
+				if i.Err == nil {
+					x.sent.end()
+				} else {
+					x.sent.takeBack()
+				}
+			},
+		}), func(req *http.Request) {
+			req.GetBody = func() (io.ReadCloser, error) {
+				unread = bytes.NewReader(x.body)
+				return io.NopCloser(unread), nil // net/http knows what is inside, and sends it together with the headers
+			}
+			req.Body, _ = req.GetBody()
+		}
 }
 
 // mediaOf returns the media type of a response.
@@ -296,8 +299,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// answer takes the response to the request of x.
-func (w *streamable) answer(x *exchange, res *http.Response) {
+// answer takes the response to the request of x. It reports whether the end of a stream is still being read, which then ends the context of x.
+func (w *streamable) answer(x *exchange, res *http.Response) (draining bool) {
 	media := mediaOf(res)
 	streams := res.StatusCode == http.StatusOK && media == mcphttp.EventStream
 	encoding := res.Header.Get("Content-Encoding")
@@ -306,13 +309,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
 		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.Limits.Message), retry: -1}
-		x.streamed()
-		if x.isAlone() {
-			x.stream = s
-		} else {
-			w.spawn(x, s.read)
-		}
-		return
+		return s.read()
 	}
 	defer res.Body.Close()
 	switch {
@@ -322,7 +319,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 		data, err := readAll(res.Body, res.ContentLength, w.p.c.o.Limits.Message)
 		if err != nil {
 			x.fail(w.unread(err))
-			return
+			return false
 		}
 		if x.method == methodInitialize && res.StatusCode == http.StatusOK {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
@@ -333,6 +330,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 	default:
 		x.fail(w.status(res, textOf(res)))
 	}
+	return false
 }
 
 // message takes the only message of a response.
@@ -342,7 +340,7 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 			x.fail(w.misbehaved("answered with what is not MCP: %v", err))
 			return
 		}
-		if !x.isAnswered() {
+		if !x.now().isAnswered() {
 			x.fail(w.misbehaved("answered without a response"))
 		}
 		return
@@ -364,7 +362,7 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	case x.deniedBy(res, msg.ID) || res.StatusCode >= 500 && string(msg.ID) != x.id:
 		x.fail(w.status(res, msg.Error.GetMessage()))
 	default:
-		x.put(&msg)
+		x.putOwn(&msg)
 	}
 }
 
@@ -396,45 +394,18 @@ type resumption struct {
 	fatal    bool // there is no use in resuming
 }
 
-// read takes the messages of a stream until the response has come.
-func (s *stream) read() {
-	for s.step() {
-	}
-}
-
-// step takes what comes next. It reports false if that was the last: the response has come, or will come in another way.
-func (s *stream) step() bool {
-	more, err := s.next()
-	switch {
-	case more:
-		return true
-	case err != nil:
-		s.body.Close()
-		s.x.share()
-		s.w.spawn(s.x, func() { s.mend(err) })
-	default:
-		s.w.spawn(s.x, s.drain)
-	}
-	return false
-}
-
-// drain reads the end, which is near: a connection read to its end can be used again.
-func (s *stream) drain() {
-	defer s.x.cancel()
-	t := time.AfterFunc(time.Second, s.x.cancel)
-	defer t.Stop()
-	_, _ = io.CopyN(io.Discard, s.r.r, 64<<10)
-	s.body.Close()
-}
-
-// mend goes on with a stream that was cut, where that is possible.
-func (s *stream) mend(err error) {
+// read takes the messages of a stream until the response has come, and goes on with one that was cut, where that is possible. It reports
+// whether the end of the stream is still being read.
+func (s *stream) read() (draining bool) {
 	x := s.x
-	defer x.cancel()
-	for tries, all := 0, 0; err != nil && !x.isAnswered() && x.ctx.Err() == nil; {
-		if s.how.fatal || s.last == "" || s.w.p.rev().Modern() || tries >= maxResumes {
+	err := s.messages()
+	for tries, all := 0, 0; err != nil; {
+		switch {
+		case x.now().isAnswered() || x.ctx.Err() != nil:
+			return false
+		case s.how.fatal || s.last == "" || s.w.p.rev().Modern() || tries >= maxResumes:
 			x.fail(s.w.cut(err))
-			return
+			return false
 		}
 		if s.how.progress {
 			tries = 0
@@ -447,9 +418,40 @@ func (s *stream) mend(err error) {
 		}
 		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second)) // one that wants us back at once, again and again
 		if !sleep(x.ctx, wait) {
-			return
+			return false
 		}
 		err = s.resume()
+	}
+	if !x.direct {
+		s.drain()
+		return false
+	}
+	s.w.spawn(x, func() {
+		defer x.cancel()
+		s.drain()
+	})
+	return true
+}
+
+// drain reads the end, which is near: a connection read to its end can be used again.
+func (s *stream) drain() {
+	t := time.AfterFunc(time.Second, s.x.cancel)
+	defer t.Stop()
+	_, _ = io.CopyN(io.Discard, s.r.r, 64<<10)
+	s.body.Close()
+}
+
+// messages takes the messages of a connection until the response has come. The error says why it has not.
+func (s *stream) messages() error {
+	for {
+		more, err := s.next()
+		if err != nil {
+			s.body.Close()
+			return err
+		}
+		if !more {
+			return nil
+		}
 	}
 }
 
@@ -477,7 +479,7 @@ func (s *stream) next() (bool, error) {
 		s.how.fatal = true
 		return false, s.w.misbehaved("sent an event that is not MCP: %v", err)
 	}
-	return !s.x.isAnswered(), nil
+	return !s.x.now().isAnswered(), nil
 }
 
 // resume goes on after the last event (2025-11-25: basic/transports, resumability and redelivery). The error says why there is no
@@ -503,17 +505,7 @@ func (s *stream) resume() error {
 		return fmt.Errorf("the stream cannot be resumed: %s", res.Status)
 	}
 	s.body, s.r = res.Body, newEventReader(res.Body, w.p.c.o.Limits.Message)
-	for {
-		more, err := s.next()
-		if err != nil {
-			s.body.Close()
-			return err
-		}
-		if !more {
-			s.drain()
-			return nil
-		}
-	}
+	return s.messages()
 }
 
 // sleep waits for d. It reports false if ctx ended before.

@@ -55,7 +55,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		}
 		return a
 	}
-	p.startCall(ctx, x, !x.mine)
+	p.startCall(ctx, x)
 	a := c.converse(ctx, x, call)
 	a.at = at
 	return a
@@ -86,7 +86,9 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 			return nil, err
 		}
 	}
-	x, err := p.begin(call.Method.Name, use{mine: p.lent && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, owner: owner})
+	x, err := p.begin(call.Method.Name, use{
+		mine: p.lent && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, progresses: call.Context().GetProgressWanted(), owner: owner,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +235,7 @@ func (l *lot) park(x *exchange, call *bridge.Call) (*bridge.Result, error) {
 	if rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion()); ok && !rev.Modern() {
 		ttl = max(ttl, l.c.o.Limits.AnswerTime+comesBack)
 	}
+	x.move(inFlight, suspended)
 	l.cars[token] = &parked{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
 	needs.State = []byte(token)
 	return &bridge.Result{Needs: needs}, nil
@@ -329,6 +332,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		x.p.told = true
 	}
 	x.asks = open
+	x.move(suspended, inFlight)
 	if len(open) > 0 { // what is answered is answered; the rest is asked for again
 		res, err := c.lot.park(x, call)
 		if err == nil {
@@ -336,7 +340,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 	}
 	x.each = c.taker(ctx, x, call, emit)
-	if !x.started { // it was asked about before: a server that was told its roots looks at them before it uses them
+	if x.now() == idle { // it was asked about before: a server that was told its roots looks at them before it uses them
 		c.catchUp(ctx, x.p)
 		if !sleep(ctx, c.pace.digest) {
 			c.leave(x, true)

@@ -244,8 +244,8 @@ func (l *lost) Unwrap() error { return l.err }
 type use struct {
 	// mine says that the caller can be asked: what the server asks belongs to this exchange.
 	mine bool
-	// logs says that the caller wants log messages.
-	logs bool
+	// logs says that the caller wants log messages, and progresses that it wants progress.
+	logs, progresses bool
 	// listens says that it is a subscription, which is told what changes.
 	listens bool
 	// owner is whose call it is, or empty if that is not known.
@@ -256,7 +256,7 @@ type use struct {
 func (p *peer) begin(method string, u use) (*exchange, error) {
 	x := &exchange{
 		p: p, id: strconv.FormatInt(p.ids.Add(1), 10), method: method, use: u, progress: noProgress,
-		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		inbox: inbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)},
 	}
 	x.ctx, x.cancel = context.WithCancel(p.c.ctx)
 	p.mu.Lock()
@@ -271,19 +271,25 @@ func (p *peer) begin(method string, u use) (*exchange, error) {
 
 // start sends the request of an exchange.
 func (p *peer) start(x *exchange) {
-	x.started = true
+	x.move(idle, inFlight)
 	p.wire.start(x)
 }
 
-// startCall is start for a goroutine that waits for the answer until ctx ends.
-func (p *peer) startCall(ctx context.Context, x *exchange, alone bool) {
-	s, ok := p.wire.(*streamable)
-	if !ok || !alone {
+// startCall is start for a goroutine that waits for the response until ctx ends. If all that the call wants comes in the response to its POST,
+// this goroutine reads it: in the modern era there is no other way, and in the legacy era, that is so for a call without questions, logs and
+// progress.
+func (p *peer) startCall(ctx context.Context, x *exchange) {
+	w, ok := p.wire.(*streamable)
+	if !ok || !p.rev().Modern() && (x.mine || x.logs || x.progresses) {
 		p.start(x)
 		return
 	}
-	x.started, x.alone, x.untie = true, true, context.AfterFunc(ctx, x.cancel)
-	s.post(x)
+	x.mu.Lock()
+	x.direct = true
+	x.mu.Unlock()
+	x.move(idle, inFlight)
+	defer context.AfterFunc(ctx, x.cancel)()
+	w.post(x)
 }
 
 // end forgets an exchange. If it has not been answered, the server is told that nobody waits any more.
@@ -293,21 +299,15 @@ func (p *peer) end(x *exchange) {
 	if p.leaving && len(p.running) == 0 {
 		p.drain()
 	}
-	answered, lingers := x.finish()
-	if x.sent.settle() && !answered && !x.refused() {
+	was := x.abandon(nil)
+	if x.sent.settle() && !was.isAnswered() && !(was == failed && isRefusal(x.failure())) {
 		p.stray(x)
 	}
 	p.mu.Unlock()
-	if x.untie != nil {
-		x.untie()
-	}
-	if x.stream != nil {
-		x.stream.body.Close()
-	}
-	if x.started && !answered && !p.isGone() {
+	if was != idle && !was.isAnswered() && !p.isGone() {
 		p.wire.stop(x)
 	}
-	if !lingers {
+	if was != answered {
 		x.cancel()
 	}
 }
@@ -408,14 +408,11 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	switch {
 	case m.IsResponse():
 		x := p.whose(m.ID, via)
-		if x != nil {
-			if via == nil {
-				x.comesApart()
-			}
+		switch {
+		case via != nil && x != nil:
+			x.putOwn(m)
+		case x != nil:
 			x.put(m)
-			if via == nil && x.isAlone() {
-				x.cancel() // its goroutine waits for the response where it should have been
-			}
 		}
 		if via == nil {
 			p.mu.Lock()
@@ -636,9 +633,9 @@ func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
 	switch {
 	case x == nil:
 	case via != nil:
-		x.putSlowly(m)
+		x.putOwn(m)
 	default:
-		x.elsewhere(m)
+		x.putShared(m)
 	}
 }
 

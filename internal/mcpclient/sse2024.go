@@ -132,15 +132,15 @@ func (w *sse2024) say(ctx context.Context, msg []byte) error {
 	return err
 }
 
-// post posts a message: the request of x, if that is not nil. The status is 0 if there was none.
-func (w *sse2024) post(ctx context.Context, msg []byte, x *exchange) (status int, err error) {
+// post posts a message. If guard is not nil, it is called with the request. The status is 0 if there was none.
+func (w *sse2024) post(ctx context.Context, msg []byte, guard func(*http.Request)) (status int, err error) {
 	c := w.p.c
 	req, err := c.request(ctx, http.MethodPost, w.endpoint, msg, nil)
 	if err != nil {
 		return 0, err
 	}
-	if x != nil {
-		x.guard(req)
+	if guard != nil {
+		guard(req)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -168,12 +168,13 @@ func (w *sse2024) start(x *exchange) {
 		// another request already, which fails.
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
+		ctx, guard := x.traced(ctx)
 		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(tellTimeout, cancel) })()
-		status, err := w.post(x.traced(ctx), x.body, x)
+		status, err := w.post(ctx, x.body, guard)
 		if status != 0 {
 			x.sent.end() // whatever the trace has said until now
 		}
-		if x.stopped.Load() {
+		if x.now() == abandoned {
 			w.tell(cancelled(x)) // it may have come before the request did
 		}
 		switch {
@@ -190,10 +191,7 @@ func (w *sse2024) start(x *exchange) {
 }
 
 // stop tells of a request that may not have been sent, too: that it has been, a Transport may not tell us before its response.
-func (w *sse2024) stop(x *exchange) {
-	x.stopped.Store(true)
-	w.tell(cancelled(x))
-}
+func (w *sse2024) stop(x *exchange) { w.tell(cancelled(x)) }
 
 func (w *sse2024) open(context.Context) {}
 
