@@ -1,0 +1,200 @@
+package mcpclient
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// read returns what the response to a call says.
+func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revision) (*bridge.Result, error) {
+	m := call.Method
+	if msg.Error != nil {
+		return nil, bridge.FromJSONRPC(msg.Error, rev, m)
+	}
+	if rev.HasResultType() {
+		if kind := rawjson.Get(msg.Result, "resultType"); kind != nil && string(kind) != `"complete"` {
+			return c.readOther(m, kind, msg.Result, rev)
+		}
+	}
+	out := m.NewResult()
+	err := mcpjson.Unmarshal(msg.Result, out, rev)
+	if err != nil && lists[m] != "" && rawjson.IsObject(msg.Result) {
+		out = m.NewResult()
+		err = mcpjson.Unmarshal(c.cleanList(m, msg.Result, rev), out, rev)
+	}
+	if err != nil {
+		return nil, c.misbehaved("answered %s with what is not its result: %v", m.Name, err)
+	}
+	clean(out)
+	if lists[m] != "" {
+		out = proto.Clone(out) // it is kept, and the text that it came in, which may be far longer, is not
+	}
+	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
+		c.params.learn(c, tools)
+	}
+	return &bridge.Result{Complete: out}, nil
+}
+
+// lists are the results of which entries can be left out, and the members that have them.
+var lists = map[*bridge.Method]string{
+	bridge.ListTools: "tools", bridge.ListPrompts: "prompts", bridge.ListResources: "resources", bridge.ListResourceTemplates: "resourceTemplates",
+}
+
+// cleanList returns the result of a list without the entries that cannot be read. The log has the first of them.
+func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision) []byte {
+	entry := m.NewResult().ProtoReflect()
+	list := entry.NewField(entry.Descriptor().Fields().ByJSONName(lists[m])).List()
+	out := []byte{'{'}
+	for name, value := range rawjson.Members(result) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, string(name)), ':')
+		if string(name) != lists[m] || !rawjson.IsArray(value) {
+			out = append(out, value...)
+			continue
+		}
+		out = append(out, '[')
+		kept, bad := 0, 0
+		for text := range rawjson.Elements(value) {
+			if err := mcpjson.Unmarshal(text, list.NewElement().Message().Interface(), rev); err != nil {
+				if bad++; bad == 1 {
+					c.log.Warn().Str("entry", rawjson.Shorten(text)).AnErr("why", err).Msg("entries of " + m.Name + " cannot be read, and are left out: this is the first")
+				}
+				continue
+			}
+			if kept++; kept > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, text...)
+		}
+		out = append(out, ']')
+	}
+	return append(out, '}')
+}
+
+// readOther reads a result that is not complete.
+func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Revision) (*bridge.Result, error) {
+	if string(kind) != `"input_required"` || !m.Asks {
+		return nil, c.misbehaved("answered %s with the resultType %s, which is not known", m.Name, rawjson.Shorten(kind))
+	}
+	needs := &pb.InputRequired{}
+	if err := mcpjson.Unmarshal(result, needs, rev); err != nil {
+		return nil, c.misbehaved("answered %s with what asks for nothing: %v", m.Name, err)
+	}
+	needs.Meta = withoutHop(needs.Meta)
+	if len(needs.GetRequests()) == 0 && needs.State == nil {
+		return nil, c.misbehaved("answered %s with input_required, and asks for nothing", m.Name)
+	}
+	return &bridge.Result{Needs: needs}, nil
+}
+
+// clean takes out of a result what is between the server and us.
+func clean(m proto.Message) {
+	r := m.ProtoReflect()
+	fd := r.Descriptor().Fields().ByName("meta")
+	if fd == nil || !r.Has(fd) {
+		return
+	}
+	meta := r.Get(fd).Bytes()
+	if rest := withoutHop(meta); len(rest) != len(meta) {
+		r.Set(fd, protoreflect.ValueOfBytes(rest))
+	}
+}
+
+// withoutHop returns `_meta` without what is between the server and us, or nothing if nothing is left.
+func withoutHop(meta []byte) []byte {
+	has, n := false, 0
+	for name := range rawjson.Members(meta) {
+		n++
+		has = has || isHop(name)
+	}
+	if !has {
+		return meta
+	}
+	if n == 1 {
+		return nil
+	}
+	out := []byte{'{'}
+	for name, value := range rawjson.Members(meta) {
+		if isHop(name) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, string(name)), ':')
+		out = append(out, value...)
+	}
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, '}')
+}
+
+func isHop(name []byte) bool {
+	return string(name) == metaServerInfo || string(name) == metaSubscriptionID
+}
+
+// misbehaved is the error of an answer that no correct server gives.
+func (c *Client) misbehaved(format string, args ...any) error {
+	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
+}
+
+// crashed is the error of a call whose server was lost after it had been sent, or has answered it by a status alone.
+func (c *Client) crashed(cause error) error {
+	if errors.Is(cause, errTooLarge) {
+		return c.tooLarge(cause)
+	}
+	how := "was lost during the call"
+	switch l, ok := errors.AsType[*lost](cause); {
+	case ok && l.unanswered:
+		how = l.Error()
+	case ok && l.answered:
+		how = "failed the call: " + l.Error()
+	}
+	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+		"server %q %s; whether the call was executed is not known", c.o.Name, how)
+	e.Cause = cause
+	return e
+}
+
+// tooLarge is the error of a call whose answer is too large.
+func (c *Client) tooLarge(cause error) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
+		"server %q: %v (max message); the call may have been executed, and its answer is lost", c.o.Name, cause)
+	e.Cause = cause
+	return e
+}
+
+// errTooLarge is that the server sent more than we take.
+var errTooLarge = errors.New("what the server sent is too large")
+
+// refused is the error of a call that a server does not take, as it says by the status of its response alone.
+func (c *Client) refused(cause error, sent bool) error {
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"server %q does not take the call: %v; the call was not executed", c.o.Name, cause)
+	if sent {
+		e = bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REFUSED",
+			"server %q does not take the call: %v; whether the call was executed is not known", c.o.Name, cause)
+	}
+	e.Cause = cause
+	return e
+}
+
+// overloaded is the error of a call for which there is no room.
+func (c *Client) overloaded(format string, args ...any) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+		"server %q: "+format+": wait for one of them; the call was not executed", append([]any{c.o.Name}, args...)...)
+	e.Failure.RetryAfterMs = proto.Int64(100)
+	return e
+}

@@ -1,0 +1,194 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// declareLogging adds to what a server declares that it sends log messages. Many send them without declaring it; the bridge filters them by the
+// level that the caller wants.
+func declareLogging(d *pb.DiscoverResponse) {
+	if d.Capabilities == nil {
+		d.Capabilities = &pb.ServerCapabilities{}
+	}
+	if d.Capabilities.Logging == nil {
+		d.Capabilities.Logging = &pb.Capability{}
+	}
+}
+
+// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to do so says nothing
+// of its era.
+func refusesInitialize(err error) bool {
+	if l, ok := errors.AsType[*lost](err); ok {
+		return l.refused
+	}
+	e, ok := errors.AsType[*refusal](err)
+	return ok && slices.Contains([]int64{
+		codeInvalidRequest, codeMethodNotFound, codeInvalidParams, codeHeaderMismatch,
+		bridge.CodeMissingCapability, codeUnsupportedVersion,
+	}, e.rpc.GetCode())
+}
+
+// beginLegacy begins a session whose client can do nothing.
+func (c *Client) beginLegacy(ctx context.Context, p *peer) (*life, error) {
+	d, err := c.initialize(ctx, p, c.legacyRev())
+	if err != nil {
+		p.close()
+		return nil, c.lastWords(p, err)
+	}
+	return c.legacyLife(p, d), nil
+}
+
+func (c *Client) legacyLife(p *peer, d *pb.DiscoverResponse) *life {
+	_, sse := p.wire.(*sse2024)
+	c.remember(era{legacy: true, rev: p.rev(), sse: sse, frail: c.remembered().frail})
+	return newLife(p, d)
+}
+
+// startInitialize sends initialize, which says what the client can do.
+func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error) {
+	x, err := p.begin(methodInitialize, use{})
+	if err != nil {
+		return nil, err
+	}
+	p.setRev(bridge.NoRevision) // what is negotiated is not known yet, so no header says it
+	params := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
+	if params, err = mcpjson.Append(params, p.can, rev); err == nil {
+		params, err = mcpjson.Append(append(params, `,"clientInfo":`...), c.info, rev)
+	}
+	if err != nil {
+		p.end(x)
+		return nil, err
+	}
+	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), methodInitialize, append(params, '}'))
+	p.start(x)
+	return x, nil
+}
+
+// initialize begins the session of p.
+func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (*pb.DiscoverResponse, error) {
+	for again := false; ; again = true {
+		x, err := c.startInitialize(p, rev)
+		if err != nil {
+			return nil, err
+		}
+		msg, err := x.await(ctx)
+		p.end(x)
+		if err != nil {
+			return nil, fmt.Errorf("initialize: %w", err)
+		}
+		if msg.Error == nil {
+			return c.initialized(ctx, p, msg.Result)
+		}
+		// A server may say what it speaks instead of speaking it (every legacy revision: basic/lifecycle, error handling).
+		older, ok := newestLegacy(msg.Error.GetData())
+		if again || !ok {
+			return nil, asError(methodInitialize, msg)
+		}
+		rev = older
+	}
+}
+
+// newestLegacy returns the newest legacy revision that the data of an error names.
+func newestLegacy(data []byte) (bridge.Revision, bool) {
+	names := map[string]bool{}
+	for v := range rawjson.Elements(rawjson.Get(data, "supported")) {
+		name, _ := rawjson.String(v)
+		names[name] = true
+	}
+	newest := bridge.NoRevision
+	for _, rev := range bridge.Revisions() {
+		if names[rev.String()] && !rev.Modern() {
+			newest = rev
+		}
+	}
+	return newest, newest != bridge.NoRevision
+}
+
+// initialized takes the result of initialize, and lets the session begin.
+func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.DiscoverResponse, error) {
+	name, _ := rawjson.String(rawjson.Get(result, "protocolVersion"))
+	rev, ok := bridge.ParseRevision(name)
+	if !ok || rev.Modern() {
+		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can negotiate", rawjson.ShortenTo(name, 50))
+	}
+	d := &pb.DiscoverResponse{}
+	if err := mcpjson.Unmarshal(result, d, rev); err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	d.ServerInfo = &pb.Implementation{}
+	if err := mcpjson.Unmarshal(rawjson.Get(result, "serverInfo"), d.ServerInfo, rev); err != nil {
+		d.ServerInfo = nil // nobody may rely on it
+	}
+	if can := d.GetCapabilities(); !rev.DeclaresCompletions() && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
+		can.Completions = &pb.Capability{} // only asking shows whether the server has them
+	}
+	d.Meta = withoutHop(d.Meta)
+	p.setRev(rev)
+	p.logs = d.GetCapabilities().GetLogging() != nil
+	declareLogging(d)
+	if err := p.wire.say(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {
+		return nil, fmt.Errorf("initialized: %w", err)
+	}
+	p.wire.open(ctx)
+	return d, nil
+}
+
+// noProgram is the error of a call for which a program of its own does not start. To try again and again is of no use.
+func (c *Client) noProgram(p *peer, err error) error {
+	if p.isGone() {
+		p.close() // which does not take long, and then it is known how it ended
+	}
+	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		"server %q: the program does not start once more, for a caller with capabilities; the call was not executed. "+
+			"If it cannot run twice at a time, call it without elicitation, sampling, roots and extensions", c.o.Name)
+	e.Cause = errors.New(c.lastWords(p, err).Error()) // not what it is made of, which is not about the call
+	c.log.Error().Err(e.Cause).Msg("the program does not start once more")
+	return e
+}
+
+// openSession begins a session of a legacy server for callers who can do as much as can. With an error it returns what is to be closed, or
+// nil.
+func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (p *peer, err error) {
+	defer c.panics.Recover("beginning a session", func(e *bridge.Error) { err = e })
+	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
+	defer cancel()
+	known := c.remembered()
+	if !known.legacy {
+		return nil, &lost{err: errors.New("the server is being found again")}
+	}
+	p = c.newPeer()
+	p.can, p.key, p.lent = can, key, true
+	if err := c.connectTo(ctx, p, known); err != nil {
+		return nil, err
+	}
+	if _, err := c.initialize(ctx, p, known.rev); err != nil {
+		if c.url == nil && ctx.Err() == nil {
+			err = c.noProgram(p, err)
+		}
+		return p, err
+	}
+	if can.GetRoots() != nil {
+		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be asked before
+		// the first call is sent, which may need them.
+		c.catchUp(ctx, p)
+	}
+	return p, nil
+}
+
+// catchUp waits until a server has read what it was sent. That it does not answer, the call that follows says.
+func (c *Client) catchUp(ctx context.Context, p *peer) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
+	defer cancel()
+	_, _ = p.do(ctx, "ping", nil)
+}
