@@ -37,7 +37,7 @@ func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 
 // handle makes a call.
 func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	return c.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
+	return c.super.Do(ctx, call, func(ctx context.Context, l *connection) supervise.Attempt {
 		if l.peer.rev().Modern() && call.Era() == bridge.LegacyEra {
 			t, err := c.legacyTwin(ctx, l)
 			if err != nil {
@@ -63,7 +63,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 }
 
 // failed says what became of a call that has no result.
-func (c *Client) failed(ctx context.Context, l *life, call *bridge.Call, a *attempt) supervise.Attempt {
+func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a *attempt) supervise.Attempt {
 	out := supervise.Attempt{Err: a.err, Shown: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
 	gone, isLost := errors.AsType[*lost](a.err)
 	switch {
@@ -85,9 +85,9 @@ func (c *Client) failed(ctx context.Context, l *life, call *bridge.Call, a *atte
 			out.Outcome = supervise.Refused
 		}
 		out.Fail = func(sent bool) error { return c.refused(gone, sent) }
-	case a.mend != nil:
+	case a.prepare != nil:
 		// The server says that it did not execute the call, and what is wrong with it.
-		out.Outcome, out.Prepare, out.Fail = supervise.Refused, a.mend, func(bool) error { return a.err }
+		out.Outcome, out.Prepare, out.Fail = supervise.Refused, a.prepare, func(bool) error { return a.err }
 	}
 	return out
 }
@@ -95,17 +95,17 @@ func (c *Client) failed(ctx context.Context, l *life, call *bridge.Call, a *atte
 // An attempt is what became of a call when it was made once.
 type attempt struct {
 	peer   *peer
-	at     time.Time // when it had the peer, if that is lent
+	at     time.Time // when it got the peer, if that is exclusive
 	result *bridge.Result
 	err    error
 	sent   bool // the server may have executed the call
 	shown  bool // events were emitted
-	// mend does something about an error after which the call can be made again. It reports whether that is of use.
-	mend func(context.Context) bool
+	// prepare does something about an error after which the call can be made again. It reports whether that is of use.
+	prepare func(context.Context) bool
 }
 
 // attempt makes a call once.
-func (c *Client) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+func (c *Client) attempt(ctx context.Context, l *connection, call *bridge.Call, emit bridge.Emit) attempt {
 	p := l.peer
 	if p.rev().Modern() {
 		return c.modern(ctx, p, call, emit)
@@ -131,7 +131,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		x.body, err = request(x, call.Method.Name, call.Request, p.rev(), meta)
 	}
 	if err != nil {
-		a.err = unsayable(call, p.rev(), err)
+		a.err = cannotEncode(call, p.rev(), err)
 		return a
 	}
 	c.setHeaders(x, call)
@@ -145,7 +145,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 	}
 	a.result, a.err = c.read(call, msg, p.rev())
 	if msg.Error != nil {
-		a.mend = c.mending(call, msg.Error)
+		a.prepare = c.remedy(call, msg.Error)
 	}
 	return a
 }
@@ -199,8 +199,8 @@ func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 	}
 }
 
-// mending returns what to do about an error of the modern era after which a call can be made again, or nil.
-func (c *Client) mending(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
+// remedy returns what to do about an error of the modern era after which a call can be made again, or nil.
+func (c *Client) remedy(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
 	switch e.GetCode() {
 	case codeHeaderMismatch:
 		if call.Method != bridge.CallTool || c.url == nil {
@@ -287,8 +287,8 @@ func request(x *exchange, method string, r proto.Message, rev bridge.Revision, m
 	return append(dst, '}'), err
 }
 
-// unsayable is the error of a call that cannot be said in the server's revision.
-func unsayable(call *bridge.Call, rev bridge.Revision, err error) error {
+// cannotEncode is the error of a call that cannot be said in the server's revision.
+func cannotEncode(call *bridge.Call, rev bridge.Revision, err error) error {
 	return bridge.Errorf(codes.InvalidArgument, "%s cannot be said in MCP %s: %w", call.Method.Name, rev, err)
 }
 

@@ -5,7 +5,7 @@
 // caller (eras.go). To a server of the modern era (2026-07-28)
 // every call goes by itself, with all that it needs. A server of the legacy era is told once, in initialize, what its client
 // can do: so a caller with capabilities has sessions of its own (lease.go), one for each call that goes on, and a call in the
-// middle of which the server asks is parked until its caller comes back with the answers (park.go). All callers without
+// middle of which the server asks is suspended until its caller comes back with the answers (pending.go). All callers without
 // capabilities share one session. What a program remembers from call to call it remembers for those of one session only.
 //
 // What it promises of every call is the delivery law, as package plugin does: a call that was sent is never sent again unless
@@ -154,8 +154,8 @@ type Client struct {
 	pace   pace
 	info   *pb.Implementation
 
-	deafness rate.Sometimes // paces what is logged of it
-	super    *supervise.Supervisor[*life]
+	unreadWarnings rate.Sometimes // paces what is logged of it
+	super          *supervise.Supervisor[*connection]
 
 	// ctx ends when Run is to; everything that outlives a call is derived from it.
 	ctx    context.Context
@@ -170,7 +170,7 @@ type Client struct {
 	// calls and listening are how many calls and subscriptions are going on.
 	calls, listening atomic.Int64
 	params           paramTable
-	lot              lot
+	pending          pendingCalls
 	pool             pool
 	eras             eras
 	isTwin           bool // this is the twin of another Client
@@ -182,8 +182,8 @@ type Client struct {
 
 var _ bridge.Handler = (*Client)(nil)
 
-// A life of a server is the time from its first answer to its loss.
-type life struct {
+// A connection is an established connection to the server, from its first answer to its loss. It implements supervise.Connection.
+type connection struct {
 	// peer is what calls are sent to whose callers have no capabilities, and in the modern era all calls.
 	peer *peer
 	// known is what the server says it is. It is not changed, but replaced.
@@ -199,9 +199,9 @@ type life struct {
 	gone chan struct{} // closed at its loss
 }
 
-// newLife returns the life of a server that says that it is d.
-func newLife(p *peer, d *pb.DiscoverResponse) *life {
-	l := &life{peer: p, gone: make(chan struct{})}
+// newConnection returns the connection to a server whose discovery is d.
+func newConnection(p *peer, d *pb.DiscoverResponse) *connection {
+	l := &connection{peer: p, gone: make(chan struct{})}
 	l.learn(d)
 	return l
 }
@@ -216,7 +216,7 @@ const (
 )
 
 // learn replaces what the server says it is.
-func (l *life) learn(d *pb.DiscoverResponse) {
+func (l *connection) learn(d *pb.DiscoverResponse) {
 	ttl := unsaid
 	if d.TtlMs != nil {
 		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxKnown.Milliseconds())) * time.Millisecond
@@ -228,7 +228,7 @@ func (l *life) learn(d *pb.DiscoverResponse) {
 }
 
 // tell returns what the server says it is, for a caller that may change it: with what is left of the time for which that is true.
-func (l *life) tell() *pb.DiscoverResponse {
+func (l *connection) tell() *pb.DiscoverResponse {
 	d := proto.CloneOf(l.known.Load())
 	if d.GetTtlMs() > 0 {
 		age := (time.Now().UnixNano() - l.came.Load()) / int64(time.Millisecond)
@@ -238,19 +238,19 @@ func (l *life) tell() *pb.DiscoverResponse {
 }
 
 // Gone implements supervise.Connection.
-func (l *life) Gone() <-chan struct{} { return l.gone }
+func (l *connection) Gone() <-chan struct{} { return l.gone }
 
-// end makes it known that the life is over: the server is to be found again.
-func (l *life) end() { l.once.Do(func() { close(l.gone) }) }
+// end closes the connection for new calls: the server is to be found again.
+func (l *connection) end() { l.once.Do(func() { close(l.gone) }) }
 
-// deaf logs that the server does not take what it is answered. One that asks without end and does not read is not logged without end.
-func (c *Client) deaf() {
-	c.deafness.Do(func() { c.log.Warn().Msg("the server does not take what it is answered; some of it is left out") })
+// warnUnread logs, once a minute at most, that the server does not read what it is sent.
+func (c *Client) warnUnread() {
+	c.unreadWarnings.Do(func() { c.log.Warn().Msg("server is not reading responses; dropping messages") })
 }
 
 // New returns the Client that o describes. It starts nothing.
 func New(o Options) (*Client, error) {
-	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo, deafness: rate.Sometimes{First: 1, Interval: time.Minute}}
+	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo, unreadWarnings: rate.Sometimes{First: 1, Interval: time.Minute}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.spawn = make(chan func())
 	c.launch = c.launchChild
@@ -293,11 +293,11 @@ func New(o Options) (*Client, error) {
 	if o.URL != "" {
 		c.pace.Crashes = 0
 	}
-	c.super = supervise.New[*life](connector{c}, supervise.Options{
+	c.super = supervise.New[*connection](connector{c}, supervise.Options{
 		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Intervals: &c.pace.Intervals,
 	})
 	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
-	c.lot = lot{c: c, cars: map[string]*parked{}}
+	c.pending = pendingCalls{c: c, calls: map[string]*pendingCall{}}
 	c.eras.created = make(chan struct{})
 	return c, nil
 }
@@ -334,7 +334,7 @@ func (c *Client) Run(ctx context.Context) error {
 	c.work.Go(c.sweep)
 	err := c.super.Run(c.ctx)
 	c.cancel()
-	c.lot.empty()
+	c.pending.empty()
 	c.pool.empty()
 	c.mu.Lock()
 	c.over = true
@@ -351,7 +351,7 @@ func (c *Client) Run(ctx context.Context) error {
 // A connector connects a Client to its server. It implements supervise.Backend.
 type connector struct{ *Client }
 
-func (c connector) Connect(ctx context.Context) (*life, error) {
+func (c connector) Connect(ctx context.Context) (*connection, error) {
 	began := time.Now()
 	l, err := c.connect(ctx)
 	if err != nil {
@@ -369,7 +369,7 @@ func (c connector) IsFinal(err error, first bool) bool {
 	return first && (c.url == nil || c.isTwin) || c.isTwin && refusesInitialize(err)
 }
 
-func (connector) Watch(ctx context.Context, l *life) bool {
+func (connector) Watch(ctx context.Context, l *connection) bool {
 	select {
 	case <-l.gone:
 	case <-l.peer.gone:
@@ -380,7 +380,7 @@ func (connector) Watch(ctx context.Context, l *life) bool {
 
 // Release returns true for a session that has ended, which is no sign that a server is unwell, and for a program that
 // was of use.
-func (c connector) Release(ctx context.Context, l *life) bool {
+func (c connector) Release(ctx context.Context, l *connection) bool {
 	l.end()
 	if ctx.Err() != nil {
 		l.peer.close()
@@ -426,12 +426,12 @@ func (c *Client) sweep() {
 
 func (c *Client) sweepOnce(now time.Time) {
 	defer c.panics.Recover("ending what has waited too long", nil)
-	c.lot.sweep(now)
+	c.pending.sweep(now)
 	c.pool.sweep(now)
 }
 
 // discovery returns what the server says it is. Whoever wants to know it while it is being asked is told what it was.
-func (c *Client) discovery(ctx context.Context, l *life) *bridge.Result {
+func (c *Client) discovery(ctx context.Context, l *connection) *bridge.Result {
 	if l.peer.rev().Modern() && time.Now().UnixNano() >= l.until.Load() && l.asking.CompareAndSwap(false, true) {
 		defer l.asking.Store(false)
 		limited, cancel := context.WithTimeout(ctx, replyTimeout)

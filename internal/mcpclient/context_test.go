@@ -46,7 +46,7 @@ func TestCallsLeaveNothing(t *testing.T) {
 				c.newStreamable(p)
 				p.setRev(bridge.LatestLegacy)
 				for range 100 {
-					x, err := p.begin("tools/list", use{mine: mine})
+					x, err := p.begin("tools/list", use{canAsk: mine})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -82,7 +82,7 @@ func TestNothingIsPostedAfterTheEnd(t *testing.T) {
 		p := c.newPeer()
 		w := &sse2024{p: p, endpoint: c.url}
 		w.ctx, w.cancel = context.WithCancel(t.Context())
-		w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.deaf)
+		w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.warnUnread)
 		w.wg.Go(w.out.run)
 		p.wire = w
 		x, err := p.begin("tools/list", use{})

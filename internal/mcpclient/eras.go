@@ -19,14 +19,14 @@ type eras struct {
 	mu      sync.Mutex
 	twin    *Client
 	created chan struct{} // closed when a twin is created, and then replaced
-	modern  *life         // the life in which the server refused initialize
+	modern  *connection   // the connection on which the server refused initialize
 	failed  error         // why there is no twin
 	retryAt time.Time     // when another twin may be created
 }
 
 // legacyTwin returns the Client that serves legacy callers while l lasts, or nil if the server refuses initialize. It waits for the first
 // connection as long as a start may take.
-func (c *Client) legacyTwin(ctx context.Context, l *life) (*Client, error) {
+func (c *Client) legacyTwin(ctx context.Context, l *connection) (*Client, error) {
 	t, err := c.getTwin(l)
 	if t == nil || err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func (c *Client) legacyTwin(ctx context.Context, l *life) (*Client, error) {
 }
 
 // getTwin returns the twin, which it creates if there is none. It returns nil if the configuration says which era the
-// server is of, or if the server refused initialize in this life.
-func (c *Client) getTwin(l *life) (*Client, error) {
+// server is of, or if the server refused initialize on this connection.
+func (c *Client) getTwin(l *connection) (*Client, error) {
 	if c.o.Revision != bridge.NoRevision {
 		return nil, nil //nolint:nilnil // there is one era
 	}
@@ -81,7 +81,7 @@ func (c *Client) getTwin(l *life) (*Client, error) {
 }
 
 // dropTwin removes a twin that has ended. It reports whether the server refuses initialize: then no other twin is created while l lasts.
-func (c *Client) dropTwin(t *Client, l *life, err error) (refused bool) {
+func (c *Client) dropTwin(t *Client, l *connection, err error) (refused bool) {
 	refused = refusesInitialize(err)
 	e := &c.eras
 	e.mu.Lock()
@@ -201,7 +201,7 @@ func (c *Client) currentTwin() (*Client, <-chan struct{}) {
 
 // twinOnly is a subscription to a server that has no subscriptions/listen in the modern era, so that only the twin
 // reports changes: it waits until the connection is lost.
-func (s *subscription) twinOnly(ctx context.Context, l *life) error {
+func (s *subscription) twinOnly(ctx context.Context, l *connection) error {
 	if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}); err != nil {
 		return err
 	}

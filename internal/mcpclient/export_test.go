@@ -72,7 +72,7 @@ func (c *Client) Starve(none func() bool) {
 
 // Topics returns how many resources a client remembers that somebody listens to.
 func (c *Client) Topics() int {
-	h := &c.super.Live().peer.hub
+	h := &c.super.Live().peer.subs
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.topics)

@@ -10,12 +10,12 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A vigil is what is known of whether a program hangs.
+// A hangWatch is what is known of whether a program hangs.
 //
 // That it says nothing is no sign: many servers do one thing at a time, and read nothing meanwhile. So while a call waits and nothing
 // at all is heard, not even on standard error, the program is asked what every server answers, and only once: what it does not read it
 // does not read twice. It then has as long to say anything as a call may last. Only one that somebody has stopped cannot be at work.
-type vigil struct {
+type hangWatch struct {
 	at       time.Time     // of the last look
 	heard    int64         // how much had been heard by then
 	silent   time.Duration // how long nothing has been, while calls waited
@@ -30,7 +30,7 @@ var errStoppedBySignal = errors.New("the program hangs: it has been stopped (SIG
 func (s *stdio) watch() {
 	tick := time.NewTicker(s.p.c.pace.look)
 	defer tick.Stop()
-	v := vigil{at: time.Now()}
+	v := hangWatch{at: time.Now()}
 	defer func() { s.dismiss(&v) }()
 	for {
 		select {
@@ -47,7 +47,7 @@ func (s *stdio) watch() {
 }
 
 // look returns why the program is to be ended, if it is.
-func (s *stdio) look(v *vigil, now time.Time) error {
+func (s *stdio) look(v *hangWatch, now time.Time) error {
 	pace := &s.p.c.pace
 	passed := min(now.Sub(v.at), 2*pace.look) // not what passed while we were stopped ourselves
 	v.at = now
@@ -113,7 +113,7 @@ func (s *stdio) ask() *exchange {
 }
 
 // dismiss forgets what the program was asked.
-func (s *stdio) dismiss(v *vigil) {
+func (s *stdio) dismiss(v *hangWatch) {
 	if v.question != nil {
 		s.p.end(v.question)
 		v.question = nil

@@ -1122,7 +1122,7 @@ func TestTheDeafAreNotLoggedWithoutEnd(t *testing.T) {
 			}
 		}
 	})
-	if n := strings.Count(log.String(), "does not take what it is answered"); n != 1 {
+	if n := strings.Count(log.String(), "server is not reading responses"); n != 1 {
 		t.Errorf("it is said %d times", n)
 	}
 }

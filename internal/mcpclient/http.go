@@ -92,7 +92,7 @@ type streamable struct {
 func (c *Client) newStreamable(p *peer) {
 	w := &streamable{p: p, heard: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.deaf)
+	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.warnUnread)
 	w.wg.Go(func() { p.keep(w.out.run) })
 	p.wire = w
 }

@@ -43,7 +43,7 @@ func (p *peer) receiveOne(text []byte, via *exchange) error {
 	if rawjson.Get(text, "method") != nil {
 		return err
 	}
-	x := p.whose(rawjson.Get(text, "id"), via)
+	x := p.exchangeOf(rawjson.Get(text, "id"), via)
 	if x == nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (p *peer) receiveOne(text []byte, via *exchange) error {
 func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	switch {
 	case m.IsResponse():
-		x := p.whose(m.ID, via)
+		x := p.exchangeOf(m.ID, via)
 		switch {
 		case via != nil && x != nil:
 			x.putOwn(m)
@@ -64,19 +64,19 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 		}
 		if via == nil {
 			p.mu.Lock()
-			delete(p.strays, string(m.ID)) // it may have been given up since
+			delete(p.orphans, string(m.ID)) // it may have been given up since
 			p.mu.Unlock()
 		}
 	case m.IsRequest():
 		p.requested(m, via)
 	default:
-		p.noticed(m, via)
+		p.notified(m, via)
 	}
 }
 
-// whose returns the exchange with the given id. On a stream of its own no other can be meant: who answers there to the id of
+// exchangeOf returns the exchange with the given id. On a stream of its own no other can be meant: who answers there to the id of
 // another request must not be believed.
-func (p *peer) whose(id []byte, via *exchange) *exchange {
+func (p *peer) exchangeOf(id []byte, via *exchange) *exchange {
 	if via != nil {
 		if string(id) == via.id {
 			return via
@@ -88,24 +88,24 @@ func (p *peer) whose(id []byte, via *exchange) *exchange {
 	return p.running[string(id)]
 }
 
-// sole returns the call that has the peer to itself, if there is one.
-func (p *peer) sole() *exchange {
-	if !p.lent {
+// exclusiveCall returns the call that has the peer to itself, if there is one.
+func (p *peer) exclusiveCall() *exchange {
+	if !p.exclusive {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.running {
-		if x.mine {
+		if x.canAsk {
 			return x
 		}
 	}
 	return nil
 }
 
-// listenerOfLogs returns the call that a log message without any sign of whose it is may be shown to: the only one that the server can
+// logReceiver returns the call that a log message without any sign of whose it is may be shown to: the only one that the server can
 // be at work at, but for those that its caller has given up.
-func (p *peer) listenerOfLogs() *exchange {
+func (p *peer) logReceiver() *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var only *exchange
@@ -118,7 +118,7 @@ func (p *peer) listenerOfLogs() *exchange {
 		}
 		only = x
 	}
-	if only == nil || !only.logs || p.works(only.owner) {
+	if only == nil || !only.logs || p.hasOrphans(only.owner) {
 		return nil
 	}
 	return only
@@ -137,9 +137,9 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	}
 	x := via
 	if x == nil {
-		x = p.sole()
+		x = p.exclusiveCall()
 	}
-	if x != nil && x.mine && askable(m.Method) && x.put(m) || p.hold(m) {
+	if x != nil && x.canAsk && askable(m.Method) && x.put(m) || p.hold(m) {
 		return
 	}
 	p.refuse(m)
@@ -148,7 +148,7 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 // hold keeps what is not about a call, so that the next one is asked before it is sent: servers ask for the roots when a session begins.
 // It reports false for what no call can be asked.
 func (p *peer) hold(m *jsonrpc.Message) bool {
-	if !p.lent || m.Method != methodRoots || p.can.GetRoots() == nil {
+	if !p.exclusive || m.Method != methodRoots || p.can.GetRoots() == nil {
 		return false
 	}
 	p.mu.Lock()
@@ -167,8 +167,8 @@ func (p *peer) hold(m *jsonrpc.Message) bool {
 	return true
 }
 
-// unhold returns what was held, and forgets it.
-func (p *peer) unhold() []jsonrpc.Message {
+// takeHeld returns what was held, and forgets it.
+func (p *peer) takeHeld() []jsonrpc.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held := p.held
@@ -231,9 +231,9 @@ func (p *peer) answerError(id []byte, code int64, message string) {
 func (p *peer) ignored(what string, m *jsonrpc.Message) {
 	p.mu.Lock()
 	now := time.Now()
-	quiet := now.Sub(p.listLogs) < time.Second
+	quiet := now.Sub(p.refusals.ignored) < time.Second
 	if !quiet {
-		p.listLogs = now
+		p.refusals.ignored = now
 	}
 	p.mu.Unlock()
 	if !quiet {
@@ -242,17 +242,17 @@ func (p *peer) ignored(what string, m *jsonrpc.Message) {
 }
 
 // noticed takes a notification of the server.
-func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
+func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 	x := via
 	switch m.Method {
 	case notifyProgress:
-		x = p.whose(rawjson.Get(m.Params, metaProgressToken), via)
+		x = p.exchangeOf(rawjson.Get(m.Params, metaProgressToken), via)
 	case notifyMessage:
 		if x == nil {
-			x = p.sole()
+			x = p.exclusiveCall()
 		}
 		if x == nil {
-			x = p.listenerOfLogs()
+			x = p.logReceiver()
 		}
 		if x == nil {
 			p.logged(m)
@@ -261,10 +261,10 @@ func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
 	case notifyCancelled:
 		if x == nil {
 			p.withdrawn(m)
-			x = p.whose(rawjson.Get(m.Params, "requestId"), nil)
+			x = p.exchangeOf(rawjson.Get(m.Params, "requestId"), nil)
 		}
 		if x == nil {
-			x = p.sole()
+			x = p.exclusiveCall()
 		}
 	default:
 		if !p.rev().Modern() {
@@ -272,7 +272,7 @@ func (p *peer) noticed(m *jsonrpc.Message, via *exchange) {
 			return
 		}
 		if x == nil {
-			x = p.whose(rawjson.Get(m.Meta, metaSubscriptionID), nil)
+			x = p.exchangeOf(rawjson.Get(m.Meta, metaSubscriptionID), nil)
 		}
 		if x != nil && !x.listens {
 			return
@@ -298,15 +298,15 @@ func (p *peer) withdrawn(m *jsonrpc.Message) {
 // changed tells those who listen, who do so to the session that is nobody's in particular. Of the others, programs may each
 // have lists of their own; the sessions of one HTTP server all say the same, except that a visit to a web page has ended.
 func (p *peer) changed(m *jsonrpc.Message) {
-	h := &p.hub
-	if p.lent {
+	h := &p.subs
+	if p.exclusive {
 		l := p.c.super.Live()
 		if l == nil || m.Method != notifyElicitation && p.c.url != nil {
 			return
 		}
-		h = &l.peer.hub
+		h = &l.peer.subs
 	}
-	h.noticed(m, p.rev())
+	h.report(m, p.rev())
 }
 
 // logged logs what the server logs and no call can be shown.

@@ -98,7 +98,7 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 		switch { // somebody else may be faster, so it may have to be made again
 		case p.abandon():
 			timer.Reset(time.Until(limit))
-		case p.c.lot.makeRoom(owner):
+		case p.c.pending.makeRoom(owner):
 			timer.Reset(p.c.pace.Patience)
 		default:
 			return p.c.overloaded("%d sessions are in use or have yet to end, which is the most", p.c.o.MaxSessions)

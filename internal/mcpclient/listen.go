@@ -155,7 +155,7 @@ func both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
 }
 
 // modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
-func (s *subscription) modern(ctx context.Context, l *life) (*bridge.Result, error) {
+func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Result, error) {
 	p := l.peer
 	x, err := p.begin(bridge.Listen.Name, use{listens: true})
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *subscription) modern(ctx context.Context, l *life) (*bridge.Result, err
 		x.body, err = request(x, bridge.Listen.Name, s.call.Request, p.rev(), meta)
 	}
 	if err != nil {
-		return nil, unsayable(s.call, p.rev(), err)
+		return nil, cannotEncode(s.call, p.rev(), err)
 	}
 	x.each = func(m *jsonrpc.Message) error {
 		if m.Method == notifyCancelled {
@@ -249,8 +249,8 @@ func changeOf(m *jsonrpc.Message, rev bridge.Revision) *pb.ListenResponse {
 }
 
 // legacy listens to what a session is told anyway, and subscribes to resources. It returns when the session is lost.
-func (s *subscription) legacy(ctx context.Context, l *life) error {
-	h := &l.peer.hub
+func (s *subscription) legacy(ctx context.Context, l *connection) error {
+	h := &l.peer.subs
 	honoured := honoured(s.asked, l.known.Load().GetCapabilities(), l.peer.rev())
 	uris := honoured.GetResourceSubscriptions()
 	honoured.ResourceSubscriptions = nil
@@ -312,8 +312,8 @@ func honoured(f *pb.SubscriptionFilter, can *pb.ServerCapabilities, rev bridge.R
 	return out
 }
 
-// A hub tells the subscriptions of a session what the server says.
-type hub struct {
+// subscriptions are those of a legacy session. They get the changes that the server reports.
+type subscriptions struct {
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
 	topics    map[string]*topic // by their URIs
@@ -321,23 +321,23 @@ type hub struct {
 
 // A topic is a resource that somebody listens to, or did until just now.
 type topic struct {
-	wanted int // how many listen to it, or are about to; the hub's lock guards it
+	wanted int // how many listen to it, or are about to; the lock of subscriptions guards it
 	// turn has an element while one of them, or who was the last, has the server tell of it or not.
-	turn chan struct{}
-	told bool // the server tells of it; for whose turn it is
+	turn       chan struct{}
+	subscribed bool // the server tells of it; for whose turn it is
 }
 
 // A listener is a subscription to a legacy session.
 type listener struct {
-	filter  *pb.SubscriptionFilter // the hub's lock guards it: resources come one by one
-	pending *bridge.Pending        // what is added to it is added with the hub's lock, too
+	filter  *pb.SubscriptionFilter // the lock of subscriptions guards it: resources come one by one
+	pending *bridge.Pending        // what is added to it is added with that lock, too
 }
 
 func newListener(filter *pb.SubscriptionFilter) *listener {
 	return &listener{filter, bridge.NewPending(bridge.MaxPending, bridge.MaxPendingSize, func() *pb.SubscriptionFilter { return proto.CloneOf(filter) })}
 }
 
-func (h *hub) add(l *listener) {
+func (h *subscriptions) add(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
@@ -346,21 +346,21 @@ func (h *hub) add(l *listener) {
 	h.listeners[l] = struct{}{}
 }
 
-func (h *hub) remove(l *listener) {
+func (h *subscriptions) remove(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.listeners, l)
 }
 
 // watch makes a listener be told of a resource.
-func (h *hub) watch(l *listener, uri string) {
+func (h *subscriptions) watch(l *listener, uri string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
 }
 
 // subscribe has the server tell when a resource changes, unless it does so already. Who has subscribed is to unsubscribe.
-func (h *hub) subscribe(ctx context.Context, p *peer, uri string) error {
+func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) error {
 	h.mu.Lock()
 	t := h.topics[uri]
 	if t == nil {
@@ -369,7 +369,7 @@ func (h *hub) subscribe(ctx context.Context, p *peer, uri string) error {
 	}
 	t.wanted++
 	h.mu.Unlock()
-	err := t.tell(ctx, p, uri)
+	err := t.subscribe(ctx, p, uri)
 	if err != nil {
 		h.unsubscribe(p, []string{uri})
 	}
@@ -377,26 +377,26 @@ func (h *hub) subscribe(ctx context.Context, p *peer, uri string) error {
 }
 
 // tell has the server tell of a topic. Who finds somebody else at it waits, and tries again if that was in vain.
-func (t *topic) tell(ctx context.Context, p *peer, uri string) error {
+func (t *topic) subscribe(ctx context.Context, p *peer, uri string) error {
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-t.turn }()
-	if t.told {
+	if t.subscribed {
 		return nil
 	}
 	msg, err := p.do(ctx, methodSubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
 	if err == nil && msg.Error != nil {
 		err = asError(methodSubscribe, msg)
 	}
-	t.told = err == nil
+	t.subscribed = err == nil
 	return err
 }
 
 // unsubscribe has the server tell no more of the resources that nobody else listens to.
-func (h *hub) unsubscribe(p *peer, uris []string) {
+func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 	last := map[string]*topic{}
 	h.mu.Lock()
 	for _, uri := range uris {
@@ -413,14 +413,14 @@ func (h *hub) unsubscribe(p *peer, uris []string) {
 		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
 		for uri, t := range last {
-			h.silence(ctx, p, uri, t)
+			h.unsubscribeFrom(ctx, p, uri, t)
 		}
 	})
 }
 
 // silence has the server tell no more of a topic, and forgets it, unless somebody wants it again. When ctx has ended, the server is told
 // nothing; what it tells then, nobody listens to.
-func (h *hub) silence(ctx context.Context, p *peer, uri string, t *topic) {
+func (h *subscriptions) unsubscribeFrom(ctx context.Context, p *peer, uri string, t *topic) {
 	select {
 	case t.turn <- struct{}{}:
 	default:
@@ -431,28 +431,28 @@ func (h *hub) silence(ctx context.Context, p *peer, uri string, t *topic) {
 		}
 	}
 	defer func() { <-t.turn }()
-	if t.told && !h.wants(t) {
+	if t.subscribed && !h.isWanted(t) {
 		if ctx.Err() == nil {
 			_, _ = p.do(ctx, methodUnsubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
 		}
-		t.told = false
+		t.subscribed = false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.wanted == 0 && !t.told && h.topics[uri] == t {
+	if t.wanted == 0 && !t.subscribed && h.topics[uri] == t {
 		delete(h.topics, uri)
 	}
 }
 
 // wants reports whether anybody listens to a topic, or is about to.
-func (h *hub) wants(t *topic) bool {
+func (h *subscriptions) isWanted(t *topic) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return t.wanted > 0
 }
 
 // noticed passes what the server told on to those who want to know.
-func (h *hub) noticed(m *jsonrpc.Message, rev bridge.Revision) {
+func (h *subscriptions) report(m *jsonrpc.Message, rev bridge.Revision) {
 	change := changeOf(m, rev)
 	if change == nil {
 		return
@@ -467,7 +467,7 @@ func (h *hub) noticed(m *jsonrpc.Message, rev bridge.Revision) {
 }
 
 // missed tells the listeners that everything may have changed.
-func (h *hub) missed() {
+func (h *subscriptions) reportAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {

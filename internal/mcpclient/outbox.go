@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxTold is how many messages without an answer may wait to be sent. What a server makes us say by asking is bounded so.
-const maxTold = 256
+// maxQueued is how many messages without an answer may wait to be sent. What a server makes us say by asking is bounded so.
+const maxQueued = 256
 
 // An outbox sends messages one after the other, so that nobody waits for a server that does not read.
 type outbox struct {
@@ -15,12 +15,12 @@ type outbox struct {
 	send func(m outgoing) error
 	// failed is told why nothing can be sent any more.
 	failed func(error)
-	// deaf is called when there is no room for a message.
-	deaf func()
+	// full is called when there is no room for a message.
+	full func()
 
 	mu     sync.Mutex // guards the rest
 	queue  []outgoing
-	told   int // of the queue
+	queued int // messages without an answer, of the queue
 	closed bool
 	wake   chan struct{}
 
@@ -42,8 +42,8 @@ func (m *outgoing) failed(why error) {
 	}
 }
 
-func newOutbox(send func(outgoing) error, failed func(error), deaf func()) *outbox {
-	return &outbox{send: send, failed: failed, deaf: deaf, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newOutbox(send func(outgoing) error, failed func(error), full func()) *outbox {
+	return &outbox{send: send, failed: failed, full: full, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // add queues a message. It reports false if there is no room for it.
@@ -51,10 +51,10 @@ func (o *outbox) add(m outgoing) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if m.x == nil {
-		if o.told >= maxTold {
+		if o.queued >= maxQueued {
 			return false
 		}
-		o.told++
+		o.queued++
 	}
 	o.queue = append(o.queue, m)
 	signal(o.wake)
@@ -68,8 +68,8 @@ func (o *outbox) remove(x *exchange) {
 	o.queue = slices.DeleteFunc(o.queue, func(m outgoing) bool { return m.x == x })
 }
 
-// errDeaf is why a message is not sent to a server that does not take what it is told.
-var errDeaf = fmt.Errorf("it takes nothing, and %d messages wait for it already", maxTold)
+// errUnread is why a message is not sent to a server that does not read.
+var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", maxQueued)
 
 // tell queues a message that has no answer, if it is one. If there is no room for it, it is dropped, and the exchange fails that the
 // server has asked it in, if there is one.
@@ -78,8 +78,8 @@ func (o *outbox) tell(msg []byte, asker *exchange) {
 	if msg == nil || o.add(m) {
 		return
 	}
-	o.deaf()
-	m.failed(errDeaf)
+	o.full()
+	m.failed(errUnread)
 }
 
 // close makes run return once everything is sent.
@@ -109,7 +109,7 @@ func (o *outbox) run() {
 			o.queue[0] = outgoing{}
 			o.queue = o.queue[1:]
 			if m.x == nil {
-				o.told--
+				o.queued--
 			} else {
 				send = !m.x.p.isGone() && m.x.sent.begin() // from the first byte on the server may execute it
 			}

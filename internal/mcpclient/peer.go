@@ -84,47 +84,63 @@ type peer struct {
 	revision atomic.Uint32
 	// can is what the server has been told that its client can do, in the legacy era.
 	can *pb.ClientCapabilities
-	// key says whose session it is, if it is somebody's.
+	tenancy
+	subs subscriptions
+	ids  atomic.Int64
+
+	mu      sync.Mutex // guards the rest
+	running map[string]*exchange
+	orphans map[string]orphan // by their ids
+	held    []jsonrpc.Message // what the server has asked and only the next call can be asked
+	shutdown
+	logging
+	refusals
+}
+
+// A tenancy says whose calls a peer is used for. The pool sets it.
+type tenancy struct {
+	// key identifies those who can have the session, if not everybody can.
 	key string
-	// owner says whose call it is lent for.
-	owner string
-	// lent says that one call at a time has the peer to itself.
-	lent bool
-	// nobodys says that the peer is lent to a caller of whom nothing is known, and told that the server has learned something from it.
-	nobodys, told bool
-	// logs says that the server has log messages, in the legacy era.
-	logs bool
-	hub  hub
-
-	gone   chan struct{} // closed when the server cannot be reached by it any more
-	once   sync.Once
-	reason error
-	closed sync.Once
-
-	ids atomic.Int64
-	// began is when its session was begun, and idle since when nobody uses it; for the pool.
+	// exclusive says that one call at a time has the peer to itself, and owner whose call that is.
+	exclusive bool
+	owner     string
+	// anonymous says that the peer is used for a caller of whom nothing is known, and informed that the server has learned something from it.
+	anonymous, informed bool
+	// began is when its session was begun, and idle since when nobody uses it.
 	began, idle time.Time
+}
 
-	drained chan struct{} // closed when it is to be left and nobody uses it any more
+// A shutdown is how far a peer is from its end. The peer's lock guards leaving and reason.
+type shutdown struct {
+	leaving bool          // no exchange begins any more
+	drained chan struct{} // closed when the peer is leaving and has no exchange any more
 	drain   func()        // closes drained
+	reason  error         // why the server was lost
+	gone    chan struct{} // closed when the server cannot be reached by it any more
+	lost    sync.Once
+	closed  sync.Once
+}
 
-	mu       sync.Mutex // guards the rest
-	running  map[string]*exchange
-	strays   map[string]stray // by their ids
-	leaving  bool
-	level    pb.LogLevel       // what the server was told
-	wanted   pb.LogLevel       // what it is to be told, if that is less severe
-	held     []jsonrpc.Message // what the server has asked and only the next call can be asked
-	refused  int               // how many of its requests were refused in this second
-	second   int64
-	listLogs time.Time // when it was last logged that something was ignored
+// A logging is what a server of the legacy era logs. The peer's lock guards the levels.
+type logging struct {
+	logs   bool        // the server has log messages
+	level  pb.LogLevel // what the server has set
+	wanted pb.LogLevel // what it is to set, if that is less severe
+}
+
+// refusals bound what is answered and logged of requests and notifications that no call gets. The peer's lock guards them.
+type refusals struct {
+	refused int       // how many requests were refused in this second
+	second  int64     // of the Unix epoch
+	ignored time.Time // when it was last logged that something was ignored
 }
 
 func (c *Client) newPeer() *peer {
 	drained := make(chan struct{})
 	return &peer{
-		c: c, gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
-		running: map[string]*exchange{}, strays: map[string]stray{}, can: &pb.ClientCapabilities{},
+		c:        c,
+		shutdown: shutdown{gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) })},
+		running:  map[string]*exchange{}, orphans: map[string]orphan{}, can: &pb.ClientCapabilities{},
 	}
 }
 
@@ -140,7 +156,7 @@ func (p *peer) keep(loop func()) {
 
 // lose says that the server cannot be reached any more. Whoever waits learns it.
 func (p *peer) lose(err error) {
-	p.once.Do(func() {
+	p.shutdown.lost.Do(func() {
 		p.mu.Lock()
 		p.reason = err
 		running := make([]*exchange, 0, len(p.running))
@@ -241,8 +257,8 @@ func (l *lost) Unwrap() error { return l.err }
 
 // A use says what a request is for, as far as what the server says besides the answer depends on it.
 type use struct {
-	// mine says that the caller can be asked: what the server asks belongs to this exchange.
-	mine bool
+	// canAsk says that the caller can be asked: what the server asks belongs to this exchange.
+	canAsk bool
 	// logs says that the caller wants log messages, and progresses that it wants progress.
 	logs, progresses bool
 	// listens says that it is a subscription, which is told what changes.
@@ -279,7 +295,7 @@ func (p *peer) start(x *exchange) {
 // progress.
 func (p *peer) startCall(ctx context.Context, x *exchange) {
 	w, ok := p.wire.(*streamable)
-	if !ok || !p.rev().Modern() && (x.mine || x.logs || x.progresses) {
+	if !ok || !p.rev().Modern() && (x.canAsk || x.logs || x.progresses) {
 		p.start(x)
 		return
 	}
@@ -300,7 +316,7 @@ func (p *peer) end(x *exchange) {
 	}
 	was := x.abandon(nil)
 	if x.sent.settle() && !was.isAnswered() && !(was == failed && isRefusal(x.failure())) {
-		p.stray(x)
+		p.orphan(x)
 	}
 	p.mu.Unlock()
 	if was != idle && !was.isAnswered() && !p.isGone() {
@@ -311,38 +327,38 @@ func (p *peer) end(x *exchange) {
 	}
 }
 
-// A stray is a call that was given up and that the server may still work at.
-type stray struct {
+// An orphan is a call that was given up and that the server may still work at.
+type orphan struct {
 	owner string // as in use
 	since time.Time
 }
 
-// maxStrays is how many calls that were given up are told apart.
-const maxStrays = 1024
+// maxOrphans is how many calls that were given up are told apart.
+const maxOrphans = 1024
 
-// stray keeps in mind that the server may still work at a call that was given up, and say something about it. A peer that is lent is not
+// orphan keeps in mind that the server may still work at a call that was given up, and say something about it. An exclusive peer is not
 // used again after that. The caller holds mu.
-func (p *peer) stray(x *exchange) {
-	if call := x.each != nil && !x.listens; !call || p.lent {
+func (p *peer) orphan(x *exchange) {
+	if call := x.each != nil && !x.listens; !call || p.exclusive {
 		return
 	}
 	id, owner := x.id, x.owner
-	if len(p.strays) >= maxStrays {
-		maps.DeleteFunc(p.strays, func(_ string, s stray) bool { return p.isOld(s) })
+	if len(p.orphans) >= maxOrphans {
+		maps.DeleteFunc(p.orphans, func(_ string, s orphan) bool { return p.isOld(s) })
 	}
-	if len(p.strays) >= maxStrays {
+	if len(p.orphans) >= maxOrphans {
 		id, owner = "", "" // which no answer has: it stands for all that there is no room for, whosever they are
 	}
-	p.strays[id] = stray{owner, time.Now()}
+	p.orphans[id] = orphan{owner, time.Now()}
 }
 
-// works reports whether the server may still work at a call that was given up and that is not the owner's, as far as is known: it has not
+// hasOrphans reports whether the server may still work at a call that was given up and that is not the owner's, as far as is known: it has not
 // answered it, and no call takes as long. The caller holds mu.
-func (p *peer) works(owner string) bool {
-	for id, s := range p.strays {
+func (p *peer) hasOrphans(owner string) bool {
+	for id, s := range p.orphans {
 		switch {
 		case p.isOld(s):
-			delete(p.strays, id)
+			delete(p.orphans, id)
 		case owner == "" || s.owner != owner:
 			return true
 		}
@@ -350,8 +366,8 @@ func (p *peer) works(owner string) bool {
 	return false
 }
 
-// isOld reports whether no call takes as long as a stray is ago.
-func (p *peer) isOld(s stray) bool { return time.Since(s.since) >= p.c.o.Limits.CallTotal }
+// isOld reports whether no call takes as long as an orphan is ago.
+func (p *peer) isOld(s orphan) bool { return time.Since(s.since) >= p.c.o.Limits.CallTotal }
 
 // do makes a request of our own and returns the response, which may be an error.
 func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {

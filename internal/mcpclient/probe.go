@@ -59,7 +59,7 @@ func (c *Client) told() (legacy, modern bool) {
 }
 
 // connect finds out how to speak to the server, and has it answer.
-func (c *Client) connect(ctx context.Context) (l *life, err error) {
+func (c *Client) connect(ctx context.Context) (l *connection, err error) {
 	defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })
 
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
@@ -78,7 +78,7 @@ func (c *Client) connect(ctx context.Context) (l *life, err error) {
 	return l, nil
 }
 
-func (c *Client) find(ctx context.Context, known era) (*life, error) {
+func (c *Client) find(ctx context.Context, known era) (*connection, error) {
 	if c.url != nil {
 		return c.findHTTP(ctx, known)
 	}
@@ -105,7 +105,7 @@ func (c *Client) connectTo(ctx context.Context, p *peer, e era) (err error) {
 }
 
 // findStdio probes a program (2026-07-28: stdio, backward compatibility).
-func (c *Client) findStdio(ctx context.Context, known era) (*life, error) {
+func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) {
 	p, err := c.dial(ctx, known)
 	if err != nil {
 		return nil, err
@@ -145,24 +145,24 @@ func (c *Client) lastWords(p *peer, err error) error {
 }
 
 // probeStdio asks a program by server/discover, and if that does not help by initialize.
-func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
+func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 	p.setRev(modernRev)
 	first, err := c.startDiscover(p)
 	if err != nil {
 		return nil, err
 	}
 	defer p.end(first)
-	initialize := func(ctx context.Context) (*life, error) {
+	initialize := func(ctx context.Context) (*connection, error) {
 		d, err := c.initialize(ctx, p, c.legacyRev())
 		if err != nil {
 			return nil, err
 		}
-		return c.legacyLife(p, d), nil
+		return c.legacyConnection(p, d), nil
 	}
 	limited, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
 	msg, err := first.await(limited)
 	cancel()
-	var l *life
+	var l *connection
 	switch {
 	case msg != nil:
 		var again bool
@@ -189,13 +189,13 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*life, error) {
 // era. What answers initialize has a moment more to answer both, as a server of both eras does that had both to read. What refuses
 // it has as long again as before, and as long as there is if only a server of the modern era refuses so. Unknown says that the
 // answer to server/discover is that there is no such method.
-func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize func(context.Context) (*life, error)) (l *life, unknown bool, err error) {
+func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize func(context.Context) (*connection, error)) (l *connection, unknown bool, err error) {
 	trying, stop := context.WithCancel(ctx)
 	defer stop()
 	waiting, enough := context.WithCancel(ctx)
 	defer enough()
 	tried := make(chan struct{})
-	var legacy *life
+	var legacy *connection
 	var failed error
 	go func() {
 		defer close(tried)
@@ -250,7 +250,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		l, err = c.beginModern(ctx, p)
 		return l, false, err
 	}
-	return c.modernLife(p, l.known.Load()), false, nil // once more: initialize left other marks
+	return c.modernConnection(p, l.known.Load()), false, nil // once more: initialize left other marks
 }
 
 // startDiscover sends server/discover.
@@ -271,10 +271,10 @@ func (c *Client) startDiscover(p *peer) (*exchange, error) {
 	return x, nil
 }
 
-// readProbe says what the answer to server/discover means. It returns a life if that is a server of the modern era, and an
+// readProbe says what the answer to server/discover means. It returns a connection if that is a server of the modern era, and an
 // error if it is one whose revisions we do not speak; again says that it is to be asked once more; and none of these that it
 // is not one of the modern era.
-func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *life, again bool, err error) {
+func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again bool, err error) {
 	if e := msg.Error; e != nil {
 		switch e.GetCode() {
 		case codeUnsupportedVersion:
@@ -305,7 +305,7 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *life, again bool, 
 		return nil, false, nil
 	}
 	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
-	return c.modernLife(p, d), false, nil
+	return c.modernConnection(p, d), false, nil
 }
 
 // supportedBy says whether the data of an unsupported version's error names our modern revision, or a legacy one.
@@ -336,14 +336,14 @@ func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 	return d, nil
 }
 
-func (c *Client) modernLife(p *peer, d *pb.DiscoverResponse) *life {
+func (c *Client) modernConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	p.setRev(modernRev)
 	c.remember(era{rev: modernRev})
-	return newLife(p, d)
+	return newConnection(p, d)
 }
 
 // beginModern asks a server of the modern era once more what it is.
-func (c *Client) beginModern(ctx context.Context, p *peer) (l *life, err error) {
+func (c *Client) beginModern(ctx context.Context, p *peer) (l *connection, err error) {
 	defer func() {
 		if err != nil {
 			p.close()
@@ -355,7 +355,7 @@ func (c *Client) beginModern(ctx context.Context, p *peer) (l *life, err error) 
 	if err != nil {
 		return nil, err
 	}
-	return c.modernLife(p, d), nil
+	return c.modernConnection(p, d), nil
 }
 
 // discover asks a server of the modern era what it is.
@@ -381,7 +381,7 @@ func (c *Client) discover(ctx context.Context, p *peer) (*pb.DiscoverResponse, e
 }
 
 // findHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports, the same).
-func (c *Client) findHTTP(ctx context.Context, known era) (*life, error) {
+func (c *Client) findHTTP(ctx context.Context, known era) (*connection, error) {
 	if known.legacy && known.rev != bridge.NoRevision {
 		p, err := c.dial(ctx, known)
 		if err != nil {
@@ -411,7 +411,7 @@ func (c *Client) findHTTP(ctx context.Context, known era) (*life, error) {
 
 // initializeHTTP begins a session by initialize, over Streamable HTTP or else HTTP+SSE. Modern says that the endpoint is of the
 // modern era if there is no such thing as initialize.
-func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*life, error) {
+func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, error) {
 	p, err := c.dial(ctx, era{})
 	if err != nil {
 		return nil, err
@@ -427,7 +427,7 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*life, error)
 			return nil, err
 		}
 		c.log.Warn().Msg("the server has no server/discover; it is taken for one that has everything")
-		return c.modernLife(p, &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{
+		return c.modernConnection(p, &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{},
 			Completions: &pb.Capability{},
 		}}), nil
@@ -442,9 +442,9 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*life, error)
 	return c.beginLegacy(ctx, p)
 }
 
-// probeHTTP asks an endpoint by server/discover. It returns neither a life nor an error if that is to be decided by
+// probeHTTP asks an endpoint by server/discover. It returns neither a connection nor an error if that is to be decided by
 // initialize; modern says that the endpoint is of the modern era if initialize does not help either.
-func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *life, modern bool, err error) {
+func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern bool, err error) {
 	p.setRev(modernRev)
 	for range 2 {
 		x, err := c.startDiscover(p)
@@ -459,7 +459,7 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *life, modern bool, 
 		msg, err := x.await(limited)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			l, modern, err := c.late(ctx, p, x, func(ctx context.Context) (*life, error) { return c.initializeHTTP(ctx, false) })
+			l, modern, err := c.late(ctx, p, x, func(ctx context.Context) (*connection, error) { return c.initializeHTTP(ctx, false) })
 			p.end(x)
 			if modern && l == nil && ctx.Err() == nil {
 				return nil, true, nil

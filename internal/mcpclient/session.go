@@ -40,19 +40,19 @@ func refusesInitialize(err error) bool {
 }
 
 // beginLegacy begins a session whose client can do nothing.
-func (c *Client) beginLegacy(ctx context.Context, p *peer) (*life, error) {
+func (c *Client) beginLegacy(ctx context.Context, p *peer) (*connection, error) {
 	d, err := c.initialize(ctx, p, c.legacyRev())
 	if err != nil {
 		p.close()
 		return nil, c.lastWords(p, err)
 	}
-	return c.legacyLife(p, d), nil
+	return c.legacyConnection(p, d), nil
 }
 
-func (c *Client) legacyLife(p *peer, d *pb.DiscoverResponse) *life {
+func (c *Client) legacyConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	_, sse := p.wire.(*sse2024)
 	c.remember(era{legacy: true, rev: p.rev(), sse: sse, frail: c.remembered().frail})
-	return newLife(p, d)
+	return newConnection(p, d)
 }
 
 // startInitialize sends initialize, which says what the client can do.
@@ -168,7 +168,7 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 		return nil, &lost{err: errors.New("the server is being found again")}
 	}
 	p = c.newPeer()
-	p.can, p.key, p.lent = can, key, true
+	p.can, p.key, p.exclusive = can, key, true
 	if err := c.connectTo(ctx, p, known); err != nil {
 		return nil, err
 	}

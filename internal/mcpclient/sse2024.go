@@ -37,7 +37,7 @@ type sse2024 struct {
 func (c *Client) dialSSE(ctx context.Context, p *peer) error {
 	w := &sse2024{p: p}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.deaf)
+	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.warnUnread)
 	stop := context.AfterFunc(ctx, w.cancel)
 	events, body, err := w.connect()
 	if !stop() && err == nil {

@@ -64,7 +64,7 @@ func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
 	s.out = newOutbox(func(m outgoing) error {
 		_, err := in().Write(append(m.msg, '\n')) // a message is ours, and so is what is behind it
 		return err
-	}, func(err error) { p.lose(fmt.Errorf("the program does not read its standard input: %w", err)) }, c.deaf)
+	}, func(err error) { p.lose(fmt.Errorf("the program does not read its standard input: %w", err)) }, c.warnUnread)
 	p.wire = s
 	return s
 }

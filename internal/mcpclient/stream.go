@@ -258,7 +258,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 		return nil, fmt.Errorf("GET: %s", res.Status)
 	}
 	if again && last == "" {
-		w.p.hub.missed() // nothing is replayed
+		w.p.subs.reportAll() // nothing is replayed
 	}
 	h := &heard{retry: -1}
 	events := newEventReader(res.Body, w.p.c.o.Limits.Message)

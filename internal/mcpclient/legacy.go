@@ -3,12 +3,9 @@ package mcpclient
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -30,7 +27,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 	can := effective(call.Context().GetClientCapabilities(), p.rev())
 	key, err := mcpjson.Append(nil, can, p.rev())
 	if err != nil {
-		return attempt{peer: p, err: unsayable(call, p.rev(), err)}
+		return attempt{peer: p, err: cannotEncode(call, p.rev(), err)}
 	}
 	owner := ownerOf(call)
 	if string(key) != "{}" {
@@ -38,19 +35,19 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 			return attempt{err: err}
 		}
 		p.owner = owner
-		p.nobodys = call.Session == "" && call.Context().GetPrincipal().GetSubject() == ""
+		p.anonymous = call.Session == "" && call.Context().GetPrincipal().GetSubject() == ""
 	}
 	at := time.Now()
 	x, err := c.startLegacy(ctx, p, owner, call, emit)
 	if err != nil {
-		if p.lent {
+		if p.exclusive {
 			c.pool.release(p, true)
 		}
 		return attempt{peer: p, at: at, err: err}
 	}
 	if len(x.asks) > 0 { // since the session began
 		a := attempt{peer: p}
-		if a.result, a.err = c.lot.park(x, call); a.err != nil {
+		if a.result, a.err = c.pending.suspend(x, call); a.err != nil {
 			c.leave(x, true)
 		}
 		return a
@@ -87,32 +84,32 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 		}
 	}
 	x, err := p.begin(call.Method.Name, use{
-		mine: p.lent && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, progresses: call.Context().GetProgressWanted(), owner: owner,
+		canAsk: p.exclusive && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, progresses: call.Context().GetProgressWanted(), owner: owner,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if x.body, err = request(x, call.Method.Name, call.Request, p.rev(), legacyMeta(x, call.Context())); err != nil {
 		p.end(x)
-		return nil, unsayable(call, p.rev(), err)
+		return nil, cannotEncode(call, p.rev(), err)
 	}
 	x.each = c.taker(ctx, x, call, emit)
-	if x.mine {
-		for _, m := range p.unhold() {
+	if x.canAsk {
+		for _, m := range p.takeHeld() {
 			x.asking(&m)
 		}
 	}
 	return x, nil
 }
 
-// converse waits for the answer to a call that has been sent, or until the server asks: then the call is parked.
+// converse waits for the answer to a call that has been sent, or until the server asks: then the call is suspended.
 func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) attempt {
 	p := x.p
 	a := attempt{peer: p}
 	msg, err := x.await(ctx)
 	a.shown = x.shown
 	if err == nil && msg == nil {
-		if a.result, err = c.lot.park(x, call); err == nil {
+		if a.result, err = c.pending.suspend(x, call); err == nil {
 			return a
 		}
 	}
@@ -137,8 +134,8 @@ func (c *Client) leave(x *exchange, clean bool) {
 	}
 	x.asks = nil
 	x.p.end(x)
-	if x.p.lent {
-		c.pool.release(x.p, clean && (!x.p.nobodys || !x.p.told))
+	if x.p.exclusive {
+		c.pool.release(x.p, clean && (!x.p.anonymous || !x.p.informed))
 	}
 }
 
@@ -195,125 +192,9 @@ func (x *exchange) withdrawn(m *jsonrpc.Message) {
 	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
 }
 
-// A lot is where the calls are parked that a server asked something in the middle of.
-type lot struct {
-	c *Client
-
-	mu   sync.Mutex
-	cars map[string]*parked
-	full bool // nothing more is parked: the client is to end
-}
-
-// A parked call waits for its caller to come back with the answers.
-type parked struct {
-	x       *exchange
-	binding []byte
-	until   time.Time
-}
-
-// unknownState is what is wrong with a state that stands for no call. Which of these it is must not be told to everybody.
-const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. " +
-	"The call may have been executed: make it again, without the state, only if that does no harm"
-
-// comesBack is how long it takes at most that who waits for a legacy client says that there is no answer.
-const comesBack = 10 * time.Second
-
-// park keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded by the
-// sessions: each has one to itself.
-func (l *lot) park(x *exchange, call *bridge.Call) (*bridge.Result, error) {
-	needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{}}
-	for _, a := range x.asks {
-		needs.Requests[a.key] = a.req
-	}
-	token := rand.Text() + rand.Text()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.full {
-		return nil, &lost{err: errClosed}
-	}
-	ttl := l.c.o.Limits.ParkedLife
-	if rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion()); ok && !rev.Modern() {
-		ttl = max(ttl, l.c.o.Limits.AnswerTime+comesBack)
-	}
-	x.move(inFlight, suspended)
-	l.cars[token] = &parked{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
-	needs.State = []byte(token)
-	return &bridge.Result{Needs: needs}, nil
-}
-
-// take returns the call that a state stands for, once and only for the same call of the same caller.
-func (l *lot) take(call *bridge.Call) *exchange {
-	token := string(bridge.State(call.Request))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	car := l.cars[token]
-	if car == nil || subtle.ConstantTimeCompare(car.binding, call.Binding()) != 1 || time.Now().After(car.until) {
-		return nil
-	}
-	delete(l.cars, token)
-	return car.x
-}
-
-// sweep gives up the calls that have waited too long. The server is told.
-func (l *lot) sweep(now time.Time) {
-	for _, car := range l.remove(func(p *parked) bool { return now.After(p.until) }) {
-		l.c.log.Info().Str("method", car.x.method).Msg("a call waited too long for its caller to answer, and is given up")
-		l.c.leave(car.x, false)
-	}
-}
-
-// makeRoom gives up the call that has been parked for longest of another owner than one, who keeps more than half of all sessions by
-// calls that wait for answers. It reports false if there is none: whoever keeps less has a right to them.
-func (l *lot) makeRoom(but string) bool {
-	l.mu.Lock()
-	count := map[string]int{}
-	for _, car := range l.cars {
-		count[car.x.p.owner]++
-	}
-	var oldest string
-	for token, car := range l.cars {
-		many := car.x.p.owner != but && count[car.x.p.owner] > max(l.c.o.MaxSessions/2, 1)
-		if many && (oldest == "" || car.until.Before(l.cars[oldest].until)) {
-			oldest = token
-		}
-	}
-	car := l.cars[oldest]
-	delete(l.cars, oldest)
-	l.mu.Unlock()
-	if car == nil {
-		return false
-	}
-	l.c.log.Info().Str("method", car.x.method).Msg("a call that waits for its caller to answer is given up: its caller has too many, and others none")
-	l.c.leave(car.x, false)
-	return true
-}
-
-// empty gives up every call, and lets none be parked any more.
-func (l *lot) empty() {
-	l.mu.Lock()
-	l.full = true
-	l.mu.Unlock()
-	for _, car := range l.remove(func(*parked) bool { return true }) {
-		l.c.leave(car.x, false)
-	}
-}
-
-func (l *lot) remove(which func(*parked) bool) []*parked {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []*parked
-	for token, car := range l.cars {
-		if which(car) {
-			delete(l.cars, token)
-			out = append(out, car)
-		}
-	}
-	return out
-}
-
-// resume goes on with a parked call: the server gets the answers, and the caller what comes of it.
+// resume goes on with a suspended call: the server gets the answers, and the caller what comes of it.
 func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit) attempt {
-	x := c.lot.take(call)
+	x := c.pending.take(call)
 	if x == nil {
 		return attempt{err: bridge.Errorf(codes.InvalidArgument, "%s: %s", call.Method.Name, unknownState)}
 	}
@@ -329,12 +210,12 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			continue
 		}
 		x.p.wire.reply(x, msg)
-		x.p.told = true
+		x.p.informed = true
 	}
 	x.asks = open
 	x.move(suspended, inFlight)
 	if len(open) > 0 { // what is answered is answered; the rest is asked for again
-		res, err := c.lot.park(x, call)
+		res, err := c.pending.suspend(x, call)
 		if err == nil {
 			return attempt{peer: x.p, result: res, sent: true}
 		}
