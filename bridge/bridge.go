@@ -40,13 +40,13 @@ type Call struct {
 	Method *Method
 	// Request is what it is called with: a message of the type that Method says.
 	Request Request
-	// Session identifies the session or connection of a front that the Call belongs to. Calls of one session have one caller, even if
-	// nobody has authenticated it. If empty, the caller is known by its principal alone.
+	// Session identifies the session or connection of a front that the Call belongs to. Calls of one session have one
+	// caller, even if nobody has authenticated it. If empty, the caller is known by its principal alone.
 	Session string
 }
 
-// With returns a Call of m with request r for the same caller, in the same session. A Handler makes the Calls by which it answers
-// another one with it: a backend with sessions would begin a new one for a Call whose session is missing.
+// With returns a Call of m with request r for the same caller, in the same session. A Handler makes the Calls by which
+// it answers another one with it: a backend with sessions would begin a new one for a Call whose session is missing.
 func (c *Call) With(m *Method, r Request) *Call {
 	return &Call{Method: m, Request: r, Session: c.Session}
 }

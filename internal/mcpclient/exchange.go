@@ -13,14 +13,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An exchange is one request of ours from begin to end. It has one reader: the goroutine of its call, which takes the messages that belong to
-// it in order, and is the only one that emits events.
+// An exchange is one request of ours from begin to end. It has one reader: the goroutine of its call, which takes the
+// messages that belong to it in order, and is the only one that emits events.
 //
 //	transport --put--> inbox --await--> each --> emit
 //
-// The transports put messages into the inbox, which is a channel with a bound in bytes, and with room for the response at any time. A call
-// whose messages can come in no other way than in the response to its POST is direct: its goroutine makes the POST and reads the response
-// itself, event by event, which saves two changes of goroutine, and only the response goes through the inbox.
+// The transports put messages into the inbox, which is a channel with a bound in bytes, and with room for the response
+// at any time. A call whose messages can come in no other way than in the response to its POST is direct: its goroutine
+// makes the POST and reads the response itself, event by event, which saves two changes of goroutine, and only the
+// response goes through the inbox.
 //
 // The state says how far the exchange has come:
 //
@@ -95,7 +96,8 @@ type ask struct {
 	size int // of its text, in bytes
 }
 
-// A sending is how far a request has got. Who sends it, and who says that it was not sent, agree by it: one of them is first.
+// A sending is how far a request has got. Who sends it, and who says that it was not sent, agree by it: one of them is
+// first.
 type sending struct{ stage atomic.Int32 }
 
 const (
@@ -129,14 +131,15 @@ func (s *sending) settle() bool {
 	return s.Load()
 }
 
-// The bounds of an inbox. A transport that can make the server wait does so; another one drops notifications that have no room.
+// The bounds of an inbox. A transport that can make the server wait does so; another one drops notifications that have
+// no room.
 const (
 	maxWaiting     = 1024
 	maxWaitingSize = 1 << 20
 )
 
-// put adds a message that is not the response to a POST of ours. It reports false if there is no room for it, which there always is for the
-// response, and for a request also when it is too late.
+// put adds a message that is not the response to a POST of ours. It reports false if there is no room for it, which
+// there always is for the response, and for a request also when it is too late.
 func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, answeredElsewhere) }
 
 // putOwn adds a message that came in the response to the POST of x, by whoever reads that. It waits for room.
@@ -185,8 +188,9 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	return true
 }
 
-// kept returns what is kept of a message that is no response. It is no slice of the text that the message came in, which may be far longer.
-// Meta is left out: it is a part of Params, and says whose the message is, which is known by then.
+// kept returns what is kept of a message that is no response. It is no slice of the text that the message came in,
+// which may be far longer. Meta is left out: it is a part of Params, and says whose the message is, which is known by
+// then.
 func kept(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.Message{ID: bytes.Clone(m.ID), Method: m.Method, Params: bytes.Clone(m.Params)}
 }
@@ -257,7 +261,8 @@ func signal(c chan struct{}) {
 // A taker gets what comes before the response, in order. An error ends the exchange.
 type taker func(m *jsonrpc.Message) error
 
-// await returns the response. If the server asks something it returns nil instead, once what is asked together has come.
+// await returns the response. If the server asks something it returns nil instead, once what is asked together has
+// come.
 func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 	var gather <-chan time.Time
 	for {
@@ -298,17 +303,20 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 	return nil, err
 }
 
-// putShared adds a message that came on a connection that others share, who must not be kept waiting by one slow caller.
+// putShared adds a message that came on a connection that others share, who must not be kept waiting by one slow
+// caller.
 func (x *exchange) putShared(m *jsonrpc.Message) {
 	if !x.put(m) && x.listens {
 		x.fail(&lost{err: errBehind})
 	}
 }
 
-// errBehind is why a subscription ends that has missed a change. Who listens again is told that everything may have changed.
+// errBehind is why a subscription ends that has missed a change. Who listens again is told that everything may have
+// changed.
 var errBehind = fmt.Errorf("the subscriber is %d changes behind, or %d bytes of them", maxWaiting, maxWaitingSize)
 
-// isRefusal reports whether err says that the server has ended an exchange by something else than a response: a status, or what is no message.
+// isRefusal reports whether err says that the server has ended an exchange by something else than a response: a status,
+// or what is no message.
 func isRefusal(err error) bool {
 	l, isLost := errors.AsType[*lost](err)
 	return err != nil && (!isLost || l.answered && !l.gateway || l.refused)

@@ -12,9 +12,10 @@ import (
 
 // A hangWatch is what is known of whether a program hangs.
 //
-// That it says nothing is no sign: many servers do one thing at a time, and read nothing meanwhile. So while a call waits and nothing
-// at all is heard, not even on standard error, the program is asked what every server answers, and only once: what it does not read it
-// does not read twice. It then has as long to say anything as a call may last. Only one that somebody has stopped cannot be at work.
+// That it says nothing is no sign: many servers do one thing at a time, and read nothing meanwhile. So while a call
+// waits and nothing at all is heard, not even on standard error, the program is asked what every server answers, and
+// only once: what it does not read it does not read twice. It then has as long to say anything as a call may last. Only
+// one that somebody has stopped cannot be at work.
 type hangWatch struct {
 	at       time.Time     // of the last look
 	heard    int64         // how much had been heard by then
@@ -84,8 +85,8 @@ func (s *stdio) look(v *hangWatch, now time.Time) error {
 	return nil
 }
 
-// ask asks the program what every server answers: ping, or in the modern era, which has none, server/discover. It returns nil if the
-// server is gone.
+// ask asks the program what every server answers: ping, or in the modern era, which has none, server/discover. It
+// returns nil if the server is gone.
 func (s *stdio) ask() *exchange {
 	none := use{listens: true} // of what the server says, nothing is meant for it
 	method := "ping"
@@ -120,13 +121,14 @@ func (s *stdio) dismiss(v *hangWatch) {
 	}
 }
 
-// waited reports whether a call waits for what the server does, and whether the peer is to be left. One that waits for what its caller
-// answers does not, and while the session begins, the start timeout holds.
+// waited reports whether a call waits for what the server does, and whether the peer is to be left. One that waits for
+// what its caller answers does not, and while the session begins, the start timeout holds.
 func (p *peer) waited() (waiting, leaving bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.running {
-		waiting = waiting || x.sent.Load() && !x.listens && x.method != methodInitialize && x.method != bridge.Discover.Name && x.waits()
+		starts := x.method == methodInitialize || x.method == bridge.Discover.Name
+		waiting = waiting || x.sent.Load() && !x.listens && !starts && x.waits()
 	}
 	return waiting, p.leaving
 }

@@ -70,8 +70,8 @@ func newHTTPClient(t http.RoundTripper) *http.Client {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host) }
 
-// A streamable is an endpoint of Streamable HTTP: every message of ours is a POST, and what comes of it is its response. In the
-// legacy era it has a session, and the server can say more by a response to a GET.
+// A streamable is an endpoint of Streamable HTTP: every message of ours is a POST, and what comes of it is its
+// response. In the legacy era it has a session, and the server can say more by a response to a GET.
 type streamable struct {
 	p   *peer
 	out *outbox
@@ -100,8 +100,8 @@ func (c *Client) newStreamable(p *peer) {
 // tellTimeout is how long a server may take to accept a message that has no answer.
 const tellTimeout = 10 * time.Second
 
-// post posts a message that has no answer, by say, unless ctx ends. That it is not accepted ends nothing but the call that waits for it:
-// the others learn by their own responses.
+// post posts a message that has no answer, by say, unless ctx ends. That it is not accepted ends nothing but the call
+// that waits for it: the others learn by their own responses.
 func (c *Client) post(ctx context.Context, m outgoing, say func(context.Context, []byte) error) {
 	var left atomic.Bool
 	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -131,17 +131,23 @@ func (w *streamable) say(ctx context.Context, msg []byte) error {
 	if err != nil {
 		return err
 	}
-	res, err := w.p.c.http.Do(req)
+	_, err = w.p.c.send(req)
+	return err
+}
+
+// send sends a request whose response has no message of MCP. The status is 0 if there was no response.
+func (c *Client) send(req *http.Request) (status int, err error) {
+	res, err := c.http.Do(req) //nolint:gosec // the operator configures which server it is
 	if err != nil {
-		return withoutURL(err)
+		return 0, withoutURL(err)
 	}
 	defer res.Body.Close()
 	text := textOf(res)
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
 	if res.StatusCode >= 300 {
-		return statusError(res, text)
+		return res.StatusCode, statusError(res, text)
 	}
-	return nil
+	return res.StatusCode, nil
 }
 
 // request returns a request with the headers that all have.
@@ -198,8 +204,8 @@ func (w *streamable) spawn(x *exchange, f func()) {
 
 func (w *streamable) stop(x *exchange) {
 	if !w.p.rev().Modern() {
-		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). That the request was sent, a Transport may not
-		// tell us before its response.
+		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). That the request was sent,
+		// a Transport may not tell us before its response.
 		w.tell(cancelled(x))
 	}
 	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
@@ -238,10 +244,10 @@ func (w *streamable) post(x *exchange) {
 	draining = w.answer(x, res)
 }
 
-// traced returns ctx for the request of x over HTTP, which learns from it how far it has got. WroteRequest may be called after the server
-// has executed it, and WroteHeaders is before any of the body has left. With an error, WroteRequest says that the end of the body has not.
-// Guard makes the body of the request one that is not sent any more once somebody was told that it was not: net/http may have yet to write it
-// when nobody waits for the answer.
+// traced returns ctx for the request of x over HTTP, which learns from it how far it has got. WroteRequest may be
+// called after the server has executed it, and WroteHeaders is before any of the body has left. With an error,
+// WroteRequest says that the end of the body has not. Guard makes the body of the request one that is not sent any more
+// once somebody was told that it was not: net/http may have yet to write it when nobody waits for the answer.
 func (x *exchange) traced(ctx context.Context) (traced context.Context, guard func(*http.Request)) {
 	var unread *bytes.Reader // what of the body net/http has not read yet
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -276,7 +282,8 @@ func mediaOf(res *http.Response) string {
 	return media
 }
 
-// answer takes the response to the request of x. It reports whether the end of a stream is still being read, which then ends the context of x.
+// answer takes the response to the request of x. It reports whether the end of a stream is still being read, which then
+// ends the context of x.
 func (w *streamable) answer(x *exchange, res *http.Response) (draining bool) {
 	media := mediaOf(res)
 	streams := res.StatusCode == http.StatusOK && media == mcphttp.EventStream
@@ -343,8 +350,8 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	}
 }
 
-// deniedBy reports whether a response with an error of the id says that we may not ask that, which is decided before anything is done.
-// What answers a call, and asks for no credentials, the server may have said when it had begun.
+// deniedBy reports whether a response with an error of the id says that we may not ask that, which is decided before
+// anything is done. What answers a call, and asks for no credentials, the server may have said when it had begun.
 func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return false
@@ -353,7 +360,8 @@ func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
 	return !call || string(id) != x.id || res.Header.Get("Www-Authenticate") != ""
 }
 
-// farewell returns a context for what is still to be said when a connection is closed: that a call is cancelled, for instance.
+// farewell returns a context for what is still to be said when a connection is closed: that a call is cancelled, for
+// instance.
 func (c *Client) farewell() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), min(2*time.Second, c.o.StopTimeout))
 }
@@ -378,8 +386,9 @@ func (w *streamable) close() {
 	w.wg.Wait()
 }
 
-// readAll reads a body of at most so many bytes. What it announces is not believed further than it goes. It is read where others were
-// read before and then copied: memory that grows with a body is four times as much, and new memory is what reading one spends most on.
+// readAll reads a body of at most so many bytes. What it announces is not believed further than it goes. It is read
+// where others were read before and then copied: memory that grows with a body is four times as much, and new memory is
+// what reading one spends most on.
 func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
 	if announced > int64(most) {
 		return nil, fmt.Errorf("%w: %d bytes, and the limit is %d", errTooLarge, announced, most)

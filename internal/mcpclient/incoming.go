@@ -14,9 +14,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// receive takes a text that the server sent: a message, or in 2025-03-26 several, each of which is for itself (JSON-RPC 2.0, 6). Via is
-// the exchange whose stream it came on, or nil where everything comes on one. The error is about what is no message, if nobody who waits
-// was told.
+// receive takes a text that the server sent: a message, or in 2025-03-26 several, each of which is for itself (JSON-RPC
+// 2.0, 6). Via is the exchange whose stream it came on, or nil where everything comes on one. The error is about what
+// is no message, if nobody who waits was told.
 func (p *peer) receive(data []byte, via *exchange) error {
 	if !jsonrpc.IsBatch(data) {
 		return p.receiveOne(data, via)
@@ -74,8 +74,8 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	}
 }
 
-// exchangeOf returns the exchange with the given id. On a stream of its own no other can be meant: who answers there to the id of
-// another request must not be believed.
+// exchangeOf returns the exchange with the given id. On a stream of its own no other can be meant: who answers there to
+// the id of another request must not be believed.
 func (p *peer) exchangeOf(id []byte, via *exchange) *exchange {
 	if via != nil {
 		if string(id) == via.id {
@@ -103,8 +103,8 @@ func (p *peer) exclusiveCall() *exchange {
 	return nil
 }
 
-// logReceiver returns the call that a log message without any sign of whose it is may be shown to: the only one that the server can
-// be at work at, but for those that its caller has given up.
+// logReceiver returns the call that a log message without any sign of whose it is may be shown to: the only one that
+// the server can be at work at, but for those that its caller has given up.
 func (p *peer) logReceiver() *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,8 +124,8 @@ func (p *peer) logReceiver() *exchange {
 	return only
 }
 
-// requested takes a request of the server. Only the call that has the peer to itself is asked; over stdio nothing says which
-// call a request is about.
+// requested takes a request of the server. Only the call that has the peer to itself is asked; over stdio nothing says
+// which call a request is about.
 func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	if p.rev().Modern() {
 		p.ignored("a request", m) // 2026-07-28: servers never send any, and clients never responses
@@ -145,8 +145,8 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	p.refuse(m)
 }
 
-// hold keeps what is not about a call, so that the next one is asked before it is sent: servers ask for the roots when a session begins.
-// It reports false for what no call can be asked.
+// hold keeps what is not about a call, so that the next one is asked before it is sent: servers ask for the roots when
+// a session begins. It reports false for what no call can be asked.
 func (p *peer) hold(m *jsonrpc.Message) bool {
 	if !p.exclusive || m.Method != methodRoots || p.can.GetRoots() == nil {
 		return false
@@ -196,8 +196,8 @@ func (p *peer) asksTooMuch(m *jsonrpc.Message) {
 // maxRefusals is how many requests a second are answered by an error. A server that sends more gets no answer.
 const maxRefusals = 10
 
-// refuse answers a request that nobody can be asked: a session has a client that can do what it was told in initialize, but
-// between calls there is nobody there.
+// refuse answers a request that nobody can be asked: a session has a client that can do what it was told in initialize,
+// but between calls there is nobody there.
 func (p *peer) refuse(m *jsonrpc.Message) {
 	p.mu.Lock()
 	if now := time.Now().Unix(); now != p.second {
@@ -295,8 +295,9 @@ func (p *peer) withdrawn(m *jsonrpc.Message) {
 	p.held = slices.DeleteFunc(p.held, func(h jsonrpc.Message) bool { return bytes.Equal(jsonrpc.Key(h.ID), id) })
 }
 
-// changed tells those who listen, who do so to the session that is nobody's in particular. Of the others, programs may each
-// have lists of their own; the sessions of one HTTP server all say the same, except that a visit to a web page has ended.
+// changed tells those who listen, who do so to the session that is nobody's in particular. Of the others, programs may
+// each have lists of their own; the sessions of one HTTP server all say the same, except that a visit to a web page has
+// ended.
 func (p *peer) changed(m *jsonrpc.Message) {
 	h := &p.subs
 	if p.exclusive {

@@ -17,9 +17,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// legacy makes a call of the legacy era. One whose caller can do anything has a session to itself while it runs, so that the server is told
-// just that, and what it asks in it can only be meant for that caller: over stdio nothing else says whose call a question is about.
-// That is so for lists, too: some servers have other tools for clients that can do more.
+// legacy makes a call of the legacy era. One whose caller can do anything has a session to itself while it runs, so
+// that the server is told just that, and what it asks in it can only be meant for that caller: over stdio nothing else
+// says whose call a question is about. That is so for lists, too: some servers have other tools for clients that can do
+// more.
 func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
 	if call.Method.Asks && bridge.State(call.Request) != nil {
 		return c.resume(ctx, call, emit)
@@ -58,9 +59,9 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 	return a
 }
 
-// sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember what it
-// was told in a session, such as the roots, and shall not use it for somebody else. Callers of whom nothing is known can have the same
-// ones as long as the server has learned nothing.
+// sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember
+// what it was told in a session, such as the roots, and shall not use it for somebody else. Callers of whom nothing is
+// known can have the same ones as long as the server has learned nothing.
 func sessionKey(can []byte, call *bridge.Call) string {
 	who := call.Context().GetPrincipal()
 	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + call.Session
@@ -84,7 +85,8 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 		}
 	}
 	x, err := p.begin(call.Method.Name, use{
-		canAsk: p.exclusive && call.Method.Asks, logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, progresses: call.Context().GetProgressWanted(), owner: owner,
+		canAsk: p.exclusive && call.Method.Asks, owner: owner,
+		logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, progresses: call.Context().GetProgressWanted(),
 	})
 	if err != nil {
 		return nil, err
@@ -124,8 +126,8 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) a
 	return a
 }
 
-// leave ends an exchange, and gives back the session that it had to itself. It can be used again if nothing more can come of
-// the call.
+// leave ends an exchange, and gives back the session that it had to itself. It can be used again if nothing more can
+// come of the call.
 func (c *Client) leave(x *exchange, clean bool) {
 	for _, a := range x.asks {
 		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.hold(&m) {

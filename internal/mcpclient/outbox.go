@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// maxQueued is how many messages without an answer may wait to be sent. What a server makes us say by asking is bounded so.
+// maxQueued is how many messages without an answer may wait to be sent. What a server makes us say by asking is bounded
+// so.
 const maxQueued = 256
 
 // An outbox sends messages one after the other, so that nobody waits for a server that does not read.
@@ -71,8 +72,8 @@ func (o *outbox) remove(x *exchange) {
 // errUnread is why a message is not sent to a server that does not read.
 var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", maxQueued)
 
-// tell queues a message that has no answer, if it is one. If there is no room for it, it is dropped, and the exchange fails that the
-// server has asked it in, if there is one.
+// tell queues a message that has no answer, if it is one. If there is no room for it, it is dropped, and the exchange
+// fails that the server has asked it in, if there is one.
 func (o *outbox) tell(msg []byte, asker *exchange) {
 	m := outgoing{msg: msg, asker: asker}
 	if msg == nil || o.add(m) {

@@ -64,13 +64,13 @@ type wire interface {
 	stop(x *exchange)
 	// tell sends a message that has no answer, or drops it if too many are waiting already. It does not wait.
 	tell(msg []byte)
-	// reply is tell for the answer to what the server has asked in the middle of x. If the server cannot get it, x fails: nothing more
-	// may come of it.
+	// reply is tell for the answer to what the server has asked in the middle of x. If the server cannot get it, x
+	// fails: nothing more may come of it.
 	reply(x *exchange, msg []byte)
 	// say sends a message that has no answer before any request that is started later.
 	say(ctx context.Context, msg []byte) error
-	// open begins to listen to what the server says besides its answers, once the session has begun. It returns when the server
-	// is heard, or when that cannot be known; or ctx has ended.
+	// open begins to listen to what the server says besides its answers, once the session has begun. It returns when
+	// the server is heard, or when that cannot be known; or ctx has ended.
 	open(ctx context.Context)
 	// close ends the connection, and returns when nothing is left of it.
 	close()
@@ -104,7 +104,8 @@ type tenancy struct {
 	// exclusive says that one call at a time has the peer to itself, and owner whose call that is.
 	exclusive bool
 	owner     string
-	// anonymous says that the peer is used for a caller of whom nothing is known, and informed that the server has learned something from it.
+	// anonymous says that the peer is used for a caller of whom nothing is known, and informed that the server has
+	// learned something from it.
 	anonymous, informed bool
 	// began is when its session was begun, and idle since when nobody uses it.
 	began, idle time.Time
@@ -128,7 +129,8 @@ type logging struct {
 	wanted pb.LogLevel // what it is to set, if that is less severe
 }
 
-// refusals bound what is answered and logged of requests and notifications that no call gets. The peer's lock guards them.
+// refusals bound what is answered and logged of requests and notifications that no call gets. The peer's lock guards
+// them.
 type refusals struct {
 	refused int       // how many requests were refused in this second
 	second  int64     // of the Unix epoch
@@ -138,9 +140,11 @@ type refusals struct {
 func (c *Client) newPeer() *peer {
 	drained := make(chan struct{})
 	return &peer{
-		c:        c,
-		shutdown: shutdown{gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) })},
-		running:  map[string]*exchange{}, orphans: map[string]orphan{}, can: &pb.ClientCapabilities{},
+		c: c,
+		shutdown: shutdown{
+			gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
+		},
+		running: map[string]*exchange{}, orphans: map[string]orphan{}, can: &pb.ClientCapabilities{},
 	}
 }
 
@@ -189,7 +193,8 @@ func (p *peer) why() error {
 	return p.reason
 }
 
-// expire has the peer left, whose session the server does not know any more: it may still answer what it was asked there.
+// expire has the peer left, whose session the server does not know any more: it may still answer what it was asked
+// there.
 func (p *peer) expire() {
 	if l := p.c.super.Live(); l != nil && l.peer == p {
 		l.end() // whoever keeps it leaves it
@@ -234,7 +239,8 @@ func (p *peer) close() {
 
 var errClosed = errors.New("the connection was closed")
 
-// A lost is why an exchange has no answer: the connection broke or could not be made, or the server said so by a status alone.
+// A lost is why an exchange has no answer: the connection broke or could not be made, or the server said so by a status
+// alone.
 type lost struct {
 	err error
 	// answered says that err is what the server has answered, by a status that no other field is about.
@@ -243,7 +249,8 @@ type lost struct {
 	gateway bool
 	// refused says that the server does not take the request, by the status of its response.
 	refused bool
-	// forgot says that the status is the one of a session that is not known, which proves that the request was not executed.
+	// forgot says that the status is the one of a session that is not known, which proves that the request was not
+	// executed.
 	forgot bool
 	// renew says that the server is to be found again: what is known of it does not fit any more.
 	renew bool
@@ -290,9 +297,9 @@ func (p *peer) start(x *exchange) {
 	p.wire.start(x)
 }
 
-// startCall is start for a goroutine that waits for the response until ctx ends. If all that the call wants comes in the response to its POST,
-// this goroutine reads it: in the modern era there is no other way, and in the legacy era, that is so for a call without questions, logs and
-// progress.
+// startCall is start for a goroutine that waits for the response until ctx ends. If all that the call wants comes in
+// the response to its POST, this goroutine reads it: in the modern era there is no other way, and in the legacy era,
+// that is so for a call without questions, logs and progress.
 func (p *peer) startCall(ctx context.Context, x *exchange) {
 	w, ok := p.wire.(*streamable)
 	if !ok || !p.rev().Modern() && (x.canAsk || x.logs || x.progresses) {
@@ -315,7 +322,8 @@ func (p *peer) end(x *exchange) {
 		p.drain()
 	}
 	was := x.abandon(nil)
-	if x.sent.settle() && !was.isAnswered() && !(was == failed && isRefusal(x.failure())) {
+	refused := was == failed && isRefusal(x.failure())
+	if x.sent.settle() && !was.isAnswered() && !refused {
 		p.orphan(x)
 	}
 	p.mu.Unlock()
@@ -336,8 +344,8 @@ type orphan struct {
 // maxOrphans is how many calls that were given up are told apart.
 const maxOrphans = 1024
 
-// orphan keeps in mind that the server may still work at a call that was given up, and say something about it. An exclusive peer is not
-// used again after that. The caller holds mu.
+// orphan keeps in mind that the server may still work at a call that was given up, and say something about it. An
+// exclusive peer is not used again after that. The caller holds mu.
 func (p *peer) orphan(x *exchange) {
 	if call := x.each != nil && !x.listens; !call || p.exclusive {
 		return
@@ -352,8 +360,8 @@ func (p *peer) orphan(x *exchange) {
 	p.orphans[id] = orphan{owner, time.Now()}
 }
 
-// hasOrphans reports whether the server may still work at a call that was given up and that is not the owner's, as far as is known: it has not
-// answered it, and no call takes as long. The caller holds mu.
+// hasOrphans reports whether the server may still work at a call that was given up and that is not the owner's, as far
+// as is known: it has not answered it, and no call takes as long. The caller holds mu.
 func (p *peer) hasOrphans(owner string) bool {
 	for id, s := range p.orphans {
 		switch {
@@ -381,8 +389,8 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 	return x.await(ctx)
 }
 
-// setLevel has a legacy server log what a caller wants to see. The level is the session's, so it only ever grows; what is less
-// severe than a caller wants is dropped here.
+// setLevel has a legacy server log what a caller wants to see. The level is the session's, so it only ever grows; what
+// is less severe than a caller wants is dropped here.
 func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 	p.mu.Lock()
 	enough := level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || p.level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && p.level <= level

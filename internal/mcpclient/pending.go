@@ -26,15 +26,16 @@ type pendingCall struct {
 	until   time.Time
 }
 
-// unknownState is what is wrong with a state that stands for no call. Which of these it is must not be told to everybody.
+// unknownState is what is wrong with a state that stands for no call. Which of these it is must not be told to
+// everybody.
 const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. " +
 	"The call may have been executed: make it again, without the state, only if that does no harm"
 
 // comesBack is how long it takes at most that who waits for a legacy client says that there is no answer.
 const comesBack = 10 * time.Second
 
-// suspend keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded by the
-// sessions: each has one to itself.
+// suspend keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded
+// by the sessions: each has one to itself.
 func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, error) {
 	needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{}}
 	for _, a := range x.asks {
@@ -77,8 +78,9 @@ func (l *pendingCalls) sweep(now time.Time) {
 	}
 }
 
-// makeRoom gives up the call that has been suspended for longest of another owner than one, who keeps more than half of all sessions by
-// calls that wait for answers. It reports false if there is none: whoever keeps less has a right to them.
+// makeRoom gives up the call that has been suspended for longest of another owner than one, who keeps more than half of
+// all sessions by calls that wait for answers. It reports false if there is none: whoever keeps less has a right to
+// them.
 func (l *pendingCalls) makeRoom(but string) bool {
 	l.mu.Lock()
 	count := map[string]int{}

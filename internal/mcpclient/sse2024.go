@@ -142,17 +142,7 @@ func (w *sse2024) post(ctx context.Context, msg []byte, guard func(*http.Request
 	if guard != nil {
 		guard(req)
 	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return 0, withoutURL(err)
-	}
-	defer res.Body.Close()
-	text := textOf(res)
-	_, _ = io.CopyN(io.Discard, res.Body, 4<<10)
-	if res.StatusCode >= 300 {
-		return res.StatusCode, statusError(res, text)
-	}
-	return res.StatusCode, nil
+	return c.send(req)
 }
 
 // start sends nothing when the connection is closed, of which x has been told.
@@ -174,7 +164,7 @@ func (w *sse2024) start(x *exchange) {
 		if status != 0 {
 			x.sent.end() // whatever the trace has said until now
 		}
-		if x.now() == abandoned {
+		if x.now() == abandoned && !w.p.isGone() {
 			w.tell(cancelled(x)) // it may have come before the request did
 		}
 		switch {

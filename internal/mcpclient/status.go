@@ -18,8 +18,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// unsent returns the error of a request that has no response. A Transport may know better than we that it was not executed:
-// that the server wants credentials that there are not, for instance.
+// unsent returns the error of a request that has no response. A Transport may know better than we that it was not
+// executed: that the server wants credentials that there are not, for instance.
 func unsent(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e

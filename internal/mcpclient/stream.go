@@ -31,8 +31,8 @@ type resumption struct {
 	fatal    bool // there is no use in resuming
 }
 
-// read takes the messages of a stream until the response has come, and goes on with one that was cut, where that is possible. It reports
-// whether the end of the stream is still being read.
+// read takes the messages of a stream until the response has come, and goes on with one that was cut, where that is
+// possible. It reports whether the end of the stream is still being read.
 func (s *stream) read() (draining bool) {
 	x := s.x
 	err := s.messages()
@@ -119,8 +119,8 @@ func (s *stream) next() (bool, error) {
 	return !s.x.now().isAnswered(), nil
 }
 
-// resume goes on after the last event (2025-11-25: basic/transports, resumability and redelivery). The error says why there is no
-// response.
+// resume goes on after the last event (2025-11-25: basic/transports, resumability and redelivery). The error says why
+// there is no response.
 func (s *stream) resume() error {
 	w, x := s.w, s.x
 	s.how = resumption{}
@@ -160,9 +160,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // hearTimeout is how long a server may take to answer the GET by which it can say more.
 const hearTimeout = time.Second
 
-// open implements wire. Servers that ask in the middle of a call may do so on the stream of what is no answer, and what they ask
-// or tell before there is that stream gets lost in many of them, and the call hangs; or a server takes the GET that comes late
-// for one that resumes the call's stream.
+// open implements wire. Servers that ask in the middle of a call may do so on the stream of what is no answer, and what
+// they ask or tell before there is that stream gets lost in many of them, and the call hangs; or a server takes the GET
+// that comes late for one that resumes the call's stream.
 func (w *streamable) open(ctx context.Context) {
 	w.wg.Go(func() { w.p.keep(w.unrelated) })
 	timer := time.NewTimer(hearTimeout)
@@ -174,8 +174,9 @@ func (w *streamable) open(ctx context.Context) {
 	}
 }
 
-// unrelated reads the stream of what is no answer to anything, if the server has one (2025-03-26 to 2025-11-25: basic/transports, listening
-// for messages). Once there was one, it is asked for again and again, ever more slowly: whoever listens was told that changes are.
+// unrelated reads the stream of what is no answer to anything, if the server has one (2025-03-26 to 2025-11-25:
+// basic/transports, listening for messages). Once there was one, it is asked for again and again, ever more slowly:
+// whoever listens was told that changes are.
 func (w *streamable) unrelated() {
 	last, delay, retry, opened := "", 100*time.Millisecond, time.Duration(-1), false
 	answered := sync.OnceFunc(func() { close(w.heard) })
@@ -223,8 +224,8 @@ type heard struct {
 	retry time.Duration
 }
 
-// listen reads one response to a GET. The error says that there is no such stream, or none after last; nil and nil that there is none now.
-// Again says that there was one before; answered is called when the server has answered, or cannot.
+// listen reads one response to a GET. The error says that there is no such stream, or none after last; nil and nil that
+// there is none now. Again says that there was one before; answered is called when the server has answered, or cannot.
 func (w *streamable) listen(last string, again bool, answered func()) (*heard, error) {
 	req, err := w.request(w.ctx, http.MethodGet, nil)
 	if err != nil {
@@ -249,7 +250,8 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
 		return nil, errEventForgotten // the session may be known all the same
 	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
-		// Without again, it is more likely that there is nothing to GET: many servers say so by 404, and the session has just begun.
+		// Without again, it is more likely that there is nothing to GET: many servers say so by 404, and the session
+		// has just begun.
 		w.p.expire()
 		return nil, errSessionEnded
 	case again && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
