@@ -136,7 +136,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 	}
 	c.setHeaders(x, call)
 	x.each = c.taker(ctx, x, call, emit)
-	p.startCall(ctx, x)
+	p.start(x)
 	msg, err := x.await(ctx)
 	a.sent, a.shown = x.sent.settle(), x.shown
 	if err != nil {

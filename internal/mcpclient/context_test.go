@@ -51,7 +51,7 @@ func TestCallsLeaveNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 					x.body = []byte(`{}`)
-					p.startCall(t.Context(), x)
+					p.start(x)
 					if m, err := x.await(t.Context()); err != nil || m == nil {
 						t.Fatal(m, err)
 					}

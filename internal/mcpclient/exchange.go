@@ -19,9 +19,7 @@ import (
 //	transport --put--> inbox --await--> each --> emit
 //
 // The transports put messages into the inbox, which is a channel with a bound in bytes, and with room for the response
-// at any time. A call whose messages can come in no other way than in the response to its POST is direct: its goroutine
-// makes the POST and reads the response itself, event by event, which saves two changes of goroutine, and only the
-// response goes through the inbox.
+// at any time.
 //
 // The state says how far the exchange has come:
 //
@@ -60,8 +58,8 @@ const (
 	idle              state = iota // the request was not given to the transport
 	inFlight                       // the server is to answer
 	suspended                      // the server waits for an answer of the caller
-	answered                       // the response has come, and who read it ends the exchange's context
-	answeredElsewhere              // the response has come in another way than in the response to a POST
+	answered                       // the response has come in the response to a POST, whose reader ends the context
+	answeredElsewhere              // the response has come in another way
 	failed                         // there will be no response
 	abandoned                      // nobody waits for the response any more
 )
@@ -74,12 +72,11 @@ type inbox struct {
 	ready chan struct{} // has an element when there is something to take
 	room  chan struct{} // has an element when something was taken
 
-	mu     sync.Mutex // guards the rest
-	state  state
-	direct bool // the goroutine of the call reads the response itself
-	msgs   []jsonrpc.Message
-	size   int   // of those of msgs that are no response, in bytes
-	err    error // why there will be no more messages
+	mu    sync.Mutex // guards the rest
+	state state
+	msgs  []jsonrpc.Message
+	size  int   // of those of msgs that are no response, in bytes
+	err   error // why there will be no more messages
 }
 
 // questions are the requests of the server in the middle of an exchange. They are for the goroutine of the call.
@@ -144,16 +141,6 @@ func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, answeredElsewh
 
 // putOwn adds a message that came in the response to the POST of x, by whoever reads that. It waits for room.
 func (x *exchange) putOwn(m *jsonrpc.Message) {
-	if x.direct && !m.IsResponse() {
-		if x.now() != inFlight {
-			return
-		}
-		if err := x.each(m); err != nil {
-			x.abandon(err)
-			x.cancel()
-		}
-		return
-	}
 	for !x.add(m, answered) {
 		select {
 		case <-x.room:
@@ -173,11 +160,6 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	case m.IsResponse():
 		x.state = then
 		x.msgs = append(x.msgs, *m)
-		if x.direct && then == answeredElsewhere {
-			x.cancel() // its goroutine waits for the response where it should have been
-		}
-	case x.direct: // the call wants nothing that comes elsewhere
-		return !m.IsRequest()
 	case len(x.msgs) >= maxWaiting || x.size > maxWaitingSize:
 		return false
 	default:

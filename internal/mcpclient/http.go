@@ -185,21 +185,18 @@ func (c *Client) request(ctx context.Context, method string, to *url.URL, body [
 	return req, nil
 }
 
-func (w *streamable) start(x *exchange) { w.spawn(x, func() { w.post(x) }) }
-
-// spawn runs f for x, which close waits for. When the connection is closed, f has nothing to wait for any more.
-func (w *streamable) spawn(x *exchange, f func()) {
-	run := func() {
-		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
-		f()
-	}
+// start sends nothing when the connection is closed: x has failed by then.
+func (w *streamable) start(x *exchange) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.closed {
-		defer run()
-	} else {
-		w.wg.Go(run)
+		return
 	}
-	w.mu.Unlock()
+	w.wg.Go(func() {
+		defer x.cancel()
+		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
+		w.post(x)
+	})
 }
 
 func (w *streamable) stop(x *exchange) {
@@ -211,16 +208,8 @@ func (w *streamable) stop(x *exchange) {
 	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
 }
 
-// post sends the request of x and takes what comes of it. It, or what it leaves behind, ends the context of x.
+// post sends the request of x and reads the response.
 func (w *streamable) post(x *exchange) {
-	draining := false
-	defer func() {
-		if !draining {
-			x.cancel()
-		}
-	}()
-	defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
-
 	ctx, guard := x.traced(x.ctx)
 	req, err := w.request(ctx, http.MethodPost, x.body)
 	if err != nil {
@@ -241,7 +230,7 @@ func (w *streamable) post(x *exchange) {
 	}
 
 	x.sent.end() // whatever the trace has said until now
-	draining = w.answer(x, res)
+	w.answer(x, res)
 }
 
 // traced returns ctx for the request of x over HTTP, which learns from it how far it has got. WroteRequest may be
@@ -282,9 +271,8 @@ func mediaOf(res *http.Response) string {
 	return media
 }
 
-// answer takes the response to the request of x. It reports whether the end of a stream is still being read, which then
-// ends the context of x.
-func (w *streamable) answer(x *exchange, res *http.Response) (draining bool) {
+// answer reads the response to the request of x.
+func (w *streamable) answer(x *exchange, res *http.Response) {
 	media := mediaOf(res)
 	streams := res.StatusCode == http.StatusOK && media == mcphttp.EventStream
 	encoding := res.Header.Get("Content-Encoding")
@@ -293,7 +281,8 @@ func (w *streamable) answer(x *exchange, res *http.Response) (draining bool) {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
 		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.Limits.Message), retry: -1}
-		return s.read()
+		s.read()
+		return
 	}
 	defer res.Body.Close()
 	switch {
@@ -303,7 +292,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) (draining bool) {
 		data, err := readAll(res.Body, res.ContentLength, w.p.c.o.Limits.Message)
 		if err != nil {
 			x.fail(w.unread(err))
-			return false
+			return
 		}
 		if x.method == methodInitialize && res.StatusCode == http.StatusOK {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
@@ -314,7 +303,6 @@ func (w *streamable) answer(x *exchange, res *http.Response) (draining bool) {
 	default:
 		x.fail(w.status(res, textOf(res)))
 	}
-	return false
 }
 
 // message takes the only message of a response.

@@ -53,7 +53,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		}
 		return a
 	}
-	p.startCall(ctx, x)
+	p.start(x)
 	a := c.converse(ctx, x, call)
 	a.at = at
 	return a
@@ -86,7 +86,7 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 	}
 	x, err := p.begin(call.Method.Name, use{
 		canAsk: p.exclusive && call.Method.Asks, owner: owner,
-		logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED, progresses: call.Context().GetProgressWanted(),
+		logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED,
 	})
 	if err != nil {
 		return nil, err

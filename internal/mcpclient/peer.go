@@ -266,8 +266,8 @@ func (l *lost) Unwrap() error { return l.err }
 type use struct {
 	// canAsk says that the caller can be asked: what the server asks belongs to this exchange.
 	canAsk bool
-	// logs says that the caller wants log messages, and progresses that it wants progress.
-	logs, progresses bool
+	// logs says that the caller wants log messages.
+	logs bool
 	// listens says that it is a subscription, which is told what changes.
 	listens bool
 	// owner is whose call it is, or empty if that is not known.
@@ -295,23 +295,6 @@ func (p *peer) begin(method string, u use) (*exchange, error) {
 func (p *peer) start(x *exchange) {
 	x.move(idle, inFlight)
 	p.wire.start(x)
-}
-
-// startCall is start for a goroutine that waits for the response until ctx ends. If all that the call wants comes in
-// the response to its POST, this goroutine reads it: in the modern era there is no other way, and in the legacy era,
-// that is so for a call without questions, logs and progress.
-func (p *peer) startCall(ctx context.Context, x *exchange) {
-	w, ok := p.wire.(*streamable)
-	if !ok || !p.rev().Modern() && (x.canAsk || x.logs || x.progresses) {
-		p.start(x)
-		return
-	}
-	x.mu.Lock()
-	x.direct = true
-	x.mu.Unlock()
-	x.move(idle, inFlight)
-	defer context.AfterFunc(ctx, x.cancel)()
-	w.post(x)
 }
 
 // end forgets an exchange. If it has not been answered, the server is told that nobody waits any more.

@@ -32,17 +32,17 @@ type resumption struct {
 }
 
 // read takes the messages of a stream until the response has come, and goes on with one that was cut, where that is
-// possible. It reports whether the end of the stream is still being read.
-func (s *stream) read() (draining bool) {
+// possible.
+func (s *stream) read() {
 	x := s.x
 	err := s.messages()
 	for tries, all := 0, 0; err != nil; {
 		switch {
 		case x.now().isAnswered() || x.ctx.Err() != nil:
-			return false
+			return
 		case s.how.fatal || s.last == "" || s.w.p.rev().Modern() || tries >= maxResumes:
 			x.fail(s.w.cut(err))
-			return false
+			return
 		}
 		if s.how.progress {
 			tries = 0
@@ -55,19 +55,11 @@ func (s *stream) read() (draining bool) {
 		}
 		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second)) // one that wants us back at once, again and again
 		if !sleep(x.ctx, wait) {
-			return false
+			return
 		}
 		err = s.resume()
 	}
-	if !x.direct {
-		s.drain()
-		return false
-	}
-	s.w.spawn(x, func() {
-		defer x.cancel()
-		s.drain()
-	})
-	return true
+	s.drain()
 }
 
 // drain reads the end, which is near: a connection read to its end can be used again.

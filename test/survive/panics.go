@@ -140,13 +140,13 @@ var panicPoints = map[string]panicPoint{
 	"childRead":        {file: "internal/child/child.go", line: "read()", kick: (*target).killPlugin, rare: true},
 	"mcpclientAttempt": {file: "internal/mcpclient/call.go", line: "p := l.peer"},
 	"mcpclientPost": {
-		file: "internal/mcpclient/http.go", line: "req, err := w.request(x.traced(x.ctx), http.MethodPost, x.body)",
+		file: "internal/mcpclient/http.go", line: "ctx, guard := x.traced(x.ctx)",
 	},
 	"mcpclientResponded": {
 		file: "internal/mcpclient/http.go", line: "x.sent.end() // whatever the trace has said until now",
 	},
-	"mcpclientReceived": {file: "internal/mcpclient/peer.go", line: "if !jsonrpc.IsBatch(data) {"},
-	"mcpclientRead":     {file: "internal/mcpclient/call.go", line: "m := call.Method"},
+	"mcpclientReceived": {file: "internal/mcpclient/incoming.go", line: "if !jsonrpc.IsBatch(data) {"},
+	"mcpclientRead":     {file: "internal/mcpclient/result.go", line: "m := call.Method"},
 	"mcpclientEvent":    {file: "internal/mcpclient/call.go", line: "var e bridge.Event", ends: true},
 	"mcpclientSend":     {file: "internal/mcpclient/outbox.go", line: "if err := o.send(m); err != nil {"},
 	"mcpclientConnect": {
