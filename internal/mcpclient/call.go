@@ -120,31 +120,46 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		a.result, a.err = withoutInput(call, e)
 		return a
 	}
-	x, err := p.begin(call.Method.Name, use{logs: call.Context().GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED})
+	x, err := p.beginRequest(call.Method, call.Request, use{logs: wantsLogs(call.Context())})
 	if err != nil {
 		a.err = err
-		return a
-	}
-	defer p.end(x)
-	meta, err := c.modernMeta(x, call.Context())
-	if err == nil {
-		x.body, err = request(x, call.Method.Name, call.Request, p.rev(), meta)
-	}
-	if err != nil {
-		a.err = cannotEncode(call, p.rev(), err)
 		return a
 	}
 	c.setHeaders(x, call)
 	x.each = c.taker(ctx, x, call, emit)
 	p.start(x)
+	return c.converse(ctx, x, call)
+}
+
+func wantsLogs(caller *pb.CallContext) bool {
+	return caller.GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
+}
+
+// converse waits for the response to a call that was started, or until the server asks: then the call is suspended.
+func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (a attempt) {
+	a.peer = x.p
+	suspended, clean := false, false
+	defer func() {
+		if !suspended {
+			c.leave(x, clean)
+		}
+	}()
 	msg, err := x.await(ctx)
-	a.sent, a.shown = x.sent.settle(), x.shown
+	a.shown = x.shown
+	if err == nil && msg == nil {
+		if a.result, err = c.pending.suspend(x, call); err == nil {
+			suspended = true
+			return a
+		}
+	}
+	a.sent = x.sent.settle()
+	clean = msg != nil || !a.sent
 	if err != nil {
 		a.err = err
 		return a
 	}
-	a.result, a.err = c.read(call, msg, p.rev())
-	if msg.Error != nil {
+	a.result, a.err = c.read(call, msg, x.p.rev())
+	if msg.Error != nil && x.p.rev().Modern() {
 		a.prepare = c.remedy(call, msg.Error)
 	}
 	return a
@@ -249,7 +264,7 @@ func (c *Client) modernMeta(x *exchange, caller *pb.CallContext) ([]mcpjson.Memb
 	if level := caller.GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
 		meta[3].Value = quoted(levelName(level))
 	}
-	if caller.GetProgressWanted() {
+	if caller.GetProgressWanted() && !x.listens { // a subscription makes no progress
 		meta[4].Value = []byte(x.id)
 	}
 	return meta, nil
@@ -275,21 +290,38 @@ func levelName(l pb.LogLevel) string {
 	return strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
 }
 
-// request returns the body of a request.
-func request(x *exchange, method string, r proto.Message, rev bridge.Revision, meta []mcpjson.Member) ([]byte, error) {
-	room := 512
-	if t, ok := r.(*pb.CallToolRequest); ok {
-		room += len(t.GetArguments()) + len(t.GetState())
+// beginRequest returns an exchange for a request of the method m, which is yet to be started.
+func (p *peer) beginRequest(m *bridge.Method, r bridge.Request, u use) (*exchange, error) {
+	x, err := p.begin(m.Name, u)
+	if err != nil {
+		return nil, err
 	}
-	dst := append(make([]byte, 0, room), `{"jsonrpc":"2.0","id":`...)
-	dst = append(append(append(dst, x.id...), `,"method":"`...), method...)
-	dst, err := mcpjson.Append(append(dst, `","params":`...), r, rev, meta...)
-	return append(dst, '}'), err
+	var meta []mcpjson.Member
+	if p.rev().Modern() {
+		meta, err = p.c.modernMeta(x, r.GetContext())
+	} else {
+		meta = legacyMeta(x, r.GetContext())
+	}
+	if err == nil {
+		room := 512
+		if t, ok := r.(*pb.CallToolRequest); ok {
+			room += len(t.GetArguments()) + len(t.GetState())
+		}
+		x.body = append(make([]byte, 0, room), `{"jsonrpc":"2.0","id":`...)
+		x.body = append(append(append(x.body, x.id...), `,"method":"`...), m.Name...)
+		x.body, err = mcpjson.Append(append(x.body, `","params":`...), r, p.rev(), meta...)
+		x.body = append(x.body, '}')
+	}
+	if err != nil {
+		p.end(x)
+		return nil, cannotEncode(m, p.rev(), err)
+	}
+	return x, nil
 }
 
 // cannotEncode is the error of a call that cannot be said in the server's revision.
-func cannotEncode(call *bridge.Call, rev bridge.Revision, err error) error {
-	return bridge.Errorf(codes.InvalidArgument, "%s cannot be said in MCP %s: %w", call.Method.Name, rev, err)
+func cannotEncode(m *bridge.Method, rev bridge.Revision, err error) error {
+	return bridge.Errorf(codes.InvalidArgument, "%s cannot be said in MCP %s: %w", m.Name, rev, err)
 }
 
 // noProgress is less than any progress.

@@ -89,26 +89,17 @@ func (s *stdio) look(v *hangWatch, now time.Time) error {
 // returns nil if the server is gone.
 func (s *stdio) ask() *exchange {
 	none := use{listens: true} // of what the server says, nothing is meant for it
-	method := "ping"
+	var x *exchange
+	var err error
 	if s.p.rev().Modern() {
-		method = bridge.Discover.Name
+		x, err = s.p.beginRequest(bridge.Discover, &pb.DiscoverRequest{}, none)
+	} else if x, err = s.p.begin("ping", none); err == nil {
+		x.body = jsonrpc.AppendRequest(nil, []byte(x.id), x.method, nil)
 	}
-	x, err := s.p.begin(method, none)
 	if err != nil {
 		return nil
 	}
-	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), method, nil)
-	if s.p.rev().Modern() {
-		meta, err := s.p.c.modernMeta(x, &pb.CallContext{})
-		if err == nil {
-			x.body, err = request(x, method, &pb.DiscoverRequest{}, s.p.rev(), meta)
-		}
-		if err != nil {
-			s.p.end(x)
-			return nil
-		}
-	}
-	s.p.c.log.Debug().Str("method", method).Msg("a call waits and the server says nothing; it is asked whether it is there")
+	s.p.c.log.Debug().Str("method", x.method).Msg("a call waits and the server says nothing; it is asked whether it is there")
 	s.p.start(x)
 	return x
 }

@@ -252,6 +252,36 @@ func TestSessionsAtWorkAreNotTaken(t *testing.T) {
 	})
 }
 
+// A call that ends in a panic closes its session, which makes room for another caller's.
+func TestAPanicClosesTheSession(t *testing.T) {
+	const line = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}`
+	program := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		switch m.Method {
+		case "initialize":
+			say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+		case "tools/call":
+			say(line, said1)
+		}
+		return true
+	}}
+	bubble(t, mcpclient.Options{MaxSessions: 1}, program.serve, func(t *testing.T, c *mcpclient.Client) {
+		t.Helper()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			call := asking("t", `{}`, "a")
+			call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
+			_, _ = c.Handle(t.Context(), call, func(context.Context, bridge.Event) error { panic("a bug") })
+		}()
+		if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
+			t.Errorf("another caller: %s", got)
+		}
+	})
+}
+
 // A session that nobody uses is kept for as long as it is said, and no longer.
 func TestIdleSessionsEnd(t *testing.T) {
 	for set, idle := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {

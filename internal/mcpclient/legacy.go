@@ -28,7 +28,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 	can := effective(call.Context().GetClientCapabilities(), p.rev())
 	key, err := mcpjson.Append(nil, can, p.rev())
 	if err != nil {
-		return attempt{peer: p, err: cannotEncode(call, p.rev(), err)}
+		return attempt{peer: p, err: cannotEncode(call.Method, p.rev(), err)}
 	}
 	owner := ownerOf(call)
 	if string(key) != "{}" {
@@ -78,22 +78,16 @@ func ownerOf(call *bridge.Call) string {
 
 // startLegacy begins a call, which is then to be sent.
 func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
-	level := call.Context().GetLogLevel()
 	if p.logs {
-		if err := p.setLevel(ctx, level); err != nil {
+		if err := p.setLevel(ctx, call.Context().GetLogLevel()); err != nil {
 			return nil, err
 		}
 	}
-	x, err := p.begin(call.Method.Name, use{
-		canAsk: p.exclusive && call.Method.Asks, owner: owner,
-		logs: level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED,
+	x, err := p.beginRequest(call.Method, call.Request, use{
+		canAsk: p.exclusive && call.Method.Asks, owner: owner, logs: wantsLogs(call.Context()),
 	})
 	if err != nil {
 		return nil, err
-	}
-	if x.body, err = request(x, call.Method.Name, call.Request, p.rev(), legacyMeta(x, call.Context())); err != nil {
-		p.end(x)
-		return nil, cannotEncode(call, p.rev(), err)
 	}
 	x.each = c.taker(ctx, x, call, emit)
 	if x.canAsk {
@@ -102,28 +96,6 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 		}
 	}
 	return x, nil
-}
-
-// converse waits for the answer to a call that has been sent, or until the server asks: then the call is suspended.
-func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) attempt {
-	p := x.p
-	a := attempt{peer: p}
-	msg, err := x.await(ctx)
-	a.shown = x.shown
-	if err == nil && msg == nil {
-		if a.result, err = c.pending.suspend(x, call); err == nil {
-			return a
-		}
-	}
-	a.sent = x.sent.settle()
-	switch {
-	case err != nil:
-		a.err = err
-	default:
-		a.result, a.err = c.read(call, msg, p.rev())
-	}
-	c.leave(x, msg != nil || !a.sent)
-	return a
 }
 
 // leave ends an exchange, and gives back the session that it had to itself. It can be used again if nothing more can

@@ -157,19 +157,11 @@ func both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
 // modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
 func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Result, error) {
 	p := l.peer
-	x, err := p.begin(bridge.Listen.Name, use{listens: true})
+	x, err := p.beginRequest(bridge.Listen, s.call.Request, use{listens: true})
 	if err != nil {
 		return nil, err
 	}
 	defer p.end(x)
-	meta, err := s.c.modernMeta(x, s.call.Context())
-	if err == nil {
-		meta[4].Value = nil // a subscription makes no progress
-		x.body, err = request(x, bridge.Listen.Name, s.call.Request, p.rev(), meta)
-	}
-	if err != nil {
-		return nil, cannotEncode(s.call, p.rev(), err)
-	}
 	x.each = func(m *jsonrpc.Message) error {
 		if m.Method == notifyCancelled {
 			return &lost{err: errors.New("the server ended the subscription")}

@@ -121,7 +121,6 @@ func (o *outbox) run() {
 		case some && !send:
 			continue
 		case some:
-
 			if err := o.send(m); err != nil {
 				o.failed(err)
 				return

@@ -255,20 +255,11 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 
 // startDiscover sends server/discover.
 func (c *Client) startDiscover(p *peer) (*exchange, error) {
-	x, err := p.begin(bridge.Discover.Name, use{})
-	if err != nil {
-		return nil, err
-	}
-	meta, err := c.modernMeta(x, &pb.CallContext{})
+	x, err := p.beginRequest(bridge.Discover, &pb.DiscoverRequest{}, use{})
 	if err == nil {
-		x.body, err = request(x, bridge.Discover.Name, &pb.DiscoverRequest{}, p.rev(), meta)
+		p.start(x)
 	}
-	if err != nil {
-		p.end(x)
-		return nil, err
-	}
-	p.start(x)
-	return x, nil
+	return x, err
 }
 
 // readProbe says what the answer to server/discover means. It returns a connection if that is a server of the modern era, and an

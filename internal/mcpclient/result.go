@@ -113,36 +113,10 @@ func clean(m proto.Message) {
 
 // withoutHop returns `_meta` without what is between the server and us, or nothing if nothing is left.
 func withoutHop(meta []byte) []byte {
-	has, n := false, 0
-	for name := range rawjson.Members(meta) {
-		n++
-		has = has || isHop(name)
-	}
-	if !has {
+	if rawjson.Get(meta, metaServerInfo) == nil && rawjson.Get(meta, metaSubscriptionID) == nil {
 		return meta
 	}
-	if n == 1 {
-		return nil
-	}
-	out := []byte{'{'}
-	for name, value := range rawjson.Members(meta) {
-		if isHop(name) {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(rawjson.AppendString(out, string(name)), ':')
-		out = append(out, value...)
-	}
-	if len(out) == 1 {
-		return nil
-	}
-	return append(out, '}')
-}
-
-func isHop(name []byte) bool {
-	return string(name) == metaServerInfo || string(name) == metaSubscriptionID
+	return rawjson.Without(meta, metaServerInfo, metaSubscriptionID)
 }
 
 // misbehaved is the error of an answer that no correct server gives.

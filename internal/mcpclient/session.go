@@ -57,19 +57,19 @@ func (c *Client) legacyConnection(p *peer, d *pb.DiscoverResponse) *connection {
 
 // startInitialize sends initialize, which says what the client can do.
 func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error) {
+	params := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
+	params, err := mcpjson.Append(params, p.can, rev)
+	if err == nil {
+		params, err = mcpjson.Append(append(params, `,"clientInfo":`...), c.info, rev)
+	}
+	if err != nil {
+		return nil, err
+	}
 	x, err := p.begin(methodInitialize, use{})
 	if err != nil {
 		return nil, err
 	}
 	p.setRev(bridge.NoRevision) // what is negotiated is not known yet, so no header says it
-	params := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
-	if params, err = mcpjson.Append(params, p.can, rev); err == nil {
-		params, err = mcpjson.Append(append(params, `,"clientInfo":`...), c.info, rev)
-	}
-	if err != nil {
-		p.end(x)
-		return nil, err
-	}
 	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), methodInitialize, append(params, '}'))
 	p.start(x)
 	return x, nil

@@ -6,6 +6,7 @@ package rawjson
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -47,11 +48,11 @@ func Get(object []byte, name string) []byte {
 	return nil
 }
 
-// Without returns an object without a member, or nil if there is no other.
-func Without(object []byte, name string) []byte {
+// Without returns an object without the named members, or nil if there are no others.
+func Without(object []byte, names ...string) []byte {
 	out := []byte{'{'}
 	for n, value := range Members(object) {
-		if string(n) == name {
+		if slices.Contains(names, string(n)) {
 			continue
 		}
 		if len(out) > 1 {
