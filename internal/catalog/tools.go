@@ -330,8 +330,8 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek bool) 
 	return t, t == nil && (!now().Before(k.sought) || k.changes != c.kinds[kindTools].changes)
 }
 
-// find looks for a tool, on behalf of a call, in lists that were asked for after the given time, or if that is 0 in those that are true. It returns
-// nil if there is no such tool.
+// find looks for a tool, on behalf of a call, in lists that were asked for after the given time, or if that is 0 in
+// those that are true. It returns nil if there is no such tool.
 func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.Call, name string, after uint64) (*tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()

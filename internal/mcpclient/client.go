@@ -1,15 +1,17 @@
-// Package mcpclient is the back that is one MCP server: a program that it launches and talks to over stdio, or one that is
-// reached over Streamable HTTP or HTTP+SSE, of any revision. It makes MCP of bridge.Calls, and tells what the server answers.
+// Package mcpclient is the back that is one MCP server: a program that it launches and talks to over stdio, or one that
+// is reached over Streamable HTTP or HTTP+SSE, of any revision. It makes MCP of bridge.Calls, and tells what the server
+// answers.
 //
-// Which era the server is of is found out by asking it (probe.go) and remembered. One that offers both is spoken to in the era of each
-// caller (eras.go). To a server of the modern era (2026-07-28)
-// every call goes by itself, with all that it needs. A server of the legacy era is told once, in initialize, what its client
-// can do: so a caller with capabilities has sessions of its own (lease.go), one for each call that goes on, and a call in the
-// middle of which the server asks is suspended until its caller comes back with the answers (pending.go). All callers without
-// capabilities share one session. What a program remembers from call to call it remembers for those of one session only.
+// Which era the server is of is found out by asking it (probe.go) and remembered. One that offers both is spoken to in
+// the era of each caller (eras.go). To a server of the modern era (2026-07-28) every call goes by itself, with all that
+// it needs. A server of the legacy era is told once, in initialize, what its client can do: so a caller with
+// capabilities has sessions of its own (lease.go), one for each call that goes on, and a call in the middle of which
+// the server asks is suspended until its caller comes back with the answers (pending.go). All callers without
+// capabilities share one session. What a program remembers from call to call it remembers for those of one session
+// only.
 //
-// What it promises of every call is the delivery law, as package plugin does: a call that was sent is never sent again unless
-// it is read-only by protocol, and every failure says whether the call may have been executed.
+// What it promises of every call is the delivery law, as package plugin does: a call that was sent is never sent again
+// unless it is read-only by protocol, and every failure says whether the call may have been executed.
 package mcpclient
 
 import (
@@ -182,7 +184,8 @@ type Client struct {
 
 var _ bridge.Handler = (*Client)(nil)
 
-// A connection is an established connection to the server, from its first answer to its loss. It implements supervise.Connection.
+// A connection is an established connection to the server, from its first answer to its loss. It implements
+// supervise.Connection.
 type connection struct {
 	// peer is what calls are sent to whose callers have no capabilities, and in the modern era all calls.
 	peer *peer

@@ -80,10 +80,9 @@ func TestNothingIsPostedAfterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := c.newPeer()
-		w := &sse2024{p: p, endpoint: c.url}
-		w.ctx, w.cancel = context.WithCancel(t.Context())
-		w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.warnUnread)
-		w.wg.Go(w.out.run)
+		w := &sse2024{endpoint: c.url}
+		w.attach(p, w.notify)
+		w.wg.Go(p.out.run)
 		p.wire = w
 		x, err := p.begin("tools/list", use{})
 		if err != nil {

@@ -144,7 +144,8 @@ func TestOpenStreamsKeepNoSession(t *testing.T) {
 	}
 }
 
-// Events that come on the stream of what is no answer, while the response is waited for, are emitted by the goroutine of the call.
+// Events that come on the stream of what is no answer, while the response is waited for, are emitted by the goroutine
+// of the call.
 func TestTheCallsGoroutineEmitsWhatComesElsewhere(t *testing.T) {
 	const line = `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}` + "\n\n"
 	called, shown := make(chan struct{}), make(chan struct{})

@@ -25,7 +25,7 @@ import (
 //
 //	idle -> inFlight <-> suspended      the server asked something, and the caller has yet to come back with the answers
 //	        inFlight, suspended -> answered, answeredElsewhere, failed
-//	        any but the answered -> abandoned      the call has ended without the response
+//	idle, inFlight, suspended -> abandoned      the call has ended without the response
 //
 // Whether the server may have executed the request is another question, which sending answers.
 type exchange struct {
@@ -155,7 +155,7 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case x.state.isAnswered() || x.state == abandoned:
+	case x.state.isAnswered() || x.state == abandoned || x.state == failed && !m.IsResponse():
 		return !m.IsRequest() // which somebody else has to answer
 	case m.IsResponse():
 		x.state = then
@@ -187,7 +187,7 @@ func (x *exchange) finish(as state, err error) (was state) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was = x.state
-	if was.isAnswered() || was == abandoned || was == as {
+	if was.isAnswered() || was == abandoned || was == failed {
 		return was
 	}
 	if was != idle || as == abandoned {
@@ -283,14 +283,6 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 		}
 	}
 	return nil, err
-}
-
-// putShared adds a message that came on a connection that others share, who must not be kept waiting by one slow
-// caller.
-func (x *exchange) putShared(m *jsonrpc.Message) {
-	if !x.put(m) && x.listens {
-		x.fail(&lost{err: errBehind})
-	}
 }
 
 // errBehind is why a subscription ends that has missed a change. Who listens again is told that everything may have

@@ -70,19 +70,51 @@ func newHTTPClient(t http.RoundTripper) *http.Client {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host) }
 
-// A streamable is an endpoint of Streamable HTTP: every message of ours is a POST, and what comes of it is its
-// response. In the legacy era it has a session, and the server can say more by a response to a GET.
-type streamable struct {
-	p   *peer
-	out *outbox
-	wg  sync.WaitGroup
-
-	mu     sync.Mutex // guards closed, and what is added to wg before
-	closed bool
-
+// An httpWire is what the wires over HTTP have in common.
+type httpWire struct {
+	p *peer
 	// ctx ends when the connection is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
+	wg     sync.WaitGroup // what goes on until then
+
+	mu     sync.Mutex // guards closed, and what is added to posts before
+	closed bool
+	posts  sync.WaitGroup // of requests
+}
+
+// attach makes w, whose messages without a response are sent by notify, a wire of p.
+func (w *httpWire) attach(p *peer, notify func(context.Context, []byte) error) {
+	w.p = p
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	p.out = newOutbox(func(m outgoing) error { p.c.post(w.ctx, m, notify); return nil }, nil, p.c.warnUnread)
+}
+
+// spawn runs f, which posts the request of x, unless the connection is closed: x has failed by then.
+func (w *httpWire) spawn(x *exchange, f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.posts.Go(func() {
+		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
+		f()
+	})
+}
+
+// wait returns when all posts have ended. None begins after that.
+func (w *httpWire) wait() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.posts.Wait()
+}
+
+// A streamable is an endpoint of Streamable HTTP: every message of ours is a POST, and what comes of it is its
+// response. In the legacy era it has a session, and the server can say more by a response to a GET.
+type streamable struct {
+	httpWire
 	// session is the session's id, set once by the answer to initialize.
 	session string
 	// heard is closed when the first GET is answered, in whatever way.
@@ -90,25 +122,24 @@ type streamable struct {
 }
 
 func (c *Client) newStreamable(p *peer) {
-	w := &streamable{p: p, heard: make(chan struct{})}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.warnUnread)
-	w.wg.Go(func() { p.keep(w.out.run) })
+	w := &streamable{heard: make(chan struct{})}
+	w.attach(p, w.notify)
+	w.wg.Go(func() { p.keep(p.out.run) })
 	p.wire = w
 }
 
 // tellTimeout is how long a server may take to accept a message that has no answer.
 const tellTimeout = 10 * time.Second
 
-// post posts a message that has no answer, by say, unless ctx ends. That it is not accepted ends nothing but the call
-// that waits for it: the others learn by their own responses.
-func (c *Client) post(ctx context.Context, m outgoing, say func(context.Context, []byte) error) {
+// post posts a message that has no answer, by notify, unless ctx ends. That it is not accepted ends nothing but the
+// call that waits for it: the others learn by their own responses.
+func (c *Client) post(ctx context.Context, m outgoing, notify func(context.Context, []byte) error) {
 	var left atomic.Bool
 	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(i httptrace.WroteRequestInfo) { left.Store(i.Err == nil) },
 	}), tellTimeout)
 	defer cancel()
-	err := say(limited, m.msg)
+	err := notify(limited, m.msg)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -122,11 +153,7 @@ func (c *Client) post(ctx context.Context, m outgoing, say func(context.Context,
 	}
 }
 
-func (w *streamable) tell(msg []byte) { w.out.tell(msg, nil) }
-
-func (w *streamable) reply(x *exchange, msg []byte) { w.out.tell(msg, x) }
-
-func (w *streamable) say(ctx context.Context, msg []byte) error {
+func (w *streamable) notify(ctx context.Context, msg []byte) error {
 	req, err := w.request(ctx, http.MethodPost, msg)
 	if err != nil {
 		return err
@@ -185,16 +212,9 @@ func (c *Client) request(ctx context.Context, method string, to *url.URL, body [
 	return req, nil
 }
 
-// start sends nothing when the connection is closed: x has failed by then.
 func (w *streamable) start(x *exchange) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
-	w.wg.Go(func() {
+	w.spawn(x, func() {
 		defer x.cancel()
-		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
 		w.post(x)
 	})
 }
@@ -203,7 +223,7 @@ func (w *streamable) stop(x *exchange) {
 	if !w.p.rev().Modern() {
 		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). That the request was sent,
 		// a Transport may not tell us before its response.
-		w.tell(cancelled(x))
+		w.p.out.post(cancelled(x), nil)
 	}
 	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
 }
@@ -280,7 +300,8 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 		if x.method == methodInitialize {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
-		s := &stream{w: w, x: x, body: res.Body, r: newEventReader(res.Body, w.p.c.o.Limits.Message), retry: -1}
+		s := stream{w: w, x: x}
+		s.from(res)
 		s.read()
 		return
 	}
@@ -358,7 +379,7 @@ func (c *Client) farewell() (context.Context, context.CancelFunc) {
 func (w *streamable) close() {
 	ctx, cancel := w.p.c.farewell()
 	defer context.AfterFunc(ctx, w.cancel)()
-	w.out.finish()
+	w.p.out.finish()
 	if w.session != "" {
 		if req, err := w.request(ctx, http.MethodDelete, nil); err == nil {
 			if res, err := w.p.c.http.Do(req); err == nil {
@@ -368,9 +389,7 @@ func (w *streamable) close() {
 	}
 	cancel()
 	w.cancel()
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
+	w.wait()
 	w.wg.Wait()
 }
 

@@ -33,6 +33,19 @@ func (p *peer) receive(data []byte, via *exchange) error {
 	return first
 }
 
+// receiveAll receives what comes as events until there are no more. The error says why.
+func (p *peer) receiveAll(events *eventReader) error {
+	for {
+		data, err := events.message()
+		if err != nil {
+			return err
+		}
+		if err := p.receive(data, nil); err != nil {
+			p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
+		}
+	}
+}
+
 // receiveOne takes a message. If what is none was to be a response, nobody shall wait for another one.
 func (p *peer) receiveOne(text []byte, via *exchange) error {
 	msg, err := jsonrpc.Parse(text, &p.c.o.Limits)
@@ -132,7 +145,7 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 		return
 	}
 	if m.Method == "ping" {
-		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, nil))
+		p.out.post(jsonrpc.AppendResult(nil, m.ID, nil), nil)
 		return
 	}
 	x := via
@@ -212,9 +225,9 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 	}
 	switch {
 	case m.Method == methodRoots && p.can.GetRoots() != nil:
-		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, []byte(`{"roots":[]}`)))
+		p.out.post(jsonrpc.AppendResult(nil, m.ID, []byte(`{"roots":[]}`)), nil)
 	case m.Method == "elicitation/create" && p.can.GetElicitation() != nil:
-		p.wire.tell(jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"cancel"}`)))
+		p.out.post(jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"cancel"}`)), nil)
 	case m.Method == "sampling/createMessage" && p.can.GetSampling() != nil:
 		p.answerError(m.ID, codeRefused, "nobody is there to be asked: no call is going on")
 	default:
@@ -224,7 +237,7 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 
 // answerError answers a request of the server with an error.
 func (p *peer) answerError(id []byte, code int64, message string) {
-	p.wire.tell(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false))
+	p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false), nil)
 }
 
 // ignored logs what is ignored, but not each time.
@@ -241,7 +254,7 @@ func (p *peer) ignored(what string, m *jsonrpc.Message) {
 	}
 }
 
-// noticed takes a notification of the server.
+// notified takes a notification of the server.
 func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 	x := via
 	switch m.Method {
@@ -282,8 +295,8 @@ func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 	case x == nil:
 	case via != nil:
 		x.putOwn(m)
-	default:
-		x.putShared(m)
+	case !x.put(m) && x.listens: // others share the connection, and must not be kept waiting by one slow caller
+		x.fail(&lost{err: errBehind})
 	}
 }
 

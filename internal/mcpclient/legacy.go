@@ -157,7 +157,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 
 // answerError answers what the server asked in the middle of the call with an error.
 func (x *exchange) answerError(id []byte, code int64, message string) {
-	x.p.wire.reply(x, jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false))
+	x.p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false), x)
 }
 
 // withdrawn takes back what the server asked.
@@ -183,7 +183,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			open = append(open, a)
 			continue
 		}
-		x.p.wire.reply(x, msg)
+		x.p.out.post(msg, x)
 		x.p.informed = true
 	}
 	x.asks = open

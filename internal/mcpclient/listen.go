@@ -368,7 +368,8 @@ func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) erro
 	return err
 }
 
-// tell has the server tell of a topic. Who finds somebody else at it waits, and tries again if that was in vain.
+// subscribe has the server report changes of t, unless it does. If another subscriber is at it, it waits, and tries
+// again if that one failed.
 func (t *topic) subscribe(ctx context.Context, p *peer, uri string) error {
 	select {
 	case t.turn <- struct{}{}:
@@ -410,8 +411,8 @@ func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 	})
 }
 
-// silence has the server tell no more of a topic, and forgets it, unless somebody wants it again. When ctx has ended, the server is told
-// nothing; what it tells then, nobody listens to.
+// unsubscribeFrom has the server report changes of t no longer, and forgets t, unless somebody wants it again. When ctx
+// has ended, the server is sent nothing, and what it reports then is ignored.
 func (h *subscriptions) unsubscribeFrom(ctx context.Context, p *peer, uri string, t *topic) {
 	select {
 	case t.turn <- struct{}{}:
@@ -436,14 +437,14 @@ func (h *subscriptions) unsubscribeFrom(ctx context.Context, p *peer, uri string
 	}
 }
 
-// wants reports whether anybody listens to a topic, or is about to.
+// isWanted reports whether anybody listens to a topic, or is about to.
 func (h *subscriptions) isWanted(t *topic) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return t.wanted > 0
 }
 
-// noticed passes what the server told on to those who want to know.
+// report passes a change that the server reports on to the listeners that asked for it.
 func (h *subscriptions) report(m *jsonrpc.Message, rev bridge.Revision) {
 	change := changeOf(m, rev)
 	if change == nil {
@@ -458,7 +459,7 @@ func (h *subscriptions) report(m *jsonrpc.Message, rev bridge.Revision) {
 	}
 }
 
-// missed tells the listeners that everything may have changed.
+// reportAll reports to every listener that everything it asked for may have changed.
 func (h *subscriptions) reportAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

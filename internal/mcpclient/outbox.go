@@ -72,9 +72,10 @@ func (o *outbox) remove(x *exchange) {
 // errUnread is why a message is not sent to a server that does not read.
 var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", maxQueued)
 
-// tell queues a message that has no answer, if it is one. If there is no room for it, it is dropped, and the exchange
-// fails that the server has asked it in, if there is one.
-func (o *outbox) tell(msg []byte, asker *exchange) {
+// post queues a message that has no response, unless it is nil, and does not wait. Asker is the exchange in which the
+// server has asked what msg answers, or nil. If there is no room for msg, it is dropped, and asker fails: nothing more
+// may come of it.
+func (o *outbox) post(msg []byte, asker *exchange) {
 	m := outgoing{msg: msg, asker: asker}
 	if msg == nil || o.add(m) {
 		return

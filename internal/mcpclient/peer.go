@@ -62,13 +62,8 @@ type wire interface {
 	start(x *exchange)
 	// stop tells the server that nobody wants the answer of x any more, which has been started. It does not wait.
 	stop(x *exchange)
-	// tell sends a message that has no answer, or drops it if too many are waiting already. It does not wait.
-	tell(msg []byte)
-	// reply is tell for the answer to what the server has asked in the middle of x. If the server cannot get it, x
-	// fails: nothing more may come of it.
-	reply(x *exchange, msg []byte)
-	// say sends a message that has no answer before any request that is started later.
-	say(ctx context.Context, msg []byte) error
+	// notify sends a message that has no response before any request that is started later.
+	notify(ctx context.Context, msg []byte) error
 	// open begins to listen to what the server says besides its answers, once the session has begun. It returns when
 	// the server is heard, or when that cannot be known; or ctx has ended.
 	open(ctx context.Context)
@@ -80,6 +75,7 @@ type wire interface {
 type peer struct {
 	c    *Client
 	wire wire
+	out  *outbox // the wire's, for messages that have no response
 	// revision is what is spoken, as far as that is known.
 	revision atomic.Uint32
 	// can is what the server has been told that its client can do, in the legacy era.

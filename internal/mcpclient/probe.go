@@ -262,9 +262,9 @@ func (c *Client) startDiscover(p *peer) (*exchange, error) {
 	return x, err
 }
 
-// readProbe says what the answer to server/discover means. It returns a connection if that is a server of the modern era, and an
-// error if it is one whose revisions we do not speak; again says that it is to be asked once more; and none of these that it
-// is not one of the modern era.
+// readProbe says what the answer to server/discover means. It returns a connection if that is a server of the modern
+// era, and an error if it is one whose revisions we do not speak; again says that it is to be asked once more; and none
+// of these that it is not one of the modern era.
 func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again bool, err error) {
 	if e := msg.Error; e != nil {
 		switch e.GetCode() {
@@ -433,8 +433,8 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, 
 	return c.beginLegacy(ctx, p)
 }
 
-// probeHTTP asks an endpoint by server/discover. It returns neither a connection nor an error if that is to be decided by
-// initialize; modern says that the endpoint is of the modern era if initialize does not help either.
+// probeHTTP asks an endpoint by server/discover. It returns neither a connection nor an error if that is to be decided
+// by initialize; modern says that the endpoint is of the modern era if initialize does not help either.
 func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern bool, err error) {
 	p.setRev(modernRev)
 	for range 2 {

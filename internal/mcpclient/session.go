@@ -15,8 +15,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// declareLogging adds to what a server declares that it sends log messages. Many send them without declaring it; the bridge filters them by the
-// level that the caller wants.
+// declareLogging adds to what a server declares that it sends log messages. Many send them without declaring it; the
+// bridge filters them by the level that the caller wants.
 func declareLogging(d *pb.DiscoverResponse) {
 	if d.Capabilities == nil {
 		d.Capabilities = &pb.ServerCapabilities{}
@@ -26,8 +26,8 @@ func declareLogging(d *pb.DiscoverResponse) {
 	}
 }
 
-// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to do so says nothing
-// of its era.
+// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to do so
+// says nothing of its era.
 func refusesInitialize(err error) bool {
 	if l, ok := errors.AsType[*lost](err); ok {
 		return l.refused
@@ -137,7 +137,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	p.setRev(rev)
 	p.logs = d.GetCapabilities().GetLogging() != nil
 	declareLogging(d)
-	if err := p.wire.say(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {
+	if err := p.wire.notify(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {
 		return nil, fmt.Errorf("initialized: %w", err)
 	}
 	p.wire.open(ctx)
@@ -157,8 +157,8 @@ func (c *Client) noProgram(p *peer, err error) error {
 	return e
 }
 
-// openSession begins a session of a legacy server for callers who can do as much as can. With an error it returns what is to be closed, or
-// nil.
+// openSession begins a session of a legacy server for callers who can do as much as can. With an error it returns what
+// is to be closed, or nil.
 func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (p *peer, err error) {
 	defer c.panics.Recover("beginning a session", func(e *bridge.Error) { err = e })
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
@@ -179,8 +179,8 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 		return p, err
 	}
 	if can.GetRoots() != nil {
-		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be asked before
-		// the first call is sent, which may need them.
+		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be
+		// asked before the first call is sent, which may need them.
 		c.catchUp(ctx, p)
 	}
 	return p, nil

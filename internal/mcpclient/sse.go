@@ -25,7 +25,9 @@ type eventReader struct {
 	most int
 	// retry is how long the server wants us to wait, or negative if it did not say.
 	retry time.Duration
-	begun bool // the first line was read
+	begun bool   // the first line was read
+	last  string // the id of the last event, as message returned it or passed it over
+	came  bool   // there was an event
 }
 
 func newEventReader(r io.Reader, most int) *eventReader {
@@ -69,6 +71,23 @@ func (l *lineReader) Read(p []byte) (int, error) {
 		}
 		if len(text) > 0 || err != nil || n == 0 {
 			return len(text), err
+		}
+	}
+}
+
+// message returns the data of the next event that is a message of MCP. It is the caller's.
+func (r *eventReader) message() ([]byte, error) {
+	for {
+		e, err := r.next()
+		if err != nil {
+			return nil, err
+		}
+		r.came = true
+		if e.hasID {
+			r.last = e.id
+		}
+		if len(e.data) > 0 && (e.name == "" || e.name == "message") {
+			return e.data, nil
 		}
 	}
 }

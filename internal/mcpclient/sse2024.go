@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
@@ -19,25 +16,14 @@ import (
 // An sse2024 is a server of HTTP+SSE: everything it says comes on one event stream, which begins with where our messages are
 // to be posted (2024-11-05: basic/transports, HTTP with SSE). The stream is the session.
 type sse2024 struct {
-	p   *peer
-	out *outbox
-	wg  sync.WaitGroup
-
-	mu     sync.Mutex // guards closed, and what is added to posts before
-	closed bool
-	// posts are the requests that the server has not taken yet.
-	posts sync.WaitGroup
-	// ctx ends when the connection is closed.
-	ctx      context.Context
-	cancel   context.CancelFunc
+	httpWire
 	endpoint *url.URL
 }
 
 // dialSSE opens the event stream. It waits for the endpoint until ctx ends.
 func (c *Client) dialSSE(ctx context.Context, p *peer) error {
-	w := &sse2024{p: p}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.out = newOutbox(func(m outgoing) error { c.post(w.ctx, m, w.say); return nil }, nil, c.warnUnread)
+	w := &sse2024{}
+	w.attach(p, w.notify)
 	stop := context.AfterFunc(ctx, w.cancel)
 	events, body, err := w.connect()
 	if !stop() && err == nil {
@@ -49,10 +35,10 @@ func (c *Client) dialSSE(ctx context.Context, p *peer) error {
 		return err
 	}
 	p.wire = w
-	w.wg.Go(func() { p.keep(w.out.run) })
+	w.wg.Go(func() { p.keep(p.out.run) })
 	w.wg.Go(func() {
 		defer body.Close()
-		p.keep(func() { p.lose(fmt.Errorf("the event stream ended: %w", w.read(events))) })
+		p.keep(func() { p.lose(fmt.Errorf("the event stream ended: %w", p.receiveAll(events))) })
 	})
 	return nil
 }
@@ -68,7 +54,7 @@ func (w *sse2024) connect() (*eventReader, io.Closer, error) {
 	if err != nil {
 		return nil, nil, withoutURL(err)
 	}
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	media := mediaOf(res)
 	if res.StatusCode != http.StatusOK || media != mcphttp.EventStream {
 		_ = res.Body.Close()
 		return nil, nil, fmt.Errorf("GET is answered with %s and %q: HTTP+SSE begins with an event stream", res.Status, media)
@@ -107,27 +93,7 @@ func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
 	return u, nil
 }
 
-// read takes what the server says until the stream ends.
-func (w *sse2024) read(events *eventReader) error {
-	for {
-		e, err := events.next()
-		if err != nil {
-			return err
-		}
-		if len(e.data) == 0 || e.name != "" && e.name != "message" {
-			continue
-		}
-		if err := w.p.receive(e.data, nil); err != nil {
-			w.p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
-		}
-	}
-}
-
-func (w *sse2024) tell(msg []byte) { w.out.tell(msg, nil) }
-
-func (w *sse2024) reply(x *exchange, msg []byte) { w.out.tell(msg, x) }
-
-func (w *sse2024) say(ctx context.Context, msg []byte) error {
+func (w *sse2024) notify(ctx context.Context, msg []byte) error {
 	_, err := w.post(ctx, msg, nil)
 	return err
 }
@@ -145,17 +111,10 @@ func (w *sse2024) post(ctx context.Context, msg []byte, guard func(*http.Request
 	return c.send(req)
 }
 
-// start sends nothing when the connection is closed, of which x has been told.
 func (w *sse2024) start(x *exchange) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
-	w.posts.Go(func() {
-		defer w.p.c.panics.Recover(x.method, func(e *bridge.Error) { x.fail(e) })
-		// The answer may come before the response does. To cancel the request then would close a connection that net/http has given to
-		// another request already, which fails.
+	w.spawn(x, func() {
+		// The answer may come before the response does. To cancel the request then would close a connection that net/http
+		// has given to another request already, which fails.
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		ctx, guard := x.traced(ctx)
@@ -164,8 +123,8 @@ func (w *sse2024) start(x *exchange) {
 		if status != 0 {
 			x.sent.end() // whatever the trace has said until now
 		}
-		if x.now() == abandoned && !w.p.isGone() {
-			w.tell(cancelled(x)) // it may have come before the request did
+		if x.now() == abandoned {
+			w.p.out.post(cancelled(x), nil) // it may have come before the request did
 		}
 		switch {
 		case err == nil || x.ctx.Err() != nil:
@@ -181,7 +140,7 @@ func (w *sse2024) start(x *exchange) {
 }
 
 // stop tells of a request that may not have been sent, too: that it has been, a Transport may not tell us before its response.
-func (w *sse2024) stop(x *exchange) { w.tell(cancelled(x)) }
+func (w *sse2024) stop(x *exchange) { w.p.out.post(cancelled(x), nil) }
 
 func (w *sse2024) open(context.Context) {}
 
@@ -191,11 +150,8 @@ func (w *sse2024) close() {
 	}
 	ctx, cancel := w.p.c.farewell()
 	defer context.AfterFunc(ctx, w.cancel)()
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.posts.Wait() // who is told that a request is cancelled must have got that first
-	w.out.finish()
+	w.wait() // a server must have a request before its cancellation
+	w.p.out.finish()
 	cancel()
 	w.cancel()
 	w.wg.Wait()

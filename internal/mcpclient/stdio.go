@@ -39,9 +39,8 @@ func (c *Client) spawner(end <-chan struct{}) {
 // A stdio is a program that is talked to by its standard files, a line each message (every revision: basic/transports,
 // stdio).
 type stdio struct {
-	p   *peer
-	out *outbox
-	wg  sync.WaitGroup
+	p  *peer
+	wg sync.WaitGroup
 	// end ends the program, and returns when nothing is left of it.
 	end func()
 	// words says how the program ended and what it said last.
@@ -61,7 +60,7 @@ type stdio struct {
 // newStdio returns the wire of a program, which is yet to be started: in gets its standard input.
 func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
 	s := &stdio{p: p, trash: trash{log: &c.log}, stopped: func() bool { return false }, kill: func() {}}
-	s.out = newOutbox(func(m outgoing) error {
+	p.out = newOutbox(func(m outgoing) error {
 		_, err := in().Write(append(m.msg, '\n')) // a message is ours, and so is what is behind it
 		return err
 	}, func(err error) { p.lose(fmt.Errorf("the program does not read its standard input: %w", err)) }, c.warnUnread)
@@ -78,7 +77,7 @@ func (s *stdio) read(r io.Reader) {
 // write writes to the program until the wire is closed, and then closes its standard input. It is watched meanwhile.
 func (s *stdio) write(in func() io.WriteCloser) {
 	s.wg.Go(func() {
-		s.p.keep(s.out.run)
+		s.p.keep(s.p.out.run)
 		_ = in().Close()
 	})
 	s.wg.Go(func() { s.p.keep(s.watch) })
@@ -224,14 +223,14 @@ func (t *trash) add(line []byte, err error) (full bool) {
 	return full
 }
 
-func (s *stdio) start(x *exchange) { s.out.add(outgoing{msg: x.body, x: x}) }
+func (s *stdio) start(x *exchange) { s.p.out.add(outgoing{msg: x.body, x: x}) }
 
 func (s *stdio) stop(x *exchange) {
 	if !x.sent.Load() {
-		s.out.remove(x)
+		s.p.out.remove(x)
 		return
 	}
-	s.tell(cancelled(x))
+	s.p.out.post(cancelled(x), nil)
 }
 
 // cancelled is the notification that nobody wants the answer of x any more (every revision: basic/utilities/cancellation).
@@ -243,19 +242,15 @@ func cancelled(x *exchange) []byte {
 	return jsonrpc.AppendNotification(nil, notifyCancelled, []byte(`{"requestId":`+x.id+`,"reason":"the caller does not want the answer any more"}`))
 }
 
-func (s *stdio) tell(msg []byte) { s.out.tell(msg, nil) }
-
-func (s *stdio) reply(x *exchange, msg []byte) { s.out.tell(msg, x) }
-
-func (s *stdio) say(_ context.Context, msg []byte) error {
-	s.tell(msg)
+func (s *stdio) notify(_ context.Context, msg []byte) error {
+	s.p.out.post(msg, nil)
 	return nil
 }
 
 func (s *stdio) open(context.Context) {}
 
 func (s *stdio) close() {
-	s.out.close() // what is still to be said is said, and then standard input ends
+	s.p.out.close() // what is still to be said is said, and then standard input ends
 	s.end()
 	s.wg.Wait()
 }

@@ -19,16 +19,17 @@ type stream struct {
 	x    *exchange
 	body io.ReadCloser
 	r    *eventReader
-	last string // the id of the last event
-	// retry is how long the server wants us to wait before we come back, as it said last; negative if it never did.
-	retry time.Duration
-	how   resumption
+	// fatal says that there is no use in resuming.
+	fatal bool
 }
 
-// resumption says how a stream ended.
-type resumption struct {
-	progress bool // something came
-	fatal    bool // there is no use in resuming
+// from makes a response what is read next.
+func (s *stream) from(res *http.Response) {
+	before := s.r
+	s.body, s.r = res.Body, newEventReader(res.Body, s.w.p.c.o.Limits.Message)
+	if before != nil {
+		s.r.last, s.r.retry = before.last, before.retry
+	}
 }
 
 // read takes the messages of a stream until the response has come, and goes on with one that was cut, where that is
@@ -40,16 +41,16 @@ func (s *stream) read() {
 		switch {
 		case x.now().isAnswered() || x.ctx.Err() != nil:
 			return
-		case s.how.fatal || s.last == "" || s.w.p.rev().Modern() || tries >= maxResumes:
+		case s.fatal || s.r.last == "" || s.w.p.rev().Modern() || tries >= maxResumes:
 			x.fail(s.w.cut(err))
 			return
 		}
-		if s.how.progress {
+		if s.r.came {
 			tries = 0
 		}
 		tries++
 		all++
-		wait := s.retry
+		wait := s.r.retry
 		if wait < 0 || tries > 1 { // one that is not there, or said nothing, may need longer
 			wait = max(wait, min(time.Duration(tries)*100*time.Millisecond, time.Second))
 		}
@@ -72,69 +73,54 @@ func (s *stream) drain() {
 
 // messages takes the messages of a connection until the response has come. The error says why it has not.
 func (s *stream) messages() error {
-	for {
-		more, err := s.next()
+	for !s.x.now().isAnswered() {
+		data, err := s.r.message()
+		if err != nil {
+			s.fatal = errors.Is(err, errTooLarge)
+		} else if err = s.w.p.receive(data, s.x); err != nil {
+			s.fatal = true
+			err = s.w.misbehaved("sent an event that is not MCP: %v", err)
+		}
 		if err != nil {
 			s.body.Close()
 			return err
 		}
-		if !more {
-			return nil
-		}
 	}
+	return nil
 }
 
 // maxResumes is how often in a row a stream is resumed on which nothing comes.
 const maxResumes = 5
 
-// next takes the next event. It reports false if the response has come, or with an error that says why there is none.
-func (s *stream) next() (bool, error) {
-	e, err := s.r.next()
-	if s.r.retry >= 0 {
-		s.retry = s.r.retry
-	}
-	if err != nil {
-		s.how.fatal = errors.Is(err, errTooLarge)
-		return false, err
-	}
-	s.how.progress = true
-	if e.hasID {
-		s.last = e.id
-	}
-	if len(e.data) == 0 || e.name != "" && e.name != "message" {
-		return true, nil
-	}
-	if err := s.w.p.receive(e.data, s.x); err != nil {
-		s.how.fatal = true
-		return false, s.w.misbehaved("sent an event that is not MCP: %v", err)
-	}
-	return !s.x.now().isAnswered(), nil
-}
-
 // resume goes on after the last event (2025-11-25: basic/transports, resumability and redelivery). The error says why
 // there is no response.
 func (s *stream) resume() error {
-	w, x := s.w, s.x
-	s.how = resumption{}
-	req, err := w.request(x.ctx, http.MethodGet, nil)
-	if err != nil {
-		s.how.fatal = true
-		return err
-	}
-	req.Header.Set("Accept", mcphttp.EventStream)
-	req.Header.Set(mcphttp.HeaderLastEvent, s.last)
-	res, err := w.p.c.http.Do(req)
+	s.fatal, s.r.came = false, false
+	res, err := s.w.get(s.x.ctx, s.r.last)
 	if err != nil {
 		return withoutURL(err)
 	}
 	if res.StatusCode != http.StatusOK || mediaOf(res) != mcphttp.EventStream {
 		res.Body.Close()
 		// One that has not noticed yet that the stream has ended may say 409.
-		s.how.fatal = res.StatusCode < 500 && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests
+		s.fatal = res.StatusCode < 500 && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests
 		return fmt.Errorf("the stream cannot be resumed: %s", res.Status)
 	}
-	s.body, s.r = res.Body, newEventReader(res.Body, w.p.c.o.Limits.Message)
+	s.from(res)
 	return s.messages()
+}
+
+// get requests an event stream: what comes after the event last, if that is not empty.
+func (w *streamable) get(ctx context.Context, last string) (*http.Response, error) {
+	req, err := w.request(ctx, http.MethodGet, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", mcphttp.EventStream)
+	if last != "" {
+		req.Header.Set(mcphttp.HeaderLastEvent, last)
+	}
+	return w.p.c.http.Do(req)
 }
 
 // sleep waits for d. It reports false if ctx ended before.
@@ -199,7 +185,7 @@ func (w *streamable) unrelated() {
 			}
 		}
 		if r != nil && retry >= 0 {
-			delay = max(10*time.Millisecond, min(time.Duration(times)*10*time.Millisecond, time.Second)) // as in mend
+			delay = max(10*time.Millisecond, min(time.Duration(times)*10*time.Millisecond, time.Second)) // as in stream.read
 		} else {
 			if time.Since(began) > 10*time.Second {
 				delay = 100 * time.Millisecond
@@ -210,24 +196,10 @@ func (w *streamable) unrelated() {
 	}
 }
 
-// A heard is how far a stream was read that is no answer.
-type heard struct {
-	last  string
-	retry time.Duration
-}
-
 // listen reads one response to a GET. The error says that there is no such stream, or none after last; nil and nil that
 // there is none now. Again says that there was one before; answered is called when the server has answered, or cannot.
-func (w *streamable) listen(last string, again bool, answered func()) (*heard, error) {
-	req, err := w.request(w.ctx, http.MethodGet, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", mcphttp.EventStream)
-	if last != "" {
-		req.Header.Set(mcphttp.HeaderLastEvent, last)
-	}
-	res, err := w.p.c.http.Do(req)
+func (w *streamable) listen(last string, again bool, answered func()) (*eventReader, error) {
+	res, err := w.get(w.ctx, last)
 	answered()
 	if err != nil {
 		return nil, nil //nolint:nilnil // the caller tries again
@@ -254,23 +226,9 @@ func (w *streamable) listen(last string, again bool, answered func()) (*heard, e
 	if again && last == "" {
 		w.p.subs.reportAll() // nothing is replayed
 	}
-	h := &heard{retry: -1}
 	events := newEventReader(res.Body, w.p.c.o.Limits.Message)
-	for {
-		e, err := events.next()
-		h.retry = events.retry
-		if err != nil {
-			return h, nil
-		}
-		if e.hasID {
-			h.last = e.id
-		}
-		if len(e.data) > 0 && (e.name == "" || e.name == "message") {
-			if err := w.p.receive(e.data, nil); err != nil {
-				w.p.c.log.Debug().Err(err).Msg("ignored an event that is not MCP")
-			}
-		}
-	}
+	_ = w.p.receiveAll(events) // the caller opens another one
+	return events, nil
 }
 
 // errEventForgotten is that the server does not go on after an event.
