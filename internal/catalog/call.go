@@ -105,7 +105,10 @@ var (
 // not known for sure. If the schema may be old, it looks for the tool anew, and leaves the newer one in t.
 func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, of side, value []byte, after uint64) (*violation, *schema, error) {
 	s := of.schema(*t)
-	wrong := s.check(value, of)
+	wrong := s.check(ctx, value, of)
+	if wrong != nil && ctx.Err() != nil { // it may be why
+		return nil, nil, ctx.Err()
+	}
 	if wrong == nil || (*t).began > after {
 		c.tell(r.GetName(), s)
 		return wrong, s, nil
@@ -120,7 +123,9 @@ func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRe
 	*t = newer
 	if of.schema(newer) != s {
 		s = of.schema(newer)
-		wrong = s.check(value, of)
+		if wrong = s.check(ctx, value, of); wrong != nil && ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
 	}
 	c.tell(r.GetName(), s)
 	return wrong, s, nil

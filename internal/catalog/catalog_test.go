@@ -968,9 +968,11 @@ func TestOutputIsChecked(t *testing.T) {
 // What could not be compared is nobody's fault, and is said to be that: of arguments that the tool was not called, of a result that it was.
 func TestWhatCannotBeComparedIsNobodysFault(t *testing.T) {
 	const itself = `{"type":"object","$ref":"#","minProperties":1}`
+	branches := of(`{"items":{"anyOf":[` + commas(500, always(`{"type":"string"}`)) + `]}}`)
 	unequal := of(`{"type":"array","items":{"type":"string"}}`)
 	for _, c := range []struct{ name, schema, value, why string }{
-		{"too long", itself, `{"a":1}`, " it takes too long to be compared with the schema: more than about 100 ms"},
+		{"endless", itself, `{"a":1}`, " it cannot be compared with a schema that refers to itself without end"},
+		{"too long", branches, with(items(1_000, "1")), " it takes too long to be compared with the schema: more than about 100 ms"},
 		{
 			"too large", unequal, with(`[` + items(90_000, "777") + `,` + items(90_000, "777") + `]`),
 			" it is too large to be compared with the schema: it would take more than 4 MiB of memory",

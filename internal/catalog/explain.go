@@ -175,6 +175,10 @@ func (e *explainer) error(err *jsonschema.ValidationError) {
 			e.add(append(slices.Clone(at), name), "%s", known)
 		}
 		return
+	case *kind.RefCycle:
+		e.undecided = true
+		e.add(at, "it cannot be compared with a schema that refers to itself without end")
+		return
 	case *kind.FalseSchema:
 		e.add(at, "expected nothing here, got %s", e.got(at))
 		return

@@ -168,7 +168,7 @@ func beyondQuick(s *jsonschema.Schema) bool {
 		len(s.Dependencies) > 0 || len(s.DependentRequired) > 0 || len(s.DependentSchemas) > 0 || s.UnevaluatedProperties != nil
 	arrays := s.UniqueItems || s.Contains != nil || s.MinContains != nil || s.MaxContains != nil || s.AdditionalItems != nil ||
 		len(s.PrefixItems) > 0 || s.UnevaluatedItems != nil
-	texts := s.Format != nil || s.ContentEncoding != nil || s.ContentMediaType != nil || s.ContentSchema != nil
+	texts := s.ContentEncoding != nil || s.ContentMediaType != nil || s.ContentSchema != nil
 	return refs || logic || objects || arrays || texts || len(s.Extensions) > 0
 }
 
@@ -518,7 +518,7 @@ func (w *walk) string(q *quick, quoted []byte) bool {
 		return true
 	}
 	w.left -= q.pattern.work(len(s))
-	return w.left >= 0 && q.pattern.MatchString(string(s))
+	return w.left >= 0 && (q.pattern.re == nil || q.pattern.re.Match(s))
 }
 
 // bare returns the value of a quoted string.

@@ -2,17 +2,18 @@ package catalog
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -25,6 +26,11 @@ const (
 	// digits, and the library takes it at its word.
 	maxExponent = 400
 	maxDigits   = 1_000
+	// maxArguments and maxOutput are how many bytes the values in a value may take that is decoded for the library, besides their text.
+	// Text of many small values would take forty times as much. Anybody sends arguments, which people and models write; results are of
+	// the backend, and may be large tables.
+	maxArguments = 4 << 20
+	maxOutput    = 64 << 20
 )
 
 // anyObject is the schema of tools that have none.
@@ -45,10 +51,8 @@ type schema struct {
 	full      *jsonschema.Schema
 	// names are those of the properties of schemas that have several, in the order of their author, which is that of most values too.
 	names map[*jsonschema.Schema][]string
-	// anchors are schemas by their dynamic anchor.
-	anchors map[string][]*jsonschema.Schema
-	// unevaluated says that what is evaluated has to be remembered.
-	unevaluated bool
+	// meter bounds what the library does.
+	meter *meter
 	// err is why it cannot be used. skipped is what is left out of it.
 	err, skipped error
 
@@ -70,7 +74,7 @@ func (s *schema) accepts(value []byte) bool {
 }
 
 // check returns why value, which is on a side of a call, does not conform or could not be compared, or nil if it does.
-func (s *schema) check(value []byte, of side) *violation {
+func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 	if s.accepts(value) {
 		return nil
 	}
@@ -82,35 +86,101 @@ func (s *schema) check(value []byte, of side) *violation {
 			return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
 		}
 	}
-	decoded, bearable, fits := decode(value, of.most)
-	switch {
-	case !fits:
+	if footprint(value) > of.most {
 		return undecided("", "it is too large to be compared with the schema: it would take more than %d MiB of memory", of.most>>20)
-	case !bearable:
-		where, _ := sane(decoded)
-		return undecided(where, "expected a number of at most %d digits", maxDigits)
-	case !s.affordable(decoded, maxWork):
-		return undecided("", "it takes too long to be compared with the schema: more than about 100 ms")
 	}
-	return s.decide(decoded)
+	decoded, err := decode(value)
+	if err != nil {
+		return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
+	}
+	if where, ok := sane(decoded); !ok {
+		return undecided(where, "expected a number of at most %d digits", maxDigits)
+	}
+	return s.decide(ctx, decoded)
 }
 
-// decide asks the library.
-func (s *schema) decide(decoded any) (v *violation) {
-	defer func() {
-		if r := recover(); r != nil { // what the library stumbles over must not end the process
-			v = undecided("", "the library that compares it with the schema gives up on it")
-		}
-	}()
-	err := s.full.Validate(decoded)
-	if err == nil {
-		return nil
-	}
+// decide returns what the library says.
+func (s *schema) decide(ctx context.Context, decoded any) *violation {
+	err := s.meter.validate(ctx, s.full, decoded)
 	var invalid *jsonschema.ValidationError
-	if !errors.As(err, &invalid) {
-		return undecided("", "%s", rawjson.Shorten(err.Error()))
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &invalid):
+		return s.explain(decoded, invalid)
+	case errors.Is(err, errTooMuchWork):
+		return undecided("", "it takes too long to be compared with the schema: more than about 100 ms")
 	}
-	return s.explain(decoded, invalid)
+	return undecided("", "%s", rawjson.Shorten(err.Error()))
+}
+
+// decode returns what a text that was checked says, as the library's own decoder does, which takes several times as much memory.
+func decode(text []byte) (any, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	var next func() (any, error)
+	next = func() (any, error) {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		switch token.Kind() {
+		case '"':
+			return token.String(), nil
+		case '0':
+			return json.Number(token.String()), nil
+		case 't', 'f':
+			return token.Bool(), nil
+		case '[':
+			items := []any{}
+			for d.PeekKind() != ']' {
+				item, err := next()
+				if err != nil {
+					return nil, err
+				}
+				items = append(items, item)
+			}
+			_, err = d.ReadToken()
+			return items, err
+		case '{':
+			members := map[string]any{}
+			for d.PeekKind() != '}' {
+				name, err := d.ReadToken()
+				if err != nil {
+					return nil, err
+				}
+				key := name.String()
+				if members[key], err = next(); err != nil {
+					return nil, err
+				}
+			}
+			_, err = d.ReadToken()
+			return members, err
+		}
+		return nil, nil
+	}
+	return next()
+}
+
+// What a value takes that is decoded, in bytes: about what Go allocates for it, besides the text.
+const (
+	valueSize, arraySize, objectSize, memberSize = 32, 24, 336, 48
+)
+
+// footprint returns how many bytes the values in a text take that are decoded.
+func footprint(text []byte) (bytes int) {
+	each(text, func(name, value []byte, _ int) {
+		switch value[0] {
+		case '{':
+			bytes += objectSize
+		case '[':
+			bytes += arraySize
+		}
+		bytes += valueSize
+		if name != nil {
+			bytes += memberSize
+		}
+	})
+	return bytes
 }
 
 // location is where the library thinks a schema is. References are relative to it.
@@ -150,7 +220,8 @@ func (s *schema) compile() {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(outside{})
-	c.UseRegexpEngine(onceEachPattern(compileRegexp))
+	s.meter = newMeter()
+	c.UseRegexpEngine(onceEachPattern(s.meter.compilePattern))
 	if s.err = c.AddResource(location, doc); s.err != nil {
 		return
 	}
@@ -172,11 +243,14 @@ func (s *schema) compile() {
 			roots = append(roots, anchored)
 		}
 	}
-	if s.err = s.adapt(roots); s.err != nil {
+	all, err := s.adapt(roots)
+	if err != nil {
+		s.err = err
 		return
 	}
 	s.full = full
 	s.quick = quickMaker{s, map[*jsonschema.Schema]*quick{}}.of(full)
+	s.meter.attach(all)
 	q := s.quick
 	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil && q.additional == nil
 }
@@ -200,28 +274,6 @@ func knownDialect(doc any) error {
 	return nil
 }
 
-// A pattern is a regular expression of a schema.
-type pattern struct {
-	text string
-	re   *regexp.Regexp // nil if it is none of Go's
-	effort
-}
-
-// compileRegexp compiles Go's regular expressions, which take time by the length of the text. Those of ECMA-262 that are none
-// of them (they look ahead or behind) get through here and are dealt with by adapt: one of them is no reason not to check all
-// the rest.
-func compileRegexp(text string) (jsonschema.Regexp, error) {
-	re, err := regexp.Compile(text)
-	if err != nil && !strings.Contains(text, "(?") && !strings.Contains(text, `\`) {
-		return nil, err // it is none of anybody's
-	}
-	p := &pattern{text: text, re: re}
-	if re != nil {
-		p.effort = effortOf(text)
-	}
-	return p, nil
-}
-
 // onceEachPattern returns what compiles each text once: the library does so to see whether it can, and again for every use.
 func onceEachPattern(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
 	made := map[string]jsonschema.Regexp{}
@@ -237,12 +289,6 @@ func onceEachPattern(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
 	}
 }
 
-// String implements jsonschema.Regexp.
-func (p *pattern) String() string { return p.text }
-
-// MatchString implements jsonschema.Regexp.
-func (p *pattern) MatchString(s string) bool { return p.re == nil || p.re.MatchString(s) }
-
 // order returns the names of a schema's properties in the order of its author, if that is known.
 func (s *schema) order(of *jsonschema.Schema) []string {
 	if names := s.names[of]; len(names) == len(of.Properties) {
@@ -252,37 +298,30 @@ func (s *schema) order(of *jsonschema.Schema) []string {
 }
 
 // adapt makes a compiled schema say what schemas say here: a format asserts nothing, as 2020-12 has it, whatever the dialect;
-// a pattern that cannot be compiled is left out where that only makes the schema accept more, and otherwise an error.
-func (s *schema) adapt(roots []*jsonschema.Schema) error {
-	s.anchors, s.names = map[string][]*jsonschema.Schema{}, map[*jsonschema.Schema][]string{}
+// a pattern that cannot be compiled is left out where that only makes the schema accept more, and otherwise an error. It returns all
+// schemas that can be reached.
+func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, err error) {
+	s.names = map[*jsonschema.Schema][]string{}
 	whole := layoutOf(s.text)
 	var unknown *pattern
 	delicate := false
 	seen := map[*jsonschema.Schema]bool{}
-	var queue []*jsonschema.Schema
 	add := func(more ...*jsonschema.Schema) {
 		for _, m := range more {
 			if m != nil && !seen[m] {
 				seen[m] = true
-				queue = append(queue, m)
+				all = append(all, m)
 			}
 		}
 	}
 	add(roots...)
-	for len(queue) > 0 {
-		at := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
+	for i := 0; i < len(all); i++ {
+		at := all[i]
 		at.Format = nil
 		if where, ok := strings.CutPrefix(at.Location, location+"#"); ok && len(at.Properties) > 1 {
 			if l := whole.at(strings.TrimPrefix(where+"/properties", "/")); l != nil {
 				s.names[at] = l.names
 			}
-		}
-		if at.DynamicAnchor != "" {
-			s.anchors[at.DynamicAnchor] = append(s.anchors[at.DynamicAnchor], at)
-		}
-		if at.RecursiveAnchor {
-			s.anchors[""] = append(s.anchors[""], at)
 		}
 		if p, ok := at.Pattern.(*pattern); ok && p.re == nil {
 			unknown, at.Pattern = p, nil
@@ -292,7 +331,6 @@ func (s *schema) adapt(roots []*jsonschema.Schema) error {
 				unknown, delicate = p, true
 			}
 		}
-		s.unevaluated = s.unevaluated || at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
 		// What is left out of these makes the schema refuse more.
 		delicate = delicate || at.Not != nil || len(at.OneOf) > 0 || at.If != nil || at.MaxContains != nil ||
 			at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
@@ -300,12 +338,12 @@ func (s *schema) adapt(roots []*jsonschema.Schema) error {
 	}
 	switch {
 	case unknown == nil:
-		return nil
+		return all, nil
 	case delicate:
-		return fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
+		return nil, fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
 	}
 	s.skipped = fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
-	return nil
+	return all, nil
 }
 
 // dynamic returns where a document has dynamic anchors: what they are at may be referred to by nothing that can be followed

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -58,7 +59,7 @@ func verdicts(tb testing.TB) (intro string, all []verdict) {
 }
 
 // what becomes of arguments: how they were accepted, or what is wrong with them.
-func (v verdict) got() string {
+func (v verdict) got(ctx context.Context) string {
 	s := &schema{most: usual.Subschemas, text: []byte(v.schema)}
 	switch {
 	case s.accepts([]byte(v.arguments)) && s.err != nil:
@@ -66,7 +67,7 @@ func (v verdict) got() string {
 	case s.accepts([]byte(v.arguments)):
 		return "accepted at once"
 	}
-	wrong := s.check([]byte(v.arguments), output)
+	wrong := s.check(ctx, []byte(v.arguments), output)
 	if wrong == nil {
 		return "accepted"
 	}
@@ -78,7 +79,7 @@ func TestVerdicts(t *testing.T) {
 	golden := bytes.NewBufferString(intro)
 	schema := ""
 	for _, v := range all {
-		got := v.got()
+		got := v.got(t.Context())
 		if got != v.want && !*update {
 			t.Errorf("schema %s\narguments %s: (-want +got)\n%s", v.schema, v.arguments, cmp.Diff(v.want, got))
 		}
@@ -115,20 +116,17 @@ func FuzzQuick(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s passed the check, and the library cannot read it: %v", value, err)
 		}
-		if mine, _, fits := decode(value, maxArguments); fits && !reflect.DeepEqual(mine, decoded) {
-			t.Fatalf("%s is decoded as %#v, and by the library as %#v", value, mine, decoded)
-		}
-		if _, ok := sane(decoded); !ok || !s.affordable(decoded, maxWork/10) {
+		if _, ok := sane(decoded); !ok {
 			return
 		}
-		if wrong := s.decide(decoded); quickly && wrong != nil {
+		if wrong := s.decide(t.Context(), decoded); quickly && wrong != nil && !wrong.undecided {
 			t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value, wrong.lines("value"))
 		}
 		s.signature("f")
 	})
 }
 
-// A keyword that the library learns must be known to beyondQuick, eachChild and bill before it is used.
+// A keyword that the library learns must be known to beyondQuick, eachChild and costOf before it is used.
 func TestEveryKeywordOfTheLibraryIsKnown(t *testing.T) {
 	known := strings.Fields(`DraftVersion Location Bool ID Ref Anchor RecursiveRef RecursiveAnchor DynamicRef DynamicAnchor Types Enum Const
 		Not AllOf AnyOf OneOf If Then Else Format MaxProperties MinProperties Required PropertyNames Properties PatternProperties
@@ -199,9 +197,9 @@ func TestSchemasThatAskTooMuchAreNotAsked(t *testing.T) {
 			`{"type":"object","$ref":"#/$defs/t","$defs":{"t":{"allOf":[{"properties":{"a":{"$ref":"#/$defs/t"}}},{"properties":{"a":{"$ref":"#/$defs/t"}}}],"maxProperties":1}}}`,
 			deep, tooMuch,
 		},
-		"itself": {`{"type":"object","$ref":"#","minProperties":1}`, `{"a":1}`, tooMuch},
+		"itself": {`{"type":"object","$ref":"#","minProperties":1}`, `{"a":1}`, "refers to itself without end"},
 		"itself, by a dynamic reference": {
-			`{"type":"object","$dynamicAnchor":"n","$dynamicRef":"#n"}`, `{"a":1}`, tooMuch,
+			`{"type":"object","$dynamicAnchor":"n","$dynamicRef":"#n"}`, `{"a":1}`, "refers to itself without end",
 		},
 		"a number of a billion digits":     {`{"type":"object","properties":{"n":{"minimum":1,"not":{}}}}`, `{"n":1e1000000000}`, "/n: expected a number of at most 1000 digits"},
 		"a small number of many digits":    {`{"type":"object","properties":{"n":{"multipleOf":0.5}}}`, `{"n":1e-999999}`, "/n: expected a number of at most 1000 digits"},
@@ -209,7 +207,7 @@ func TestSchemasThatAskTooMuchAreNotAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &schema{most: usual.Subschemas, text: []byte(c.schema)}
-			wrong := s.check([]byte(c.arguments), output)
+			wrong := s.check(t.Context(), []byte(c.arguments), output)
 			if s.err != nil || wrong == nil || !strings.Contains(wrong.lines("it"), c.want) {
 				t.Errorf("%v, %v; want %q", s.err, wrong, c.want)
 			}
@@ -234,7 +232,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		arguments = append(arguments, fmt.Sprintf(`%q:%q`, name, strings.Repeat("x", 10_000)))
 	}
 	s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`)}
-	wrong := s.check([]byte(`{`+strings.Join(arguments, ",")+`}`), output)
+	wrong := s.check(t.Context(), []byte(`{`+strings.Join(arguments, ",")+`}`), output)
 	if wrong == nil {
 		t.Fatalf("accepted: %v", s.err)
 	}
@@ -292,7 +290,7 @@ func FuzzQuickOfManySchemas(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%s: %v", value, err)
 			}
-			quickly, wrong := s.accepts(value), s.decide(decoded)
+			quickly, wrong := s.accepts(value), s.decide(t.Context(), decoded)
 			if quickly && wrong != nil {
 				t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value, wrong.lines("value"))
 			}

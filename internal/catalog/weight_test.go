@@ -1,12 +1,10 @@
 package catalog
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -214,37 +212,5 @@ func TestOrdinarySchemasAreCompiled(t *testing.T) {
 		if s.compile(); s.err != nil {
 			t.Errorf("%s: %.300v", name, s.err)
 		}
-	}
-}
-
-// Of the time that compiling takes most is the library's, and not the square of a schema's size.
-func TestCompilingIsTheLibrarysWork(t *testing.T) {
-	text := []byte(`{"type":"object","properties":{` + commas(usual.Subschemas-10, func(i int) string {
-		return fmt.Sprintf(`"p%d":{"type":"string","description":"%s"}`, i, strings.Repeat("x", 85))
-	}) + `}}`)
-	mine, library := time.Hour, time.Hour
-	for range 5 { // the least: the garbage collector runs, too
-		mine = min(mine, spent(func() {
-			s := &schema{most: usual.Subschemas, text: text}
-			if s.compile(); s.err != nil {
-				t.Fatal(s.err)
-			}
-		}))
-		library = min(library, spent(func() {
-			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := jsonschema.NewCompiler()
-			if err := c.AddResource(location, doc); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Compile(location); err != nil {
-				t.Fatal(err)
-			}
-		}))
-	}
-	if mine > 3*library {
-		t.Errorf("compiling takes %v, of which the library needs %v", mine, library)
 	}
 }
