@@ -1,0 +1,205 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// decode returns what a text that was checked says, as the library's own decoder does, which takes several times as much memory.
+func decode(text []byte) (any, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	var next func() (any, error)
+	next = func() (any, error) {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		switch token.Kind() {
+		case '"':
+			return token.String(), nil
+		case '0':
+			return json.Number(token.String()), nil
+		case 't', 'f':
+			return token.Bool(), nil
+		case '[':
+			items := []any{}
+			for d.PeekKind() != ']' {
+				item, err := next()
+				if err != nil {
+					return nil, err
+				}
+				items = append(items, item)
+			}
+			_, err = d.ReadToken()
+			return items, err
+		case '{':
+			members := map[string]any{}
+			for d.PeekKind() != '}' {
+				name, err := d.ReadToken()
+				if err != nil {
+					return nil, err
+				}
+				key := name.String()
+				if members[key], err = next(); err != nil {
+					return nil, err
+				}
+			}
+			_, err = d.ReadToken()
+			return members, err
+		}
+		return nil, nil
+	}
+	return next()
+}
+
+// What a value takes that is decoded, in bytes: about what Go allocates for it, besides the text.
+const (
+	valueSize, arraySize, objectSize, memberSize = 32, 24, 336, 48
+)
+
+// footprint returns how many bytes the values in a text take that are decoded.
+func footprint(text []byte) (bytes int) {
+	each(text, func(name, value []byte, _ int) {
+		switch value[0] {
+		case '{':
+			bytes += objectSize
+		case '[':
+			bytes += arraySize
+		}
+		bytes += valueSize
+		if name != nil {
+			bytes += memberSize
+		}
+	})
+	return bytes
+}
+
+// sane reports whether the numbers in a value are of bearable size, and if not, where the first is that is not.
+func sane(v any) (string, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return "", bearable(string(v))
+	case []any:
+		for i, value := range v {
+			if where, ok := sane(value); !ok {
+				return "/" + strconv.Itoa(i) + where, false
+			}
+		}
+	case map[string]any:
+		for name, value := range v {
+			if where, ok := sane(value); !ok {
+				return "/" + name + where, false
+			}
+		}
+	}
+	return "", true
+}
+
+func bearable(number string) bool {
+	switch n := len(number); {
+	case n <= 3:
+		return true
+	case n > maxDigits:
+		return false
+	}
+	_, exponent, found := strings.Cut(strings.ToLower(number), "e")
+	if !found {
+		return true
+	}
+	e, err := strconv.Atoi(exponent)
+	return err == nil && e <= maxExponent && e >= -maxExponent
+}
+
+// each passes on every value of a JSON text with its name, as it is written, and how deep it is: the text itself is 1 deep. Of an
+// array or an object it passes on the bracket that begins it; what is inside comes next. It looks at every byte once, and so can f.
+func each(text []byte, f func(name, value []byte, depth int)) {
+	var name []byte
+	depth := 1
+	for i := 0; i < len(text); {
+		from := i
+		switch c := text[i]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+			continue
+		case '{', '[':
+			f(name, text[i:i+1], depth)
+			depth++
+			i++
+		case '"':
+			i = rawjson.SkipString(text, i)
+			if next := bytes.TrimLeft(text[i:], " \t\r\n"); len(next) > 0 && next[0] == ':' {
+				name = text[from:i]
+				continue
+			}
+			f(name, text[from:i], depth)
+		default:
+			i = max(rawjson.SkipLiteral(text, i), i+1)
+			f(name, text[from:i], depth)
+		}
+		name = nil
+	}
+}
+
+// A layout is what a JSON text has in an array or an object, in the order of its author.
+type layout struct {
+	names []string           // numbers, of an array
+	inner map[string]*layout // those of names that are arrays or objects
+}
+
+func layoutOf(text []byte) *layout {
+	outer := []*layout{{inner: map[string]*layout{}}}
+	each(text, func(name, value []byte, depth int) {
+		outer = outer[:depth]
+		in := outer[depth-1]
+		n, ok := rawjson.String(name)
+		if !ok {
+			n = strconv.Itoa(len(in.names))
+		}
+		in.names = append(in.names, n)
+		if value[0] == '{' || value[0] == '[' {
+			in.inner[n] = &layout{inner: map[string]*layout{}}
+			outer = append(outer, in.inner[n])
+		}
+	})
+	return outer[0].inner["0"]
+}
+
+// at returns what is where a JSON pointer in a URL leads to, or nil.
+func (l *layout) at(pointer string) *layout {
+	for step := range strings.SplitSeq(pointer, "/") {
+		name, err := url.PathUnescape(step)
+		if l == nil || err != nil {
+			return nil
+		}
+		l = l.inner[pointerNames.Replace(name)]
+	}
+	return l
+}
+
+// outgrown returns why a JSON text has too much in it to be a schema.
+func outgrown(text []byte, most int) error {
+	nodes, deepest := 0, 0
+	each(text, func(_, _ []byte, depth int) {
+		nodes++
+		deepest = max(deepest, depth)
+	})
+	if deepest > maxSchemaDepth {
+		return fmt.Errorf("too large: nested deeper than %d", maxSchemaDepth)
+	}
+	if nodes > most {
+		return fmt.Errorf("too large: %d values, and at most %d are taken", nodes, most)
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+package catalog
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+const (
+	// maxNesting is how deep a quick follows values and schemas into one another. Text that was checked is not so deep, but
+	// schemas that refer to themselves can be.
+	maxNesting = 1_000
+	// stepsPerByte and freeSteps bound how often schemas look at the same text again. Of long text that is manySteps, or one for
+	// each byte. A step is about 10 ns, in which so many bytes are skipped, or read.
+	stepsPerByte, freeSteps, manySteps  = 4, 1_000, 2_000_000
+	bytesSkippedByStep, bytesReadByStep = 32, 8
+)
+
+// accepts reports whether text, which is one JSON value that was checked, surely conforms.
+func (q *quick) accepts(text []byte) bool {
+	if q.free {
+		return true
+	}
+	w := walk{b: text, steps: min(stepsPerByte*len(text)+freeSteps, max(len(text), manySteps)), left: maxWork / 4}
+	_, ok := w.value(q, w.space(0), 0)
+	return ok
+}
+
+// A walk goes over a text once, apart from what several schemas say of the same value. It would be package rawjson's, whose
+// iterators look for the end of a value before they look into it: once for every level of nesting.
+type walk struct {
+	b     []byte
+	steps int
+	// left is what regular expressions may cost yet.
+	left int
+}
+
+// value returns the end of the value that begins at i, if it surely conforms to q.
+func (w *walk) value(q *quick, i, depth int) (int, bool) {
+	if q.free {
+		end := rawjson.SkipValue(w.b, i)
+		w.steps -= (end - i) / bytesSkippedByStep
+		return end, w.steps >= 0
+	}
+	w.steps--
+	if q.unsure || i >= len(w.b) || w.steps < 0 || depth > maxNesting {
+		return i, false
+	}
+	if q.all != nil || q.some != nil {
+		for _, other := range q.all {
+			if _, ok := w.value(other, i, depth+1); !ok {
+				return i, false
+			}
+		}
+		if len(q.some) > 0 && !w.one(q.some, i, depth+1) {
+			return i, false
+		}
+	}
+	switch c := w.b[i]; c {
+	case '{':
+		if !q.allows(tObject) || q.enum != nil {
+			return i, false
+		}
+		return w.object(q, i, depth)
+	case '[':
+		if !q.allows(tArray) || q.enum != nil {
+			return i, false
+		}
+		return w.array(q, i, depth)
+	case '"':
+		end := rawjson.SkipString(w.b, i)
+		w.steps -= (end - i) / bytesSkippedByStep
+		return end, q.allows(tString) && w.string(q, w.b[i:end])
+	case 't':
+		return rawjson.SkipLiteral(w.b, i), q.allows(tBool) && (q.enum == nil || q.enum.yes)
+	case 'f':
+		return rawjson.SkipLiteral(w.b, i), q.allows(tBool) && (q.enum == nil || q.enum.no)
+	case 'n':
+		return rawjson.SkipLiteral(w.b, i), q.allows(tNull) && (q.enum == nil || q.enum.null)
+	default:
+		if end := w.digits(i); end > i && q.anyInteger {
+			return end, true
+		}
+		end := rawjson.SkipLiteral(w.b, i)
+		return end, (c == '-' || c >= '0' && c <= '9') && q.number(w.b[i:end])
+	}
+}
+
+// one reports whether the value that begins at i surely conforms to one of several schemas.
+func (w *walk) one(of []*quick, i, depth int) bool {
+	for _, q := range of {
+		if _, ok := w.value(q, i, depth); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (q *quick) allows(t types) bool { return q.types == 0 || q.types&t != 0 }
+
+func (w *walk) object(q *quick, i, depth int) (int, bool) {
+	var seen [maxRequired / 64]uint64
+	count := 0
+	next := 0 // the property that comes next if they come in the order of the last one
+	for i = w.space(i + 1); i < len(w.b); i = w.space(i) {
+		switch w.b[i] {
+		case '}':
+			return i + 1, count == q.required
+		case ',':
+			i = w.space(i + 1)
+		}
+		p, end, ok := w.property(q, i, next)
+		if !ok {
+			return i, false
+		}
+		i = w.space(end)
+		if i >= len(w.b) || w.b[i] != ':' {
+			return i, false
+		}
+		i = w.space(i + 1)
+		schema := q.additional
+		if p >= 0 {
+			next = p + 1
+			if declared := q.props[p].schema; declared != nil {
+				schema = declared
+			}
+			if n := q.props[p].number; n >= 0 && seen[n/64]&(1<<(n%64)) == 0 {
+				seen[n/64] |= 1 << (n % 64)
+				count++
+			}
+		}
+		if schema == nil {
+			end, ok = rawjson.SkipValue(w.b, i), true
+		} else {
+			end, ok = w.value(schema, i, depth+1)
+		}
+		if !ok || end <= i {
+			return i, false
+		}
+		i = end
+	}
+	return i, false
+}
+
+// name returns the name that begins at i, and where it ends.
+func (w *walk) name(i int) (name []byte, end int, ok bool) {
+	b := w.b
+	if i >= len(b) || b[i] != '"' {
+		return nil, i, false
+	}
+	for end = i + 1; end < len(b); end++ { // names are short
+		switch b[end] {
+		case '"':
+			return b[i+1 : end], end + 1, true
+		case '\\':
+			end = rawjson.SkipString(w.b, i)
+			name, ok = bare(b[i:end])
+			return name, end, ok
+		}
+	}
+	return nil, i, false
+}
+
+// property returns the index of the property whose name begins at i, or -1, and where the name ends. It looks first whether
+// it is the one that is likely.
+func (w *walk) property(q *quick, i, likely int) (index, end int, ok bool) {
+	if likely < len(q.props) && q.props[likely].plain {
+		if end, ok = w.is(q.props[likely].name, i); ok {
+			return likely, end, true
+		}
+	}
+	name, end, ok := w.name(i)
+	if q.index != nil {
+		if index, known := q.index[string(name)]; known {
+			return index, end, ok
+		}
+		return -1, end, ok
+	}
+	for index := range q.props {
+		if q.props[index].name == string(name) {
+			return index, end, ok
+		}
+	}
+	return -1, end, ok
+}
+
+// is reports whether a name that is written as it is begins at i, and where it ends.
+func (w *walk) is(name string, i int) (int, bool) {
+	b := w.b
+	end := i + len(name) + 2
+	if end > len(b) || b[i] != '"' || b[end-1] != '"' || string(b[i+1:end-1]) != name {
+		return i, false
+	}
+	return end, true
+}
+
+func (w *walk) array(q *quick, i, depth int) (int, bool) {
+	n := 0
+	for i = w.space(i + 1); i < len(w.b); i = w.space(i) {
+		switch w.b[i] {
+		case ']':
+			return i + 1, n >= q.minItems && n <= q.maxItems
+		case ',':
+			i = w.space(i + 1)
+		}
+		n++
+		var end int
+		ok := true
+		switch {
+		case q.items == nil:
+			end = rawjson.SkipValue(w.b, i)
+		case q.items.anyInteger:
+			if end = w.digits(i); end > i {
+				break
+			}
+			fallthrough
+		default:
+			end, ok = w.value(q.items, i, depth+1)
+		}
+		if !ok || end <= i {
+			return i, false
+		}
+		i = end
+	}
+	return i, false
+}
+
+// string reports whether a quoted string conforms.
+func (w *walk) string(q *quick, quoted []byte) bool {
+	if q.enum == nil && q.minLength == 0 && q.maxLength >= len(quoted)-2 && q.pattern == nil {
+		return true // no character takes less than a byte
+	}
+	w.steps -= len(quoted) / bytesReadByStep
+	s, ok := bare(quoted)
+	if !ok {
+		return false
+	}
+	if q.minLength > 0 || q.maxLength < len(s) {
+		if n := utf8.RuneCount(s); n < q.minLength || n > q.maxLength {
+			return false
+		}
+	}
+	if q.enum != nil && !q.enum.strings[string(s)] {
+		return false
+	}
+	if q.pattern == nil {
+		return true
+	}
+	w.left -= q.pattern.work(len(s))
+	return w.left >= 0 && (q.pattern.re == nil || q.pattern.re.Match(s))
+}
+
+// bare returns the value of a quoted string.
+func bare(quoted []byte) ([]byte, bool) {
+	n := len(quoted)
+	if n < 2 || quoted[0] != '"' || quoted[n-1] != '"' {
+		return nil, false
+	}
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		return rawjson.Bytes(quoted)
+	}
+	return quoted[1 : n-1], true
+}
+
+// number reports whether a number conforms.
+func (q *quick) number(text []byte) bool {
+	n, isInt := integer(text)
+	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt && !wholeNumber(text)) {
+		return false
+	}
+	if q.enum != nil && !q.enum.numbers[string(text)] {
+		return false
+	}
+	if q.multipleOf != 0 && (!isInt || n%q.multipleOf != 0) {
+		return false
+	}
+	if q.minimum == nil && q.maximum == nil && q.above == nil && q.below == nil {
+		return true
+	}
+	f := float64(n)
+	if !isInt {
+		var err error
+		if f, err = strconv.ParseFloat(string(text), 64); err != nil {
+			return false
+		}
+	}
+	return q.minimum.atMost(n, isInt, f) && q.above.atMost(n, isInt, f) && q.maximum.atLeast(n, isInt, f) && q.below.atLeast(n, isInt, f)
+}
+
+// atMost reports whether b is surely at most the number, or less than it if b is strict. What rounds to different numbers
+// differs by as much before it is rounded; what rounds to the same number is for the library.
+func (b *bound) atMost(n int64, isInt bool, f float64) bool {
+	if b == nil {
+		return true
+	}
+	if isInt && b.exact {
+		return b.i < n || b.i == n && !b.strict
+	}
+	return b.f < f
+}
+
+// atLeast reports whether b is surely at least the number, or more than it if b is strict.
+func (b *bound) atLeast(n int64, isInt bool, f float64) bool {
+	if b == nil {
+		return true
+	}
+	if isInt && b.exact {
+		return b.i > n || b.i == n && !b.strict
+	}
+	return b.f > f
+}
+
+// integer returns the value of a number that is written as an integer of few digits.
+func integer(text []byte) (int64, bool) {
+	digits := text
+	if len(digits) > 0 && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	if text[0] == '-' {
+		n = -n
+	}
+	return n, true
+}
+
+// wholeNumber reports whether a number is surely an integer: digits, and perhaps a point and zeros.
+func wholeNumber(text []byte) bool {
+	point, digits := false, 0
+	for i, c := range text {
+		switch {
+		case c == '-' && i == 0:
+		case c == '.' && !point && digits > 0:
+			point = true
+		case c < '0' || c > '9' || point && c != '0':
+			return false
+		default:
+			digits++
+		}
+	}
+	return digits > 0
+}
+
+// digits returns the end of the integer of nothing but digits that begins at i, or i if something else does.
+func (w *walk) digits(i int) int {
+	b := w.b
+	for end := i; end < len(b); end++ {
+		if c := b[end]; c < '0' || c > '9' {
+			switch c {
+			case ',', ']', '}', ' ', '\n', '\t', '\r':
+				return end
+			}
+			return i
+		}
+	}
+	return i // an integer that ends the text is not worth another case
+}
+
+func (w *walk) space(i int) int {
+	b := w.b
+	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
