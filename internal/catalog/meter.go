@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
 	"math/big"
-	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -35,16 +31,13 @@ const (
 	stepsToKey = 30
 	// stepsToMatch is for each regular expression that is matched.
 	stepsToMatch = 10
-	// In one step, so many instructions of a regular expression are tried, bytes of text copied or counted, bits of
-	// numbers divided.
-	instructionsPerStep, bytesCopied, bytesPerStep, bitsPerStep = 16, 32, 8, 6
+	// In one step, so many bytes of text are copied or counted, bits of numbers divided.
+	bytesCopied, bytesPerStep, bitsPerStep = 32, 8, 6
 	// Everything takes as long again for so many levels of nesting, which errors list, or characters of the longest
 	// number.
 	depthPerFactor, digitsPerFactor = 32, 64
 	// exponentDigits is how many digits an exponent counts for.
 	exponentDigits = 150
-	// cheapMatch is what may be matched without counting character by character.
-	cheapMatch = 10_000
 	// stepsPerPoll is how often the context is polled.
 	stepsPerPoll = 1 << 16
 )
@@ -303,68 +296,6 @@ func (u uniqueItems) appendKey(b []byte, v any) []byte {
 		return strconv.AppendBool(b, v)
 	}
 	return append(b, "null"...)
-}
-
-// A pattern is a regular expression of a schema.
-type pattern struct {
-	text string
-	re   *regexp.Regexp // nil if its syntax is not Go's
-	// steps is for each character, at most.
-	steps int
-	meter *meter
-}
-
-// compilePattern compiles Go's regular expressions, which take time by the length of the text. Those of ECMA-262 that
-// are none of them (they look ahead or behind) get through here and are dealt with by adapt: one of them is no reason
-// not to check all the rest.
-func (m *meter) compilePattern(text string) (jsonschema.Regexp, error) {
-	re, err := regexp.Compile(text)
-	if err != nil && !strings.Contains(text, "(?") && !strings.Contains(text, `\`) {
-		return nil, err // it is none of anybody's
-	}
-	p := &pattern{text: text, re: re, meter: m}
-	if parsed, err := syntax.Parse(text, syntax.Perl); err == nil {
-		if prog, err := syntax.Compile(parsed.Simplify()); err == nil {
-			p.steps = 1 + len(prog.Inst)/instructionsPerStep
-		}
-	}
-	return p, nil
-}
-
-// String implements jsonschema.Regexp.
-func (p *pattern) String() string { return p.text }
-
-// MatchString implements jsonschema.Regexp, for the library.
-func (p *pattern) MatchString(s string) bool {
-	if p.re == nil {
-		return true
-	}
-	if steps := p.work(len(s)); steps <= cheapMatch {
-		p.meter.spend(steps)
-		return p.re.MatchString(s)
-	}
-	return p.re.MatchReader(&meteredText{p, s})
-}
-
-// work returns the steps to match so many bytes, at most.
-func (p *pattern) work(n int) int { return stepsToMatch + p.steps*n }
-
-// A meteredText is text that is read by a regular expression. A regular expression that cannot match any more stops
-// reading.
-type meteredText struct {
-	*pattern
-	rest string
-}
-
-// ReadRune implements io.RuneReader.
-func (t *meteredText) ReadRune() (rune, int, error) {
-	if t.rest == "" {
-		return 0, 0, io.EOF
-	}
-	t.meter.spend(t.steps)
-	r, n := utf8.DecodeRuneInString(t.rest)
-	t.rest = t.rest[n:]
-	return r, n, nil
 }
 
 // A size is what determines how long a value takes.
