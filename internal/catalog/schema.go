@@ -87,7 +87,7 @@ func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 	if footprint(value) > of.most {
 		return undecided("", "it is too large to be compared with the schema: it would take more than %d MiB of memory", of.most>>20)
 	}
-	decoded, err := decode(value)
+	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
 		return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
 	}
@@ -244,7 +244,7 @@ func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, er
 		}
 	}
 	add(roots...)
-	for i := 0; i < len(all); i++ {
+	for i := 0; i < len(all); i++ { //nolint:intrange // all grows
 		at := all[i]
 		at.Format = nil
 		if where, ok := strings.CutPrefix(at.Location, location+"#"); ok && len(at.Properties) > 1 {

@@ -116,9 +116,6 @@ func FuzzQuick(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s passed the check, and the library cannot read it: %v", value, err)
 		}
-		if mine, err := decode(value); err != nil || !reflect.DeepEqual(mine, decoded) {
-			t.Fatalf("%s is decoded as %#v, and by the library as %#v: %v", value, mine, decoded, err)
-		}
 		if _, ok := sane(decoded); !ok {
 			return
 		}
