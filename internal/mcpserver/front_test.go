@@ -251,6 +251,17 @@ func (c *client) get(ctx context.Context, last string) *http.Response {
 	return c.do(ctx, http.MethodGet, c.url, "", h)
 }
 
+// openSSE opens the event stream of HTTP+SSE, and returns it and where to send messages.
+func (f *front) openSSE(ctx context.Context, h ...string) (*stream, string) {
+	f.Helper()
+	s := read(f.T, f.do(ctx, http.MethodGet, f.url, "", append(header{"Accept", "", "Accept", "text/event-stream"}, h...)))
+	e, ok := s.event()
+	if !ok || e.name != "endpoint" || !strings.HasPrefix(e.data, "/mcp?") {
+		f.Fatalf("the stream begins with %+v", e)
+	}
+	return s, strings.TrimSuffix(f.url, "/mcp") + e.data
+}
+
 // get returns a part of a message, as JSON.
 func get(t *testing.T, msg, path string) string {
 	t.Helper()

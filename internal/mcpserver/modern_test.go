@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -17,43 +16,9 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-func TestModernCallIsAnsweredWithOneJSONBody(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	status, msgs := f.callModern("echo", `{"b":9007199254740993, "a":1e2}`, noCaps, "")
-	if status != 200 || len(msgs) != 1 {
-		t.Fatalf("%d %q", status, msgs)
-	}
-	if diff := cmp.Diff(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"{\"b\":9007199254740993, \"a\":1e2}"}],`+
-		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bridgetest","title":"Bridge Test","version":"1"}}}}`, msgs[0]); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestModernProgressAndLogsComeBeforeTheResult(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	_, msgs := f.callModern("count", "", noCaps+`,"progressToken":12345678901234567890,"io.modelcontextprotocol/logLevel":"info"`, "")
-	if diff := cmp.Diff([]string{
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":12345678901234567890,"progress":0,"total":2,"message":"begin"}}`,
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":12345678901234567890,"progress":1,"total":2}}`,
-		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"l","data":{"n":9007199254740993}}}`,
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":12345678901234567890,"progress":2,"total":2}}`,
-	}, msgs[:len(msgs)-1]); diff != "" {
-		t.Error(diff)
-	}
-	want(t, msgs[len(msgs)-1], "id", "1", "result.content.0.text", `"counted"`)
-}
-
-func TestModernCallThatWantsNoEventsGetsNone(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	if _, msgs := f.callModern("count", "", noCaps, ""); len(msgs) != 1 {
-		t.Errorf("%q", msgs)
-	}
-}
 
 // A server that does not declare logging sends no log messages, whatever its backend does (LG-1), and the backend is told that nobody
 // wants any.
@@ -82,42 +47,6 @@ func TestUndeclaredLogsAreNotSent(t *testing.T) {
 	}
 }
 
-func TestModernClientComesBackWithAnswers(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	_, first := f.callModern("ask", `{"x": 1, "y": 2}`, allCaps, "")
-	want(t, first[0], "result.resultType", `"input_required"`, "result.requestState", "null",
-		"result.inputRequests.name.method", `"elicitation/create"`, "result.inputRequests.name.params.mode", `"form"`)
-	_, second := f.callModern("ask", `{"x": 1, "y": 2}`, allCaps, `,"inputResponses":{"name":{"action":"accept","content":{"name":"Ada"}},"more":{"action":"cancel"}}`)
-	state := get(t, second[0], "result.requestState")
-	want(t, second[0], "result.resultType", `"input_required"`, "result.inputRequests.right.params.message", `"is that right?"`)
-	if strings.Contains(state, "Ada") {
-		t.Error("the state can be read by the client")
-	}
-	// The same arguments, though written in another way.
-	_, third := f.callModern("ask", `{"y":2,"x":1}`, allCaps, `,"requestState":`+state+`,"inputResponses":{"right":{"action":"accept","content":{"yes":"y"}}}`)
-	want(t, third[0], "result.resultType", `"complete"`, "result.content.0.text", `"name={\"name\":\"Ada\"} {\"yes\":\"y\"}"`)
-
-	for name, c := range map[string]struct{ tool, args, state string }{
-		"changed":         {"ask", `{"x":1,"y":2}`, state[:len(state)-3] + `AA"`},
-		"of other args":   {"ask", `{"x":1,"y":3}`, state},
-		"of another tool": {"echo", `{"x":1,"y":2}`, state},
-		"empty":           {"ask", `{"x":1,"y":2}`, `""`},
-		"nonsense":        {"ask", `{"x":1,"y":2}`, `"%%%"`},
-	} {
-		_, msgs := f.callModern(c.tool, c.args, allCaps, `,"requestState":`+c.state+`,"inputResponses":{"right":{"action":"accept"}}`)
-		if get(t, msgs[0], "error.code") != "-32602" {
-			t.Errorf("a state that is %s: %s", name, msgs[0])
-		}
-	}
-}
-
-func TestModernStateExpires(t *testing.T) {
-	f := newFront(t, mcpserver.Options{Limits: limits.Limits{StateLife: -time.Minute}})
-	_, msgs := f.callModern("ask", "", allCaps, `,"inputResponses":{"name":{"action":"accept","content":{}}}`)
-	_, msgs = f.callModern("ask", "", allCaps, `,"requestState":`+get(t, msgs[0], "result.requestState"))
-	want(t, msgs[0], "error.code", "-32602", "error.message", `"requestState has expired: make the call again without it"`)
-}
-
 func TestModernRoundsAreBounded(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	_, msgs := f.callModern("endless", "", allCaps, "")
@@ -138,51 +67,6 @@ func TestModernReplicasWithTheSameKeyShareState(t *testing.T) {
 	want(t, msgs[0], "result.resultType", `"complete"`)
 }
 
-func TestModernClientIsNotAskedWhatItCannotAnswer(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	status, msgs := f.callModern("many", "", `,"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}`, "")
-	if status != 400 {
-		t.Errorf("status %d", status)
-	}
-	want(t, msgs[0], "error.code", "-32021", "error.data", `{"requiredCapabilities":{"sampling":{}}}`)
-}
-
-func TestModernHeadersMustSayWhatTheBodySays(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	body, ok := modern(5, "tools/call", `"name":"echo"`, noCaps, "Mcp-Name", "echo")
-	for _, c := range []struct {
-		name   string
-		h      header
-		status int
-		code   string
-	}{
-		{"right", ok, 200, "null"},
-		{"padded", header{"MCP-Protocol-Version", "2026-07-28", "mcp-method", " tools/call ", "MCP-NAME", "echo  "}, 200, "null"},
-		{"encoded", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "=?base64?ZWNobw==?="}, 200, "null"},
-		{"badly encoded", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "=?base64?ZWNobw?="}, 400, "-32020"},
-		{"no version", header{"Mcp-Method", "tools/call", "Mcp-Name", "echo"}, 400, "-32020"},
-		{"other version", header{"MCP-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/call", "Mcp-Name", "echo"}, 400, "-32020"},
-		{"no method", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Name", "echo"}, 400, "-32020"},
-		{"other method", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list", "Mcp-Name", "echo"}, 400, "-32020"},
-		{"method in capitals", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "TOOLS/CALL", "Mcp-Name", "echo"}, 400, "-32020"},
-		{"no name", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call"}, 400, "-32020"},
-		{"other name", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "count"}, 400, "-32020"},
-		{"two names", header{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo", "Mcp-Name", "echo"}, 400, "-32020"},
-		{"two of what the tool does not have", append(header{"Mcp-Param-X", "a", "Mcp-Param-X", "a"}, ok...), 400, "-32020"},
-		{"two sessions", append(header{"Mcp-Session-Id", "a", "Mcp-Session-Id", "a"}, ok...), 400, "-32020"},
-		{"a session", append(header{"Mcp-Session-Id", "of long ago"}, ok...), 200, "null"},
-	} {
-		res := f.post(body, c.h)
-		msg := read(t, res).next()
-		if res.StatusCode != c.status || get(t, msg, "error.code") != c.code || get(t, msg, "id") != "5" {
-			t.Errorf("%s: %s %s", c.name, res.Status, msg)
-		}
-		if res.Header.Get("Mcp-Session-Id") != "" {
-			t.Errorf("%s: got a session", c.name)
-		}
-	}
-}
-
 // What a header cannot have is refused although the body has it as well: another server on the way may have read something else.
 func TestModernNamesThatNoHeaderCanSay(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
@@ -192,62 +76,6 @@ func TestModernNamesThatNoHeaderCanSay(t *testing.T) {
 		if msg := read(t, res).next(); get(t, msg, "error.code") != code {
 			t.Errorf("%q: %s %s", said, res.Status, msg)
 		}
-	}
-}
-
-func TestModernRequestsThatCannotBeMeant(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	const version = `"io.modelcontextprotocol/protocolVersion":`
-	for _, c := range []struct {
-		name, body, method, version string
-		status                      int
-		code                        string
-	}{
-		{"no _meta", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "tools/list", "2026-07-28", 400, "-32602"},
-		{"no version", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}}`, "tools/list", "2026-07-28", 400, "-32602"},
-		{"no capabilities", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2026-07-28"}}}`, "tools/list", "2026-07-28", 400, "-32602"},
-		{"unknown version", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"1900-01-01"` + noCaps + `}}}`, "tools/list", "1900-01-01", 400, "-32022"},
-		{"legacy version", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2025-11-25"` + noCaps + `}}}`, "tools/list", "2025-11-25", 400, "-32022"},
-		{"unknown method", `{"jsonrpc":"2.0","id":1,"method":"tools/burn","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `}}}`, "tools/burn", "2026-07-28", 404, "-32601"},
-		{"initialize", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `}}}`, "initialize", "2026-07-28", 404, "-32601"},
-		{"ping", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `}}}`, "ping", "2026-07-28", 404, "-32601"},
-		{"unknown level", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `,"io.modelcontextprotocol/logLevel":"loud"}}}`, "tools/list", "2026-07-28", 400, "-32602"},
-		{"unknown level that is known in capitals", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `,"io.modelcontextprotocol/logLevel":"\u0131nfo"}}}`, "tools/list", "2026-07-28", 400, "-32602"},
-		{"token of an object", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `"2026-07-28"` + noCaps + `,"progressToken":{}}}}`, "tools/list", "2026-07-28", 400, "-32602"},
-		{"bad cursor", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x","_meta":{` + version + `"2026-07-28"` + noCaps + `}}}`, "tools/list", "2026-07-28", 200, "-32602"},
-		{"a batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, "tools/list", "2026-07-28", 400, "-32600"},
-		{"a response", `{"jsonrpc":"2.0","id":1,"result":{}}`, "", "2026-07-28", 400, "-32600"},
-		{"two messages", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}{}`, "tools/list", "2026-07-28", 400, "-32700"},
-		{"a name twice", `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}`, "tools/list", "2026-07-28", 400, "-32600"},
-		{"params of an array", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}`, "tools/list", "2026-07-28", 400, "-32602"},
-		{"a call without an id", `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo"}}`, "tools/call", "2026-07-28", 400, "-32600"},
-	} {
-		res := f.post(c.body, header{"MCP-Protocol-Version", c.version, "Mcp-Method", c.method})
-		msg := read(t, res).next()
-		if res.StatusCode != c.status || get(t, msg, "error.code") != c.code {
-			t.Errorf("%s: %s %s", c.name, res.Status, msg)
-		}
-	}
-}
-
-func TestModernErrorsOfTheBackend(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	for _, c := range []struct {
-		tool, path, want string
-	}{
-		{"nosuch", "error.code", "-32602"},
-		{"nosuch", "error.message", `"there is no tool \"nosuch\""`},
-		{"fail", "result.isError", "true"},
-		{"broken", "error.code", "-32603"},
-		{"broken", "error.message", `"internal error; the bridge's log says more"`},
-		{"exact", "error", `{"code":-7,"data":{"n":[1]},"message":"no luck"}`},
-		{"garbage", "error.code", "-32603"},
-	} {
-		status, msgs := f.callModern(c.tool, "", noCaps, "")
-		if status != 200 {
-			t.Errorf("%s: status %d", c.tool, status)
-		}
-		want(t, msgs[0], c.path, c.want)
 	}
 }
 
@@ -345,87 +173,6 @@ func TestExactCodesAreThoseOfTheRevision(t *testing.T) {
 	}
 }
 
-func TestModernDisconnectCancels(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	body, h := modern(1, "tools/call", `"name":"wait"`, noCaps, "Mcp-Name", "wait")
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(h); i += 2 {
-		req.Header.Set(h[i], h[i+1])
-	}
-	failed := make(chan error)
-	go func() {
-		res, err := f.c.Do(req)
-		if err == nil {
-			res.Body.Close()
-		}
-		failed <- err
-	}()
-	<-f.h.Started
-	cancel()
-	if <-failed == nil {
-		t.Error("answered")
-	}
-	<-f.h.Ended
-}
-
-func TestModernDiscover(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	body, h := modern(1, "server/discover", "", noCaps)
-	want(t, read(t, f.post(body, h)).next(), "result.resultType", `"complete"`, "result.supportedVersions", `["2026-07-28"]`, "result.ttlMs", "0",
-		"result.cacheScope", `"private"`, "result.instructions", `"call anything"`, "result.capabilities.tools.listChanged", "true",
-		"result._meta.io·modelcontextprotocol/serverInfo.name", `"bridgetest"`)
-}
-
-func TestModernPagesAddUp(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	seen := map[string]bool{}
-	cursor := ""
-	for range 10 {
-		params := ""
-		if cursor != "" {
-			params = `"cursor":` + cursor
-		}
-		body, h := modern(1, "tools/list", params, noCaps)
-		msg := read(t, f.post(body, h)).next()
-		want(t, msg, "result.ttlMs", "0")
-		for i := 0; get(t, msg, "result.tools."+string(rune('0'+i))) != "null"; i++ {
-			seen[get(t, msg, "result.tools."+string(rune('0'+i))+".name")] = true
-		}
-		if cursor = get(t, msg, "result.nextCursor"); cursor == "null" {
-			break
-		}
-	}
-	if len(seen) < 12 || !seen[`"echo"`] || !seen[`"wait"`] {
-		t.Errorf("%v", seen)
-	}
-}
-
-func TestModernListenTellsWhatIsAskedFor(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	body, h := modern(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["test://a"]}`, noCaps)
-	s := read(t, f.post(body, h))
-	const id = "params._meta.io·modelcontextprotocol/subscriptionId"
-	// The prompts of this server do not change, so that they are not acknowledged.
-	want(t, s.next(), "method", `"notifications/subscriptions/acknowledged"`, id, "7",
-		"params.notifications", `{"resourceSubscriptions":["test://a"],"toolsListChanged":true}`)
-	f.h.Update("test://b")
-	f.h.Update("test://a/part")
-	want(t, s.next(), "method", `"notifications/resources/updated"`, "params.uri", `"test://a/part"`, id, "7")
-	f.h.Add("new")
-	want(t, s.next(), "method", `"notifications/tools/list_changed"`, id, "7")
-	f.s.Drain()
-	want(t, s.next(), "id", "7", "result.resultType", `"complete"`, "result._meta.io·modelcontextprotocol/subscriptionId", "7")
-	if more := s.next(); more != "" {
-		t.Error(more)
-	}
-}
-
 func TestModernListenersShareOneListenOfTheBackend(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -444,44 +191,6 @@ func TestModernListenersShareOneListenOfTheBackend(t *testing.T) {
 		want(t, s.next(), "method", `"notifications/tools/list_changed"`)
 	}
 	cancel()
-}
-
-func TestModernHasNoStreamsOrSessionsToOpen(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPut} {
-		res := f.do(t.Context(), method, f.url, "", header{"MCP-Protocol-Version", "2026-07-28"})
-		if res.StatusCode != 405 || res.Header.Get("Allow") == "" {
-			t.Errorf("%s: %s", method, res.Status)
-		}
-	}
-}
-
-func TestModernHeadersSayWhatTheArgumentsSay(t *testing.T) {
-	f := newFront(t, mcpserver.Options{})
-	for _, c := range []struct {
-		args   string
-		h      header
-		status int
-	}{
-		{`{"region":"eu"}`, header{"Mcp-Param-Region", "eu"}, 200},
-		{`{"region":"eu"}`, header{"mcp-param-REGION", " =?base64?ZXU=?= "}, 200},
-		{`{"region":"eu","in":{"n":42.0}}`, header{"Mcp-Param-Region", "eu", "Mcp-Param-Count", "42"}, 200},
-		{`{"region":null}`, nil, 200},
-		{`{}`, header{"Mcp-Param-Other", "is not ours"}, 200},
-		{`{"region":"eu"}`, nil, 400},
-		{`{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, 400},
-		{`{"region":"eu"}`, header{"Mcp-Param-Region", "=?base64?ZXU?="}, 400},
-		{`{"region":"eu"}`, header{"Mcp-Param-Region", "eu", "Mcp-Param-Region", "eu"}, 400},
-		{`{}`, header{"Mcp-Param-Region", "eu"}, 400},
-		{`{"in":{"n":1}}`, header{"Mcp-Param-Count", "2"}, 400},
-	} {
-		body, h := modern(1, "tools/call", `"name":"echo","arguments":`+c.args, noCaps, "Mcp-Name", "echo")
-		res := f.post(body, append(h, c.h...))
-		msg := read(t, res).next()
-		if res.StatusCode != c.status || c.status == 400 && get(t, msg, "error.code") != "-32020" {
-			t.Errorf("%s %q: %s %s", c.args, c.h, res.Status, msg)
-		}
-	}
 }
 
 // What headers must say is in the list of tools. When the backend does not tell it, no call is made of which it is not known that its headers

@@ -76,45 +76,6 @@ func modernLine(id int, method, params, meta string) string {
 	return body
 }
 
-func TestStdioServesBothErasAtOnce(t *testing.T) {
-	for _, rev := range legacyRevisions {
-		p := newPipe(t, mcpserver.Options{})
-		p.say(modernLine(1, "server/discover", "", noCaps))
-		want(t, p.next(), "id", "1", "result.supportedVersions", `["2026-07-28"]`)
-		p.initialize(rev)
-		p.say(call("2", "who", "{}", ""))
-		want(t, p.next(), "id", "2", "result.resultType", "null", "result.content.0.text", `"`+rev+` old progress=false log=LOG_LEVEL_INFO forms=true"`)
-		p.say(modernLine(3, "tools/call", `"name":"who"`, noCaps))
-		want(t, p.next(), "id", "3", "result.resultType", `"complete"`, "result.content.0.text", `"2026-07-28 t progress=false log=LOG_LEVEL_UNSPECIFIED forms=false"`)
-	}
-}
-
-func TestStdioAsksALegacyClient(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{})
-	p.initialize("2025-11-25")
-	p.say(call("1", "ask", "{}", `"progressToken":5`))
-	want(t, p.next(), "method", `"notifications/progress"`, "params.progressToken", "5")
-	p.say(`{"jsonrpc":"2.0","id":` + get(t, p.next(), "id") + `,"result":{"action":"cancel"}}`)
-	want(t, p.next(), "id", "1", "result.content.0.text", `"the user said ELICIT_ACTION_CANCEL"`)
-}
-
-func TestStdioCancellation(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{})
-	p.initialize("2025-11-25")
-	p.say(call("1", "wait", `"1"`, ""))
-	want(t, p.next(), "error.code", "-32602") // arguments are an object
-	p.say(call("1", "wait", `{}`, ""))
-	<-p.h.Started
-	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-	<-p.h.Ended
-	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
-	<-p.h.Started
-	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	<-p.h.Ended
-	p.say(modernLine(3, "tools/call", `"name":"echo"`, noCaps))
-	want(t, p.next(), "id", "3") // and nothing of 1 and 2
-}
-
 func TestStdioTellsChanges(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.initialize("2025-11-25")
@@ -164,14 +125,11 @@ func TestStdioGarbageAsFastAsItComes(t *testing.T) {
 	})
 }
 
+// Lines that a transcript cannot show (stdio/garbage).
 func TestStdioGoesOnAfterGarbage(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{Limits: limits.Limits{Line: 4096}})
 	p.initialize("2025-11-25")
 	for _, c := range []struct{ line, code string }{
-		{"hello", "-32700"},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping"} {"jsonrpc":"2.0","id":2,"method":"ping"}`, "-32700"},
-		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, "-32600"},
-		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "-32600"},
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", "-32700"},
 		{"\u00a0" + `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "-32700"},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\u2028", "-32700"},
@@ -189,34 +147,6 @@ func TestStdioGoesOnAfterGarbage(t *testing.T) {
 	want(t, p.next(), "id", "1", "result", "{}")
 }
 
-// Nobody waits for an answer to a notification, not even to one that is wrong (JSON-RPC 2.0, 4.1).
-func TestWrongNotificationsAreNotAnswered(t *testing.T) {
-	const wrong = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[1]}`
-	p := newPipe(t, mcpserver.Options{})
-	p.initialize("2025-03-26")
-	p.say(wrong)
-	p.say("[" + wrong + "]")
-	p.say("[" + wrong + `,{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
-	if m := p.next(); m != `[{"jsonrpc":"2.0","id":1,"result":{}}]` {
-		t.Error(m)
-	}
-	f := newFront(t, mcpserver.Options{})
-	for _, rev := range legacyRevisions[1:] {
-		if res := f.initialize(rev, clientCaps).send(wrong); res.StatusCode != 400 { // as of 2025-03-26: basic/transports
-			t.Errorf("%s: %s", rev, res.Status)
-		}
-	}
-}
-
-// Who gives a notification an id learns what is wrong.
-func TestNotificationsWithIDs(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{})
-	p.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
-	p.next()
-	p.say(`{"jsonrpc":"2.0","id":2,"method":"notifications/initialized"}`)
-	want(t, p.next(), "id", "2", "error.code", "-32601", "error.message", `"notifications/initialized is a notification: send it without an id"`)
-}
-
 // A progress token that is too long is told from one that is no token.
 func TestLongProgressTokens(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
@@ -225,71 +155,6 @@ func TestLongProgressTokens(t *testing.T) {
 	if m := p.next(); !strings.Contains(m, "-32602") || !strings.Contains(m, "of at most 256 bytes") {
 		t.Error(m)
 	}
-}
-
-func TestStdioBeforeInitialize(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{})
-	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	want(t, p.next(), "id", "1", "result", "{}")
-	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
-	p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	want(t, p.next(), "id", "2", "error.code", "-32600")
-	p.say(`{"jsonrpc":"2.0","id":3,"method":"server/discover"}`)
-	want(t, p.next(), "id", "3", "error.code", "-32602")
-}
-
-func TestStdioAnswersWhatWasAskedBeforeTheEnd(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{})
-	p.initialize("2025-11-25")
-	p.say(call("1", "why", "{}", ""))
-	p.next() // the question
-	p.say(call("2", "echo", "{}", ""))
-	p.in.Close()
-	got := map[string]string{}
-	for p.out.Scan() {
-		got[get(t, p.out.Text(), "id")] = get(t, p.out.Text(), "result.content.0.text")
-	}
-	if got["1"] != `"REASON_NO_ANSWER 0 the client has gone"` || got["2"] != `"{}"` {
-		t.Errorf("%v", got)
-	}
-	if err := <-p.done; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestStdioBatches(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{})
-	p.initialize("2025-03-26")
-	p.say(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
-	m := p.next()
-	ids := map[string]bool{get(t, m, "0.id"): true, get(t, m, "1.id"): true}
-	if !ids["1"] || !ids["2"] || get(t, m, "2") != "null" {
-		t.Error(m)
-	}
-	p.say(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
-	want(t, p.next(), "error.code", "-32600")
-	p.say(`[7]`)
-	want(t, p.next(), "0.error.code", "-32600")
-}
-
-// Only the session's revision has batches, so whatever is in one is of the session.
-func TestBatchesAreOfTheSession(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{})
-	p.initialize("2025-03-26")
-	p.say(`[` + modernLine(1, "tools/call", `"name":"who"`, noCaps) + `]`)
-	want(t, p.next(), "0.id", "1", "0.result.resultType", "null",
-		"0.result.content.0.text", `"2025-03-26 old progress=false log=LOG_LEVEL_INFO forms=true"`)
-	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
-	<-p.h.Started
-	p.say(`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}},{"jsonrpc":"2.0","id":3,"method":"ping"}]`)
-	want(t, p.next(), "0.id", "3")
-	select {
-	case <-p.h.Ended:
-		t.Error("a batch of the session cancels a request of 2026-07-28")
-	default:
-	}
-	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	<-p.h.Ended
 }
 
 // The id of a request is free as soon as its client has the answer.
@@ -301,25 +166,6 @@ func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
 		want(t, p.next(), "id", "1", "error", "null")
 		p.say(call("2", "echo", "{}", ""))
 		want(t, p.next(), "id", "2", "error", "null")
-	}
-}
-
-// What still runs a while after the client has closed its side is ended, so that the bridge can end.
-func TestStdioEndsWhatLingers(t *testing.T) {
-	p := newPipe(t, mcpserver.Options{Linger: time.Millisecond})
-	p.initialize("2025-11-25")
-	p.say(call("1", "wait", "{}", ""))
-	p.say(modernLine(2, "tools/call", `"name":"wait"`, noCaps))
-	<-p.h.Started
-	<-p.h.Started
-	p.in.Close()
-	<-p.h.Ended
-	<-p.h.Ended
-	for p.out.Scan() {
-		continue // nobody reads the answers
-	}
-	if err := <-p.done; err != nil {
-		t.Error(err)
 	}
 }
 

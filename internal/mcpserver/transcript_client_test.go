@@ -247,9 +247,12 @@ func (c *conversation) send(label string, lines []string) {
 	}
 	c.setHeaders(req, body)
 	for _, line := range headers {
-		name, value, _ := strings.Cut(line, ":")
-		if req.Header.Del(name); strings.TrimSpace(value) != "" {
-			req.Header.Set(name, strings.TrimSpace(value))
+		name, _, _ := strings.Cut(line, ":")
+		req.Header.Del(name)
+	}
+	for _, line := range headers {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(value) != "" {
+			req.Header.Add(name, strings.TrimSpace(value))
 		}
 	}
 	x := &exchange{label: label, cancel: cancel}

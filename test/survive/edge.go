@@ -23,7 +23,7 @@ var (
 	looked    = regexp.MustCompile(`S6 (\d+) places, (\d+) with a secret`)
 	fuzzed    = regexp.MustCompile(`S3 targets (\d+), executions (\d+), failed (\d+)`)
 	compared  = regexp.MustCompile(`S4 (seed \d+, documents \d+, accepted \d+, refused \d+), wrong (\d+)`)
-	aTest     = regexp.MustCompile(`\bTest\w+|\b[A-Z]\d\d\b( to [A-Z]\d\d\b)?`)
+	aTest     = regexp.MustCompile(`\bTest[\w/-]+|\b[A-Z]\d\d\b( to [A-Z]\d\d\b)?`)
 	testsFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
@@ -130,6 +130,9 @@ func limitTests() (n, tests int, wrong []string, err error) {
 	}
 	for _, dir := range []string{"bridge", "internal", "cmd"} {
 		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
+			if _, transcript, ok := strings.Cut(filepath.ToSlash(path), "/testdata/transcripts/"); ok {
+				there["TestTranscripts/"+strings.TrimSuffix(transcript, ".txtar")] = true
+			}
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}
