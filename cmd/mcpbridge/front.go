@@ -67,32 +67,20 @@ func (a *App) newFronts(now context.Context) ([]front, error) {
 func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 	ctx, cancel := context.WithCancel(now)
 	f := &httpFront{
-		now: now, cancel: cancel, calls: a.calls, silent: map[net.Conn]struct{}{},
+		now: now, cancel: cancel, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
+		calls: a.calls, silent: map[net.Conn]struct{}{},
 		port: conns.Port{Name: "HTTP", Most: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
 	}
 	f.ln = f.port.Listener(a.ln)
-	at := map[string]http.Handler{}
 	for _, e := range a.endpoints() {
-		f.servers = append(f.servers, e.mcp)
-		at[path.Join(a.cfg.Serve.HTTP.Path, e.name)] = f.admit(e.mcp)
-	}
-	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy before us may have read differently.
-	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h := at[r.URL.Path]; h != nil && !strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
-			h.ServeHTTP(w, r)
-			return
-		}
-		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+a.cfg.Serve.HTTP.Path)
-	})
-	if a.auth != nil {
-		handler = a.auth.Wrap(handler)
+		f.servers[path.Join(a.cfg.Serve.HTTP.Path, e.name)] = e.mcp
 	}
 	l := a.cfg.Limits.OrDefaults()
-	guard := &mcphttp.Guard{
+	f.guard = mcphttp.Guard{
 		Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Limits: l, Log: a.log,
 	}
 	f.srv = &http.Server{
-		Handler: guard.Wrap(handler), ReadHeaderTimeout: l.HeaderTime, IdleTimeout: l.ConnectionIdle,
+		Handler: f, ReadHeaderTimeout: l.HeaderTime, IdleTimeout: l.ConnectionIdle,
 		MaxHeaderBytes: l.Header - headerExtra, DisableGeneralOptionsHandler: true,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -176,7 +164,10 @@ func (f *stdioFront) end() {
 type httpFront struct {
 	now     context.Context //nolint:containedctx // it hurries end, which has no context of its own
 	cancel  context.CancelFunc
-	servers []*mcpserver.Server
+	guard   mcphttp.Guard
+	auth    *auth.Auth                   // nil if callers need not authenticate
+	path    string                       // of the endpoint of all backends
+	servers map[string]*mcpserver.Server // by the paths of their endpoints
 	calls   *calls
 	port    conns.Port
 	ln      net.Listener
@@ -227,24 +218,37 @@ func (f *httpFront) serve() error {
 	return err
 }
 
-// admit returns what serves a request with mcp. The listener stays open while the front refuses, because a client that is asked something answers
-// with a request, which may need a new connection; the server and the calls know what is new.
-func (f *httpFront) admit(mcp *mcpserver.Server) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if f.parting.Load() {
-			w.Header().Set("Connection", "close")
-		}
-		if c, _ := r.Context().Value(connKey{}).(*conns.Conn); c != nil {
-			c.Begin(auth.Principal(r) != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
-			defer c.End()
-		}
-		if r.Method == http.MethodPost {
-			// A call of a legacy client is also under way while its user thinks about a question, and nothing handles it.
-			f.calls.begin()
-			defer f.calls.end()
-		}
-		mcp.ServeHTTP(w, r)
+// ServeHTTP implements http.Handler: it passes a request to the MCP server of its endpoint, if the guard and the
+// authentication admit it. Requests are also served while the front drains, because a client answers a question with a
+// request; the MCP server and calls refuse what is new.
+func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !f.guard.Admit(w, r) {
+		return
 	}
+	if f.auth != nil {
+		if r = f.auth.Admit(w, r); r == nil {
+			return
+		}
+	}
+	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy before us may have read differently.
+	mcp := f.servers[r.URL.Path]
+	if mcp == nil || strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
+		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+f.path)
+		return
+	}
+	if f.parting.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	if c, _ := r.Context().Value(connKey{}).(*conns.Conn); c != nil {
+		c.Begin(auth.Principal(r) != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
+		defer c.End()
+	}
+	if r.Method == http.MethodPost {
+		// A call of a legacy client is also under way while its user thinks about a question, and nothing handles it.
+		f.calls.begin()
+		defer f.calls.end()
+	}
+	mcp.ServeHTTP(w, r)
 }
 
 func (f *httpFront) part() {

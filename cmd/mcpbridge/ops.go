@@ -42,8 +42,13 @@ func (a *App) newOps() *ops {
 	// A probe names the address that it reaches. A name that is rebound is no address.
 	usual := limits.Limits{}.OrDefaults() // whatever is configured for clients
 	guard := &mcphttp.Guard{Addresses: true, Log: a.log}
+	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if guard.Admit(w, r) {
+			mux.ServeHTTP(w, r)
+		}
+	})
 	o.srv = &http.Server{
-		Handler: guard.Wrap(mux), ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime, WriteTimeout: usual.HeaderTime,
+		Handler: admitted, ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime, WriteTimeout: usual.HeaderTime,
 		IdleTimeout: usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.log}, "", 0),
 	}
 	return o

@@ -14,7 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Caller returns who makes a gRPC call with the given metadata: whose token its `authorization` is, as Wrap reads that of HTTP, or,
+// Caller returns who makes a gRPC call with the given metadata: whose token its `authorization` is, as Admit reads that of HTTP, or,
 // without one, whom the client's certificate names, which the gRPC server has verified. It fails with a *bridge.Error if that is nobody:
 // UNAUTHENTICATED, PERMISSION_DENIED where scopes are lacking, and UNAVAILABLE where a token cannot be checked at the moment. It may be
 // called concurrently.

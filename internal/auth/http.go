@@ -31,7 +31,7 @@ type metadata struct {
 // principalKey is the key of a request's context by which Principal finds who makes it.
 type principalKey struct{}
 
-// Principal returns who makes a request that Wrap has let in.
+// Principal returns who makes a request that Admit has let in.
 func Principal(r *http.Request) *pb.Principal {
 	p, _ := r.Context().Value(principalKey{}).(*pb.Principal)
 	return p
@@ -54,25 +54,23 @@ func Until(p *pb.Principal) time.Time {
 	return c.Expiry.Time().Add(skew)
 }
 
-// Wrap returns a http.Handler that lets only those reach next who prove who they are, on every request (2025-06-18 to
-// 2026-07-28: basic/authorization, access token usage), and tells everybody else how to. What they prove it with is taken away
-// from the request. A mcphttp.Guard before it answers browsers that ask whether a page may call.
-func (a *Auth) Wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if of, ok := a.metadata[r.URL.Path]; ok {
-			a.serveMetadata(w, r, of.resource)
-			return
-		}
-		p, err := a.authenticate(r)
-		if err != nil {
-			a.refuse(w, r, err)
-			return
-		}
-		in := r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
-		in.Header = maps.Clone(r.Header)
-		in.Header.Del("Authorization")
-		next.ServeHTTP(w, in)
-	})
+// Admit authenticates a request (2025-06-18 to 2026-07-28: basic/authorization, access token usage), and returns it with
+// its Principal and without its credentials. If it returns nil, the request has been answered: it was refused, or it asked for
+// the metadata of the protected resource. A mcphttp.Guard before it answers the preflight requests of browsers.
+func (a *Auth) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
+	if of, ok := a.metadata[r.URL.Path]; ok {
+		a.serveMetadata(w, r, of.resource)
+		return nil
+	}
+	p, err := a.authenticate(r)
+	if err != nil {
+		a.refuse(w, r, err)
+		return nil
+	}
+	in := r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
+	in.Header = maps.Clone(r.Header)
+	in.Header.Del("Authorization")
+	return in
 }
 
 // authenticate returns who makes a request.

@@ -14,7 +14,7 @@ import (
 // A request with Transfer-Encoding is answered, and is the last on its connection: what a Content-Length beside it says, a proxy may have
 // believed.
 func TestRequestsWithTwoLengthsAreTheLast(t *testing.T) {
-	s := httptest.NewServer((&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	})))
 	defer s.Close()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -35,35 +36,35 @@ type Guard struct {
 	Limits limits.Limits
 	// Log receives what is refused, at most once a second.
 	Log zerolog.Logger
+
+	once    sync.Once
+	refused rate.Sometimes
 }
 
-// Wrap returns a http.Handler that passes on to next what is not refused.
-func (g *Guard) Wrap(next http.Handler) http.Handler {
-	most := g.Limits.OrDefaults()
-	refused := rate.Sometimes{Interval: logEvery}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// net/http overlooks Transfer-Encoding before HTTP/1.1, and would take a body for the next request; after it, it overlooks a
-		// Content-Length beside it, by which a proxy before us may have read where the next request begins (RFC 9112, 6.1).
-		if !r.ProtoAtLeast(1, 1) || len(r.TransferEncoding) > 0 {
-			w.Header().Set("Connection", "close")
-		}
-		if status, why := g.check(r, most.HeaderFields); why != "" {
-			refused.Do(func() {
-				g.Log.Warn().Str("remote", r.RemoteAddr).Msg("refused: " + why + "; further refusals in the next second are not logged")
-			})
-			Refuse(w, status, why)
-			return
-		}
-		if r.Method != http.MethodPost && r.ContentLength != 0 { // nobody reads it, and net/http waits for it
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(most.BodyTime)) // an error says that nobody sends any more
-		}
-		allowOrigin(w.Header(), r)
-		if r.Method == http.MethodOptions {
-			preflight(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+// Admit reports whether a request is to be served. If it is not, it has been answered.
+func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) bool {
+	g.once.Do(func() { g.Limits, g.refused.Interval = g.Limits.OrDefaults(), logEvery })
+	// net/http overlooks Transfer-Encoding before HTTP/1.1, and would take a body for the next request; after it, it overlooks a
+	// Content-Length beside it, by which a proxy before us may have read where the next request begins (RFC 9112, 6.1).
+	if !r.ProtoAtLeast(1, 1) || len(r.TransferEncoding) > 0 {
+		w.Header().Set("Connection", "close")
+	}
+	if status, why := g.check(r, g.Limits.HeaderFields); why != "" {
+		g.refused.Do(func() {
+			g.Log.Warn().Str("remote", r.RemoteAddr).Msg("refused: " + why + "; further refusals in the next second are not logged")
+		})
+		Refuse(w, status, why)
+		return false
+	}
+	if r.Method != http.MethodPost && r.ContentLength != 0 { // nobody reads it, and net/http waits for it
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.Limits.BodyTime)) // an error says that nobody sends any more
+	}
+	allowOrigin(w.Header(), r)
+	if r.Method == http.MethodOptions {
+		preflight(w, r)
+		return false
+	}
+	return true
 }
 
 // Refuse answers a request, whose body need not have been read, with an error that belongs to no message. The connection ends,

@@ -29,7 +29,7 @@ type guarded struct {
 func newGuarded(t *testing.T, g *mcphttp.Guard) *guarded {
 	t.Helper()
 	out := &guarded{T: t}
-	srv := httptest.NewServer(g.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { out.seen++ })))
+	srv := httptest.NewServer(admitted(g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { out.seen++ })))
 	t.Cleanup(srv.Close)
 	out.url = srv.URL
 	return out
@@ -174,7 +174,7 @@ func TestAddressesAsHosts(t *testing.T) {
 func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	for _, method := range []string{"POST", "GET", "PUT"} {
 		t.Run(method, func(t *testing.T) {
-			srv := httptest.NewServer((&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it came through") })))
+			srv := httptest.NewServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it came through") })))
 			t.Cleanup(srv.Close)
 			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
 			if err != nil {
@@ -197,7 +197,7 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 
 // On a connection of HTTP/2 others are answered, too: it goes on after a refusal.
 func TestRefusalsDoNotEndTheConnectionOfOthers(t *testing.T) {
-	srv := httptest.NewUnstartedServer((&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/deep" {
 			mcphttp.Refuse(wrapped{w}, http.StatusTeapot, "no")
 		}
@@ -254,7 +254,7 @@ func TestRequestsOfHTTP2ThatSayTwoThings(t *testing.T) {
 			r.Header.Set("Host", c.host)
 		}
 		w := httptest.NewRecorder()
-		(&mcphttp.Guard{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 		if w.Code != c.status {
 			t.Errorf("%+v: %d", c, w.Code)
 		}
@@ -309,7 +309,7 @@ func TestNothingFollowsARequestOfHTTP10(t *testing.T) {
 func TestRefusalsAreLoggedHarmlessly(t *testing.T) {
 	for _, origin := range []string{"http://a\u202eb", "http://a\u009b31m", strings.Repeat("x", 100_000)} {
 		var log bytes.Buffer
-		h := (&mcphttp.Guard{Log: zerolog.New(&log)}).Wrap(http.NotFoundHandler())
+		h := admitted(&mcphttp.Guard{Log: zerolog.New(&log)}, http.NotFoundHandler())
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 		r.Host = "localhost"
 		r.Header.Set("Origin", origin)
@@ -324,7 +324,7 @@ func TestRefusalsAreLoggedHarmlessly(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		h := (&mcphttp.Guard{Log: zerolog.New(&log)}).Wrap(http.NotFoundHandler())
+		h := admitted(&mcphttp.Guard{Log: zerolog.New(&log)}, http.NotFoundHandler())
 		for range 2 {
 			for range 1_000 {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
@@ -335,6 +335,15 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 		}
 		if lines := strings.Count(log.String(), "evil.example"); lines != 2 {
 			t.Errorf("the log has %d lines, want 2", lines)
+		}
+	})
+}
+
+// admitted returns a http.Handler that passes the requests that g admits to next.
+func admitted(g *mcphttp.Guard, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.Admit(w, r) {
+			next.ServeHTTP(w, r)
 		}
 	})
 }
