@@ -135,13 +135,13 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	}
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, log)
+		b := newBackend(cfg, i, a.memory, log)
 		opened := b.open()
 		if opened != nil && len(cfg.Backends) == 1 { // of several, the others are served
 			return nil, opened
 		}
 		a.backends, a.opened = append(a.backends, b), append(a.opened, opened)
-		cats[b.Name] = catalogOf(b, a.memory, log)
+		cats[b.Name] = catalogOf(b, log)
 		if len(b.ToolScopes) > 0 {
 			cats[b.Name] = auth.Handler(cats[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
 		}
@@ -162,12 +162,10 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	return a, nil
 }
 
-// catalogOf returns a backend whose calls are kept within bounds, whose lists are remembered, and whose arguments and results
-// are checked.
-func catalogOf(b *backend, memory *limit.Memory, log zerolog.Logger) bridge.Handler {
-	l := b.cfg.Limits
-	return catalog.New(limit.New(b, limit.Options{Limits: l, Memory: memory}), catalog.Options{
-		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput, Limits: l,
+// catalogOf returns a backend whose lists are remembered, and whose arguments and results are checked.
+func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
+	return catalog.New(b.calls, catalog.Options{
+		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput, Limits: b.cfg.Limits,
 	})
 }
 

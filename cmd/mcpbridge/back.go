@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/plugin"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -135,17 +136,22 @@ type backend struct {
 	log zerolog.Logger
 
 	back   atomic.Pointer[back] // nil until open
+	calls  *limit.Handler       // of the back
 	logins atomic.Int32         // of a user that go on
 	// settled is closed when the back answers, or does not start, for the first time.
 	settled chan struct{}
 }
 
-var _ bridge.Handler = (*backend)(nil)
-
 // newBackend returns the i-th backend of a configuration. Call open, then run or keep.
-func newBackend(cfg *loaded, i int, log zerolog.Logger) *backend {
+func newBackend(cfg *loaded, i int, memory *limit.Memory, log zerolog.Logger) *backend {
+	c := &cfg.Backends[i]
+	none := func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+			"backend %q cannot be started; the call was not executed", c.Name)
+	}
 	return &backend{
-		BackendConfig: &cfg.Backends[i], at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, settled: make(chan struct{}),
+		BackendConfig: c, at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, settled: make(chan struct{}),
+		calls: limit.New(bridge.HandlerFunc(none), limit.Options{Limits: cfg.Limits, Memory: memory}),
 	}
 }
 
@@ -170,18 +176,14 @@ func (b *backend) open() error {
 			Where: b.cfg.where(b.at), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
 		}
 	}
-	b.back.Store(&opened)
+	b.set(opened)
 	return nil
 }
 
-// Handle implements bridge.Handler.
-func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	opened := b.back.Load()
-	if opened == nil {
-		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
-			"backend %q cannot be started; the call was not executed", b.Name)
-	}
-	return (*opened).Handle(ctx, call, emit)
+// set has opened answer the calls of b from now on.
+func (b *backend) set(opened back) {
+	b.back.Store(&opened)
+	b.calls.SetNext(opened)
 }
 
 // started is Started of the back.

@@ -318,10 +318,10 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, c.backends.logger())
+		b := newBackend(cfg, i, nil, c.backends.logger())
 		b.cfg = b.counting()
 		backends = append(backends, b)
-		handlers[b.Name] = catalogOf(b, nil, c.log)
+		handlers[b.Name] = catalogOf(b, c.log)
 		c.names = append(c.names, b.Name)
 	}
 	h, err := merge(cfg, backends, handlers, c.log)
@@ -345,8 +345,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 		if errs[i] = b.open(); errs[i] != nil {
 			continue
 		}
-		var seen back = &watched{*b.back.Load(), &c.called}
-		b.back.Store(&seen)
+		b.set(&watched{*b.back.Load(), &c.called})
 		wg.Go(func() {
 			if err := b.run(running); err != nil {
 				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start") // Ready says so, too

@@ -14,56 +14,54 @@ import (
 // noArguments are the arguments of a call that has none.
 var noArguments = []byte("{}")
 
-// callTool calls a tool with arguments that it takes, and returns what it says that it returns.
-func (c *Catalog) callTool(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+// checkArguments holds the arguments of a call against the input schema of its tool, and returns the tool, or nil if it is
+// not known. A refusal is the result of a call whose arguments do not conform.
+func (c *Catalog) checkArguments(
+	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest,
+) (t *tool, refusal *bridge.Result, err error) {
+	if c.o.SkipArguments && c.o.SkipOutput {
+		return nil, nil, nil
+	}
 	arrived := c.clock.Load()
-	cc := r.GetContext()
-	who := bridge.AudienceOf(cc)
+	who := bridge.AudienceOf(r.GetContext())
 	t, seek := c.lookup(who, r.GetName())
 	if seek {
-		var err error
 		if t, err = c.find(ctx, who, call, r.GetName(), 0); err != nil && ctx.Err() != nil {
-			return nil, bridge.Interrupted(ctx, false)
+			return nil, nil, bridge.Interrupted(ctx, false)
 		}
 	}
-	if t == nil { // the backend says so, or knows better
-		return c.h.Handle(ctx, call, emit)
+	if t == nil || c.o.SkipArguments { // the backend says that there is no such tool, or knows better
+		return t, nil, nil
 	}
-	if !c.o.SkipArguments {
-		arguments := r.GetArguments()
-		if len(arguments) == 0 {
-			arguments = noArguments
-		}
-		wrong, s, err := c.check(ctx, call, r, &t, input, arguments, arrived)
-		if err != nil { // it was not to wait any longer
-			return nil, bridge.Interrupted(ctx, false)
-		}
-		switch {
-		case wrong == nil:
-		case wrong.undecided:
-			return refused("The arguments of the tool %q could not be compared with its input schema, and it was not called:%s\n"+
-				"Call it with less at a time. If that is not possible, its schema must become simpler, "+
-				"or mcpbridge be configured with skipArguments for its backend.", r.GetName(), wrong.lines("the arguments")), nil
-		default:
-			return refused("The arguments do not fit the tool %q, and it was not called:%s\nIt is called like this: %s",
-				r.GetName(), wrong.lines("the arguments"), s.signature(r.GetName())), nil
-		}
+	arguments := r.GetArguments()
+	if len(arguments) == 0 {
+		arguments = noArguments
 	}
-	result, err := c.h.Handle(ctx, call, emit)
-
-	if err != nil || c.o.SkipOutput || t.output == nil {
-		return result, err
+	wrong, s, err := c.check(ctx, call, r, &t, input, arguments, arrived)
+	switch {
+	case err != nil: // it was not to wait any longer
+		return nil, nil, bridge.Interrupted(ctx, false)
+	case wrong == nil:
+		return t, nil, nil
+	case wrong.undecided:
+		return nil, refused("The arguments of the tool %q could not be compared with its input schema, and it was not called:%s\n"+
+			"Call it with less at a time. If that is not possible, its schema must become simpler, "+
+			"or mcpbridge be configured with skipArguments for its backend.", r.GetName(), wrong.lines("the arguments")), nil
 	}
-	out, ok := result.Complete.(*pb.CallToolResult)
-	if !ok || out.GetIsError() {
-		return result, nil // what a tool that failed returns need not conform (U-17)
-	}
-	return c.output(ctx, call, r, t, result, out)
+	return nil, refused("The arguments do not fit the tool %q, and it was not called:%s\nIt is called like this: %s",
+		r.GetName(), wrong.lines("the arguments"), s.signature(r.GetName())), nil
 }
 
-// output returns the result of a tool, if it conforms to the tool's output schema. One that could not be compared is withheld, too: whether
-// results are checked is known of a tool from its first call on, and does not depend on how much it returns.
-func (c *Catalog) output(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t *tool, result *bridge.Result, out *pb.CallToolResult) (*bridge.Result, error) {
+// checkOutput returns the result of a tool, if it conforms to the tool's output schema. One that could not be compared is
+// withheld, too: whether results are checked is known of a tool from its first call on, and does not depend on how much it
+// returns. If t is nil, the tool is not known.
+func (c *Catalog) checkOutput(
+	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t *tool, result *bridge.Result,
+) (*bridge.Result, error) {
+	out, ok := result.Complete.(*pb.CallToolResult)
+	if !ok || c.o.SkipOutput || t == nil || t.output == nil || out.GetIsError() {
+		return result, nil // what a tool that failed returns need not conform (U-17)
+	}
 	returned := c.clock.Load()
 	wrong, s, err := c.check(ctx, call, r, &t, output, out.GetStructuredContent(), returned)
 	if err != nil {

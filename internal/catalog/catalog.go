@@ -74,20 +74,31 @@ func New(h bridge.Handler, o Options) *Catalog {
 
 // Handle implements bridge.Handler.
 func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	res, err := c.handle(ctx, call, emit)
+	r, ok := call.Request.(*pb.CallToolRequest)
+	if !ok {
+		res, err := c.handleOther(ctx, call, emit)
+		if bad := checkPages(call, res, err); bad != nil {
+			return nil, bad
+		}
+		return res, err
+	}
+	t, refusal, err := c.checkArguments(ctx, call, r)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	res, err := c.h.Handle(ctx, call, emit)
 	if bad := checkPages(call, res, err); bad != nil {
 		return nil, bad
 	}
-	return res, err
+	if err != nil {
+		return nil, err
+	}
+	return c.checkOutput(ctx, call, r, t, res)
 }
 
-func (c *Catalog) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+// handleOther answers a call that is no tools/call.
+func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	switch r := call.Request.(type) {
-	case *pb.CallToolRequest:
-		if c.o.SkipArguments && c.o.SkipOutput {
-			break
-		}
-		return c.callTool(ctx, call, r, emit)
 	case *pb.ListToolsRequest:
 		return c.list(ctx, call, kindTools, r.Cursor, r.GetExtra(), emit)
 	case *pb.ListPromptsRequest:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -28,7 +29,7 @@ type Options struct {
 // A Handler is a bridge.Handler that keeps the calls of another one within bounds. Listen calls are as many as there are, and
 // last.
 type Handler struct {
-	next bridge.Handler
+	next atomic.Pointer[bridge.Handler]
 	o    Options
 	all  *lot
 
@@ -50,13 +51,19 @@ var _ bridge.Handler = (*Handler)(nil)
 // New returns a Handler for the calls of next.
 func New(next bridge.Handler, o Options) *Handler {
 	o.Limits = o.Limits.OrDefaults()
-	return &Handler{next: next, o: o, all: newLot(o.Limits.Calls, o.Limits.CallQueue, "the backend's"), principals: map[principal]*share{}}
+	h := &Handler{o: o, all: newLot(o.Limits.Calls, o.Limits.CallQueue, "the backend's"), principals: map[principal]*share{}}
+	h.SetNext(next)
+	return h
 }
+
+// SetNext replaces the Handler that new calls go to. Calls that run stay where they are.
+func (h *Handler) SetNext(next bridge.Handler) { h.next.Store(&next) }
 
 // Handle implements bridge.Handler.
 func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	next := *h.next.Load()
 	if call.Method == bridge.Listen {
-		return h.next.Handle(ctx, call, emit)
+		return next.Handle(ctx, call, emit)
 	}
 	if !bridge.Continues(call.Request) {
 		if err := h.o.Memory.Full(NewCalls); err != nil {
@@ -75,7 +82,28 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		return nil, err
 	}
 	defer h.all.leave()
-	return h.timed(ctx, call, emit)
+
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	idle := time.AfterFunc(h.o.Limits.CallIdle, func() { cut(errIdle) })
+	defer idle.Stop()
+	total := time.AfterFunc(h.o.Limits.CallTotal, func() { cut(errTotal) })
+	defer total.Stop()
+	res, err := next.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
+		// While the caller is slow to take the event, that is its time and not the backend's.
+		idle.Stop()
+		defer idle.Reset(h.o.Limits.CallIdle)
+		return emit(ctx, e)
+	})
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return res, nil
+	case cause == errIdle: //nolint:errorlint // the cause is set above, never wrapped
+		return nil, late(call, err, "it said nothing for %s: raise limits.callIdle, or have it tell its progress", h.o.Limits.CallIdle)
+	case cause == errTotal: //nolint:errorlint // as above
+		return nil, late(call, err, "it lasted %s: raise limits.callTotal", h.o.Limits.CallTotal)
+	}
+	return nil, err
 }
 
 // share returns the places of a principal. Whoever has them calls leave.
@@ -102,31 +130,6 @@ var (
 	errIdle  = errors.New("it said nothing")
 	errTotal = errors.New("it lasted")
 )
-
-// timed has a call answered in time.
-func (h *Handler) timed(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	ctx, cut := context.WithCancelCause(ctx)
-	defer cut(nil)
-	idle := time.AfterFunc(h.o.Limits.CallIdle, func() { cut(errIdle) })
-	defer idle.Stop()
-	total := time.AfterFunc(h.o.Limits.CallTotal, func() { cut(errTotal) })
-	defer total.Stop()
-	res, err := h.next.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
-		// While the caller is slow to take the event, that is its time and not the backend's.
-		idle.Stop()
-		defer idle.Reset(h.o.Limits.CallIdle)
-		return emit(ctx, e)
-	})
-	switch cause := context.Cause(ctx); {
-	case err == nil:
-		return res, nil
-	case cause == errIdle: //nolint:errorlint // the cause is set above, never wrapped
-		return nil, late(call, err, "it said nothing for %s: raise limits.callIdle, or have it tell its progress", h.o.Limits.CallIdle)
-	case cause == errTotal: //nolint:errorlint // as above
-		return nil, late(call, err, "it lasted %s: raise limits.callTotal", h.o.Limits.CallTotal)
-	}
-	return nil, err
-}
 
 // late returns the error of a call that was cut, and then ended with err. What waited for a backend until then was not executed.
 func late(call *bridge.Call, err error, format string, after time.Duration) error {

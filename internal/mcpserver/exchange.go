@@ -247,6 +247,9 @@ func (x *exchange) end(h head, msg []byte) {
 // basic/versioning and basic/transports/streamable-http), or takes its connection for broken. And one that says that there are web pages
 // to visit must name them (2025-11-25: client/elicitation). What there is not in a revision is for Revision.ErrorCode.
 func ofHandler(err error) error {
+	if err == nil {
+		return nil
+	}
 	e := bridge.AsError(err)
 	switch e.RPC.GetCode() {
 	default:

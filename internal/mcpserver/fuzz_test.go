@@ -225,7 +225,7 @@ func FuzzHeaders(f *testing.F) {
 		header := http.Header(read)
 		out := &discarding{}
 		x := s.newExchange(bridge.Rev20260728, &msg, out)
-		call, err := s.modernCall(x, m, &msg, origin{header: header})
+		call, err := s.readModern(x, m, &msg, origin{header: header})
 		same := headersSay(header, body)
 		e, refused := errors.AsType[*bridge.Error](err)
 		switch {

@@ -36,13 +36,44 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodPost:
-		s.post(w, r)
 	case http.MethodGet:
 		s.get(w, r)
+		return
 	case http.MethodDelete:
 		s.delete(w, r)
+		return
 	default:
 		notAllowed(w, "the MCP endpoint takes POST, GET and DELETE")
+		return
+	}
+	var msg jsonrpc.Message
+	defer s.panics.Recover("a message", func(e *bridge.Error) { broken(w, msg.ID, e) })
+	taken, body, ok := s.receive(w, r)
+	defer s.opts.Memory.GiveBody(taken)
+	if !ok {
+		return
+	}
+	if jsonrpc.IsBatch(body) {
+		s.postBatch(w, r, body)
+		return
+	}
+	var err error
+	if msg, err = jsonrpc.Parse(body, &s.opts.Limits); err != nil {
+		malformed(w, r.Header, err)
+		return
+	}
+	switch {
+	case isModern(r.Header) || rawjson.Get(msg.Meta, metaVersion) != nil:
+		if out := s.modernReply(w, r, &msg); out != nil {
+			defer out.stop()
+			s.modern(r.Context(), &msg, s.origin(r), out)
+		}
+	case ofSSE(r):
+		s.postSSE(w, r, body)
+	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
+		s.postInitialize(w, r, &msg)
+	default:
+		s.postLegacy(w, r, &msg)
 	}
 }
 
@@ -87,58 +118,37 @@ func isRevision(name string) bool {
 	return ok
 }
 
-// post takes one message, or in 2025-03-26 several.
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
-	var msg jsonrpc.Message
-	defer s.panics.Recover("a message", func(e *bridge.Error) { broken(w, msg.ID, e) })
+// receive returns the body of a POST, one message or in 2025-03-26 several. If ok is false, the request was refused. In any
+// case the caller gives taken back.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, ok bool) {
 	if status, why := checkMedia(r); why != "" {
 		mcphttp.Refuse(w, status, why)
-		return
+		return 0, nil, false
 	}
 	if why := s.unpassable(r.Header); why != "" {
 		mcphttp.Refuse(w, http.StatusBadRequest, why)
-		return
+		return 0, nil, false
 	}
 	if err := s.short(r); err != nil {
 		s.refuseUnread(w, r, err)
-		return
+		return 0, nil, false
 	}
 	taken, body, err := s.readBody(w, r)
-	defer func() { s.opts.Memory.GiveBody(taken) }()
-	if err != nil {
-		if bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
-			s.opts.Memory.GiveBody(taken)
-			taken = 0
-			s.refuseUnread(w, r, err)
-			return
-		}
-		if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			mcphttp.Refuse(w, http.StatusRequestEntityTooLarge,
-				"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
-			return
-		}
+	if err == nil {
+		return taken, body, true
+	}
+	if bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
+		s.opts.Memory.GiveBody(taken)
+		s.refuseUnread(w, r, err)
+		return 0, nil, false
+	}
+	if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		mcphttp.Refuse(w, http.StatusRequestEntityTooLarge,
+			"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
+	} else {
 		s.refuseBody(w, err)
-		return
 	}
-	if jsonrpc.IsBatch(body) {
-		s.postBatch(w, r, body)
-		return
-	}
-	if msg, err = jsonrpc.Parse(body, &s.opts.Limits); err != nil {
-		malformed(w, r.Header, err)
-		return
-	}
-
-	switch {
-	case isModern(r.Header) || rawjson.Get(msg.Meta, metaVersion) != nil:
-		s.postModern(w, r, &msg)
-	case ofSSE(r):
-		s.postSSE(w, r, body)
-	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
-		s.postInitialize(w, r, &msg)
-	default:
-		s.postLegacy(w, r, &msg)
-	}
+	return taken, nil, false
 }
 
 // malformed answers a body that is no message.
@@ -384,8 +394,9 @@ const (
 	refusalTimeout = 10 * time.Second
 )
 
-// postModern answers a message of the modern era.
-func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+// modernReply returns the response to a request of the modern era, which the caller stops. It returns nil if the message is
+// none, and answers it.
+func (s *Server) modernReply(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *reply {
 	switch {
 	case msg.IsResponse():
 		refuse(w, http.StatusBadRequest, "since 2026-07-28 clients send no responses: make the request again with inputResponses")
@@ -397,9 +408,9 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 		out := s.reply(w)
 		out.server = takeable(r)
 		out.start()
-		defer out.stop()
-		s.modern(r.Context(), msg, s.origin(r), out)
+		return out
 	}
+	return nil
 }
 
 // reply returns the response to a POST that belongs to no session.

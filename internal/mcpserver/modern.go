@@ -23,39 +23,70 @@ import (
 func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := s.newExchange(bridge.Rev20260728, msg, out)
 	defer s.panics.Recover(msg.Method, x.broke)
-	if err := x.begin(msg); err != nil {
-		x.refuse(nil, err)
+	call, d := s.modernCall(ctx, x, msg, from)
+	if call == nil {
 		return
 	}
+	switch call.Method {
+	case bridge.Discover:
+		x.finish(call.Method, discovered(d), nil, d.serverInfo())
+		return
+	case bridge.Listen:
+		s.listen(ctx, x, msg, call, d)
+		return
+	}
+	if d.GetCapabilities().GetLogging() == nil {
+		call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
+	}
+	round, err := s.seal.Open(call)
+	if err != nil {
+		x.refuse(call.Method, err)
+		return
+	}
+	res, err := s.handler.Handle(ctx, call, x.emit(call))
+	res, err = asNeeds(res, ofHandler(err))
+	switch {
+	case s.unwanted(ctx):
+		x.end(head{}, nil)
+	case ctx.Err() != nil && err != nil:
+		x.fail(call.Method, cutOff(errClosed, err)) // unless the client went just now, and will not read it
+	case err != nil:
+		x.fail(call.Method, x.about(call, err))
+	case res.Needs != nil:
+		// The client receives what is needed, and the state sealed.
+		needs, err := s.seal.Needs(call, withoutContext(res.Needs, call.Context().GetClientCapabilities(), x.rev), round+1)
+		x.finish(call.Method, needs, err, d.serverInfo())
+	default:
+		x.finish(call.Method, res.Complete, nil, d.serverInfo())
+	}
+}
+
+// modernCall returns the call that a request makes, and what the handler is. It returns nil if it has answered the request:
+// it was refused, or is over.
+func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Message, from origin) (*bridge.Call, *known) {
+	if err := x.begin(msg); err != nil {
+		x.refuse(nil, err)
+		return nil, nil
+	}
 	m := bridge.MethodByName(msg.Method)
-	call, err := s.modernCall(x, m, msg, from)
+	call, err := s.readModern(x, m, msg, from)
 	if err != nil {
 		x.refuse(m, err)
-		return
+		return nil, nil
 	}
 	var d *known
 	if err = s.checkParams(ctx, call, from.header); err == nil {
 		d, err = s.offering(ctx, m)
 	}
 	switch {
-	case err != nil && s.unwanted(ctx):
+	case err == nil:
+		return call, d
+	case s.unwanted(ctx):
 		x.end(head{}, nil)
-		return
-	case err != nil:
-		x.fail(m, err)
-		return
-	}
-	switch m {
-	case bridge.Discover:
-		x.finish(m, discovered(d), nil, d.serverInfo())
-	case bridge.Listen:
-		s.listen(ctx, x, msg, call, d)
 	default:
-		if d.GetCapabilities().GetLogging() == nil {
-			call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
-		}
-		s.modernHandle(ctx, x, call, d)
+		x.fail(m, err)
 	}
+	return nil, nil
 }
 
 // offering returns what the handler is, if it has the method.
@@ -186,8 +217,8 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	return nil
 }
 
-// modernCall returns the call that a request makes, after all that can be wrong with it.
-func (s *Server) modernCall(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
+// readModern returns the call that a request makes, after all that can be wrong with it.
+func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
 	if why := repeated(from.header); why != "" {
 		return nil, mismatch("%s", why)
 	}
@@ -278,28 +309,4 @@ func discovered(d *known) *pb.DiscoverResponse {
 	}
 	out.SupportedVersions = bridge.ModernNames()
 	return out
-}
-
-// modernHandle has a call answered. If it needs input, the client is told what, and is given the state sealed.
-func (s *Server) modernHandle(ctx context.Context, x *exchange, call *bridge.Call, d *known) {
-	round, err := s.seal.Open(call)
-	if err != nil {
-		x.refuse(call.Method, err)
-		return
-	}
-	res, err := asNeeds(s.handle(ctx, call, x.emit(call)))
-
-	switch {
-	case s.unwanted(ctx):
-		x.end(head{}, nil)
-	case ctx.Err() != nil && err != nil:
-		x.fail(call.Method, cutOff(errClosed, err)) // unless the client went just now, and will not read it
-	case err != nil:
-		x.fail(call.Method, x.about(call, err))
-	case res.Needs != nil:
-		needs, err := s.seal.Needs(call, withoutContext(res.Needs, call.Context().GetClientCapabilities(), x.rev), round+1)
-		x.finish(call.Method, needs, err, d.serverInfo())
-	default:
-		x.finish(call.Method, res.Complete, nil, d.serverInfo())
-	}
 }

@@ -27,7 +27,8 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 	var answers map[string]*pb.InputResponse
 	told := false // the handler knows that the client cannot be asked what it wants to know
 	for round := range seal.MaxRounds {
-		res, err := ss.s.handle(ctx, call, x.emit(call))
+		res, err := ss.s.handler.Handle(ctx, call, x.emit(call))
+		err = ofHandler(err)
 		if err != nil && round > 0 {
 			err = onceBegun(call, err)
 		}

@@ -201,15 +201,12 @@ func (s *Server) Close() {
 	s.lasting.Wait()
 }
 
-// handle has the handler answer a call. A bug in it must not end the bridge, nor must its errors say what no handler can.
+// handle has the handler answer a call that is no client's. A bug in it must not end the bridge.
 func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	defer s.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
 
 	res, err = s.handler.Handle(ctx, call, emit)
-	if err != nil {
-		err = ofHandler(err)
-	}
-	return res, err
+	return res, ofHandler(err)
 }
 
 // discover returns what the handler is to clients of an era, or was a moment ago; or, if it is overloaded, whatever it

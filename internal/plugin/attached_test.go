@@ -431,7 +431,7 @@ func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
 	}, Options{})
 	l := r.super.Live()
-	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); a.lost {
+	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); a.lost {
 		t.Errorf("what the backend answered is taken for a loss: %v", a.err)
 	}
 	var at peer.Peer
@@ -439,7 +439,7 @@ func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
 		t.Fatalf("before it breaks: %v", err)
 	}
 	at.AuthInfo.(told).on.(*watched).over.Store(true)
-	if a := r.attempt(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
+	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
 		t.Errorf("lost %v, sent %v, %v: a loss is taken for the backend's answer", a.lost, a.sent, a.err)
 	}
 }
@@ -470,9 +470,9 @@ func TestACallThatADrainingServerRefusesIsNotSent(t *testing.T) {
 	l := r.super.Live()
 	ctx, cancel := context.WithCancel(t.Context())
 	var first sync.WaitGroup
-	first.Go(func() { r.attempt(ctx, l, tool("first", ""), ignore) })
+	first.Go(func() { r.attemptGRPC(ctx, l, tool("first", ""), ignore) })
 	<-taken
-	if a := r.attempt(t.Context(), l, tool("second", ""), ignore); !a.lost || a.sent {
+	if a := r.attemptGRPC(t.Context(), l, tool("second", ""), ignore); !a.lost || a.sent {
 		t.Errorf("lost %v, sent %v: %v", a.lost, a.sent, a.err)
 	}
 	cancel()

@@ -35,7 +35,14 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 				return supervise.Attempt{Result: &bridge.Result{Complete: proto.CloneOf(d)}}
 			}
 		}
-		a := p.attempt(ctx, l, call, emit)
+		if call.Method != bridge.Listen {
+			l.calls.begin(call)
+			defer l.calls.end(call)
+		}
+		a, made := p.attemptFramed(ctx, l.frames, call, emit)
+		if !made {
+			a = p.attemptGRPC(ctx, l, call, emit)
+		}
 		switch {
 		case a.err == nil:
 			if d, ok := a.result.Complete.(*pb.DiscoverResponse); ok && call.Method == bridge.Discover {
@@ -91,17 +98,8 @@ type attempt struct {
 	ours   bool // err is what emit says or what we think of the answer; gRPC may still be busy with the call
 }
 
-// attempt makes call at l, once.
-func (p *Plugin) attempt(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
-	if call.Method != bridge.Listen {
-		l.calls.begin(call)
-		defer l.calls.end(call)
-	}
-	if l.frames != nil && call.Method == bridge.CallTool {
-		if a, made := p.attemptFramed(ctx, l.frames, call, emit); made {
-			return a
-		}
-	}
+// attemptGRPC makes call at l over gRPC, once.
+func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
 	if call.Method == bridge.Listen {
 		// Its calls may outlive a life on the old link. What changes, the next life tells.
 		var end context.CancelFunc

@@ -55,7 +55,7 @@ var panicPoints = map[string]panicPoint{
 		file: "internal/mcpserver/conn.go", line: "ss := c.legacy()",
 		in: "func (c *conn) take(", ends: true,
 	},
-	"mcpserverPost": {file: "internal/mcpserver/http.go", line: "switch {", in: "func (s *Server) post("},
+	"mcpserverPost": {file: "internal/mcpserver/http.go", line: "switch {", in: "func (s *Server) ServeHTTP("},
 	"mcpserverInitialize": {
 		file: "internal/mcpserver/http.go", line: "ss, result, err := s.initialize(r.Context(), msg, s.origin(r))",
 	},
@@ -72,7 +72,7 @@ var panicPoints = map[string]panicPoint{
 	"mcpserverDiscover": {file: "internal/mcpserver/server.go", line: "now, was := time.Now(), s.known[era].Load()"},
 	"mcpserverHandle":   {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
 	"mcpserverModernHandled": {
-		file: "internal/mcpserver/modern.go", line: "res, err := asNeeds(s.handle(ctx, call, x.emit(call)))",
+		file: "internal/mcpserver/modern.go", line: "res, err := s.handler.Handle(ctx, call, x.emit(call))", in: "func (s *Server) modern(",
 		after: true,
 	},
 	"mcpserverLegacyHandled": {
@@ -105,8 +105,8 @@ var panicPoints = map[string]panicPoint{
 	},
 	"routerRoute":   {file: "internal/router/router.go", line: "switch req := call.Request.(type) {"},
 	"routerAsk":     {file: "internal/router/router.go", line: "return rt.Handler.Handle(ctx, call, emit)"},
-	"catalogHandle": {file: "internal/catalog/catalog.go", line: "res, err := c.handle(ctx, call, emit)"},
-	"catalogCalled": {file: "internal/catalog/call.go", line: "if err != nil || c.o.SkipOutput || t.output == nil {"},
+	"catalogHandle": {file: "internal/catalog/catalog.go", line: "r, ok := call.Request.(*pb.CallToolRequest)"},
+	"catalogCalled": {file: "internal/catalog/call.go", line: "out, ok := result.Complete.(*pb.CallToolResult)"},
 	"limitTimed":    {file: "internal/limit/limit.go", line: "ctx, cut := context.WithCancelCause(ctx)"},
 	"sealOpen":      {file: "internal/seal/seal.go", line: "sealed := bridge.State(call.Request)"},
 	"jsonrpcParse": {

@@ -116,8 +116,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a call of 2026-07-28 outlives its client", file: httpFile,
-		old:      "s.modern(r.Context(), msg, s.origin(r), out)",
-		new:      "s.modern(context.WithoutCancel(r.Context()), msg, s.origin(r), out)",
+		old:      "s.modern(r.Context(), &msg, s.origin(r), out)",
+		new:      "s.modern(context.WithoutCancel(r.Context()), &msg, s.origin(r), out)",
 		detector: "survive R8",
 	},
 	{
@@ -236,8 +236,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a secret is logged", file: guardFile,
-		old:      "\t\tallowOrigin(w.Header(), r)\n",
-		new:      "\t\tallowOrigin(w.Header(), r)\n\t\tg.Log.Warn().Str(\"authorization\", r.Header.Get(\"Authorization\")).Msg(\"request\")\n",
+		old:      "\tallowOrigin(w.Header(), r)\n",
+		new:      "\tallowOrigin(w.Header(), r)\n\tg.Log.Warn().Str(\"authorization\", r.Header.Get(\"Authorization\")).Msg(\"request\")\n",
 		detector: "attack F",
 	},
 	{
