@@ -6,5 +6,5 @@ import "embed"
 
 // Files has the .proto files, at the paths by which they import one another.
 //
-//go:embed google grpc mcpbridge plugin
+//go:embed google grpc mcpbridge/v1/*.proto plugin
 var Files embed.FS

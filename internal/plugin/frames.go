@@ -27,7 +27,7 @@ import (
 )
 
 // EnvFrames names the unix socket at which the bridge waits for a backend that can take calls of tools as frames, which costs
-// less than gRPC: docs/frames.md.
+// less than gRPC: proto/mcpbridge/v1/frames.md.
 const EnvFrames = "MCPBRIDGE_FRAMES"
 
 const framesFile = "frames.sock"

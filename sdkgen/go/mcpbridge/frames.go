@@ -21,7 +21,7 @@ import (
 )
 
 // Calls of tools as frames: what the bridge that started us can make instead of calls over gRPC, for a part of the cost.
-// docs/frames.md says what a frame is.
+// proto/mcpbridge/v1/frames.md says what a frame is.
 const (
 	frameCall   = 1
 	frameCancel = 2

@@ -23,7 +23,7 @@ from test_serve import COOKIE, Plugin, shutdown, started, stub_of, text, until
 from mcpbridge import v1
 from mcpbridge.testing import EVERYTHING
 
-# As docs/frames.md has them, and not as the SDK does.
+# As proto/mcpbridge/v1/frames.md has them, and not as the SDK does.
 CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR, LAST = 1, 2, 3, 16, 17, 18, 19, 20
 UNTAKEN = 64
 LIMIT = 64 << 20
@@ -435,16 +435,6 @@ async def test_questions_take_several_calls(given: Given, tmp_path: Path) -> Non
         assert (rounds, response.result.content[0].text.text) == ([2, 1], "Ada red 3")
 
 
-async def test_unknown_kinds_are_ignored(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
-        waits = bridge.call("steps", n=UNTAKEN)
-        for kind in {*range(256)} - {CALL, CANCEL, TAKEN}:
-            bridge.say(kind, waits, b"payload")
-            bridge.say(kind, 0)
-        assert await bridge.text("add", a=1, b=2) == "3"
-        assert (await bridge.result(waits)).result.content[0].text.text == "done"
-
-
 @pytest.mark.parametrize("mistake", ["too long", "twice"])
 async def test_a_mistake_of_the_bridge_ends_the_connection_only(given: Given, tmp_path: Path, mistake: str) -> None:
     file = tmp_path / "told"
@@ -486,14 +476,6 @@ async def test_shutdown_lets_calls_finish_and_takes_no_more(given: Given, tmp_pa
         bridge.writer.close()  # As the bridge does that has all answers.
         assert await asyncio.to_thread(plugin.process.wait, 5) == 0
         assert bridge.told[late].empty()
-
-
-async def test_shutdown_without_calls(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
-        await shutdown(channel)
-        assert await asyncio.wait_for(bridge.last.get(), 20) == 0
-        bridge.writer.close()
-        assert await asyncio.to_thread(plugin.process.wait, 2) == 0
 
 
 async def test_shutdown_waits_for_events_to_be_taken(given: Given, tmp_path: Path) -> None:

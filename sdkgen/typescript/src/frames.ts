@@ -1,7 +1,7 @@
 /**
  * Calls of tools as frames, on a socket of the bridge that started us: what gRPC's CallTool means, at a part of its cost.
  *
- * docs/frames.md says what goes over the socket. All else stays gRPC, and without the socket these calls do, too.
+ * proto/mcpbridge/v1/frames.md says what goes over the socket. All else stays gRPC, and without the socket these calls do, too.
  */
 import { connect, type Socket } from "node:net";
 

@@ -1,6 +1,6 @@
 """Calls of tools as frames on one connection with the bridge that started us: CallTool of gRPC at a small part of its cost.
 
-docs/frames.md says what goes over it. Everything but CallTool stays gRPC, and without the connection CallTool does too.
+proto/mcpbridge/v1/frames.md specifies it. Everything but CallTool stays gRPC, and without the connection CallTool does too.
 """
 
 import asyncio

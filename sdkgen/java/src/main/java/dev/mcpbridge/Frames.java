@@ -28,7 +28,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Calls of tools as frames, by a socket of the bridge that started us: what gRPC's CallTool means, at a part of its cost.
- * docs/frames.md says what goes over the socket. A call is answered by the same code as one of gRPC's: here is only what carries
+ * proto/mcpbridge/v1/frames.md says what goes over the socket. A call is answered by the same code as one of gRPC's: here is only what carries
  * the messages.
  */
 final class Frames {

@@ -337,18 +337,6 @@ class FramesTest {
   }
 
   @Test
-  void aCallThatWaitsForItsCallerCanBeCancelled() throws Exception {
-    connect();
-    app.tool("endless").handle((json, ctx) -> { for (int i = 0; ; i++) { ctx.progress(i); } });
-    peer.call(1, "endless", Map.of());
-    for (int i = 0; i < Frames.MAX_UNTAKEN; i++) {
-      assertEquals(Frames.EVENT, peer.next().kind);
-    }
-    peer.send(Frames.CANCEL, 1);
-    assertEquals(Status.Code.CANCELLED, peer.next().code());
-  }
-
-  @Test
   void errorsAreThoseOfGrpc() throws Exception {
     connect();
     app.tool("exact").handle((json, ctx) -> { throw new McpException(-32042, "exactly this", Map.of("n", 9007199254740993L)); });
@@ -415,18 +403,6 @@ class FramesTest {
   }
 
   @Test
-  void whatIsUnknownIsIgnored() throws Exception {
-    connect();
-    for (int kind : List.of(0, 4, 15, Frames.HELLO, Frames.EVENT, Frames.RESULT, 255)) {
-      peer.send(kind, 1, new byte[100_000]);
-    }
-    peer.send(Frames.TAKEN, 1, new byte[3]);
-    peer.send(Frames.CANCEL, 1, new byte[3]);
-    peer.call(1, "echo", Map.of("text", "on"));
-    assertEquals("on", peer.next().text());
-  }
-
-  @Test
   void aPeerThatDoesNotKeepToItIsLeft() throws Exception {
     var cancelled = new LinkedBlockingQueue<String>();
     var started = new Semaphore(0);
@@ -480,23 +456,6 @@ class FramesTest {
     peer.channel.close();
     assertEquals(true, ended.poll(SERVING, TimeUnit.SECONDS));
     assertEquals(true, ended.poll(SERVING, TimeUnit.SECONDS));
-  }
-
-  @Test
-  void aShutdownWaitsForCallsAndTakesNoMore() throws Exception {
-    connect();
-    var go = new Semaphore(0);
-    app.tool("hold").handle((json, ctx) -> { ctx.progress(1); go.acquire(); return "held"; });
-    peer.call(1, "hold", Map.of());
-    assertEquals(Frames.EVENT, peer.next().kind);
-    service.stop();
-    assertEquals(new Peer.Frame(Frames.LAST, 1, ByteString.EMPTY), peer.next());
-    peer.call(2, "echo", Map.of("text", "x"));
-    go.release();
-    assertEquals("held", peer.next().text());
-    peer.channel.shutdownOutput(); // As the bridge does that has all answers.
-    assertTrue(peer.ended());
-    serving.join();
   }
 
   @Test
