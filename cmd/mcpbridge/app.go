@@ -69,6 +69,7 @@ type App struct {
 	backends []*backend
 	opened   []error // of each of them
 	calls    *calls
+	panics   *contain.Panics
 	memory   *limit.Memory       // nil: as much as there is
 	streams  *limit.Streams      // of all clients
 	sessions *mcpserver.Sessions // of all endpoints
@@ -120,7 +121,7 @@ func (a aside) Write(said []byte) (int, error) {
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
 	setProcessLimits(cfg.Limits)
-	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), memory: newMemory(cfg.Limits.Memory, log)}
+	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)
 	if cfg.Serve.HTTP.checksCallers() {
@@ -135,7 +136,7 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	}
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, a.memory, log)
+		b := newBackend(cfg, i, a.memory, log, a.panics)
 		opened := b.open()
 		if opened != nil && len(cfg.Backends) == 1 { // of several, the others are served
 			return nil, opened
@@ -178,7 +179,7 @@ func merge(cfg *loaded, backends []*backend, handlers map[string]bridge.Handler,
 	if len(routes) == 1 {
 		return routes[0].Handler, nil
 	}
-	r, err := router.New(routes, router.Options{Log: log})
+	r, err := router.New(routes, router.Options{Log: log, Panics: backends[0].panics})
 	if err != nil {
 		return nil, &problem{
 			Exit: exitConfig, Code: "usage", What: "the backends cannot be merged", Where: cfg.where("backends"), Why: err.Error(),
@@ -209,7 +210,8 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 			}
 		}
 	}
-	o.Log, o.PollAfter, o.PassHeaders, o.Principal = a.log, a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
+	o.Log, o.Panics = a.log, a.panics
+	o.PollAfter, o.PassHeaders, o.Principal = a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
 	o.Until = auth.Until
 	o.Sessions, o.Streams, o.Memory = a.sessions, a.streams, a.memory
 	if a.auth != nil {
@@ -634,9 +636,8 @@ func (a *App) failedStart(backendsDone chan error) error {
 func (a *App) drain(now context.Context, fronts []front) {
 	a.log.Info().Int("calls", a.calls.drain()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
-	panics := contain.Panics{Log: a.log}
 	phase := func(name string, do func()) {
-		defer panics.Recover(name, nil)
+		defer a.panics.Recover(name, nil)
 		do()
 	}
 	phase("tell clients of the end", func() {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	"github.com/mcpbridge/mcpbridge/internal/plugin"
@@ -36,10 +34,10 @@ var handshakeLine = regexp.MustCompile(`^\d+\|\d+\|(tcp|unix)\|.*\|grpc\b`)
 // autoStop is how long the program may take to end. A backend that does not notice that its stdin ends takes half of it.
 const autoStop = 2 * time.Second
 
-func openAuto(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, error) {
+func openAuto(b *backend) (back, error) {
 	a := &auto{isPlugin: make(chan struct{})}
 	var err error
-	if a.plugin, err = b.kind().open(l, b, at, log); err != nil {
+	if a.plugin, err = b.kind().open(b); err != nil {
 		return nil, err
 	}
 	if a.dir, err = os.MkdirTemp("", "mcpbridge-"); err != nil {
@@ -54,7 +52,7 @@ func openAuto(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back,
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
-		ClientInfo: clientInfo(), Log: log, Stray: a.stray, Limits: l.Limits,
+		ClientInfo: clientInfo(), Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/plugin"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -43,7 +44,7 @@ type kind struct {
 	// text says where it is, if it is not started.
 	text func(b *BackendConfig) string
 	// open returns it. Nothing is started yet.
-	open func(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, error)
+	open func(b *backend) (back, error)
 }
 
 var kinds = [...]kind{
@@ -54,11 +55,11 @@ var kinds = [...]kind{
 			return l.validateLaunch(b.Launch, b.Name, at+".launch")
 		},
 		command: func(b *BackendConfig) *LaunchConfig { return b.Launch },
-		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
+		open: func(b *backend) (back, error) {
 			c := b.Launch
 			return plugin.New(plugin.Options{
 				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
-				HangTimeout: c.HangTimeout, Log: log, Limits: l.Limits, Machine: c.Limits,
+				HangTimeout: c.HangTimeout, Log: b.log, Panics: b.panics, Limits: b.cfg.Limits, Machine: c.Limits,
 			})
 		},
 	},
@@ -68,9 +69,10 @@ var kinds = [...]kind{
 		check:   (*loaded).validateDialled,
 		command: func(*BackendConfig) *LaunchConfig { return nil },
 		text:    func(b *BackendConfig) string { return b.Dial },
-		open: func(l *loaded, b *BackendConfig, _ string, log zerolog.Logger) (back, error) {
+		open: func(b *backend) (back, error) {
 			return plugin.New(plugin.Options{
-				Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), HangTimeout: b.HangTimeout, Log: log, Limits: l.Limits,
+				Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), HangTimeout: b.HangTimeout,
+				Log: b.log, Panics: b.panics, Limits: b.cfg.Limits,
 			})
 		},
 	},
@@ -131,9 +133,10 @@ func environment(values map[string]string) []string {
 // A backend is a back that is served, and how to get it again.
 type backend struct {
 	*BackendConfig
-	at  string // in the configuration
-	cfg *loaded
-	log zerolog.Logger
+	at     string // in the configuration
+	cfg    *loaded
+	log    zerolog.Logger
+	panics *contain.Panics
 
 	back   atomic.Pointer[back] // nil until open
 	calls  *limit.Handler       // of the back
@@ -143,14 +146,14 @@ type backend struct {
 }
 
 // newBackend returns the i-th backend of a configuration. Call open, then run or keep.
-func newBackend(cfg *loaded, i int, memory *limit.Memory, log zerolog.Logger) *backend {
+func newBackend(cfg *loaded, i int, memory *limit.Memory, log zerolog.Logger, panics *contain.Panics) *backend {
 	c := &cfg.Backends[i]
 	none := func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
 			"backend %q cannot be started; the call was not executed", c.Name)
 	}
 	return &backend{
-		BackendConfig: c, at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, settled: make(chan struct{}),
+		BackendConfig: c, at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, panics: panics, settled: make(chan struct{}),
 		calls: limit.New(bridge.HandlerFunc(none), limit.Options{Limits: cfg.Limits, Memory: memory}),
 	}
 }
@@ -166,7 +169,7 @@ func (b *backend) open() error {
 	if b.cfg.auto && b.Launch != nil {
 		open = openAuto
 	}
-	opened, err := open(b.cfg, b.BackendConfig, b.at, b.log)
+	opened, err := open(b)
 	if err != nil {
 		if p, ok := errors.AsType[*problem](err); ok {
 			return p

@@ -318,7 +318,7 @@ func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Cont
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, nil, c.backends.logger())
+		b := newBackend(cfg, i, nil, c.backends.logger(), nil)
 		b.cfg = b.counting()
 		backends = append(backends, b)
 		handlers[b.Name] = catalogOf(b, c.log)

@@ -26,7 +26,7 @@ type grpcFront struct {
 func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
 	g := a.cfg.Serve.GRPC
 	o := grpcserver.Options{
-		Log: a.log, Drain: a.cfg.Serve.Drain, Limits: a.cfg.Limits, Streams: a.streams, Memory: a.memory,
+		Log: a.log, Panics: a.panics, Drain: a.cfg.Serve.Drain, Limits: a.cfg.Limits, Streams: a.streams, Memory: a.memory,
 	}
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}

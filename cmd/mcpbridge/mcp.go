@@ -13,8 +13,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient/oauth"
@@ -22,14 +20,14 @@ import (
 )
 
 // openMCP returns an MCP server.
-func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, error) {
+func openMCP(b *backend) (back, error) {
 	m := b.MCP
 	revision, _ := m.revision()
 	o := mcpclient.Options{
 		Revision: revision,
 		Name:     b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
-		ProbeTimeout: m.ProbeTimeout, Limits: l.Limits, HangTimeout: m.HangTimeout, Machine: m.Limits,
-		URL: m.URL, ClientInfo: clientInfo(), Log: log, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
+		ProbeTimeout: m.ProbeTimeout, Limits: b.cfg.Limits, HangTimeout: m.HangTimeout, Machine: m.Limits,
+		URL: m.URL, ClientInfo: clientInfo(), Log: b.log, Panics: b.panics, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
 	}
 	if m.URL == "" {
 		return mcpclient.New(o)
@@ -39,7 +37,7 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 		o.Header.Set(name, value)
 	}
 	if !canLogin(m.URL) && (m.Auth != nil || hasHeader(m.Headers, "Authorization")) {
-		log.Warn().Str("backend", b.Name).Str("where", l.where(at+".mcp.url")).Str("fix", "write https://").
+		b.log.Warn().Str("backend", b.Name).Str("where", b.cfg.where(b.at+".mcp.url")).Str("fix", "write https://").
 			Msg("the credentials for this server are sent without encryption")
 	}
 	if m.Auth == nil {
@@ -49,7 +47,7 @@ func openMCP(l *loaded, b *BackendConfig, at string, log zerolog.Logger) (back, 
 		o.Header.Set("Authorization", "Bearer "+m.Auth.Bearer)
 		return mcpclient.New(o)
 	}
-	transport, err := l.oauth(m, at+".mcp.auth.oauth", log)
+	transport, err := b.oauth(b.at + ".mcp.auth.oauth")
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +82,13 @@ var _ bridge.Handler = (*authorized)(nil)
 var loginTime = 5 * time.Minute
 
 // oauth returns what gets tokens for an MCP server.
-func (l *loaded) oauth(m *MCPConfig, at string, log zerolog.Logger) (*oauth.Transport, error) {
+func (b *backend) oauth(at string) (*oauth.Transport, error) {
+	m, l := b.MCP, b.cfg
 	c := m.Auth.OAuth
 	o := oauth.Options{
 		Server: m.URL, AllowPrivate: c.AllowPrivate, Dir: c.Credentials, Grant: oauth.Grant(c.Grant), Issuer: c.Issuer,
 		ClientID: c.ClientID, ClientSecret: c.ClientSecret, ClientMetadataURL: c.ClientMetadataURL, Scopes: c.Scopes,
-		Redirect: c.Redirect, LoginTimeout: loginTime, Log: log,
+		Redirect: c.Redirect, LoginTimeout: loginTime, Log: b.log, Panics: b.panics,
 	}
 	if o.Dir == "" {
 		if dir, err := os.UserConfigDir(); err == nil { // without one, tokens end with the process
@@ -102,7 +101,7 @@ func (l *loaded) oauth(m *MCPConfig, at string, log zerolog.Logger) (*oauth.Tran
 			return nil, misconfigured(l.where(at+".privateKey"), "name a PEM file that can be read", "cannot read the private key: %v", cause(err))
 		}
 		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-			log.Warn().Str("file", c.PrivateKey).Msg("other users can read the private key; run chmod 600")
+			b.log.Warn().Str("file", c.PrivateKey).Msg("other users can read the private key; run chmod 600")
 		}
 		o.PrivateKey = text
 	}

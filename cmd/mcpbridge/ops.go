@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/mcpbridge/mcpbridge/internal/conns"
-	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
@@ -67,7 +66,7 @@ func (o *ops) run(ctx context.Context) {
 
 // ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and again.
 func (o *ops) ready() bool {
-	if !o.serving.Load() || o.app.calls.isDraining() || contain.Unwell() != "" {
+	if !o.serving.Load() || o.app.calls.isDraining() || o.app.panics.Unwell() != "" {
 		return false
 	}
 	for _, b := range o.app.backends {
@@ -86,7 +85,7 @@ func (o *ops) tell(w http.ResponseWriter, good bool) {
 		switch {
 		case o.app.calls.isDraining():
 			h.Status = "ending"
-		case contain.Unwell() != "":
+		case o.app.panics.Unwell() != "":
 			h.Status = "panics again and again: see the log"
 		}
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
 // probe asks an endpoint for probes under a name for its host, and returns the status and what is said.
@@ -85,5 +88,38 @@ func TestProbesWithoutABackend(t *testing.T) {
 		if status, said := probe(t, r, path, ""); status != want || !strings.Contains(said, `"b":"not ready"`) {
 			t.Errorf("%s: %d %s", path, status, said)
 		}
+	}
+}
+
+// A defective back panics in every call of a tool.
+type defective struct{ back }
+
+// Handle implements bridge.Handler.
+func (d defective) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if call.Method == bridge.CallTool {
+		panic("a bug")
+	}
+	return d.back.Handle(ctx, call, emit)
+}
+
+// A bridge with three panics from one place within a minute is not ready; another bridge in the same process is.
+func TestBridgeThatPanicsAgainAndAgainIsNotReady(t *testing.T) {
+	r, other := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}"), startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
+	b := r.app.backends[0]
+	b.set(defective{*b.back.Load()})
+	for n, want := range []int{200, 200, 503} {
+		if said, err := r.call(t, "echo", `{"text":"x"}`); err == nil || !strings.Contains(err.Error(), "bug") {
+			t.Fatalf("call %d: %s %v", n, said, err)
+		}
+		status, said := probe(t, r, "/readyz", "")
+		if status != want || status == 503 && !strings.Contains(said, "panics again and again") {
+			t.Errorf("after %d panics: %d %s", n+1, status, said)
+		}
+	}
+	if status, said := probe(t, r, "/livez", ""); status != 200 {
+		t.Errorf("it is not alive: %d %s", status, said)
+	}
+	if status, said := probe(t, other, "/readyz", ""); status != 200 {
+		t.Errorf("another bridge: %d %s", status, said)
 	}
 }

@@ -39,6 +39,8 @@ type Process struct {
 	Limits limits.Machine
 	// Log is where it is told what could not be done.
 	Log *zerolog.Logger
+	// Panics counts the panics of the whole process. If nil, those of this one are only logged.
+	Panics *contain.Panics
 	// Stdout and Stderr read what the process prints, to the end of it. Each runs in a goroutine of its own.
 	Stdout, Stderr func(*os.File)
 	// Exited is called when the process has ended, and before anything else learns of it. It may be nil.
@@ -57,8 +59,6 @@ type Process struct {
 
 	ooms int // how often the system had killed somebody for memory before
 
-	panics contain.Panics
-
 	mu     sync.Mutex // guards what follows, and cmd and stdin while they are being set
 	state  *os.ProcessState
 	killed bool // we have
@@ -68,7 +68,6 @@ type Process struct {
 // New returns a Process that is not started yet.
 func New(command []string, dir string, log *zerolog.Logger) *Process {
 	p := &Process{Command: command, Dir: dir, Log: log, mark: newMark()}
-	p.panics.Log = *log
 	p.ctx, p.ended = context.WithCancel(context.Background())
 	return p
 }
@@ -122,7 +121,7 @@ func (p *Process) Start() error {
 
 // contain runs what reads what the process prints. A bug in it kills the process, and does not end the bridge.
 func (p *Process) contain(doing string, read func()) {
-	defer p.panics.Recover(doing, func(*bridge.Error) { p.Signal(Kill) })
+	defer p.Panics.With(*p.Log).Recover(doing, func(*bridge.Error) { p.Signal(Kill) })
 
 	read()
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc/codes"
@@ -16,14 +15,22 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Panics logs the panics of one part of the bridge: each place where one comes from once with its stack, and then only that it did
-// again. It may be used concurrently, and must not be copied once it is used.
+// Panics recovers, counts and logs panics: the first one of each place with its stack, the others without. It may be
+// used concurrently.
 type Panics struct {
-	// Log is where they go. The zero value logs nothing.
-	Log zerolog.Logger
+	log    zerolog.Logger
+	places *places
+}
 
-	mu   sync.Mutex
-	seen map[string]int // how often, by place: there are only as many as there are lines of code
+// New returns Panics that are logged to log.
+func New(log zerolog.Logger) *Panics { return &Panics{log, &places{seen: map[string]*place{}}} }
+
+// With returns Panics that are logged to log, and counted together with those of p. If p is nil, With is New.
+func (p *Panics) With(log zerolog.Logger) *Panics {
+	if p == nil {
+		return New(log)
+	}
+	return &Panics{log, p.places}
 }
 
 // Recover is to be deferred itself. If the function that defers it panics, it logs that, with what was being done, and calls then with
@@ -33,7 +40,7 @@ func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
 	if v == nil {
 		return
 	}
-	p.log(doing, v)
+	p.record(doing, v)
 	if then == nil {
 		return
 	}
@@ -41,18 +48,11 @@ func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
 	then(bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "INTERNAL", "the bridge has a bug; its log says more"))
 }
 
-// log logs a panic.
-func (p *Panics) log(doing string, v any) {
+// record counts and logs a panic.
+func (p *Panics) record(doing string, v any) {
 	place := origin()
-	all.note(place)
-	p.mu.Lock()
-	if p.seen == nil {
-		p.seen = map[string]int{}
-	}
-	p.seen[place]++
-	n := p.seen[place]
-	p.mu.Unlock()
-	line := p.Log.Error().Str("doing", doing).Str("place", place).Interface("panic", fmt.Sprint(v)).Int("count", n)
+	n := p.places.note(place)
+	line := p.log.Error().Str("doing", doing).Str("place", place).Interface("panic", fmt.Sprint(v)).Int("count", n)
 	if n == 1 {
 		line.Bytes("stack", debug.Stack())
 	}

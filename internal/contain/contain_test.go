@@ -46,7 +46,7 @@ func missing() *line { return nil }
 func TestAPanicIsTheErrorOfItsCall(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	p := &contain.Panics{Log: zerolog.New(&log)}
+	p := contain.New(zerolog.New(&log))
 	if res, err := answer(p, func() {}); res != "fine" || err != nil {
 		t.Errorf("without a bug: %q, %v", res, err)
 	}
@@ -72,7 +72,7 @@ func TestAPanicIsTheErrorOfItsCall(t *testing.T) {
 func TestAPlaceIsLoggedOnceWithItsStack(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	p := &contain.Panics{Log: zerolog.New(zerolog.SyncWriter(&log))}
+	p := contain.New(zerolog.New(zerolog.SyncWriter(&log)))
 	one, other := func() { panic(1) }, func() { panic(2) }
 	var wg sync.WaitGroup
 	for range 10 {
@@ -106,7 +106,7 @@ func TestAPlaceIsLoggedOnceWithItsStack(t *testing.T) {
 func TestAPanicAboutAPanicIsContained(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	p := &contain.Panics{Log: zerolog.New(&log)}
+	p := contain.New(zerolog.New(&log))
 	func() {
 		defer p.Recover("it", func(*bridge.Error) { panic("again") })
 		panic("once")

@@ -11,34 +11,41 @@ const (
 	while = time.Minute
 )
 
-// A tally knows when each place panicked last.
-type tally struct {
-	mu     sync.Mutex
-	latest map[string][often]time.Time // there are only as many as there are lines of code
+// A place is where panics come from.
+type place struct {
+	count  int
+	latest [often]time.Time
 }
 
-// all is the tally of the process, for it is the process that is well or not, whichever part of it panics.
-var all = tally{latest: map[string][often]time.Time{}}
-
-// Unwell returns a place from which three panics have come within the last minute, in whichever part of the process; or nothing.
-// It may be called concurrently.
-func Unwell() string { return all.unwell() }
-
-func (t *tally) note(place string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	times := t.latest[place]
-	copy(times[:], times[1:])
-	times[often-1] = time.Now()
-	t.latest[place] = times
+// places are those of a process: there are only as many as there are lines of code.
+type places struct {
+	mu   sync.Mutex
+	seen map[string]*place
 }
 
-func (t *tally) unwell() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for place, times := range t.latest {
-		if time.Since(times[0]) < while {
-			return place
+// note counts a panic of a place, and returns how many it has had.
+func (p *places) note(name string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.seen[name]
+	if at == nil {
+		at = &place{}
+		p.seen[name] = at
+	}
+	copy(at.latest[:], at.latest[1:])
+	at.latest[often-1] = time.Now()
+	at.count++
+	return at.count
+}
+
+// Unwell returns a place from which three panics have come within the last minute, in whichever of the Panics that
+// count together; or nothing.
+func (p *Panics) Unwell() string {
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	for name, at := range p.places.seen {
+		if time.Since(at.latest[0]) < while {
+			return name
 		}
 	}
 	return ""

@@ -4,12 +4,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // Three panics of one place within a minute make the process unwell, until the first of them is older. As many of several places do not.
 func TestAPlaceThatPanicsOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := tally{latest: map[string][often]time.Time{}}
+		all := New(zerolog.Nop())
+		parts := []*Panics{all, all.With(zerolog.Nop()), New(zerolog.Nop()).With(zerolog.Nop())}
 		for n, step := range []struct {
 			wait   time.Duration
 			place  string
@@ -26,8 +29,9 @@ func TestAPlaceThatPanicsOften(t *testing.T) {
 			{time.Minute, "there", ""},
 		} {
 			time.Sleep(step.wait) //nolint:forbidigo // by the bubble's clock
-			all.note(step.place)
-			if got := all.unwell(); got != step.unwell {
+			parts[n%2].places.note(step.place)
+			parts[2].places.note("another process")
+			if got := all.Unwell(); got != step.unwell {
 				t.Errorf("step %d: unwell is %q, want %q", n, got, step.unwell)
 			}
 		}

@@ -50,6 +50,8 @@ import (
 type Options struct {
 	// Log is where the server tells what happens. The zero value tells nobody.
 	Log zerolog.Logger
+	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	Panics *contain.Panics
 	// TLS is how connections are encrypted. Nil: they are not.
 	TLS *TLS
 	// Principal returns who makes a call with the given metadata, or why nobody may who it is: an error that the client is told. It
@@ -112,7 +114,7 @@ type Backend struct {
 type Server struct {
 	o      Options
 	log    zerolog.Logger
-	panics contain.Panics
+	panics *contain.Panics
 	merged served
 	byName map[string]served
 	names  string // all of them, for errors
@@ -163,7 +165,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		health: health.NewServer(), port: conns.Port{Name: "gRPC", Most: o.MaxConns, Log: o.Log},
 		refusals: rate.Sometimes{Interval: logEvery},
 	}
-	s.panics.Log = o.Log
+	s.panics = o.Panics.With(o.Log)
 	s.draining, s.startDrain = context.WithCancel(context.Background())
 	s.quiet, s.startHush = context.WithCancel(context.Background())
 	s.open, s.cutCalls = context.WithCancel(context.Background())
@@ -351,7 +353,7 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
 	defer context.AfterFunc(s.quiet, cancel)()
-	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: &s.panics, out: outboxOf(ss)})
+	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: s.panics, out: outboxOf(ss)})
 }
 
 // A hushed stream ends with its own context.

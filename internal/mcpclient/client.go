@@ -77,6 +77,8 @@ type Options struct {
 	ClientInfo *pb.Implementation
 	// Log is where the server's own output and what happens to it goes. The zero value logs nothing.
 	Log zerolog.Logger
+	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	Panics *contain.Panics
 	// Limits are the limits of calls, messages and output. Zero fields are the defaults. The time of a call with its
 	// caller, while the caller answers what the server asks, does not count for CallTotal.
 	Limits limits.Limits
@@ -150,7 +152,7 @@ var usualPace = pace{
 type Client struct {
 	o      Options
 	log    zerolog.Logger
-	panics contain.Panics
+	panics *contain.Panics
 	url    *url.URL
 	http   *http.Client
 	pace   pace
@@ -292,12 +294,12 @@ func New(o Options) (*Client, error) {
 		c.info = &pb.Implementation{Name: "mcpbridge", Version: "1"}
 	}
 	c.log = o.Log.With().Str("backend", c.o.Name).Logger()
-	c.panics.Log = c.log
+	c.panics = o.Panics.With(c.log)
 	if o.URL != "" {
 		c.pace.Crashes = 0
 	}
 	c.super = supervise.New[*connection](connector{c}, supervise.Options{
-		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Intervals: &c.pace.Intervals,
+		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Panics: c.panics, Intervals: &c.pace.Intervals,
 	})
 	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
 	c.pending = pendingCalls{c: c, calls: map[string]*pendingCall{}}

@@ -86,7 +86,7 @@ func (s *stdio) write(in func() io.WriteCloser) {
 // launchChild starts the program.
 func (c *Client) launchChild(p *peer) error {
 	proc := child.New(c.o.Command, c.o.Dir, &c.log)
-	proc.Limits = c.o.Machine
+	proc.Limits, proc.Panics = c.o.Machine, c.panics
 	in := func() io.WriteCloser { return proc.Stdin() }
 	s := c.newStdio(p, in)
 	var stderr child.Tail

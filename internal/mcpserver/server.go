@@ -35,6 +35,8 @@ import (
 type Options struct {
 	// Log is where the server tells what happens. The zero value tells nobody.
 	Log zerolog.Logger
+	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	Panics *contain.Panics
 	// Principal returns who makes a request, as checked by what the request has passed before it came here, or nil if nobody
 	// was asked to say. Nil: nobody ever is.
 	Principal func(*http.Request) *pb.Principal
@@ -101,7 +103,7 @@ type Server struct {
 	handler bridge.Handler
 	opts    Options
 	log     zerolog.Logger
-	panics  contain.Panics
+	panics  *contain.Panics
 	seal    *seal.Sealer
 	hub     *hub
 
@@ -157,7 +159,7 @@ func New(h bridge.Handler, o Options) *Server {
 		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.Limits.StateLife, o.Limits.State),
 		sessions: map[string]*session{}, conns: map[string]*conn{},
 	}
-	s.panics.Log = o.Log
+	s.panics = o.Panics.With(o.Log)
 	for era := range bridge.Eras {
 		s.early[era] = earlier(o.Earlier[era])
 	}

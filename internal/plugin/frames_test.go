@@ -47,7 +47,7 @@ func newFramer(t *testing.T, most int) *framer {
 	}
 	log := zerolog.Nop()
 	b := &framer{T: t, p: &Plugin{o: Options{Name: "b", Limits: limits.Limits{Message: most}}}, f: newFrames(dir, most, &log)}
-	b.f.serve(ownGroup, &contain.Panics{}, func() {})
+	b.f.serve(ownGroup, contain.New(zerolog.Nop()), func() {})
 	b.conn, err = new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
 	if err != nil {
 		t.Fatal(err)
@@ -520,7 +520,7 @@ func TestStrangersAtTheSocketForFrames(t *testing.T) {
 	groups := make(chan int, 2)
 	groups <- ownGroup() + 1 // as if the backend were somebody else
 	groups <- ownGroup()
-	f.serve(func() int { return <-groups }, &contain.Panics{}, func() {})
+	f.serve(func() int { return <-groups }, contain.New(zerolog.Nop()), func() {})
 	defer func() {
 		f.close()
 		if err := dir.remove(); err != nil {

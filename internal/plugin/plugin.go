@@ -79,6 +79,8 @@ type Options struct {
 
 	// Log is where the backend's own output and what happens to it goes. The zero value logs nothing.
 	Log zerolog.Logger
+	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	Panics *contain.Panics
 	// Limits are the limits of messages and output. Zero fields are the defaults.
 	Limits limits.Limits
 }
@@ -122,7 +124,7 @@ var usualPace = pace{
 type Plugin struct {
 	o      Options
 	log    zerolog.Logger
-	panics contain.Panics
+	panics *contain.Panics
 	tls    *tls.Config // for Address
 	end    endpoint    // parsed Address
 	pace   pace
@@ -184,13 +186,13 @@ func New(o Options) (*Plugin, error) {
 		p.o.StopTimeout = 5 * time.Second
 	}
 	p.log = o.Log.With().Str("backend", p.o.Name).Logger()
-	p.panics.Log = p.log
+	p.panics = o.Panics.With(p.log)
 	for _, kv := range o.Env {
 		if !child.ValidEnv(kv) {
 			return nil, fmt.Errorf("backend %q: environment entry %q is not K=V", p.o.Name, kv)
 		}
 	}
-	supervised := supervise.Options{Name: p.o.Name, Noun: "backend", IsProgram: o.Address == "", Log: p.log, Intervals: &p.pace.Intervals}
+	supervised := supervise.Options{Name: p.o.Name, Noun: "backend", IsProgram: o.Address == "", Log: p.log, Panics: p.panics, Intervals: &p.pace.Intervals}
 	if o.Address == "" {
 		p.super = supervise.New[*life](launched{p}, supervised)
 		return p, nil

@@ -44,7 +44,7 @@ var _ runner.Runner = (*process)(nil)
 func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
 	r := &process{Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir, output: child.NewLog(log, o.Limits)}
 	r.handshake, r.shaking = io.Pipe()
-	r.Limits = o.Machine
+	r.Limits, r.Panics = o.Machine, o.Panics
 	r.Process.Stdout = func(f *os.File) { child.CopyLines(f, r.readStdout) }
 	r.Process.Stderr = func(f *os.File) { child.CopyLines(f, r.readStderr) }
 	r.Exited = func() { _ = r.shaking.Close() }

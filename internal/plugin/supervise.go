@@ -115,7 +115,7 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 		return nil, fmt.Errorf("backend %q: a directory for its socket: %w", p.o.Name, err)
 	}
 	r := newProcess(&p.o, &p.log, dir)
-	m = &managed{process: r, panics: &p.panics}
+	m = &managed{process: r, panics: p.panics}
 	defer p.panics.Recover("starting the backend", func(e *bridge.Error) {
 		r.Signal(child.Kill)
 		m.finish()
@@ -133,7 +133,7 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	}
 	if m.frames != nil {
 		r.Env = append(r.Env, m.frames.env())
-		m.frames.serve(r.Pid, &p.panics, func() { r.Signal(child.Kill) })
+		m.frames.serve(r.Pid, p.panics, func() { r.Signal(child.Kill) })
 	}
 
 	began := time.Now()

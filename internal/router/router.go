@@ -44,6 +44,8 @@ type Route struct {
 type Options struct {
 	// Log gets what is wrong with the routes. The zero value logs nothing.
 	Log zerolog.Logger
+	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	Panics *contain.Panics
 	// Info is what the Router says it is, if it has several routes. Nil: mcpbridge, with the names and versions of the
 	// routes.
 	Info *pb.Implementation
@@ -69,7 +71,7 @@ type Router struct {
 	said   memory[struct{}]
 	seek   seeking
 	gaps   gaps
-	panics contain.Panics
+	panics *contain.Panics
 }
 
 var _ bridge.Handler = (*Router)(nil)
@@ -102,7 +104,7 @@ func New(routes []Route, o Options) (*Router, error) {
 	}
 	r := &Router{o: o}
 	r.gaps = gaps{r: r, open: map[gap]*bridge.Call{}, listeners: map[*bridge.Pending]struct{}{}}
-	r.panics.Log = o.Log
+	r.panics = o.Panics.With(o.Log)
 	for i, one := range routes {
 		rt := &route{Route: one, index: i, prefix: one.Name + "_"}
 		if len(routes) > 1 && !goodName.MatchString(one.Name) {

@@ -62,6 +62,7 @@ type Options struct {
 	// IsProgram says that Connect starts a program.
 	IsProgram bool
 	Log       zerolog.Logger
+	Panics    *contain.Panics // of the whole process; if nil, those of the Supervisor are counted alone
 	*Intervals
 }
 
@@ -72,7 +73,7 @@ type Supervisor[C Connection] struct {
 
 	o       Options
 	backend Backend[C]
-	panics  contain.Panics
+	panics  *contain.Panics
 
 	live atomic.Value // of holder[C]: State.Connection, without the lock
 
@@ -99,8 +100,7 @@ type State[C Connection] struct {
 
 // New returns the Supervisor of a backend.
 func New[C Connection](b Backend[C], o Options) *Supervisor[C] {
-	s := &Supervisor[C]{o: o, backend: b}
-	s.panics.Log = o.Log
+	s := &Supervisor[C]{o: o, backend: b, panics: o.Panics.With(o.Log)}
 	s.state = State[C]{lost: time.Now(), starting: o.IsProgram, Changed: make(chan struct{})}
 	return s
 }

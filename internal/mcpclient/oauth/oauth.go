@@ -91,6 +91,8 @@ type Options struct {
 
 	// Log is where logins and renewals are told. The zero value logs nothing. No secret is ever logged.
 	Log zerolog.Logger
+	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	Panics *contain.Panics
 }
 
 // A Target is whom an assertion is for.
@@ -113,7 +115,7 @@ type Transport struct {
 	store    *store
 	key      *signingKey // nil: none
 	log      zerolog.Logger
-	panics   contain.Panics
+	panics   *contain.Panics
 	pause    time.Duration // after a failure, the same error is given for so long
 
 	life context.Context // ends with Close
@@ -239,7 +241,7 @@ func New(o Options) (*Transport, error) {
 		t.base = base
 	}
 	t.log = o.Log.With().Str("server", redactURL(o.Server)).Logger()
-	t.panics.Log = t.log
+	t.panics = o.Panics.With(t.log)
 	if t.store, err = openStore(o.Dir, t.log); err != nil {
 		return wrong("%w", err)
 	}
