@@ -15,7 +15,7 @@ import (
 // newAuth returns who may call over HTTP.
 func (l *loaded) newAuth(log zerolog.Logger) (*auth.Auth, error) {
 	c := &l.Serve.HTTP.Auth
-	o := auth.Options{Resource: c.Resource, Scopes: c.Scopes, Certificates: l.Serve.HTTP.TLS.ClientCA != "", Log: log}
+	o := auth.Options{Resource: c.Resource, Scopes: c.Scopes, Certificates: l.Serve.HTTP.TLS.ClientCA != "", Limits: l.Limits, Log: log}
 	for _, i := range c.Issuers {
 		issuer := auth.Issuer{URL: i.URL, Audiences: i.Audiences, JWKS: i.JWKS}
 		if in := i.Introspection; in.URL != "" {

@@ -120,7 +120,6 @@ func (a aside) Write(said []byte) (int, error) {
 
 // newApp puts an App together. Nothing is started yet.
 func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
-	setProcessLimits(cfg.Limits)
 	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)

@@ -314,7 +314,6 @@ var logLevels = map[string]pb.LogLevel{
 // with starts or connects the backends, does something with them, and stops them. Of several, those that do not answer are left
 // out, with a warning.
 func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Context) error) error {
-	setProcessLimits(cfg.Limits)
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {

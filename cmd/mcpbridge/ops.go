@@ -39,7 +39,7 @@ func (a *App) newOps() *ops {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.tell(w, is()) })
 	}
 	// A probe names the address that it reaches. A name that is rebound is no address.
-	usual := limits.Limits{}.OrDefaults() // whatever is configured for clients
+	usual := limits.Defaults() // whatever is configured for clients
 	guard := &mcphttp.Guard{Addresses: true, Log: a.log}
 	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if guard.Admit(w, r) {

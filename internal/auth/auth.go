@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	MoreScopes []string
 	// Client fetches keys and asks about tokens. Nil: one with a timeout of 10 s.
 	Client *http.Client
+	// Limits are the limits of JSON in tokens. Zero fields are the defaults.
+	Limits limits.Limits
 	// Log receives why callers are refused, at most once a second. It never has a token.
 	Log zerolog.Logger
 }
@@ -152,7 +155,7 @@ func New(o Options) (*Auth, error) {
 		if u, err := url.Parse(i.URL); err != nil || u.Host == "" {
 			return nil, fmt.Errorf("the issuer is %q: it must be the URL that its tokens say in `iss`", i.URL)
 		}
-		known := newIssuer(i, o.Client)
+		known := newIssuer(i, o.Client, o.Limits.OrDefaults())
 		if len(i.Audiences) == 0 {
 			known.Audiences, known.parts = []string{o.Resource}, true
 		}

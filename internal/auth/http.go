@@ -47,7 +47,7 @@ func Until(p *pb.Principal) time.Time {
 	if len(p.GetClaims()) == 0 {
 		return time.Time{}
 	}
-	c, err := readClaims(p.GetClaims())
+	c, err := readClaims(p.GetClaims(), nil)
 	if err != nil || c.Expiry == nil {
 		return time.Now().Add(endlessFor)
 	}

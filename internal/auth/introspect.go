@@ -129,7 +129,7 @@ func (i *issuer) judge(answer jsontext.Value, resource string, now time.Time) (i
 	if !*said.Active {
 		return introspection{err: invalidToken("%s says that the token is not good", i.URL), until: bad}, nil
 	}
-	c, err := readClaims(answer)
+	c, err := readClaims(answer, &i.limits)
 	if err != nil {
 		return introspection{}, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -53,6 +54,7 @@ type issuer struct {
 	// parts says that a token may be for a part of this server alone: what its audiences are is not said.
 	parts  bool
 	client *http.Client
+	limits limits.Limits
 	asked  introspections
 
 	fetching chan struct{} // holds a token while somebody fetches keys
@@ -64,10 +66,10 @@ type issuer struct {
 	failed  error     // why they could not be fetched then
 }
 
-func newIssuer(i Issuer, c *http.Client) *issuer {
+func newIssuer(i Issuer, c *http.Client, l limits.Limits) *issuer {
 	stays := *c
 	stays.CheckRedirect = sameOrigin
-	return &issuer{Issuer: i, client: &stays, asked: introspections{asking: make(chan struct{}, maxAsking)}, fetching: make(chan struct{}, 1)}
+	return &issuer{Issuer: i, client: &stays, limits: l, asked: introspections{asking: make(chan struct{}, maxAsking)}, fetching: make(chan struct{}, 1)}
 }
 
 // maxRedirects is how many redirections are followed.
@@ -105,7 +107,7 @@ func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principa
 		return nil, invalidToken("the token cannot be read: %v", err)
 	}
 	head := t.Headers[0]
-	if err := checkHeader(token); err != nil {
+	if err := i.checkHeader(token); err != nil {
 		return nil, invalidToken("the header of the token is no strict JSON: %v", err)
 	}
 	if _, ok := head.ExtraHeaders["crit"]; ok {
@@ -131,7 +133,7 @@ func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principa
 	}) {
 		return nil, invalidToken("the token is signed by none of the keys of %s", i.URL)
 	}
-	c, err := readClaims(text)
+	c, err := readClaims(text, &i.limits)
 	if err != nil {
 		return nil, invalidToken("the claims of the token cannot be read: %v", err)
 	}
@@ -139,13 +141,13 @@ func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principa
 }
 
 // checkHeader reports what of the header of a JWT parsers disagree about.
-func checkHeader(token string) error {
+func (i *issuer) checkHeader(token string) error {
 	encoded, _, _ := strings.Cut(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
 		return err
 	}
-	return rawjson.Check(text)
+	return rawjson.CheckWithin(text, &i.limits)
 }
 
 // claims are what a token is judged by.
@@ -157,9 +159,9 @@ type claims struct {
 	ClientID string         `json:"client_id"`
 }
 
-// readClaims reads what a token, or its issuer, says of it.
-func readClaims(text jsontext.Value) (*claims, error) {
-	if err := rawjson.Check(text); err != nil { // a backend gets them, and may be less patient
+// readClaims reads what a token, or its issuer, says of it. l is nil if the text was checked.
+func readClaims(text jsontext.Value, l *limits.Limits) (*claims, error) {
+	if err := rawjson.CheckWithin(text, l); err != nil { // a backend gets them, and may be less patient
 		return nil, err
 	}
 	// Strictly: what an issuer lets others name, such as SUB, is not taken for sub.

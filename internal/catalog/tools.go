@@ -83,7 +83,7 @@ func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior 
 			err = fmt.Errorf("it has no %s", row.key)
 		}
 		if err == nil {
-			err = tellable(good, rev)
+			err = c.tellable(good, rev)
 		}
 		if err != nil {
 			c.warn(row.what, key, row.what+" dropped", err)
@@ -105,8 +105,8 @@ func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior 
 }
 
 // tellable returns why an entry cannot be told in a revision.
-func tellable(m proto.Message, rev bridge.Revision) error {
-	if _, err := mcpjson.Append(nil, m, rev); err != nil {
+func (c *Catalog) tellable(m proto.Message, rev bridge.Revision) error {
+	if _, err := mcpjson.AppendWithin(nil, m, rev, &c.o.Limits); err != nil {
 		return fmt.Errorf("its %w", err)
 	}
 	return nil
@@ -161,7 +161,7 @@ func (c *Catalog) checkSchema(text []byte) error {
 	if len(text) > c.o.Limits.Schema {
 		return fmt.Errorf("too large: %d bytes, and at most %d are taken", len(text), c.o.Limits.Schema)
 	}
-	if err := rawjson.Check(text); err != nil {
+	if err := rawjson.CheckWithin(text, &c.o.Limits); err != nil {
 		return fmt.Errorf("not JSON: %w", err)
 	}
 	if !rawjson.IsObject(text) {

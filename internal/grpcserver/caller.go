@@ -14,13 +14,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // check makes the request of a call by who one that Handlers can rely on, or says what is wrong with it. What the caller says of
 // itself is not believed.
-func check(call *bridge.Call, who *pb.Principal) error {
+func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	m := call.Request.ProtoReflect()
 	cc := call.Request.GetContext()
 	if cc == nil {
@@ -38,7 +39,7 @@ func check(call *bridge.Call, who *pb.Principal) error {
 		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
 	}
 	cc.Principal, cc.Headers = who, nil
-	if err := checkJSON(m, ""); err != nil {
+	if err := checkJSON(m, l, ""); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
 	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
@@ -124,7 +125,7 @@ var leaves = func() map[protoreflect.FieldDescriptor]leaf {
 
 // checkJSON returns what is wrong with the JSON text in a message. Backends and other servers are promised text that means the same
 // to every parser, as the MCP front promises them.
-func checkJSON(m protoreflect.Message, path string) (err error) {
+func checkJSON(m protoreflect.Message, l *limits.Limits, path string) (err error) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		kind := leaves[fd]
 		if kind == noLeaf {
@@ -133,29 +134,29 @@ func checkJSON(m protoreflect.Message, path string) (err error) {
 		at := path + string(fd.Name())
 		switch {
 		case kind != further:
-			err = checkText(v.Bytes(), kind, at)
+			err = checkText(v.Bytes(), l, kind, at)
 		case fd.IsMap():
 			v.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
-				err = checkJSON(entry.Message(), at+"["+rawjson.Shorten(key.String())+"].")
+				err = checkJSON(entry.Message(), l, at+"["+rawjson.Shorten(key.String())+"].")
 				return err == nil
 			})
 		case fd.IsList():
 			for i := 0; i < v.List().Len() && err == nil; i++ {
-				err = checkJSON(v.List().Get(i).Message(), fmt.Sprintf("%s[%d].", at, i))
+				err = checkJSON(v.List().Get(i).Message(), l, fmt.Sprintf("%s[%d].", at, i))
 			}
 		default:
-			err = checkJSON(v.Message(), at+".")
+			err = checkJSON(v.Message(), l, at+".")
 		}
 		return err == nil
 	})
 	return err
 }
 
-func checkText(text []byte, kind leaf, at string) error {
+func checkText(text []byte, l *limits.Limits, kind leaf, at string) error {
 	if len(text) == 0 {
 		return nil
 	}
-	if err := rawjson.Check(text); err != nil {
+	if err := rawjson.CheckWithin(text, l); err != nil {
 		return fmt.Errorf("%s is not JSON that everybody reads the same: %w", at, err)
 	}
 	if kind == anObject && !rawjson.IsObject(text) {

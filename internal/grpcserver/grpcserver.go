@@ -147,7 +147,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		return nil, err
 	}
 	call := &bridge.Call{Method: m, Request: req}
-	if err := check(call, who); err != nil {
+	if err := check(call, who, &s.o.Limits); err != nil {
 		return nil, err
 	}
 	round, err := h.seal.Open(call)

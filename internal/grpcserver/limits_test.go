@@ -695,3 +695,19 @@ func TestWhoSpeaksNoGRPCIsTurnedAway(t *testing.T) {
 	}
 	well(t, addr)
 }
+
+// JSON text in a request that is nested deeper than the limit is refused, and not by a server with another limit.
+func TestJSONOfRequestsHasLimits(t *testing.T) {
+	for depth, o := range map[int]grpcserver.Options{20: {Limits: limits.Limits{JSONDepth: 20}}, 256: {}} {
+		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+			return said("ok"), nil
+		}), nil, o))
+		for n := depth - 1; n <= depth+1; n++ {
+			text := strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1)
+			if _, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x", Arguments: []byte(text)}); status.Code(err) != codes.OK && n <= depth ||
+				status.Code(err) != codes.InvalidArgument && n > depth {
+				t.Errorf("%d levels, limit %d: %v", n, depth, err)
+			}
+		}
+	}
+}

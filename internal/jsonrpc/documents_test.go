@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"unicode/utf16"
-
-	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
 var (
@@ -523,7 +521,7 @@ func (g *generator) many(levels int) string {
 
 // deep returns what is nested about as deep as may be.
 func (g *generator) deep() string {
-	n := rawjson.MaxDepth - 6 + g.IntN(10)
+	n := usual.JSONDepth - 6 + g.IntN(10)
 	if g.IntN(2) == 0 {
 		return strings.Repeat("[", n) + strings.Repeat("]", n)
 	}

@@ -217,11 +217,11 @@ func tooDeep(data []byte) bool {
 			now--
 		}
 	}
-	return most > rawjson.MaxDepth
+	return most > usual.JSONDepth
 }
 
 // tooMuch reports whether data is refused for being JSON that is large, and is.
 func tooMuch(data []byte) bool {
-	e, ok := errors.AsType[*rawjson.Error](rawjson.Check(data))
-	return ok && e.JSON && len(data) > 2*rawjson.MaxMembers
+	e, ok := errors.AsType[*rawjson.Error](rawjson.CheckWithin(data, usual))
+	return ok && e.JSON && len(data) > 2*usual.JSONMembers
 }

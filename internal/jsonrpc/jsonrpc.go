@@ -74,9 +74,9 @@ func newError(id []byte, code int64, format string, args ...any) *Error {
 	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message, Data: NotExecuted}}
 }
 
-// check is rawjson.Check with the JSON-RPC code for what it finds. What is JSON by its grammar is no parse error.
-func check(data []byte) *Error {
-	err := rawjson.Check(data)
+// check is rawjson.CheckWithin with the JSON-RPC code for what it finds. What is JSON by its grammar is no parse error.
+func check(data []byte, l *limits.Limits) *Error {
+	err := rawjson.CheckWithin(data, l)
 	if err == nil {
 		return nil
 	}
@@ -89,11 +89,11 @@ func check(data []byte) *Error {
 // members are those of an envelope.
 var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// Parse reads a message, whose id is at most as long as l allows. The error is an *Error. Members that an envelope does
+// Parse reads a message within the limits. The error is an *Error. Members that an envelope does
 // not have are ignored, except for `Method` and the like: a reader that takes it for `method` would do something else
 // than what was decided on here.
 func Parse(data []byte, l *limits.Limits) (Message, error) {
-	if err := check(data); err != nil {
+	if err := check(data, l); err != nil {
 		return Message{}, err
 	}
 	if !rawjson.IsObject(data) {
@@ -231,10 +231,10 @@ func parseRPCError(raw []byte) (*pb.JsonRpcError, error) {
 // IsBatch reports whether data is to be a batch, by its first byte that is not white space.
 func IsBatch(data []byte) bool { return rawjson.IsArray(data) }
 
-// ParseBatch returns the texts of the messages in a batch, at most as many as l allows, which may be anything yet. The
+// ParseBatch returns the texts of the messages in a batch within the limits, which may be anything yet. The
 // error is an *Error.
 func ParseBatch(data []byte, l *limits.Limits) ([][]byte, error) {
-	if err := check(data); err != nil {
+	if err := check(data, l); err != nil {
 		return nil, err
 	}
 	if !IsBatch(data) {

@@ -158,7 +158,8 @@ func TestWhatIsRefused(t *testing.T) {
 
 // What the limits are is what a message may have: one below, at, and one above.
 func TestLimitsCanBeSet(t *testing.T) {
-	set := &limits.Limits{ID: 10, Batch: 3}
+	l := limits.Limits{ID: 10, Batch: 3}.OrDefaults()
+	set := &l
 	for n := 9; n <= 11; n++ {
 		id := strings.Repeat("1", n)
 		if _, err := Parse([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"m"}`), set); (err == nil) != (n <= 10) || IsID([]byte(id), set) != (n <= 10) {

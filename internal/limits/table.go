@@ -56,6 +56,13 @@ const (
 // takes.
 const MaxMessage = 64 << 20
 
+// The maxima of JSONDepth, JSONMembers and JSONElements.
+const (
+	MaxJSONDepth    = 1_000
+	MaxJSONMembers  = 1_000_000
+	MaxJSONElements = 10_000_000
+)
+
 // MaxState is the maximum of State in bytes.
 const MaxState = 64 << 10
 
@@ -110,11 +117,11 @@ var tables = complete(map[reflect.Type][]Row{
 			"64 MiB is the most")},
 		{Field: "ClientMessage", Doc: "of a gRPC client", Default: 4 * mib, Bounds: atMost(MaxMessage,
 			"64 MiB is the most")},
-		{Field: "JSONDepth", Doc: "how deep values are nested, in any JSON", Default: 256, Bounds: between(16, 1_000,
+		{Field: "JSONDepth", Doc: "how deep values are nested, in any JSON", Default: 256, Bounds: between(16, MaxJSONDepth,
 			"messages of MCP are deeper", "whoever reads JSON needs stack for it")},
-		{Field: "JSONMembers", Doc: "of an object", Default: 20_000, Bounds: between(64, 1_000_000,
+		{Field: "JSONMembers", Doc: "of an object", Default: 20_000, Bounds: between(64, MaxJSONMembers,
 			"objects of MCP have more", "their names are remembered, to find one that is there twice")},
-		{Field: "JSONElements", Doc: "of an array", Default: 100_000, Bounds: between(64, 10_000_000,
+		{Field: "JSONElements", Doc: "of an array", Default: 100_000, Bounds: between(64, MaxJSONElements,
 			"lists of MCP have more", "they are in memory, each by itself")},
 		{Field: "ID", Doc: "bytes of the id of a message, with its quotes", Default: 256, Bounds: between(16, 4*kib,
 			"ids of clients are longer", "it is remembered for as long as the call lasts")},

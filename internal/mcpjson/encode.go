@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
@@ -23,9 +24,10 @@ import (
 const maxNesting = 64
 
 type encoder struct {
-	dst   []byte
-	rev   bridge.Revision
-	depth int
+	dst    []byte
+	rev    bridge.Revision
+	limits *limits.Limits // of JSON text, which comes from backends
+	depth  int
 }
 
 // An object says what is particular to one object that is written.
@@ -236,11 +238,10 @@ func (e *encoder) raw(text []byte, f *field) error {
 	if !f.nullable && !rawjson.IsObject(text) {
 		return fmt.Errorf("must be a JSON object, not %s", rawjson.Shorten(text))
 	}
-	dst, err := rawjson.AppendChecked(e.dst, text)
-	if err != nil {
+	if err := rawjson.CheckWithin(text, e.limits); err != nil {
 		return fmt.Errorf("is not strict JSON: %w", err)
 	}
-	e.dst = dst
+	e.dst = rawjson.AppendLine(e.dst, text)
 	return nil
 }
 
@@ -250,7 +251,7 @@ func (e *encoder) meta(has []byte, set []Member) error {
 		if !rawjson.IsObject(has) {
 			return fmt.Errorf("must be a JSON object, not %s", rawjson.Shorten(has))
 		}
-		if err := rawjson.Check(has); err != nil {
+		if err := rawjson.CheckWithin(has, e.limits); err != nil {
 			return fmt.Errorf("is not strict JSON: %w", err)
 		}
 	}
@@ -284,7 +285,7 @@ func (e *encoder) extra(text []byte, p *plan, tag string) error {
 	if !rawjson.IsObject(text) {
 		return fmt.Errorf("unknown members must be a JSON object, not %s", rawjson.Shorten(text))
 	}
-	if err := rawjson.Check(text); err != nil {
+	if err := rawjson.CheckWithin(text, e.limits); err != nil {
 		return fmt.Errorf("unknown members are not strict JSON: %w", err)
 	}
 	for name, value := range rawjson.Members(text) {

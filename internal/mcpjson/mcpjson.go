@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // A Member is a member of a JSON object.
@@ -25,12 +26,17 @@ type Member struct {
 //
 // All JSON text in m is checked: it comes from backends.
 func Append(dst []byte, m proto.Message, rev bridge.Revision, meta ...Member) ([]byte, error) {
+	return AppendWithin(dst, m, rev, nil, meta...)
+}
+
+// AppendWithin is Append with limits of the JSON text in m: see rawjson.CheckWithin.
+func AppendWithin(dst []byte, m proto.Message, rev bridge.Revision, l *limits.Limits, meta ...Member) ([]byte, error) {
 	p := planOf(m)
 	if p == nil {
 		return dst, fmt.Errorf("%s is not a message of the contract", m.ProtoReflect().Descriptor().FullName())
 	}
 
-	e := encoder{dst: dst, rev: rev}
+	e := encoder{dst: dst, rev: rev, limits: l}
 	if err := e.message(m.ProtoReflect(), p, object{meta: meta}); err != nil {
 		return dst, err
 	}

@@ -65,7 +65,7 @@ func TestExtensionsReachOldClients(t *testing.T) {
 		Meta:         []byte(`{"example.com/build":7}`),
 	}}
 	for _, rev := range bridge.Revisions()[:4] {
-		got, err := initializeResult(d, rev)
+		got, err := (&Server{opts: Options{}.withDefaults()}).initializeResult(d, rev)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func (x *exchange) tellProgress(p *pb.Progress) error {
 func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 	defer x.s.panics.Recover(notifyProgress, func(e *bridge.Error) { err = e })
 
-	rest, err := mcpjson.Append(nil, p, x.rev)
+	rest, err := x.s.encode(nil, p, x.rev)
 	if err != nil {
 		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
 	}
@@ -138,7 +138,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 }
 
 func (x *exchange) notify(method string, params proto.Message) error {
-	data, err := mcpjson.Append(nil, params, x.rev)
+	data, err := x.s.encode(nil, params, x.rev)
 	if err != nil {
 		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", method, err)
 	}
@@ -166,7 +166,7 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, error) {
 	dst := room(res)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), x.id...), `,"result":`...)
-	dst, err := mcpjson.Append(dst, res, x.rev, meta...)
+	dst, err := x.s.encode(dst, res, x.rev, meta...)
 	return append(dst, '}'), err
 }
 

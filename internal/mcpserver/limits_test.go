@@ -13,6 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A session may have 16 streams that were opened by GET, or as many as is said. Here each goes on with a call that runs.
@@ -256,5 +257,31 @@ func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
 				want(t, msg, "method", `"notifications/subscriptions/acknowledged"`)
 			}
 		}
+	}
+}
+
+// The limits of JSON are those of one server: what is nested too deep for it is refused, from its clients and from its
+// backend, and not by another server in the same process.
+func TestLimitsOfJSONAreOfTheirServer(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1) }
+	for depth, l := range map[int]limits.Limits{20: {JSONDepth: 20}, 256: {}} {
+		result := 0
+		f := newFrontOf(t, mcpserver.Options{Limits: l}, func(h bridge.Handler) bridge.Handler {
+			return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if c.Method == bridge.CallTool {
+					return &bridge.Result{Complete: &pb.CallToolResult{StructuredContent: []byte(deep(result))}}, nil
+				}
+				return h.Handle(ctx, c, emit)
+			})
+		})
+		send := func(args int) string {
+			body, h := modern(1, "tools/call", `"name":"x","arguments":`+deep(args), noCaps, "Mcp-Name", "x")
+			return read(t, f.post(body, h)).next()
+		}
+		result = depth
+		want(t, send(depth-2), "result.structuredContent", deep(depth)) // a request has two more levels
+		want(t, send(depth-1), "error.code", "-32600")
+		result = depth + 1
+		want(t, send(1), "error.data.outcome", `"executed"`)
 	}
 }

@@ -142,7 +142,7 @@ func (ss *session) cannot(req *pb.InputRequest) string {
 	if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
 		return kindOf(req) + notSupported
 	}
-	if _, err := askMessage("", req, ss.rev); err != nil {
+	if _, err := ss.s.askMessage("", req, ss.rev); err != nil {
 		return fmt.Sprintf("%s, which cannot be asked in MCP %s: %v", kindOf(req), ss.rev, err)
 	}
 	return ""
@@ -214,7 +214,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 		q := question{key: key, req: reqs[key]}
 		q.id, q.answer = ss.ask()
 		open = append(open, q)
-		msg, err := askMessage(q.id, q.req, ss.rev)
+		msg, err := ss.s.askMessage(q.id, q.req, ss.rev)
 		if err != nil {
 			return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", key, err)
 		}
@@ -257,8 +257,8 @@ func withdraw(x *exchange, questions []question, reason string) error {
 }
 
 // askMessage returns the request that asks req of a client.
-func askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, error) {
-	body, err := mcpjson.Append(nil, req, rev)
+func (s *Server) askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, error) {
+	body, err := s.encode(nil, req, rev)
 	if err != nil {
 		return nil, err
 	}

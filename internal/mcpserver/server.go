@@ -161,7 +161,7 @@ func New(h bridge.Handler, o Options) *Server {
 	}
 	s.panics = o.Panics.With(o.Log)
 	for era := range bridge.Eras {
-		s.early[era] = earlier(o.Earlier[era])
+		s.early[era] = s.earlier(o.Earlier[era])
 	}
 	s.parting, s.part = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -249,7 +249,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 		return nil, bridge.Errorf(codes.Internal, "server/discover: answered with %T", res.Complete)
 	}
 	k := &known{DiscoverResponse: d, at: now}
-	if k.info, err = mcpjson.Append(nil, info(d), bridge.Rev20260728); err != nil {
+	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
 		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server/discover: server_info cannot be written as MCP: %w", err)
 	}
 	s.known[era].Store(k)
@@ -286,7 +286,7 @@ func (s *Server) starting() bool {
 }
 
 // earlier returns what is declared while a backend starts that declared d before, if that is not nil. It is to be asked for again at once.
-func earlier(d *pb.DiscoverResponse) *known {
+func (s *Server) earlier(d *pb.DiscoverResponse) *known {
 	if d == nil {
 		d = &pb.DiscoverResponse{Capabilities: bridge.Superset()}
 	}
@@ -294,8 +294,8 @@ func earlier(d *pb.DiscoverResponse) *known {
 	d.TtlMs, d.CacheScope = proto.Int64(0), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
 	k := &known{DiscoverResponse: d, early: true}
 	var err error
-	if k.info, err = mcpjson.Append(nil, info(d), bridge.Rev20260728); err != nil {
-		return earlier(nil)
+	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
+		return s.earlier(nil)
 	}
 	return k
 }
@@ -338,6 +338,11 @@ func info(d *pb.DiscoverResponse) *pb.Implementation {
 		return i
 	}
 	return &pb.Implementation{Name: "mcpbridge"}
+}
+
+// encode appends a message of a backend as JSON within the limits.
+func (s *Server) encode(dst []byte, m proto.Message, rev bridge.Revision, meta ...mcpjson.Member) ([]byte, error) {
+	return mcpjson.AppendWithin(dst, m, rev, &s.opts.Limits, meta...)
 }
 
 // shown returns the capabilities of d that this server can serve. Tasks need a store, which it does not have.

@@ -142,7 +142,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	if err != nil {
 		return nil, nil, err
 	}
-	result, err := initializeResult(d, rev)
+	result, err := s.initializeResult(d, rev)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -162,15 +162,15 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 }
 
 // initializeResult returns the answer to initialize by a server that is d.
-func initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
+func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
 	out := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
 	caps := shown(d)
 	if caps == nil {
 		caps = &pb.ServerCapabilities{}
 	}
-	out, err := mcpjson.Append(out, caps, rev)
+	out, err := s.encode(out, caps, rev)
 	if err == nil {
-		out, err = mcpjson.Append(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev)
+		out, err = s.encode(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev)
 	}
 	if err != nil {
 		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "initialize: what the backend is cannot be written as MCP: %w", err)
@@ -178,7 +178,7 @@ func initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
 	if d.Instructions != nil {
 		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())
 	}
-	if rawjson.Check(d.GetMeta()) == nil && rawjson.IsObject(d.GetMeta()) {
+	if rawjson.CheckWithin(d.GetMeta(), &s.opts.Limits) == nil && rawjson.IsObject(d.GetMeta()) {
 		out = append(append(out, `,"_meta":`...), d.GetMeta()...)
 	}
 	return append(out, '}'), nil
@@ -489,7 +489,7 @@ func (ss *session) say(change *pb.ListenResponse) {
 		ss.hear() // the client may have opened a stream meanwhile
 		return
 	}
-	msg, err := notification(change, ss.rev)
+	msg, err := ss.s.notification(change, ss.rev)
 	if err != nil {
 		ss.s.log.Error().Err(err).Msg("a change cannot be told")
 		return

@@ -15,7 +15,7 @@ import (
 )
 
 // notification returns the notification that tells a change.
-func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjson.Member) ([]byte, error) {
+func (s *Server) notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjson.Member) ([]byte, error) {
 	var method string
 	var params proto.Message
 	switch e := change.GetEvent().(type) {
@@ -32,7 +32,7 @@ func notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjso
 	case *pb.ListenResponse_Acknowledged:
 		method, params = notifyAcknowledged, e.Acknowledged
 	}
-	data, err := mcpjson.Append(nil, params, rev, meta...)
+	data, err := s.encode(nil, params, rev, meta...)
 	if err != nil {
 		return nil, bridge.Errorf(codes.Internal, "%s: %w", method, err)
 	}
@@ -78,7 +78,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	}
 	x.id, x.token = bytes.Clone(x.id), bytes.Clone(x.token)
 	*msg = jsonrpc.Message{ID: x.id} // whoever has it for as long as this lasts keeps no more of its text
-	acknowledged, err := notification(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
+	acknowledged, err := s.notification(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: honoured},
 	}}, x.rev, x.subscription())
 	if err == nil {
@@ -106,7 +106,7 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *bridge.P
 			err = ctx.Err()
 		case <-over.Done():
 			// The graceful end is a result (T-1 of the protocol digest has why it is not notifications/cancelled).
-			result, encodeErr := mcpjson.Append(nil, &pb.ListenResult{}, x.rev, x.subscription(), d.serverInfo())
+			result, encodeErr := s.encode(nil, &pb.ListenResult{}, x.rev, x.subscription(), d.serverInfo())
 			if encodeErr == nil {
 				x.finishRaw(result)
 				return
@@ -120,7 +120,7 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *bridge.P
 // tell tells changes on a subscription.
 func (x *exchange) tell(changes []*pb.ListenResponse) error {
 	for _, c := range changes {
-		msg, err := notification(c, x.rev, x.subscription())
+		msg, err := x.s.notification(c, x.rev, x.subscription())
 		if err == nil {
 			err = x.out.send(msg)
 		}

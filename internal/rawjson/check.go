@@ -2,48 +2,22 @@ package rawjson
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// What a text may hold at most, unless SetLimits says otherwise.
-const (
-	// MaxDepth is how deep objects and arrays may be nested.
-	MaxDepth = 256
-	// MaxMembers is how many members an object may have.
-	MaxMembers = 20_000
-	// MaxElements is how many elements an array may have.
-	MaxElements = 100_000
-)
-
-// Limits are what a text may hold at most. 0 is the constant of that name.
-type Limits struct {
-	Depth, Members, Elements int
+// bearable are the highest limits that can be configured.
+var bearable = &limits.Limits{
+	JSONDepth: limits.MaxJSONDepth, JSONMembers: limits.MaxJSONMembers, JSONElements: limits.MaxJSONElements,
 }
-
-// more is by how much the limits of every Check are above the constants, or below. They are of the process, because every package that
-// takes text from outside checks it, and read where they are compared: that costs nothing.
-var more struct{ depth, members, elements atomic.Int64 }
-
-// SetLimits sets what texts may hold that are checked from now on. Whoever serves sets it before anything is served, so that a text is
-// not refused in one place that was taken in another.
-func SetLimits(l Limits) {
-	more.depth.Store(int64(cmp.Or(l.Depth, MaxDepth) - MaxDepth))
-	more.members.Store(int64(cmp.Or(l.Members, MaxMembers) - MaxMembers))
-	more.elements.Store(int64(cmp.Or(l.Elements, MaxElements) - MaxElements))
-}
-
-func mostDepth() int    { return MaxDepth + int(more.depth.Load()) }
-func mostMembers() int  { return MaxMembers + int(more.members.Load()) }
-func mostElements() int { return MaxElements + int(more.elements.Load()) }
 
 // An Error is why a text is refused.
 type Error struct {
@@ -60,10 +34,17 @@ func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.R
 
 // Check reports whether data is exactly one JSON value. It refuses what parsers disagree about, so that what passed means
 // the same to everybody: names that an object has twice, invalid UTF-8, lone surrogates, a byte order mark, anything
-// after the value. It also refuses what is over one of the limits. The error is an *Error.
-func Check(data []byte) error {
-	s := scanner{data: data}
-	end := s.value(skipSpace(data, 0), mostDepth())
+// after the value. It also refuses what no configuration allows. The error is an *Error.
+func Check(data []byte) error { return CheckWithin(data, nil) }
+
+// CheckWithin is Check with the limits that are configured, for text that comes from outside. If l is nil, there are
+// none below those that can be configured.
+func CheckWithin(data []byte, l *limits.Limits) error {
+	if l == nil {
+		l = bearable
+	}
+	s := scanner{data: data, limits: l}
+	end := s.value(skipSpace(data, 0), l.JSONDepth)
 	if end != bad && skipSpace(data, end) == len(data) {
 		return nil
 	}

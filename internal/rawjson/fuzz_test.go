@@ -16,14 +16,14 @@ var seeds = []string{
 	`{} {}`, "[\n1,\r\n2 ]", `{"long":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\\"aaaaaaaaaaaaaaaaa\\\\"}`, `]`, `}`, `{"a":]}`, `[}`, `"a"b`,
 }
 
-// FuzzCheck compares Check with what jsontext says, token by token, and the walks with what encoding/json reads.
+// FuzzCheck compares CheckWithin with what jsontext says, token by token, and the walks with what encoding/json reads.
 func FuzzCheck(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
 	}
 	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		var err error
-		fuzzing.Bounded(t, len(data), func() { err = Check(data) })
+		fuzzing.Bounded(t, len(data), func() { err = CheckWithin(data, usual) })
 		walk(data, 0) // whatever it is
 		valid, limit := oracle(data)
 		if (err == nil) != (valid && !limit) {
@@ -55,10 +55,10 @@ func oracle(data []byte) (valid, limit bool) {
 		if err != nil {
 			return false, limit
 		}
-		if depth := d.StackDepth(); depth > MaxDepth {
+		if depth := d.StackDepth(); depth > usual.JSONDepth {
 			limit = true
 		} else if kind, n := d.StackIndex(depth); depth > 0 {
-			limit = limit || kind == '{' && n > 2*MaxMembers || kind == '[' && n > MaxElements
+			limit = limit || kind == '{' && n > int64(2*usual.JSONMembers) || kind == '[' && n > int64(usual.JSONElements)
 		}
 		if d.StackDepth() == 0 {
 			break

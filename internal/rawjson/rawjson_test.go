@@ -12,7 +12,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
+
+var usual = limits.Defaults()
 
 // deep, members and elements return texts that are just within a limit of n.
 func deep(n int) string     { return strings.Repeat("[", n) + strings.Repeat("]", n) }
@@ -62,20 +65,20 @@ func TestWhatIsRefused(t *testing.T) {
 		{"a lone surrogate", `"\ud800"`, "byte 1: invalid surrogate pair `\\ud800\"` in string", false},
 		{"surrogates the wrong way round", `"\ude00\ud83d"`, "byte 1: invalid surrogate pair `\\ude00\\ud83d` in string", false},
 		{"an unknown escape", `"\x"`, "byte 1: invalid escape sequence `\\x` in string", false},
-		{"as deep as can be", deep(MaxDepth), "", false},
-		{"too deep", deep(MaxDepth + 1), `byte 256: nested deeper than 256`, true},
+		{"as deep as can be", deep(usual.JSONDepth), "", false},
+		{"too deep", deep(usual.JSONDepth + 1), `byte 256: nested deeper than 256`, true},
 		{"far too deep", strings.Repeat(`{"a":[`, 1e6), `byte 768: nested deeper than 256`, true},
 		{"brackets in a string", `"` + strings.Repeat("[", 300) + `"`, "", false},
 		{"brackets beside one another", "[" + strings.Repeat("[],", 300) + "{}]", "", false},
-		{"as many members as can be", members(MaxMembers), "", false},
-		{"too many members", members(MaxMembers + 1), `byte 188890: an object of more than 20000 members`, true},
-		{"as many elements as can be", elements(MaxElements), "", false},
-		{"too many elements", elements(MaxElements + 1), `byte 200000: an array of more than 100000 elements`, true},
-		{"many members here and there", "[" + members(MaxMembers) + "," + members(MaxMembers) + "]", "", false},
+		{"as many members as can be", members(usual.JSONMembers), "", false},
+		{"too many members", members(usual.JSONMembers + 1), `byte 188890: an object of more than 20000 members`, true},
+		{"as many elements as can be", elements(usual.JSONElements), "", false},
+		{"too many elements", elements(usual.JSONElements + 1), `byte 200000: an array of more than 100000 elements`, true},
+		{"many members here and there", "[" + members(usual.JSONMembers) + "," + members(usual.JSONMembers) + "]", "", false},
 		{"a long name twice", `{"` + strings.Repeat("é", 99) + `":1,"` + strings.Repeat("é", 99) + `":1}`, `byte 204: duplicate name "` + strings.Repeat("é", 38) + `…`, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := Check([]byte(tt.in))
+			err := CheckWithin([]byte(tt.in), usual)
 			if got := fmt.Sprint(err); got != tt.want && (err != nil || tt.want != "") {
 				t.Fatalf("\n got %s\nwant %s", got, tt.want)
 			}
@@ -87,24 +90,25 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// What SetLimits says is what a text may hold: one below, at, and one above.
-func TestLimitsCanBeSet(t *testing.T) {
-	SetLimits(Limits{Depth: 3, Members: 20, Elements: 30})
-	t.Cleanup(func() { SetLimits(Limits{}) })
-	for name, c := range map[string]struct {
-		text func(n int) string
-		most int
-	}{"depth": {deep, 3}, "members": {members, 20}, "elements": {elements, 30}} {
-		for n := c.most - 1; n <= c.most+1; n++ {
-			err := Check([]byte(c.text(n)))
-			if (err == nil) != (n <= c.most) || err != nil && !strings.Contains(err.Error(), "than "+strconv.Itoa(c.most)) {
-				t.Errorf("%s of %d: %v", name, n, err)
+// A text is refused one above a limit, and by Check one above the highest that can be configured.
+func TestTextsAreCheckedWithinLimits(t *testing.T) {
+	for _, l := range []*limits.Limits{{JSONDepth: 3, JSONMembers: 20, JSONElements: 30}, usual} {
+		for name, c := range map[string]struct {
+			text func(n int) string
+			most int
+		}{"depth": {deep, l.JSONDepth}, "members": {members, l.JSONMembers}, "elements": {elements, l.JSONElements}} {
+			for n := c.most - 1; n <= c.most+1; n++ {
+				err := CheckWithin([]byte(c.text(n)), l)
+				if (err == nil) != (n <= c.most) || err != nil && !strings.Contains(err.Error(), "than "+strconv.Itoa(c.most)) {
+					t.Errorf("%s of %d: %v", name, n, err)
+				}
 			}
 		}
 	}
-	SetLimits(Limits{})
-	if err := Check([]byte(deep(MaxDepth))); err != nil {
-		t.Error(err)
+	for n := limits.MaxJSONDepth - 1; n <= limits.MaxJSONDepth+1; n++ {
+		if err := Check([]byte(deep(n))); (err == nil) != (n <= limits.MaxJSONDepth) {
+			t.Errorf("without limits, depth of %d: %v", n, err)
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // A scanner reads a text once, and strictly. Its methods read what begins at data[i] and return where it ends, or bad.
@@ -15,8 +17,9 @@ import (
 // jsontext would do: it says what is wrong with a text that is bad, and the tests compare with it. But it takes up to twice
 // as long, without the limits, and reading a large call is most of what the bridge itself does with it.
 type scanner struct {
-	data []byte
-	over *Error // the limit that data is over
+	data   []byte
+	limits *limits.Limits
+	over   *Error // the limit that data is over
 	// names are those of the objects around, as far as they are compared one by one; there are n. Being an array of places
 	// they are on the stack, and reading a small text makes no garbage.
 	names [4 * fewNames]place
@@ -36,7 +39,7 @@ const bad = -1
 // fewNames is how many names of an object are compared one by one, which is faster than sorting them and needs no memory.
 const fewNames = 16
 
-func (s *scanner) limit(at int, format string, limit int) int {
+func (s *scanner) exceeds(at int, format string, limit int) int {
 	s.over = &Error{at, fmt.Sprintf(format, limit), true}
 	return bad
 }
@@ -52,7 +55,7 @@ func (s *scanner) value(i, levels int) int {
 		return end
 	case '{', '[':
 		if levels == 0 {
-			return s.limit(i, "nested deeper than %d", mostDepth())
+			return s.exceeds(i, "nested deeper than %d", s.limits.JSONDepth)
 		}
 		if c == '{' {
 			return s.object(i, levels-1)
@@ -85,8 +88,8 @@ func (s *scanner) array(i, levels int) int {
 			return i + 1
 		case s.data[i] != ',':
 			return bad
-		case n == mostElements():
-			return s.limit(i, "an array of more than %d elements", mostElements())
+		case n == s.limits.JSONElements:
+			return s.exceeds(i, "an array of more than %d elements", s.limits.JSONElements)
 		}
 		i = skipSpace(s.data, i+1)
 	}
@@ -134,8 +137,8 @@ func (s *scanner) object(i, levels int) int {
 			return i + 1
 		case s.data[i] != ',':
 			return bad
-		case n == mostMembers():
-			return s.limit(i, "an object of more than %d members", mostMembers())
+		case n == s.limits.JSONMembers:
+			return s.exceeds(i, "an object of more than %d members", s.limits.JSONMembers)
 		}
 		i = skipSpace(s.data, i+1)
 	}

@@ -84,7 +84,7 @@ var panicPoints = map[string]panicPoint{
 		ends: true,
 	},
 	"mcpserverSendProgress": {
-		file: "internal/mcpserver/exchange.go", line: "rest, err := mcpjson.Append(nil, p, x.rev)",
+		file: "internal/mcpserver/exchange.go", line: "rest, err := x.s.encode(nil, p, x.rev)",
 		ends: true,
 	},
 	"mcpserverResult":       {file: "internal/mcpserver/exchange.go", line: "dst := room(res)"},
@@ -114,7 +114,7 @@ var panicPoints = map[string]panicPoint{
 		after: true,
 	},
 	"mcpjsonDecode": {file: "internal/mcpjson/mcpjson.go", line: "d := decoder{rev: rev}"},
-	"mcpjsonEncode": {file: "internal/mcpjson/mcpjson.go", line: "e := encoder{dst: dst, rev: rev}"},
+	"mcpjsonEncode": {file: "internal/mcpjson/mcpjson.go", line: "e := encoder{dst: dst, rev: rev, limits: l}"},
 	"pluginAttempt": {file: "internal/plugin/handler.go", line: "if call.Method != bridge.Listen {"},
 	"pluginFramesSent": {
 		file: "internal/plugin/frames.go", line: "for {",
