@@ -118,17 +118,17 @@ func document[T Any](indent string) string {
 		if r.Min > 0 || r.Max > 0 {
 			doc += regexp.MustCompile(`^a (number|time),?`).ReplaceAllString(r.allowed(), ",")
 		}
-		def := r.def()
+		defaults := []string{r.def()}
 		for _, other := range rows[i+1:] {
 			if other.Key == r.Key {
-				def += "; " + other.def() + " " + other.Doc
+				defaults = append(defaults, other.def()+" "+other.Doc)
 			}
 		}
 		zero := "0"
 		if r.isTime() {
 			zero = "0s"
 		}
-		fmt.Fprintf(&b, "%-*s# %s [%s]\n", 36, indent+r.Key+": "+zero, doc, def)
+		fmt.Fprintf(&b, "%-*s# %s [%s]\n", 36, indent+r.Key+": "+zero, doc, strings.Join(defaults, "; "))
 	}
 	return b.String()
 }
