@@ -11,8 +11,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// In one step, so many instructions of a regular expression are executed. Looking a character up in a class that has many
-// ranges counts as an instruction for each time that the ranges double bitsPerInstruction times.
+// In one step, so many instructions of a regular expression are executed. Looking a character up in a class of many
+// ranges counts as further instructions, by the logarithm of their number.
 const instructionsPerStep, bitsPerInstruction = 2, 4
 
 // A pattern is a regular expression of a schema.

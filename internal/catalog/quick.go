@@ -31,9 +31,7 @@ type quick struct {
 	pattern              *pattern
 
 	// Of a number.
-	minimum, maximum, above, below *bound
-	multipleOf                     int64
-	anyInteger                     bool // every integer conforms
+	low, high *bound
 
 	// Of an object. Required properties have numbers, so that each is counted once.
 	props      []property
@@ -78,12 +76,11 @@ type scalars struct {
 	yes, no, null bool
 }
 
-// A bound is a number to compare with.
+// A bound of numbers.
 type bound struct {
-	f      float64 // the nearest there is
-	i      int64
-	exact  bool // i is it
-	strict bool // only for above and below: being it is not enough
+	f float64 // the nearest to it
+	// included reports whether f is the bound, and a number that is equal to it conforms.
+	included bool
 }
 
 const (
@@ -140,10 +137,8 @@ func (m quickMaker) of(s *jsonschema.Schema) *quick {
 	m.numbers(q, s)
 	m.objects(q, s)
 	m.arrays(q, s)
-	q.anyInteger = !q.unsure && q.all == nil && q.some == nil && q.allows(tInteger) && q.enum == nil && q.minimum == nil && q.maximum == nil && q.above == nil && q.below == nil &&
-		q.multipleOf == 0
 	q.free = q.types == 0 && q.enum == nil && len(q.all) == 0 && len(q.some) == 0 && q.minLength == 0 && q.maxLength == unbounded &&
-		q.pattern == nil && q.minimum == nil && q.maximum == nil && q.above == nil && q.below == nil && q.multipleOf == 0 && q.props == nil && q.additional == nil &&
+		q.pattern == nil && q.low == nil && q.high == nil && q.props == nil && q.additional == nil &&
 		q.items == nil && q.minItems == 0 && q.maxItems == unbounded && !q.unsure
 	return q
 }
@@ -156,8 +151,9 @@ func beyondQuick(s *jsonschema.Schema) bool {
 		len(s.Dependencies) > 0 || len(s.DependentRequired) > 0 || len(s.DependentSchemas) > 0 || s.UnevaluatedProperties != nil
 	arrays := s.UniqueItems || s.Contains != nil || s.MinContains != nil || s.MaxContains != nil || s.AdditionalItems != nil ||
 		len(s.PrefixItems) > 0 || s.UnevaluatedItems != nil
+	numbers := s.MultipleOf != nil
 	texts := s.ContentEncoding != nil || s.ContentMediaType != nil || s.ContentSchema != nil
-	return refs || logic || objects || arrays || texts || len(s.Extensions) > 0
+	return refs || logic || objects || arrays || numbers || texts || len(s.Extensions) > 0
 }
 
 func (m quickMaker) list(schemas []*jsonschema.Schema) []*quick {
@@ -179,27 +175,20 @@ func (quickMaker) strings(q *quick, s *jsonschema.Schema) {
 }
 
 func (quickMaker) numbers(q *quick, s *jsonschema.Schema) {
-	q.minimum, q.maximum = boundOf(s.Minimum, false), boundOf(s.Maximum, false)
-	q.above, q.below = boundOf(s.ExclusiveMinimum, true), boundOf(s.ExclusiveMaximum, true)
-	if s.MultipleOf != nil {
-		if !s.MultipleOf.IsInt() || !s.MultipleOf.Num().IsInt64() || s.MultipleOf.Sign() <= 0 {
-			q.unsure = true
-			return
-		}
-		q.multipleOf = s.MultipleOf.Num().Int64()
-	}
+	q.unsure = q.unsure || s.Minimum != nil && s.ExclusiveMinimum != nil || s.Maximum != nil && s.ExclusiveMaximum != nil
+	q.low, q.high = boundOf(s.Minimum, s.ExclusiveMinimum), boundOf(s.Maximum, s.ExclusiveMaximum)
 }
 
-func boundOf(r *big.Rat, strict bool) *bound {
-	if r == nil {
-		return nil
+func boundOf(included, excluded *big.Rat) *bound {
+	switch {
+	case included != nil:
+		f, exact := included.Float64()
+		return &bound{f, exact}
+	case excluded != nil:
+		f, _ := excluded.Float64()
+		return &bound{f, false}
 	}
-	b := &bound{strict: strict}
-	b.f, _ = r.Float64()
-	if r.IsInt() && r.Num().IsInt64() {
-		b.i, b.exact = r.Num().Int64(), true
-	}
-	return b
+	return nil
 }
 
 func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {

@@ -83,8 +83,10 @@ func (w *walk) value(q *quick, i, depth int) (int, bool) {
 	case 'n':
 		return rawjson.SkipLiteral(w.b, i), q.allows(tNull) && (q.enum == nil || q.enum.null)
 	default:
-		if end := w.digits(i); end > i && q.anyInteger {
-			return end, true
+		if q.low == nil && q.high == nil && q.enum == nil && q.allows(tInteger) {
+			if end := w.digits(i); end > i {
+				return end, true
+			}
 		}
 		end := rawjson.SkipLiteral(w.b, i)
 		return end, (c == '-' || c >= '0' && c <= '9') && q.number(w.b[i:end])
@@ -211,15 +213,9 @@ func (w *walk) array(q *quick, i, depth int) (int, bool) {
 		n++
 		var end int
 		ok := true
-		switch {
-		case q.items == nil:
+		if q.items == nil {
 			end = rawjson.SkipValue(w.b, i)
-		case q.items.anyInteger:
-			if end = w.digits(i); end > i {
-				break
-			}
-			fallthrough
-		default:
+		} else {
 			end, ok = w.value(q.items, i, depth+1)
 		}
 		if !ok || end <= i {
@@ -267,52 +263,31 @@ func bare(quoted []byte) ([]byte, bool) {
 	return quoted[1 : n-1], true
 }
 
-// number reports whether a number conforms.
+// number reports whether a number surely conforms. What rounds to different numbers differs by as much before it is
+// rounded; of what rounds to the same number, only an integer that needs no rounding is surely that.
 func (q *quick) number(text []byte) bool {
 	n, isInt := integer(text)
-	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt && !wholeNumber(text)) {
+	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt) {
 		return false
 	}
 	if q.enum != nil && !q.enum.numbers[string(text)] {
 		return false
 	}
-	if q.multipleOf != 0 && (!isInt || n%q.multipleOf != 0) {
-		return false
-	}
-	if q.minimum == nil && q.maximum == nil && q.above == nil && q.below == nil {
+	if q.low == nil && q.high == nil {
 		return true
 	}
 	f := float64(n)
+	exact := isInt && n < 1<<53 && n > -1<<53
 	if !isInt {
-		var err error
-		if f, err = strconv.ParseFloat(string(text), 64); err != nil {
+		parsed, err := strconv.ParseFloat(string(text), 64)
+		if err != nil {
 			return false
 		}
+		f = parsed
 	}
-	return q.minimum.atMost(n, isInt, f) && q.above.atMost(n, isInt, f) && q.maximum.atLeast(n, isInt, f) && q.below.atLeast(n, isInt, f)
-}
-
-// atMost reports whether b is surely at most the number, or less than it if b is strict. What rounds to different numbers
-// differs by as much before it is rounded; what rounds to the same number is for the library.
-func (b *bound) atMost(n int64, isInt bool, f float64) bool {
-	if b == nil {
-		return true
-	}
-	if isInt && b.exact {
-		return b.i < n || b.i == n && !b.strict
-	}
-	return b.f < f
-}
-
-// atLeast reports whether b is surely at least the number, or more than it if b is strict.
-func (b *bound) atLeast(n int64, isInt bool, f float64) bool {
-	if b == nil {
-		return true
-	}
-	if isInt && b.exact {
-		return b.i > n || b.i == n && !b.strict
-	}
-	return b.f > f
+	above := q.low == nil || q.low.f < f || q.low.f == f && exact && q.low.included
+	below := q.high == nil || q.high.f > f || q.high.f == f && exact && q.high.included
+	return above && below
 }
 
 // integer returns the value of a number that is written as an integer of few digits.
@@ -335,23 +310,6 @@ func integer(text []byte) (int64, bool) {
 		n = -n
 	}
 	return n, true
-}
-
-// wholeNumber reports whether a number is surely an integer: digits, and perhaps a point and zeros.
-func wholeNumber(text []byte) bool {
-	point, digits := false, 0
-	for i, c := range text {
-		switch {
-		case c == '-' && i == 0:
-		case c == '.' && !point && digits > 0:
-			point = true
-		case c < '0' || c > '9' || point && c != '0':
-			return false
-		default:
-			digits++
-		}
-	}
-	return digits > 0
 }
 
 // digits returns the end of the integer of nothing but digits that begins at i, or i if something else does.
