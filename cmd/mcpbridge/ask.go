@@ -8,20 +8,18 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 	"net/mail"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/catalog"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -607,7 +605,7 @@ func (s schema) answerText() string {
 	return s.typeText()
 }
 
-// value is coerce for the field of a form, whose bounds it checks as well, and which y and n answer if it is a boolean.
+// value is coerce for the field of a form, whose schema it compares the value with as well, and which y and n answer if it is a boolean.
 func (s schema) value(texts []string) (raw []byte, wrong string) {
 	if s.isBoolean() && len(texts) == 1 {
 		text := strings.ToLower(strings.TrimSpace(texts[0]))
@@ -617,7 +615,7 @@ func (s schema) value(texts []string) (raw []byte, wrong string) {
 		return nil, "cannot be " + strconv.Quote(rawjson.Shorten(texts[0])) + ": it is yes or no"
 	}
 	if raw, wrong = s.coerce(texts); wrong == "" {
-		wrong = s.outOfBounds(raw)
+		wrong = s.misfit(raw)
 	}
 	return raw, wrong
 }
@@ -635,59 +633,11 @@ var formats = map[string]struct {
 	},
 }
 
-// outOfBounds says which bound of a form's field a value is out of.
-func (s schema) outOfBounds(raw []byte) string {
-	bound := func(name string) (*big.Rat, bool) {
-		text := strings.TrimSpace(string(rawjson.Get(s.raw, name)))
-		if !plainNumber.MatchString(text) || len(text) > maxBound {
-			return nil, false
-		}
-		return new(big.Rat).SetString(text)
+// misfit returns why a value is not one of a form's field, or nothing.
+func (s schema) misfit(raw []byte) string {
+	text, isText := rawjson.String(raw)
+	if f, ok := formats[s.text("format")]; ok && isText && !f.is(text) {
+		return "has to be " + f.means
 	}
-	outside := func(value *big.Rat, least, most, of string) string {
-		if b, ok := bound(least); ok && value.Cmp(b) < 0 {
-			return "has to be at least " + b.RatString() + of
-		}
-		if b, ok := bound(most); ok && value.Cmp(b) > 0 {
-			return "has to be at most " + b.RatString() + of
-		}
-		return ""
-	}
-	if text, ok := rawjson.String(raw); ok {
-		if wrong := outside(big.NewRat(int64(utf8.RuneCountInString(text)), 1), "minLength", "maxLength", " letters long"); wrong != "" {
-			return wrong
-		}
-		if f, ok := formats[s.text("format")]; ok && !f.is(text) {
-			return "has to be " + f.means
-		}
-		return ""
-	}
-	if rawjson.IsArray(raw) {
-		n := len(slices.Collect(rawjson.Elements(raw)))
-		return outside(big.NewRat(int64(n), 1), "minItems", "maxItems", " of them")
-	}
-	if text := string(raw); plainNumber.MatchString(text) && len(text) <= maxBound {
-		if value, ok := new(big.Rat).SetString(text); ok {
-			return outside(value, "minimum", "maximum", "")
-		}
-	}
-	return ""
+	return strings.Replace(catalog.Misfit(s.raw, raw), "expected", "has to be", 1)
 }
-
-// misfits returns which members of an object are out of bounds, in words: the server may say so by a regular expression.
-func (s schema) misfits(object []byte) []string {
-	var wrong []string
-	for _, p := range s.properties() {
-		value := rawjson.Get(object, p.name)
-		if why := p.schema.outOfBounds(value); value != nil && why != "" {
-			wrong = append(wrong, p.name+" "+why+", and is "+rawjson.Shorten(string(rawjson.AppendLine(nil, value))))
-		}
-	}
-	return wrong
-}
-
-// maxBound is how long a number may be that is compared, and plainNumber how it looks: with an exponent, a short text is a
-// number that takes all memory. Those are left for the server to check.
-const maxBound = 64
-
-var plainNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)

@@ -1104,6 +1104,29 @@ func TestYesAndNo(t *testing.T) {
 	}
 }
 
+// What is typed for a field of a form is compared with all of the field's schema.
+func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
+	for _, c := range []struct {
+		schema string
+		typed  []string
+		want   string
+	}{
+		{`{"type":"integer","maximum":9}`, []string{"9"}, ""},
+		{`{"type":"integer","maximum":9}`, []string{"10"}, "has to be at most 9, got the number 10"},
+		{`{"type":"number","exclusiveMinimum":0}`, []string{"0"}, "has to be more than 0, got the number 0"},
+		{`{"type":"number","multipleOf":0.5}`, []string{"1.2"}, "has to be a multiple of 0.5, got the number 1.2"},
+		{`{"type":"string","minLength":2}`, []string{"a"}, `has to be at least 2 characters, got the string "a"`},
+		{`{"type":"string","pattern":"^[a-z]+$"}`, []string{"A"}, `has to be text that matches ^[a-z]+$, got the string "A"`},
+		{`{"type":"string","format":"date"}`, []string{"2026-02-30"}, "has to be a date such as 2026-07-28"},
+		{`{"type":"array","items":{"type":"string"},"maxItems":1}`, []string{"a", "b"}, "has to be at most 1 item, got an array of 2 items"},
+		{`{"type":"string","$ref":"https://example.com/schema"}`, []string{"a"}, ""}, // the server knows it
+	} {
+		if _, wrong := schemaOf([]byte(c.schema)).value(c.typed); wrong != c.want {
+			t.Errorf("%q for %s: %q, want %q", c.typed, c.schema, wrong, c.want)
+		}
+	}
+}
+
 func TestDeclineAndCancelOnATerminal(t *testing.T) {
 	_, shop := startShop(t)
 	for typed, want := range map[string]string{"/decline\n": "decline ", "/cancel\n": "cancel ", "\x04": "cancel "} {

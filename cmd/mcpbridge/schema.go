@@ -368,6 +368,11 @@ const maxPattern = 40
 // formatName matches what can be the name of a format.
 var formatName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
+// maxBound is how long a bound may be that is shown, and plainNumber how it looks.
+const maxBound = 64
+
+var plainNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
+
 // bounds returns the bounds that two members set, as " 1..9". A bound that is not itself allowed is marked: " >0..9".
 func (s schema) bounds(least, most, of string) string {
 	number := func(name, exclusive, mark string) string {

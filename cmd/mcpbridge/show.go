@@ -474,11 +474,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	}
 	res := m.(*pb.CallToolResult)
 	if res.GetIsError() && !c.called.Load() {
-		wrong := schemaOf(t.GetInputSchema()).misfits(arguments)
-		if len(wrong) == 0 {
-			wrong = []string{contentText(res.GetContent())}
-		}
-		return wrongArguments(wrong, name, shape)
+		return wrongArguments([]string{contentText(res.GetContent())}, name, shape)
 	}
 	if c.asJSON {
 		if err := c.printMessage(res); err != nil {

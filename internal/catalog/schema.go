@@ -14,6 +14,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
@@ -95,6 +96,16 @@ func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 		return undecided(where, "expected a number of at most %d digits", maxDigits)
 	}
 	return s.decide(ctx, decoded)
+}
+
+// Misfit returns why a JSON value does not conform to a schema, or "" if it does or nobody knows.
+func Misfit(text, value []byte) string {
+	s := &schema{text: text, most: limits.Limits{}.OrDefaults().Subschemas}
+	wrong := s.check(context.Background(), value, input)
+	if wrong == nil || wrong.undecided {
+		return ""
+	}
+	return wrong.problems[0].text
 }
 
 // decide returns what the library says.
