@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/tools/go/packages"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
@@ -355,8 +356,16 @@ func TestHandlersMakeCallsWithTheSessionOfAnother(t *testing.T) {
 	}
 }
 
-// What another operating system cannot do, its tests may leave out.
+// What another operating system cannot do, its tests may leave out. bridgetest.SkipIfShort leaves out what takes long, for whoever says
+// -short: that is nobody who decides whether a change is good.
 func TestNoTestIsSkipped(t *testing.T) {
+	for _, name := range []string{"Makefile", ".ci/run"} {
+		eachLine(t, name, func(n int, line string) {
+			if strings.Contains(line, "-short") {
+				t.Errorf("%s:%d: tests are run with -short.\n  why not: it leaves out most of what starts programs\n  fix: run all of them", name, n)
+			}
+		})
+	}
 	for _, file := range goFiles(t) {
 		ast.Inspect(file.tree, func(n ast.Node) bool {
 			if branch, ok := n.(*ast.IfStmt); ok && asksPlatform(branch.Cond) {
@@ -417,6 +426,7 @@ var loadOnce = sync.OnceValues(func() ([]*packages.Package, error) {
 
 func loadModule(t *testing.T) []*packages.Package {
 	t.Helper()
+	bridgetest.SkipIfShort(t)
 	loaded, err := loadOnce()
 	if err != nil {
 		t.Fatal(err)

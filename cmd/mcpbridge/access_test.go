@@ -33,6 +33,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -107,6 +108,7 @@ func writeCertificates(t *testing.T, dir string) (cert, key, ca string) {
 
 // Whoever has no token is let nowhere; tokens and certificates are; and a tool may need more. What is presented is not logged.
 func TestCallersProveWhoTheyAre(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	cert, key, ca := writeCertificates(t, dir)
 	file := filepath.Join(dir, "mcpbridge.yaml")
@@ -184,6 +186,7 @@ func TestCallersProveWhoTheyAre(t *testing.T) {
 
 // Whoever is refused at an endpoint is told where the metadata of that endpoint is, which says the URL that the client knows.
 func TestEachEndpointHasMetadata(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	config := writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0", path: /x, auth: {resource: https://tools.example.com/mcp, issuers: [{url: https://login.example.com}]}}}
 backends: [{name: one, launch: {command: [%q]}}, {name: two, launch: {command: [%q]}}]

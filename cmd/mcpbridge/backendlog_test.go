@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 const failingPython = `import logging, os, signal, sys
@@ -95,6 +97,7 @@ for line in sys.stdin:
 // Whoever calls a tool from a shell sees what its developer needs: the line of the exception and its trace, or how the process
 // ended and what it printed last. Each kind of failure has its exit code.
 func TestFailuresOfBackendsAreExplained(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	python, err := filepath.Abs("../../.venv/bin/python")
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -25,6 +26,7 @@ import (
 // A limit cannot be out of its bounds, whatever sets it, and the error says where it was set, why it is wrong, and what
 // to write.
 func TestLimitsHaveBounds(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, r := range limits.Table[limits.Limits]() {
 		text, unit := func(n int64) string { return strconv.FormatInt(n, 10) }, "a number"
 		if f, _ := reflect.TypeFor[limits.Limits]().FieldByName(r.Field); f.Type == durationType {

@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -349,6 +350,7 @@ Prompts
 
 // What is typed reaches the tool as its schema says, every digit of it; and what cannot, is said all at once.
 func TestArguments(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
 	file := filepath.Join(t.TempDir(), "what.txt")
 	if err := os.WriteFile(file, []byte("two\nlines"), 0o600); err != nil {
@@ -470,6 +472,7 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 }
 
 func TestClientExitCodes(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
 	for _, c := range []struct {
 		args, code string
@@ -551,6 +554,7 @@ func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 
 // What prints that it listens somewhere is no server on stdin and stdout.
 func TestServerThatSpeaksElsewhere(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	got := runCommand(t, "", "list", "--start-timeout", "200ms", "--", "sh", "-c", "echo listening on port 3000; exec sleep 100")
 	for _, want := range []string{"was answered within 200ms", `stdout, where only MCP belongs:\n    listening on port 3000`, "check that it is a server on stdin and stdout"} {
 		if got.code != exitPlugin || !strings.Contains(got.stderr, want) {
@@ -573,6 +577,7 @@ func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
 }
 
 func TestReadPromptCompleteDescribe(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	s, shop := startShop(t)
 	logo := filepath.Join(t.TempDir(), "logo.png")
 	for args, want := range map[string]string{
@@ -796,6 +801,7 @@ func TestAnswersThatNobodyAskedFor(t *testing.T) {
 
 // Answers of one name are those of one form after the other, within a round and from round to round.
 func TestAnswersOfSeveralForms(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	kit := filepath.Join(t.TempDir(), "kit-go")
 	if out, err := exec.Command("go", "build", "-o", kit, "../../examples/kit-go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -1170,6 +1176,7 @@ func TestProgressBarAndCtrlC(t *testing.T) {
 // What a server says cannot do anything to a terminal; a pipe gets what was said.
 // Whoever waits at a terminal sees for what, and a line of the log does not run into it.
 func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	s, shop := startShop(t)
 	x := openTerminal(t, "list", "--plugin", "--", "sh", "-c", "sleep 2; exec "+echoGo(t))
 	x.expect("starting sh -c")
@@ -1209,6 +1216,7 @@ func TestTerminalIsShownNothingHarmful(t *testing.T) {
 
 // The first signal leaves a server 5 s to end, and the second one does not.
 func TestSecondSignalToAClientEndsNow(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	mark := filepath.Join(t.TempDir(), "mark")
 	stubborn := "trap '' TERM INT; touch " + mark + "; while :; do sleep 0.1; done"
 	cmd := exec.Command("mcpbridge", "call", "--mcp", "x", "--", "sh", "-c", stubborn)
@@ -1258,6 +1266,7 @@ func (s silent) Read([]byte) (int, error) {
 
 // Who passes stdin and does not end it is not waited for longer than --timeout, Ctrl-C or SIGTERM let.
 func TestWaitingForStdinEnds(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
 	for _, args := range []string{
 		"call SHOP buy -", "call SHOP buy what=@-", "call --answer size=@- SHOP order", "prompt SHOP haggle price=@-", "complete SHOP haggle tone=k price=@-",
@@ -1484,6 +1493,7 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 
 // A user has the time that a login has, which is longer than a server may take to answer, or than one attempt to reach it lasts.
 func TestLoginIsWaitedFor(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	defer func(d time.Duration) { reachTime = d }(reachTime)
 	reachTime = 3 * time.Second
 	dir := t.TempDir()
@@ -1509,6 +1519,7 @@ func TestLoginIsWaitedFor(t *testing.T) {
 
 // A user who does not log in in time is not asked again by the same command.
 func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	defer func(d time.Duration) { loginTime = d }(loginTime)
 	loginTime = time.Second
 	ctx, cancel := context.WithCancel(t.Context())
@@ -1605,6 +1616,7 @@ func TestServerThatWantsAToken(t *testing.T) {
 
 // A command is taken for what it is by what it prints: an MCP server is started once for that, and a backend twice.
 func TestCommandIsTakenForWhatItIs(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, c := range []struct {
 		flag, command, starts string
 		code                  int

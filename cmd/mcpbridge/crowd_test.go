@@ -306,6 +306,7 @@ func serverTLS(t *testing.T) *tls.Config {
 // An HTTP/2 client that floods, with frames that request nothing or with resets, receives GOAWAY and loses its connection, and
 // the log has a line about it. Others are served.
 func TestFloodsOfHTTP2EndTheirConnection(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	config := serverTLS(t)
 	for name, flood := range map[string]func(p *peer, i int) error{
 		"resets": func(p *peer, i int) error {
@@ -391,6 +392,7 @@ func (c *edge) lists(t *testing.T, n int) error {
 
 // A connection of HTTP/2 without a request ends in good order after a while, although its client sends PINGs.
 func TestIdleConnectionsOfHTTP2End(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	c := crowd(t, 0, "", serverTLS(t), limits.Limits{ConnectionIdle: 200 * time.Millisecond})
 	p := c.dialH2(t)
 	ended := make(chan struct{})

@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // What is dialled on another machine has TLS, or somebody has said that it need not.
@@ -52,6 +54,7 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 
 // On the command line it is --plaintext that says so, for every command that dials.
 func TestPlaintextIsSaidOnTheCommandLine(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	const other = "tcp:tools.invalid:1"
 	for _, args := range [][]string{{"list"}, {"run", "--stdio"}, {"verify"}} {
 		got := runCommand(t, "", append(args, other)...)

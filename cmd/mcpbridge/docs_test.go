@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -290,6 +291,7 @@ func keyNames(t reflect.Type) []string {
 
 // TestReadmeOverHTTP asks as the README does.
 func TestReadmeOverHTTP(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	parts := fenced(t, "../../README.md")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(parts["tools.py"]), 0o600); err != nil {
@@ -323,6 +325,7 @@ func TestReadmeOverHTTP(t *testing.T) {
 
 // TestReadme does what the README says: its tools, called by its commands.
 func TestReadme(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	parts := fenced(t, "../../README.md")
 	dir := t.TempDir()
 	for _, name := range []string{"tools.py", "mcpbridge.yaml"} {
@@ -399,6 +402,7 @@ func TestCommandsPage(t *testing.T) {
 
 // TestCommandsPageSession types what docs/commands.md shows, and compares what is answered.
 func TestCommandsPageSession(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	session, ok := fenced(t, "../../docs/commands.md")["session"]
 	if !ok {
 		t.Fatal("docs/commands.md does not have it")

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -47,6 +48,7 @@ func (r *run) initialize(t *testing.T) *http.Response {
 
 // A gRPC client that is slow to read an answer gets it, for as long as the drain may take.
 func TestAnswersAreReadBeforeTheEnd(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	r := start(t, nil, nil, "run", "--grpc", "127.0.0.1:0", "--", echoGo(t))
 	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.app.GRPC(), "tcp:"))
 	if err != nil {
@@ -90,6 +92,7 @@ func TestAnswersAreReadBeforeTheEnd(t *testing.T) {
 
 // Who sends clients here needs time to hear that this is the end.
 func TestEverythingIsTakenUntilBalancersHaveHeardOfTheEnd(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	t.Setenv("MCPBRIDGE_SERVE__PREDRAIN", "1s")
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--", echoGo(t))
 	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -143,6 +146,7 @@ func TestEverythingIsTakenUntilBalancersHaveHeardOfTheEnd(t *testing.T) {
 // A process under load is told to end. Its balancer asks now and then whether it is ready; what it sends until it hears that it
 // is not is answered, all of it.
 func TestABalancerLosesNothing(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
 	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}, preDrain: 1s}\nbackends: [{name: b, launch: {command: [" + echoGo(t) + "]}}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -205,6 +209,7 @@ func TestABalancerLosesNothing(t *testing.T) {
 
 // However the bridge ends, who waits for a call over gRPC is told what became of it, and by a code that no client sends it again for.
 func TestGRPCCallsThatAreCutAreToldSo(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, end := range map[string]func(t *testing.T, r *run, stdin io.Closer){
 		"the drain is over": func(_ *testing.T, r *run, _ io.Closer) { r.drain() },
 		"a second signal": func(t *testing.T, r *run, _ io.Closer) {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -213,6 +214,7 @@ func TestStreamsOfACallerAreBounded(t *testing.T) {
 // The calls of a backend are counted together, whichever endpoint they come by, and those over gRPC with them. Those of a caller are, too, of each
 // backend by itself: one that hangs keeps nobody from the others.
 func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, c := range []struct{ limits, auth string }{{"{calls: 2, callQueue: 1s}", ""}, {"{callsPerCaller: 2, callQueue: 1s}", twoCallers}} {
 		r, rpc := serveTwo(t, c.limits, c.auth)
 		call := func(path, tool, arguments string) *http.Response {

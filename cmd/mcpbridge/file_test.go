@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 )
 
@@ -179,6 +180,7 @@ func TestFilesAreReadWhole(t *testing.T) {
 
 // FuzzConfig reads any file: it is a configuration, or an error, and never anything else.
 func FuzzConfig(f *testing.F) {
+	bridgetest.SkipIfShort(f)
 	for _, s := range []string{
 		"", "version: 1\nbackends: [{name: a, launch: {command: [x]}}]\n", "version: 1\nversion: 1\n", "{", "a: &a [*a]", "limits: {body: -1}",
 		"version: 1\nlimits: {callIdle: -1s}\nbackends: [{dial: \"unix:///x\"}]\n", "backends: {}", "version: ${env:X}", "\xff\xfe", "- 1", "!!binary x",

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -207,6 +208,7 @@ func servePlugin(t *testing.T, p pb.McpServiceServer) string {
 // limits.message is how long messages of gRPC clients may be, and those to them. What becomes of a longer one is said, whoever finds
 // it too long: the way to the client, or the backend's.
 func TestMessagesOfGRPCClientsAreBounded(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, c := range []struct {
 		limits string
 		most   int

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -61,6 +62,7 @@ func (c cleaning) Run() int {
 
 // TestScripts runs what is typed in testdata/script, and compares what is answered.
 func TestScripts(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
@@ -75,6 +77,7 @@ func TestScripts(t *testing.T) {
 // echoGo returns the path of a backend that is built once.
 func echoGo(t *testing.T) string {
 	t.Helper()
+	bridgetest.SkipIfShort(t)
 	path, err := buildEcho()
 	if err != nil {
 		t.Fatal(err)
@@ -245,6 +248,7 @@ func TestServesStdio(t *testing.T) {
 }
 
 func TestDrainFinishesCallsAndSoonBeginsNone(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	type answer struct {
 		text string
@@ -334,6 +338,7 @@ func spawn(t *testing.T, cmd *exec.Cmd) *run {
 
 // Who closes the terminal does not cut calls.
 func TestHangupDrains(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // else, under nohup, the bridge would be told to ignore it
 	defer signal.Stop(hangups)
@@ -407,6 +412,7 @@ func TestBackendThatDoesNotStart(t *testing.T) {
 
 // Who dials a backend may be started before it.
 func TestServesHTTPBeforeADialledBackendIsThere(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "unix://"+socket)
 	r.awaitLog(t, "there is no such file: "+socket)
@@ -478,6 +484,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestServesThePythonExample(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	python, err := filepath.Abs("../../.venv/bin/python")
 	if err != nil {
 		t.Fatal(err)

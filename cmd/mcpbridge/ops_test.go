@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // probe asks an endpoint for probes under a name for its host, and returns the status and what is said.
@@ -43,6 +44,7 @@ func startWithOps(t *testing.T, backend string) *run {
 }
 
 func TestProbes(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	r := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
 	for _, path := range []string{"/livez", "/startupz", "/readyz"} {
 		if status, said := probe(t, r, path, "10.1.2.3:9090"); status != 200 || said != `{"status":"ok","backends":{"b":"ready"}}` {
@@ -83,6 +85,7 @@ func TestProbes(t *testing.T) {
 
 // A sidecar is alive, and has started, before what it stands beside is there.
 func TestProbesWithoutABackend(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	r := startWithOps(t, "dial: unix:"+filepath.Join(t.TempDir(), "nobody.sock"))
 	for path, want := range map[string]int{"/livez": 200, "/startupz": 200, "/readyz": 503} {
 		if status, said := probe(t, r, path, ""); status != want || !strings.Contains(said, `"b":"not ready"`) {

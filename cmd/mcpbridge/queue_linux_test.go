@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // A stuckRun is mcpbridge as a process that serves stdin and stdout, and whose stderr is not as it should be.
@@ -112,6 +114,7 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 
 // Whoever started the bridge may not read its log.
 func TestCallsAreAnsweredAlthoughNobodyReadsTheLog(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
 	r := startStuck(t, w)
 	r.askMany(t, maxQueued+100)
@@ -119,6 +122,7 @@ func TestCallsAreAnsweredAlthoughNobodyReadsTheLog(t *testing.T) {
 }
 
 func TestLinesThatNobodyReadInTimeAreCounted(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	pipe, w := fullPipe(t)
 	r := startStuck(t, w)
 	r.askMany(t, 3*maxQueued)
@@ -144,6 +148,7 @@ func TestLinesThatNobodyReadInTimeAreCounted(t *testing.T) {
 }
 
 func TestALogThatCannotBeWrittenHarmsNobody(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -166,6 +171,7 @@ func TestALogThatCannotBeWrittenHarmsNobody(t *testing.T) {
 
 // The error that ends the program is written like the log is.
 func TestAnErrorThatNobodyReadsDoesNotKeepTheProgram(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
 	cmd := exec.Command("mcpbridge", "run", "--", "no-such-program")
 	cmd.Stderr = w

@@ -9,10 +9,13 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // What is written last is what says why the program ends.
 func TestNothingIsLostAtTheEnd(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for i := range 20_000 {
 		var out bytes.Buffer
 		q := newQueue(&out)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -78,6 +79,7 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 
 // As many calls as mcp.sessions.most says can wait for their callers at a time.
 func TestSessionsOfAServerAtTheirMost(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	_, call := serveCurious(t, "", "{most: 2}")
 	var asked []*pb.InputRequired
 	for range 2 {
@@ -104,6 +106,7 @@ func TestSessionsOfAServerAtTheirMost(t *testing.T) {
 
 // Both who waits for answers and what brings them back live for as long as limits.stateLife says.
 func TestLifeOfStates(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	r, call := serveCurious(t, "limits: {stateLife: 1s}", "{most: 0}")
 	res, err := call(t.Context(), nil)
 	if err != nil || res.GetInputRequired() == nil {

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -53,6 +54,7 @@ func (r *run) at(path string) *run { return &run{url: r.url + path, stderr: r.st
 
 // Backends of every kind are served as one and each by itself, and one that does not start does not keep the others from it.
 func TestServesSeveralBackends(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
 	upstream := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	config := writeConfig(t, fmt.Sprintf(`
@@ -131,6 +133,7 @@ func TestPathsOfEndpoints(t *testing.T) {
 
 // A target is the same for run as for the other commands.
 func TestRunServesEveryTarget(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	upstream := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	_, shop := startShop(t)
 	config := writeConfig(t, fmt.Sprintf("backends: [{name: gone, dial: 'unix:///nowhere.sock'}, {name: here, launch: {command: [%q]}}]", echoGo(t)))
@@ -157,6 +160,7 @@ func TestRunServesEveryTarget(t *testing.T) {
 }
 
 func TestClientLeavesOutWhatDoesNotAnswer(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	config := writeConfig(t, fmt.Sprintf(`
 backends:
   - {name: one, launch: {command: [%q]}}
@@ -194,6 +198,7 @@ backends:
 }
 
 func TestBackendThatStartsLater(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	mark := filepath.Join(t.TempDir(), "mark")
 	config := writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0"}}
@@ -212,6 +217,7 @@ backends:
 }
 
 func TestDrainCoversEveryBackend(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	config := writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0"}}
 backends:

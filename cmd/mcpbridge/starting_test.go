@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // slowly returns the configuration of two MCP servers of the legacy era, fast and slow. Each process of slow starts once the file is there.
@@ -42,6 +44,7 @@ const (
 // A stdio client is answered while a server starts, its lists wait for the server, and are whole. The next time, what the servers declared is
 // known before they start.
 func TestStdioIsAnsweredWhileServersStart(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	config, file := slowly(t)
 	for _, known := range []bool{false, true} {
 		os.Remove(file)
@@ -93,6 +96,7 @@ func TestStdioIsAnsweredWhileServersStart(t *testing.T) {
 // While the connections of callers with capabilities are being made, their lists are whole, and reported to have changed when the connections
 // are there. Here they never are before the list is answered.
 func TestMergedListsLeaveNoServerOut(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	config, file := slowly(t)
 	touch(t, file)
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "-c", config)
@@ -146,6 +150,7 @@ func TestMergedListsLeaveNoServerOut(t *testing.T) {
 
 // A client that does not read does not keep the bridge from ending, whatever the bridge is about to write.
 func TestTerminatesWhenStdoutIsNotRead(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	cmd := exec.Command("mcpbridge", "run", "--stdio", "--", echoGo(t))
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -24,6 +24,7 @@ func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	kit, echo := bridgetest.Programs()[0].Command(t)[0], echoGo(t)
 	mcpServer := filepath.Join(t.TempDir(), "server.py")
 	if err := os.WriteFile(mcpServer, []byte(failingMCP), 0o600); err != nil {
@@ -91,6 +92,7 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 }
 
 func TestVerifySaysItInJSON(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	code, stdout, _ := verified(t, "--json", "--only", "bad-cursor,cancel", "--", echoGo(t))
 	var said struct {
 		Checks []verify.Check `json:"checks"`

@@ -600,6 +600,7 @@ func TestCursorsOfClientsAreBounded(t *testing.T) {
 }
 
 func TestKnownToolsAreBounded(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	b := &backend{ttl: proto.Int64(100_000)}
 	var all []*pb.Tool
 	for i := range 2_000 {
@@ -763,6 +764,7 @@ func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {
 
 // A list that never ends costs a call no more than looking at as many pages as there may be, and one that leads to itself not even that.
 func TestListsWithoutEndAreGivenUp(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, tc := range []struct {
 		what string
 		next func(cursor string) string

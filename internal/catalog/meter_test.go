@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 const (
@@ -54,6 +56,7 @@ func members(n, size int) string {
 
 // One below what may be spent, at it, and one above, whatever there is much of.
 func TestWorkAtItsLimit(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, c := range map[string]struct {
 		schema string
 		value  func(n int) string
@@ -169,6 +172,7 @@ func TestLongNumbersAreFound(t *testing.T) {
 
 // Each of these took from 0.15 s to minutes, and most of them are a few KiB.
 func TestValuesThatTakeTooLongAreNotCompared(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	many := func(n int, schema string) string { return of(`{"allOf":[` + commas(n, always(schema)) + `]}`) }
 	for name, c := range map[string]struct{ schema, value string }{
 		"a pattern":                    {of(`{"pattern":"` + wide + `"}`), with(quoted(100_000, "a"))},
@@ -247,6 +251,7 @@ func TestUniqueItems(t *testing.T) {
 
 // What people and programs send is compared, and what is wrong with it is said.
 func TestOrdinaryValuesAreCompared(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	text := func(n int, last string) string { return `"` + strings.Repeat("a", n-len(last)) + last + `"` }
 	const id = `"01234567-89ab-4cde-8123-0123456789ab"`
 	row := `{"id":%s,"name":"some name","price":12.5,"tags":["a","b"],"size":{"w":1,"h":2}}`

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
@@ -273,6 +274,7 @@ func TestTheFileSystemIsNotRead(t *testing.T) {
 
 // FuzzQuickOfManySchemas does as FuzzQuick does, of schemas and values that a number stands for: values that nearly fit.
 func FuzzQuickOfManySchemas(f *testing.F) {
+	bridgetest.SkipIfShort(f)
 	for seed := range uint64(1 + 500/(1+fuzzing.Variants)) {
 		f.Add(seed)
 	}

@@ -16,12 +16,14 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
 // What backends have started, and left behind when they ended, leaves no zombies where this process is the parent of all that have none; and
 // how the backends themselves ended is known.
 func TestOrphansAreBuried(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	if os.Getenv("ORPHANS") == "" { // in a process of its own, which starts nothing in another way
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestOrphansAreBuried$", "-test.v")
 		cmd.Env = append(os.Environ(), "ORPHANS=1")

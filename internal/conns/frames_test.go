@@ -11,11 +11,13 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/net/http2"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 )
 
 // More requests of a stock client on one connection than a flood may have frames are no flood.
 func TestManyRequestsAreNoFlood(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	var log bytes.Buffer
 	p := &conns.Port{Most: 1, Log: zerolog.New(&log)}

@@ -86,6 +86,7 @@ func answersHold(f http2.Frame) bool {
 
 // A connection without a call ends in good order after a while, whatever is said on it; one that has a call does not.
 func TestIdleConnectionsEnd(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
 	const idle = 100 * time.Millisecond
 	addr := serve(t, h, nil, grpcserver.Options{Limits: limits.Limits{ConnectionIdle: idle}})
@@ -268,6 +269,7 @@ func (c *rawClient) begin(number int) error {
 // Clients that change their minds keep their connection: 6,000 calls that are answered, and as many that are cancelled once they have said
 // something.
 func TestManyCallsAreNoFlood(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	var log bridgetest.Log
 	addr := serve(t, tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "" {

@@ -35,6 +35,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -394,6 +395,7 @@ func checkCut(t *testing.T, err error) {
 
 // A client that reads nothing of what it is told does not keep the server from ending.
 func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	message := strings.Repeat("x", 100_000)
 	stuck := make(chan struct{})
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
@@ -421,6 +423,7 @@ func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
 
 // A connection on which nothing is said has five seconds for its greeting, and not at the end.
 func TestWhoSaysNothingDoesNotKeepTheEnd(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	s, d := startDrain(t, says(""), grpcserver.Options{})
 	silent, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(d.addr, "unix:"))
 	if err != nil {
@@ -478,6 +481,7 @@ func TestACallThatTheEndKeepsFromBeginningWasNotExecuted(t *testing.T) {
 
 // A client that goes on sending after it was told to go has its calls refused, and they are not executed.
 func TestACallAfterTheEndIsNotExecuted(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	h, begun, _ := holding()
 	s, d := startDrain(t, h, grpcserver.Options{})
 	c := rawDial(t, d.addr)

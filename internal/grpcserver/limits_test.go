@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
@@ -86,6 +87,7 @@ func TestMessagesHaveALimit(t *testing.T) {
 
 // What a client compresses is bounded by what it is, and not by what it takes on the way: a bomb is taken apart to the limit and no further.
 func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	const limit = 1 << 20
 	called := 0
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -335,6 +337,7 @@ func checkRefused(t *testing.T, err error, refused bool) {
 
 // While calls run on as many connections as there may be, further ones are closed. Else one that has no call makes room.
 func TestConnectionsHaveALimit(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
 	addr := serve(t, h, nil, grpcserver.Options{MaxConns: 2})
 	ended := make(chan error, 2)
@@ -605,6 +608,7 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 }
 
 func TestWhoSpeaksNoGRPCIsTurnedAway(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	addr := serve(t, says("ok"), nil, grpcserver.Options{})
 	t.Run("pings without end", func(t *testing.T) {
 		c := rawDial(t, addr)

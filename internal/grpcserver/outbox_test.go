@@ -249,6 +249,7 @@ func TestWhoDoesNotReadMakesRoom(t *testing.T) {
 
 // However a client that does not read events goes on, its call has an end, and the backend's place is another's.
 func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	left := make(chan error, 1)
 	message := strings.Repeat("x", 10_000)
 	h := limit.New(tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
@@ -290,6 +291,7 @@ func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
 
 // What clients give up at any moment does not count as unread.
 func TestCallsThatAreGivenUpAreNotUnread(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5 // bytes: what a client takes of a stream without reading, what waits, what a message counts
 	message := strings.Repeat("x", 33_000)
 	long := filled(window, func(n int) proto.Message {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -273,6 +274,7 @@ func TestCallersAreToldWhatTheyWantToKnow(t *testing.T) {
 }
 
 func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	deadlines, started, ended := make(chan time.Time, 1), make(chan struct{}), make(chan error)
 	c := client(t, serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		deadline, _ := ctx.Deadline()

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -36,6 +37,7 @@ func FuzzParse(f *testing.F) {
 
 // FuzzDocuments does so with documents that a number stands for, about half of which are accepted.
 func FuzzDocuments(f *testing.F) {
+	bridgetest.SkipIfShort(f)
 	for seed := range uint64(1 + 500/(1+fuzzing.Variants)) {
 		f.Add(seed)
 	}

@@ -183,6 +183,7 @@ func shared(t *testing.T, h bridge.Handler) string {
 }
 
 func TestLaws(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, c := range chains {
 		t.Run(c.name, func(t *testing.T) {
 			for told, spoken := range c.spoken {

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A program that somebody has stopped does no work: a call that waits for it ends, and it is started again.
 func TestAStoppedProgramIsStartedAgain(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
 		t.Run(rev.String(), func(t *testing.T) {
 			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: rev}, (*mcpclient.Client).Watch)

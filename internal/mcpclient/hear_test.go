@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -24,6 +25,7 @@ import (
 // The stream of what is no answer is taken up after its last event, also when that came on an earlier one, and not before the server
 // wants it.
 func TestStandaloneStreamIsResumed(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	const wait = 500 * time.Millisecond
 	type get struct {
 		last  string

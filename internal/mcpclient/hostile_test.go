@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
@@ -476,6 +477,7 @@ func TestNobodyElseIsSpokenTo(t *testing.T) {
 
 // However busy a server seems, a call ends when its time is over, and the server is told.
 func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, modern := range []bool{true, false} {
 		ended := make(chan struct{})
 		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -43,6 +44,7 @@ const many = 64
 
 // What is said of a call while it waits for its caller is kept without the text that it came in, and not without end.
 func TestWhatIsSaidOfAParkedCall(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for what, tt := range map[string]struct {
 		message    string
 		pad        func(string) string
@@ -118,6 +120,7 @@ func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
 
 // Lists are kept by who asks for them, and by what they say.
 func TestListsAreKeptWithoutTheirText(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
 		return func(m *jsonrpc.Message, say func(...string)) {
 			if m.Method == "tools/list" {
@@ -179,6 +182,7 @@ func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, 
 
 // Changes wait for who is told of them.
 func TestChangesAreKeptWithoutTheirText(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	c, told := changing(t, func(say func(...string)) {
 		for i := range many {
 			say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://%d","_meta":{}}}`, i)))

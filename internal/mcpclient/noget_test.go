@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
@@ -31,6 +32,7 @@ func TestServersWithNothingToGet(t *testing.T) {
 // A server that ends the stream of a call each time with an id and no answer, and wants us back at once, is not asked as fast as it
 // can be.
 func TestStreamsThatAreCutForEverAreResumedEverMoreSlowly(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 		stream(w, "id: 1\nretry: 0\ndata:\n\n")
 	})
@@ -54,6 +56,7 @@ func TestStreamsThatAreCutForEverAreResumedEverMoreSlowly(t *testing.T) {
 
 // A server that ends the stream of what is no answer at once, and wants us back at once, is not asked without a pause.
 func TestComingBackIsPaced(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	const most = 15
 	var times atomic.Int64
 	begun, enough := time.Now(), make(chan time.Duration, 1)

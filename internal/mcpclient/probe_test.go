@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
@@ -108,6 +109,7 @@ func spoken(t *testing.T, c *mcpclient.Client) string {
 
 // An endpoint that is slow to answer server/discover is not asked in vain: initialize is sent beside it.
 func TestProbeOfSlowEndpoints(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, tt := range map[string]struct {
 		initialize string // what is answered, before server/discover is; nothing: nothing, until then
 		status     int

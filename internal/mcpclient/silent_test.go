@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -80,6 +81,7 @@ func (s *silenced) Write(b []byte) (int, error) {
 
 // A connection of HTTP/2 on which nothing comes any more is given up: the call that is on it may have been executed, and the next has another one.
 func TestADeadConnectionIsGivenUp(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	f := &fake{answer: func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 		if r.ProtoMajor != 2 {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
@@ -492,6 +493,7 @@ func signalChildren(t *testing.T, s syscall.Signal) {
 
 // What is wrong with a command is said at once, with what was run and what to do.
 func TestProgramsThatDoNotStart(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, tt := range map[string]struct {
 		command []string
 		probe   time.Duration
@@ -663,6 +665,7 @@ func TestWhoeverComesNextAsksWhatItIs(t *testing.T) {
 
 // A server that does nothing that it is asked does not keep the client from ending.
 func TestEndOfDeafServers(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	t.Run("program", func(t *testing.T) {
 		c := run(t, mcpclient.Options{
 			Command:     []string{"sh", "-c", `trap "" TERM; read a; printf '%s\n' '` + strings.Replace(initialized, "ID", "1", 1) + `'; while :; do sleep 1; done`},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
@@ -172,6 +173,7 @@ func TestAddressesAsHosts(t *testing.T) {
 
 // What nobody reads does not keep a connection: a refusal is read, and then the connection ends, however slowly the rest comes.
 func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, method := range []string{"POST", "GET", "PUT"} {
 		t.Run(method, func(t *testing.T) {
 			srv := httptest.NewServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it came through") })))

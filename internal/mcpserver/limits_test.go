@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -18,6 +19,7 @@ import (
 
 // A session may have 16 streams that were opened by GET, or as many as is said. Here each goes on with a call that runs.
 func TestStreamsOfASessionAtTheirLimit(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for most, o := range map[int]mcpserver.Options{16: {}, 2: {Limits: limits.Limits{SessionStreams: 2}}} {
 		streamsOfASession(t, most, o)
 	}
@@ -194,6 +196,7 @@ func TestRequestsToListenAtTheirLimit(t *testing.T) {
 // All clients together subscribe to as many resources as one may, of URIs that are no longer in JSON, and not to one more, or to a longer
 // one. What somebody has subscribed to already costs nothing.
 func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	uris := func(what string, n int) (all []string) {
 		for i := range n {
 			all = append(all, fmt.Sprintf("test:%s%d", what, i))

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
@@ -44,6 +45,7 @@ const initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
 
 // While memory is short, what would stay is refused first, then calls, and never what ends something or goes on.
 func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	long := strings.Repeat(" ", 200<<10)
 	listBody, listHeader := modern(1, "tools/list", "", noCaps)
 	listenBody, listenHeader := modern(2, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)

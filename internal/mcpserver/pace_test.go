@@ -73,6 +73,7 @@ func (r *recorder) finish(_ head, msg []byte) { _ = r.send(msg) } // it takes al
 
 // Of log messages, a client is told as many as it can use, and how many it is not told: all of them are accounted for.
 func TestLogMessagesAreToldAtAPace(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	leftOut := regexp.MustCompile(`"level":"(\w+)","logger":"mcpbridge","data":"(\d+) log messages were left out`)
 	for _, c := range []struct {
 		name  string

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
@@ -79,6 +80,7 @@ func TestHeadersThatAreNoTextAreNotPassedOn(t *testing.T) {
 
 // A GET may have a body, which says nothing, of so many bytes.
 func TestBodiesOfGETsAtTheirLimit(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	f := newFront(t, mcpserver.Options{})
 	for n, status := range map[int]int{4095: 404, 4096: 404, 4097: 400} { // there is no such session
 		res := f.do(t.Context(), http.MethodGet, f.url, strings.Repeat(" ", n), header{"Accept", "text/event-stream", "Mcp-Session-Id", "x"})
@@ -110,6 +112,7 @@ func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
 
 // A client that does not read its answer keeps neither the answer nor the end of the server waiting.
 func TestAnswersAreNotKeptForThoseWhoDoNotRead(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{WriteTime: 50 * time.Millisecond, Body: 64 << 20}})
 	c := f.initialize("2025-11-25", clientCaps)
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")

@@ -235,6 +235,7 @@ func TestChangesWhileAStreamIsOpenedAreTold(t *testing.T) {
 
 // Whatever requests come at a time, a client is told of the resources that it has subscribed to, and of no others.
 func TestSubscriptionsThatComeAtATimeAllCount(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
 		s := New(h, Options{})

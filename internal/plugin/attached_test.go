@@ -33,6 +33,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -301,6 +302,7 @@ func TestMistakesOfTheBackendAreNamed(t *testing.T) {
 
 // The first result is the answer, whatever comes after it: nobody would learn otherwise what was done. That there was more is told once.
 func TestTheFirstResultIsTheAnswer(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, tc := range map[string]struct {
 		after func(s stream) error
 		told  int

@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // A bridge that is killed takes its plugins with it, and what they have started, though they do nothing about it. So it is with what has
 // left the process group (setsid).
 func TestKilledBridgeLeavesNothingBehind(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, mode := range []string{"grandchild", "daemon"} {
 		t.Run(mode, func(t *testing.T) {
 			var worst time.Duration

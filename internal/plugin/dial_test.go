@@ -8,10 +8,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // A backend that is back is connected to soon, however long it was away.
 func TestABackendThatIsBackIsConnectedToSoon(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

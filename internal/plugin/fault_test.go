@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -73,6 +74,7 @@ func TestStdinIsALifelineOnly(t *testing.T) {
 }
 
 func TestStartErrorsSayWhatWhereWhyAndWhatToDo(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
 	if err := os.WriteFile(script, []byte("#!/nowhere/python\n"), 0o755); err != nil {
@@ -321,6 +323,7 @@ func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {
 
 // A backend that cannot be started because there are no descriptors left has not crashed: it is back as soon as there are some.
 func TestABackendForWhichThereAreNoDescriptors(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	r := run(t, Options{Command: []string{rogue}}).ready(t)
 	pid := r.pid(t)
 	var ours syscall.Rlimit
@@ -456,6 +459,7 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 // A backend that crashes again and again is started every now and then, and calls do not wait for it. When it lives again, so
 // do calls.
 func TestCrashLoop(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
 	r := run(t, Options{Command: []string{rogue, "exit-later"}, Env: []string{"FILE=" + file}},
 		func(p *pace) { p.Backoff, p.MaxBackoff = time.Millisecond, 3*time.Second }).ready(t)
@@ -512,6 +516,7 @@ func TestALostBackendIsStartedAtOnce(t *testing.T) {
 }
 
 func TestUnwellBackendIsRestarted(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for how, why := range map[string]string{"unwell": "it failed 3 health checks in a row", "stopped": "its process is stopped (SIGSTOP)"} {
 		t.Run(how, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "once")
@@ -541,6 +546,7 @@ func TestUnwellBackendIsRestarted(t *testing.T) {
 
 // A plugin may take its time between its handshake and its first call.
 func TestNotServingYetIsWaitedFor(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "once")
 	o := Options{Command: []string{rogue, "late"}, Env: []string{"FILE=" + file}}
@@ -554,6 +560,7 @@ func TestNotServingYetIsWaitedFor(t *testing.T) {
 
 // The start timeout is that of the whole start: a JVM on a busy machine takes long between its handshake and its first answer.
 func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
 	o := Options{Command: []string{rogue, "asleep"}, Env: []string{"FILE=" + file}}
 	if got := run(t, o).ready(t).text(t, "echo", "1"); got != "1" {

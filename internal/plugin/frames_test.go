@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -132,6 +133,7 @@ func progress(n int) *pb.CallToolResponse {
 }
 
 func TestFramedCallsDoNotMix(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	b := newFramer(t, 1<<20)
 	const callers, each = 32, 50
 	go func() { // answers in no order

@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 	}
 	echo, rogue = filepath.Join(dir, "echo"), filepath.Join(dir, "rogue")
 	for out, src := range map[string]string{echo: "../../examples/echo-go", rogue: "./testdata/rogue"} {
+		if testing.Short() {
+			break // those that need them are left out
+		}
 		if msg, err := exec.Command("go", "build", "-o", out, src).CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v\n%s", err, msg))
 		}
@@ -70,6 +73,9 @@ type running struct {
 // run runs the plugin that o describes, until the test's end, and sees to it that nothing is left of it.
 func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	t.Helper()
+	if len(o.Command) > 0 {
+		bridgetest.SkipIfShort(t)
+	}
 	before, open := goleak.IgnoreCurrent(), files(t)
 	r := &running{log: &record{}}
 	if o.Name == "" {

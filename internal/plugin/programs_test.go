@@ -27,6 +27,7 @@ import (
 // A program written with an SDK, in its own process, is the same handler as ours, whichever way calls of tools take: one row of
 // bridgetest.Programs for each SDK.
 func TestProgramsKeepTheLaws(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	eachProgram(t, func(t *testing.T, p *running) {
 		t.Helper()
 		bridgetest.ProgramLaws(t, p)
@@ -36,6 +37,7 @@ func TestProgramsKeepTheLaws(t *testing.T) {
 // Who stops a program need not be the bridge: systemd sends SIGTERM to all of a service, and people to what is to start anew. Calls that
 // the program has begun end there, and the others are made in its next life, or told not to have been executed.
 func TestTerminatedProgramsFailNoCall(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	eachProgram(t, func(t *testing.T, p *running) {
 		t.Helper()
 		do := func(c *bridge.Call) {
@@ -89,6 +91,7 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 // A program that was dialled is stopped while a call is on its way to it, for longer than a moment. It answers the call, or says that it has
 // not begun it (GOAWAY).
 func TestTerminatedDialledProgramsFailNoCall(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, program := range bridgetest.Programs() {
 		if program.Language == "python" {
 			continue // Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -164,6 +165,7 @@ func TestABackendThatIsNotServingAnswersWhatItHas(t *testing.T) {
 
 // A dialled backend that is only busy keeps its calls, and gets those that are made meanwhile; one that stays so is taken for hung.
 func TestABusyBackendKeepsItsCalls(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, hang := range map[string]time.Duration{"and answers": time.Hour, "for good": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			sock := filepath.Join(t.TempDir(), "s")

@@ -257,6 +257,9 @@ func TestEveryShortText(t *testing.T) {
 		{"\"\\\x1f \x7f\x80\xbf\xc1\xc3\xed\xa0\xf0", `"aaaaaaa`, `"`, 4},
 		{"\t\n\r \v1,", " [", "] ", 5},
 	} {
+		if testing.Short() {
+			tt.most--
+		}
 		text := []byte(tt.before)
 		var try func(left int)
 		try = func(left int) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/plugin"
 	"github.com/mcpbridge/mcpbridge/internal/router"
@@ -65,6 +66,7 @@ func dialled(t *testing.T, addr string) *plugin.Plugin {
 
 // A stock gRPC client of two real backends as one goes on with the one while the other is away, and is told when it is back.
 func TestOneBackendOfTwoGoesAndComesBack(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	addr := func(name string) string { return "unix:" + filepath.Join(dir, name) }
 	a := &server{pages: [][]string{{"x"}}, changes: make(chan *pb.ListenResponse)}

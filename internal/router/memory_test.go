@@ -4,9 +4,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 func TestMemoryForgetsWhatWasNotUsed(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, pad := range []string{"", strings.Repeat("x", 1_000)} { // the one runs into the limit of entries, the other into that of bytes
 		var m memory[int]
 		put, most := 0, 0

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -204,6 +205,7 @@ func TestCompletionIsWhereItsTemplateIs(t *testing.T) {
 
 // However many resources there are, and whoever lists them, what is remembered of them has a limit.
 func TestMemoryHasALimit(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	var wg sync.WaitGroup
 	long := strings.Repeat("x", 4_000)
 	a, b := &server{resources: map[string]string{}}, &server{resources: map[string]string{}}

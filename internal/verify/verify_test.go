@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 
 // The kit in every language passes every check: one row of bridgetest.Programs for each.
 func TestKitsPass(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for _, program := range bridgetest.Programs() {
 		t.Run(program.Language, func(t *testing.T) {
 			pass(t, verify.Options{Command: program.Command(t), Env: os.Environ()}, nil)
@@ -62,7 +63,10 @@ func hostileOptions(mode string, only ...string) verify.Options {
 }
 
 // A backend without an SDK and without a defect passes: what the rows below say is what is wrong with them, and nothing else.
-func TestSoundBackendPasses(t *testing.T) { pass(t, hostileOptions("sound"), nil) }
+func TestSoundBackendPasses(t *testing.T) {
+	bridgetest.SkipIfShort(t)
+	pass(t, hostileOptions("sound"), nil)
+}
 
 // A result can be any JSON (2026-07-28), and a tool may say so. Clients of older revisions are not told of it.
 func TestOutputNeedNotBeAnObject(t *testing.T) {
@@ -79,6 +83,7 @@ func TestOutputNeedNotBeAnObject(t *testing.T) {
 
 // Each defect is found by its check, with a text of its own.
 func TestDefectsAreFound(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	defects := []struct{ mode, check, says string }{
 		{"old handshake", "handshake", `field 1 is "0"`},
 		{"another version", "handshake", `field 2 is "2"`},
@@ -211,6 +216,7 @@ func TestDefectsAreFound(t *testing.T) {
 
 // Why a backend cannot be verified at all is said as well.
 func TestBackendsThatCannotBeVerified(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, c := range map[string]struct {
 		o    verify.Options
 		says string
@@ -233,6 +239,7 @@ func TestBackendsThatCannotBeVerified(t *testing.T) {
 
 // What runs already is dialled, and what needs a launch is left out.
 func TestDialledBackendPasses(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -318,6 +319,7 @@ func TestWhoAnswersIsLookedAtFirst(t *testing.T) {
 
 // Anybody on this machine can send something to the port that waits for the browser.
 func TestOnlyTheBrowserIsAnswered(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	w := newWorld(t)
 	tr := w.transport(func(o *Options) {
 		o.Browser = func(ctx context.Context, address string) error {

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
 // A new user copies the programs of the README.
 func TestProgramsOfTheReadmeAreRight(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
@@ -273,6 +274,7 @@ func TestCancelledCallIsCancelledInTheBackend(t *testing.T) {
 }
 
 func TestShutdownLetsCallsFinish(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	p, conn := handshake(t)
 	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
@@ -308,6 +310,7 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitForEver(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	p, conn := handshake(t)
 	stream, _ := callTool(t, conn, "stuck", "")
 	if _, err := stream.Recv(); err != nil {
@@ -366,6 +369,7 @@ func TestAttachedBackend(t *testing.T) {
 }
 
 func TestSignalsLetCallsFinish(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	for name, c := range map[string]struct {
 		start  func(*testing.T) (*process, *grpc.ClientConn)
 		signal os.Signal
@@ -544,6 +548,7 @@ func bridgeBinary(t *testing.T) string {
 
 // The bridge itself, as a user runs it.
 func TestBehindTheBridge(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	t.Setenv("MCPBRIDGE_BIN", bridgeBinary(t))
 	c := mcpbridgetest.Start(t, "", os.Args[0])
 	if got := c.Call("echo", M{"Text": "日本語"}); got != "日本語" {
@@ -574,6 +579,7 @@ func TestBehindTheBridge(t *testing.T) {
 
 // The bridge answers initialize after 2 s, whether the backend has started or not.
 func TestStartWaitsForTheBackend(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	bridge, started := bridgeBinary(t), filepath.Join(t.TempDir(), "started")
 	c := mcpbridgetest.Start(t, bridge, "sh", "-c", `sleep 3; touch "$0"; exec "$@"`, started, os.Args[0])
 	if _, err := os.Stat(started); err != nil {
@@ -598,6 +604,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 func (f *failing) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
 
 func TestStartFailsIfTheBackendDoesNotStart(t *testing.T) {
+	bridgetest.SkipIfShort(t)
 	test, bridge, done := &failing{TB: t, said: "nothing"}, bridgeBinary(t), make(chan struct{})
 	go func() {
 		defer close(done)
