@@ -650,6 +650,7 @@ func TestCallsEndWhoseAnswersHaveNoRoom(t *testing.T) {
 		t.Helper()
 		ask := asking("ask", `{}`, "a")
 		n := needs(t, c, ask)
+		synctest.Wait() // until the pings have come: before that there is room
 		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
 		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Message, "256 messages wait") {
 			t.Errorf("%v %v", e.Failure, err)
