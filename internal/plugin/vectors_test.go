@@ -86,11 +86,7 @@ func (f framedFrame) String() string {
 // startFramed starts a program as the bridge does, and reads its HELLO.
 func startFramed(t *testing.T, command []string) *framedBackend {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "frames")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := t.TempDir()
 	sock := filepath.Join(dir, "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
 	if err != nil {
