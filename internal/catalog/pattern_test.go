@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 )
 
 // Expressions and texts that differ in what regular expressions of Go have.
@@ -47,7 +49,7 @@ func FuzzPatterns(f *testing.F) {
 			f.Add(expression, text)
 		}
 	}
-	f.Fuzz(func(t *testing.T, expression, text string) {
+	fuzzing.Run(f, func(t *testing.T, expression, text string) {
 		re, err := regexp.Compile(expression)
 		if err != nil || len(expression)+len(text) > 200 {
 			return
