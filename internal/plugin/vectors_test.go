@@ -28,6 +28,7 @@ import (
 // Every SDK holds the conversations of proto/mcpbridge/v1/frames.txt.
 func TestFrameVectors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	bridgetest.SkipIfShort(t)
 	text, err := os.ReadFile("../../proto/mcpbridge/v1/frames.txt")
 	if err != nil {
 		t.Fatal(err)
