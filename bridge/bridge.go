@@ -41,7 +41,7 @@ type Call struct {
 	// Request is what it is called with: a message of the type that Method says.
 	Request Request
 	// Session identifies the session or connection of a front that the Call belongs to. Calls of one session have one
-	// caller, even if nobody has authenticated it. If empty, the caller is known by its principal alone.
+	// caller, authenticated or not. If empty, only the principal identifies the caller.
 	Session string
 }
 

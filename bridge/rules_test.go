@@ -127,7 +127,7 @@ func TestImportRulesAreAboutWhatIsThere(t *testing.T) {
 	}
 }
 
-// A limit that can be configured and that no package reads is a promise that nobody keeps.
+// Every limit that can be configured is read by a package.
 func TestEveryLimitIsEnforced(t *testing.T) {
 	read := map[string]bool{}
 	for _, p := range loadModule(t) {
@@ -356,8 +356,8 @@ func TestHandlersMakeCallsWithTheSessionOfAnother(t *testing.T) {
 	}
 }
 
-// What another operating system cannot do, its tests may leave out. bridgetest.SkipIfShort leaves out what takes long, for whoever says
-// -short: that is nobody who decides whether a change is good.
+// A test may be skipped on an operating system that lacks what it tests. bridgetest.SkipIfShort skips slow tests with -short,
+// which neither make test nor CI uses.
 func TestNoTestIsSkipped(t *testing.T) {
 	for _, name := range []string{"Makefile", ".ci/run"} {
 		eachLine(t, name, func(n int, line string) {

@@ -38,7 +38,7 @@ import (
 )
 
 const (
-	// headerExtra is what net/http adds to the header that it is told to read.
+	// headerExtra is what net/http adds to MaxHeaderBytes.
 	headerExtra = 4 << 10
 	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
 	finishTime = 2 * time.Second

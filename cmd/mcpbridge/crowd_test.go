@@ -138,7 +138,7 @@ func (v *visitor) closed() bool {
 	return errors.Is(err, io.EOF)
 }
 
-// Unauthenticated clients that hold connections to the HTTP port exclude nobody else: one address cannot take all places, new
+// Unauthenticated clients that hold connections to the HTTP port do not exclude other clients: one address cannot take all places, new
 // clients are served, and clients that have presented a valid token keep their connections.
 func TestStrangersOfHTTPGiveWay(t *testing.T) {
 	const most = 8

@@ -79,7 +79,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		"a body byte by byte":                   {rest: request + "100000\r\n\r\n{", drips: 1, after: 5*time.Second + 6*time.Second/1024, says: late},
 		"a body that is slow, and whole in 29s": {rest: request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" + body, drips: 1024, after: 29 * time.Second, says: none},
 
-		"idle for as long as is said":                            {limits: limits.Limits{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second},
+		"idle for the configured time":                           {limits: limits.Limits{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second},
 		"idle, and a request just in time for what is said":      {limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second - 1, after: 7*time.Second - 1, says: none},
 		"idle, and a request a moment too late for what is said": {limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second + 1, after: 7 * time.Second},
 		"a header just in time for what is said":                 {limits: limits.Limits{HeaderTime: time.Second}, rest: get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, says: none},
