@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -76,7 +77,10 @@ func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	if len(o.Command) > 0 {
 		bridgetest.SkipIfShort(t)
 	}
-	before, open := goleak.IgnoreCurrent(), files(t)
+	before := goleak.IgnoreCurrent()
+	if backends.Add(1) == 1 {
+		opened = files(t)
+	}
 	r := &running{log: &record{}}
 	if o.Name == "" {
 		o.Name = "b"
@@ -101,11 +105,8 @@ func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	t.Cleanup(func() {
 		_ = r.stop()
 		goleak.VerifyNone(t, before)
-		for end := time.Now().Add(2 * time.Second); files(t) > open && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // another backend of the test may be opening one; goleak waits as well
-		}
-		if now := files(t); now > open {
-			t.Errorf("%d files are open, and %d were before", now, open)
+		if backends.Add(-1) == 0 {
+			checkFiles(t, opened)
 		}
 		if t.Failed() {
 			text, _ := r.log.Read()
@@ -115,14 +116,50 @@ func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	return r
 }
 
-// files returns how many files we have open.
-func files(t *testing.T) int {
+// backends counts the backends that run, and opened is what this process had open before the first of them. A backend that
+// runs opens and closes files (health checks, new connections): they are compared when none does.
+var (
+	backends atomic.Int32
+	opened   map[string]int
+)
+
+// checkFiles checks that no more files of any kind are open than before.
+func checkFiles(t *testing.T, before map[string]int) {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
+	var more []string
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // goleak waits as well
+		more = more[:0]
+		for file, n := range files(t) {
+			if n > before[file] {
+				more = append(more, fmt.Sprintf("%d of %s, and not %d", n, file, before[file]))
+			}
+		}
+		if len(more) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("files are open that were not before: %q", more)
+			return
+		}
 	}
-	return len(list)
+}
+
+// files returns how many files of each kind we have open: paths, and socket, pipe and the like without their numbers.
+func files(t *testing.T) map[string]int {
+	t.Helper()
+	list, _ := os.ReadDir("/proc/self/fd") // there may be no /proc
+	open := map[string]int{}
+	for _, entry := range list {
+		file, err := os.Readlink("/proc/self/fd/" + entry.Name())
+		if err != nil {
+			continue // that of the list itself
+		}
+		if kind, _, ok := strings.Cut(file, ":["); ok {
+			file = kind
+		}
+		open[file]++
+	}
+	return open
 }
 
 func (r *running) ready(t *testing.T) *running {
