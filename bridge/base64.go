@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// DecodeBase64 returns what a text in base64 stands for. No other text stands for the same: nothing is left over in the last character, and
-// there are no ends of lines, which Go's decoder skips wherever they are.
+// DecodeBase64 decodes text strictly: each value has exactly one encoding. Unlike base64.Encoding.Strict, it
+// rejects line breaks as well.
 func DecodeBase64(e *base64.Encoding, text []byte) ([]byte, error) {
 	if i := bytes.IndexAny(text, "\r\n"); i >= 0 {
 		return nil, base64.CorruptInputError(i)

@@ -11,8 +11,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Binding returns what a state that a call leaves behind is valid together with: who calls what with which arguments, as a
-// hash. Two calls with the same one are the same call to the same caller. It is for methods that can ask.
+// Binding returns a hash of the principal, method, target and arguments of the call. A request state is valid only
+// together with the Binding of the call that it was made for.
 func (c *Call) Binding() []byte {
 	p := c.Context().GetPrincipal()
 	h := sha256.New()
@@ -26,8 +26,8 @@ func (c *Call) Binding() []byte {
 	return h.Sum(nil)
 }
 
-// canonicalArguments returns the arguments of a request in a form that does not depend on white space, escapes or the order
-// of members. Numbers keep every digit.
+// canonicalArguments returns the arguments of a request in a form that does not depend on white space, escapes or
+// the order of members. Numbers keep every digit.
 func canonicalArguments(r Request) []byte {
 	switch r := r.(type) {
 	case *pb.CallToolRequest:
@@ -38,7 +38,7 @@ func canonicalArguments(r Request) []byte {
 		if err := v.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false),
 			jsontext.CanonicalizeRawFloats(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false),
 			jsontext.Multiline(false)); err != nil {
-			return r.GetArguments() // it is not JSON; the edge has refused it before
+			return r.GetArguments() // not JSON, which fronts reject
 		}
 		return v
 	case *pb.GetPromptRequest:

@@ -1,6 +1,7 @@
-// Package bridge is the waist of mcpbridge: one Call goes in, Events and one Result come out. Fronts (mcpserver,
-// grpcserver) make Calls of what their clients send; backs (plugin, mcpclient) answer them; routers and middleware do
-// both. Everything a Call carries is a message of the protobuf contract, mcpbridge.v1.
+// Package bridge defines the interface between fronts and backs: a Handler takes a Call and returns Events and one
+// Result. Fronts (mcpserver, grpcserver) make Calls from their clients' requests, backs (plugin, mcpclient) answer
+// them, and routers and middleware do both. Everything in a Call is a message of the protobuf contract,
+// mcpbridge.v1.
 package bridge
 
 import (
@@ -14,15 +15,15 @@ import (
 
 // A Handler answers Calls.
 //
-// Handle may be called concurrently. It returns a Result or an error, never both and never neither; an error that is not
-// an *Error is taken as an internal one. It calls emit only from the goroutine that called Handle, and never after it
-// has returned. It must return soon after ctx ends, and what it started on behalf of the call must end with it.
-// It must not change call or what call points to, nor keep them after it has returned.
+// Handle may be called concurrently. It returns a Result or an error, never both and never neither; an error that
+// is not an *Error is treated as an internal one. It calls emit only from the goroutine that called Handle, and
+// not after it has returned. It must return soon after ctx ends, and must stop what it started on behalf of the
+// call. It must not modify call or what call points to, nor retain them.
 type Handler interface {
 	Handle(ctx context.Context, call *Call, emit Emit) (*Result, error)
 }
 
-// HandlerFunc is a Handler that is a function.
+// HandlerFunc is an adapter that allows the use of functions as Handlers.
 type HandlerFunc func(ctx context.Context, call *Call, emit Emit) (*Result, error)
 
 // Handle implements Handler.
@@ -30,28 +31,27 @@ func (f HandlerFunc) Handle(ctx context.Context, call *Call, emit Emit) (*Result
 	return f(ctx, call, emit)
 }
 
-// Emit passes an Event towards the caller. It blocks while the caller is slow, and fails when ctx ends or nobody listens any more;
-// the Handler then stops.
+// Emit sends an Event to the caller. It blocks while the caller is slow, and returns an error when ctx ends or the
+// caller is gone; the Handler then stops.
 type Emit func(context.Context, Event) error
 
-// A Call is one MCP request, complete in itself: it can be answered without knowing of any call before it.
+// A Call is one MCP request. It can be answered without knowledge of earlier calls.
 type Call struct {
-	// Method is what is called.
 	Method *Method
-	// Request is what it is called with: a message of the type that Method says.
+	// Request has the type that Method.NewRequest returns.
 	Request Request
-	// Session identifies the session or connection of a front that the Call belongs to. Calls of one session have one
-	// caller, authenticated or not. If empty, only the principal identifies the caller.
+	// Session identifies the session or connection of a front that the Call belongs to. All Calls of a session have
+	// the same caller, authenticated or not. If empty, only the principal identifies the caller.
 	Session string
 }
 
-// With returns a Call of m with request r for the same caller, in the same session. A Handler makes the Calls by which
-// it answers another one with it: a backend with sessions would begin a new one for a Call whose session is missing.
+// With returns a Call of m with request r for the same caller in the same session. Handlers use it for the Calls
+// that they make to answer c: a backend with sessions would start a new one for a Call without a session.
 func (c *Call) With(m *Method, r Request) *Call {
 	return &Call{Method: m, Request: r, Session: c.Session}
 }
 
-// Context returns what the Call says of its caller. It is never nil.
+// Context returns the request's context. It is never nil.
 func (c *Call) Context() *pb.CallContext {
 	if cc := c.Request.GetContext(); cc != nil {
 		return cc
@@ -59,38 +59,36 @@ func (c *Call) Context() *pb.CallContext {
 	return &pb.CallContext{}
 }
 
-// Era returns the era of the client that the Call is made for.
+// Era returns the era of the client.
 func (c *Call) Era() Era {
 	rev, _ := ParseRevision(c.Context().GetProtocolVersion())
 	return rev.Era()
 }
 
-// A Request is a request message of the contract. All of them say who calls.
+// A Request is a request message of the contract.
 type Request interface {
 	proto.Message
 	GetContext() *pb.CallContext
 }
 
-// An Event is something the caller learns before the Result. Exactly one field is set.
+// An Event precedes the Result. Exactly one field is set.
 type Event struct {
-	// Progress tells how far the Call has come.
 	Progress *pb.Progress
-	// Log is a line of the Call's log.
-	Log *pb.LogMessage
-	// Change is what a Listen call tells.
+	Log      *pb.LogMessage
+	// Change is a notification of a Listen call.
 	Change *pb.ListenResponse
 }
 
 // A Result ends a Call. Exactly one field is set.
 type Result struct {
-	// Complete is the answer: a message of the type that Method says.
+	// Complete has the type that Method.NewResult returns.
 	Complete proto.Message
-	// Needs is what the Call cannot go on without. The caller may make it again with the answers.
-	Needs *pb.InputRequired
+	// InputRequired lists the input that the Call needs. The caller may retry the Call with it.
+	InputRequired *pb.InputRequired
 }
 
-// Shallow returns a copy of a message that holds the same messages and bytes: it may be changed itself, and not what is in it.
-func Shallow[M proto.Message](m M) M {
+// ShallowCopy returns a copy of a message that shares its submessages and byte slices.
+func ShallowCopy[M proto.Message](m M) M {
 	from := m.ProtoReflect()
 	to := from.New()
 	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -19,20 +19,19 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An Error is why a Call has no Result. Code says which kind of thing is wrong; only Code, RPC and Failure are ever
-// branched on. docs/errors.md is the table of how each is told to each kind of client.
+// An Error explains why a Call has no Result. Code branches only on Code, RPC and Failure. docs/errors.md
+// documents how each error is sent to each kind of client.
 type Error struct {
-	// Code is the kind of error, as gRPC has it.
 	Code codes.Code
-	// Message says what went wrong. Clients see it if Public says so.
+	// Message is sent to clients if Public returns true.
 	Message string
-	// RPC is the JSON-RPC error to answer with, if it is to be exactly that one.
+	// RPC is the exact JSON-RPC error to send, if there is one.
 	RPC *pb.JsonRpcError
-	// Failure tells whether the call was executed, if it is not simply answered with an error.
+	// Failure is the outcome of the call, unless the error is a regular answer.
 	Failure *pb.CallFailure
-	// Scopes are what the caller must be allowed for the call (OAuth), if that is what is missing.
+	// Scopes are the OAuth scopes that the caller lacks.
 	Scopes []string
-	// Cause is what the error comes from, for logs. It may be nil.
+	// Cause is the underlying error, for logs. It may be nil.
 	Cause error
 }
 
@@ -42,40 +41,41 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the error's cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf returns an *Error. What an operand of %w says is part of the message.
+// Errorf returns an *Error. The message includes the text of a %w operand.
 func Errorf(code codes.Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
 }
 
-// The reasons that something is decided by, and the one that stands for none. docs/errors.md has all.
+// Reasons that code depends on. docs/errors.md lists all reasons.
 const (
-	// ReasonOverloaded is why a call fails that is beyond the most that there may be at a time.
+	// ReasonOverloaded means that a limit on concurrency or memory is reached.
 	ReasonOverloaded = "OVERLOADED"
-	// ReasonTooMany is why something fails of which the caller itself has too much.
+	// ReasonTooMany means that the caller itself has reached a limit.
 	ReasonTooMany = "TOO_MANY"
-	// reasonBackendOverloaded stands for both where a backend says them: they are about the bridge, and HTTP has statuses for them.
+	// reasonBackendOverloaded replaces both in errors of a backend: they are about the bridge, and map to HTTP statuses.
 	reasonBackendOverloaded = "BACKEND_OVERLOADED"
-	// ReasonMisbehaved is why a call fails whose backend answers as none may.
-	ReasonMisbehaved = "BACKEND_MISBEHAVED"
-	// reasonFailed is why a call fails of which nothing else is known: the backend's own error, mostly.
+	// ReasonProtocolViolation means that the backend sent what the protocol forbids.
+	ReasonProtocolViolation = "BACKEND_MISBEHAVED"
+	// reasonFailed is the reason of a failure without another one, mostly the backend's own error.
 	reasonFailed = "BACKEND_FAILED"
 )
 
-// Failed returns an *Error that tells what became of a call.
+// Failed returns an *Error with the outcome of a call.
 func Failed(code codes.Code, outcome pb.CallFailure_Outcome, reason, format string, args ...any) *Error {
 	e := Errorf(code, format, args...)
 	e.Failure = &pb.CallFailure{Outcome: outcome, Reason: reason}
 	return e
 }
 
-// Misbehaved returns the error of a call whose backend answers as none may.
-func Misbehaved(outcome pb.CallFailure_Outcome, format string, args ...any) *Error {
-	return Failed(codes.Internal, outcome, ReasonMisbehaved, format, args...)
+// ProtocolViolation returns the error of a call whose backend violated the protocol.
+func ProtocolViolation(outcome pb.CallFailure_Outcome, format string, args ...any) *Error {
+	return Failed(codes.Internal, outcome, ReasonProtocolViolation, format, args...)
 }
 
-// Interrupted returns the error of a call whose context has ended. Sent says that the backend may have seen it.
-func Interrupted(ctx context.Context, sent bool) *Error {
+// Canceled returns the error of a call whose ctx ended. The outcome is unknown if sent, which means that the
+// backend may have received the call.
+func Canceled(ctx context.Context, sent bool) *Error {
 	e := AsError(ctx.Err())
 	if !sent && e.Failure != nil {
 		e.Failure.Outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
@@ -83,8 +83,8 @@ func Interrupted(ctx context.Context, sent bool) *Error {
 	return e
 }
 
-// AsError returns err as an *Error. What is not one becomes an internal error, except that the end of a context keeps its
-// meaning.
+// AsError returns err as an *Error. An error of a context is a failure with an outcome; any other error is
+// internal.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -102,25 +102,26 @@ func AsError(err error) *Error {
 	return &Error{Code: codes.Internal, Message: err.Error(), Cause: err}
 }
 
-// The JSON-RPC error codes that Errors turn into.
+// JSON-RPC error codes.
 const (
 	codeInvalidParams    = -32602
 	codeMethodNotFound   = -32601
 	codeInternal         = -32603
 	codeResourceNotFound = -32002
-	// CodeMissingCapability says that the client cannot do what the call needs (2026-07-28).
+	// CodeMissingCapability means that the client lacks a capability that the call needs (2026-07-28).
 	CodeMissingCapability = -32021
-	// CodeURLElicitation says that there are web pages to visit before the request is made again, and names them. It exists in 2025-11-25
-	// only (client/elicitation, URL elicitation required error).
+	// CodeURLElicitation requires URL elicitations before the request is retried. It exists in 2025-11-25 only
+	// (client/elicitation, URL elicitation required error).
 	CodeURLElicitation = -32042
-	// codeHeaderMismatch and codeUnsupportedVersion are those of the transport (2026-07-28). No Handler says them.
+	// codeHeaderMismatch and codeUnsupportedVersion are those of the transport (2026-07-28). No Handler returns them.
 	codeHeaderMismatch, codeUnsupportedVersion = -32020, -32022
-	// Codes from firstReserved to lastReserved are MCP's to define (2026-07-28).
+	// Codes from firstReserved to lastReserved are reserved for MCP (2026-07-28).
 	firstReserved, lastReserved = -32099, -32020
 )
 
-// jsonRPCCodes is the published table: the JSON-RPC code of each kind of error, whether its text is for clients, and whether it is an
-// answer to what was asked, and nothing has failed. A kind that is not in it is -32603, and its text is withheld: it may tell of the inside.
+// jsonRPCCodes maps kinds of errors to JSON-RPC codes, as docs/errors.md publishes it. public: clients may see the
+// message. answer: the error is a regular answer, and nothing failed. Other kinds map to -32603 and are not
+// public.
 var jsonRPCCodes = map[codes.Code]struct {
 	code   int64
 	public bool
@@ -138,13 +139,14 @@ var jsonRPCCodes = map[codes.Code]struct {
 	codes.Canceled:           {codeInternal, true, false},
 }
 
-// Public reports whether the error's message is for clients. What the bridge itself says of a failed call is, except of what a backend
-// does wrong, which is for who runs it.
+// Public reports whether clients may see the error's message. Messages of the bridge are public, except those
+// about protocol violations, which are for the operator.
 func (e *Error) Public() bool {
-	return e.Failure != nil && e.Failure.GetReason() != ReasonMisbehaved || e.RPC != nil || jsonRPCCodes[e.Code].public
+	return e.RPC != nil || jsonRPCCodes[e.Code].public ||
+		e.Failure != nil && e.Failure.GetReason() != ReasonProtocolViolation
 }
 
-// PublicMessage returns the error's message, or if that is not for clients, what they are told in its place.
+// PublicMessage returns the error's message, or a generic one if it is not public.
 func (e *Error) PublicMessage() string {
 	if e.Public() {
 		return e.Message
@@ -152,14 +154,13 @@ func (e *Error) PublicMessage() string {
 	return "internal error; the bridge's log says more"
 }
 
-// Told returns the error as the caller is told it. Every front tells errors of Handlers so, and nothing else: what is not for clients is
-// left out, what is longer than anybody reads is cut, and what is no answer to what was asked says what became of the call, even if that
-// is that nobody knows.
-func (e *Error) Told() *Error {
-	told := *e
-	told.Message = cut(e.PublicMessage(), maxMessage)
+// Redacted returns the error without internal details. Fronts send only redacted errors. The message is truncated,
+// and unless the error is a regular answer, it has an outcome, which may be unknown.
+func (e *Error) Redacted() *Error {
+	redacted := *e
+	redacted.Message = truncate(e.PublicMessage(), maxMessage)
 	if e.RPC != nil || e.Failure == nil && jsonRPCCodes[e.Code].answer {
-		return &told
+		return &redacted
 	}
 	f := &pb.CallFailure{Outcome: pb.CallFailure_OUTCOME_UNKNOWN, Reason: reasonFailed}
 	if outcomeNames[e.Failure.GetOutcome()] != "" {
@@ -171,11 +172,11 @@ func (e *Error) Told() *Error {
 	if e.Failure != nil {
 		f.RetryAfterMs = e.Failure.RetryAfterMs
 	}
-	told.Failure = f
-	return &told
+	redacted.Failure = f
+	return &redacted
 }
 
-// isReason reports whether a reason, which may be a backend's, can be told everywhere.
+// isReason reports whether a reason, possibly of a backend, is valid in every protocol.
 func isReason(s string) bool {
 	for _, c := range []byte(s) {
 		if c <= ' ' || c > '~' || c == '"' || c == '\\' {
@@ -185,7 +186,7 @@ func isReason(s string) bool {
 	return s != "" && len(s) <= 63 // google.rpc.ErrorInfo
 }
 
-// JSONRPC returns the error as a client of revision r that called m sees it. The data is JSON text, or nil.
+// JSONRPC returns the error for a client of revision r that called m.
 func (e *Error) JSONRPC(r Revision, m *Method) *pb.JsonRpcError {
 	if e.RPC != nil {
 		out := &pb.JsonRpcError{Code: r.ErrorCode(e.RPC.GetCode()), Message: e.RPC.Message, Data: e.RPC.Data}
@@ -217,7 +218,7 @@ func (e *Error) failureData() []byte {
 	if f == nil {
 		return nil
 	}
-	reason, _ := json.Marshal(f.GetReason()) //nolint:errchkjson // a string can always be written
+	reason, _ := json.Marshal(f.GetReason()) //nolint:errchkjson // strings can always be encoded
 	data := append([]byte(`{"reason":`), reason...)
 	data = append(append(data, `,"outcome":`...), strconv.Quote(outcomeNames[f.GetOutcome()])...)
 	if f.RetryAfterMs != nil {
@@ -226,10 +227,10 @@ func (e *Error) failureData() []byte {
 	return append(data, '}')
 }
 
-// FromJSONRPC returns the Error that an MCP server of revision r means by answering a call of m with rpc. The server's own
-// error is kept, so that a client of the bridge sees the same one; of its message, as much as of that of a status.
+// FromJSONRPC converts the error that a server of revision r returned for a call of m. It keeps the server's
+// error, so that clients of the bridge see the same one, with a truncated message.
 func FromJSONRPC(rpc *pb.JsonRpcError, r Revision, m *Method) *Error {
-	rpc = shortened(rpc)
+	rpc = truncateMessage(rpc)
 	e := &Error{Code: codes.Unknown, Message: rpc.GetMessage(), RPC: rpc}
 	switch rpc.GetCode() {
 	case codeInvalidParams:
@@ -241,18 +242,18 @@ func FromJSONRPC(rpc *pb.JsonRpcError, r Revision, m *Method) *Error {
 	case CodeMissingCapability:
 		e.Code = codes.FailedPrecondition
 	}
-	// Whether a resource exists is told by a code that differs between revisions, so the exact one must not be kept.
+	// The code for a resource that does not exist differs between revisions.
 	if m == ReadResource && (e.Code == codes.NotFound || r.Modern() && e.Code == codes.InvalidArgument) {
 		e.Code, e.RPC = codes.NotFound, nil
 	}
 	return e
 }
 
-// ErrorDomain is the domain of the google.rpc.ErrorInfo that tells a gRPC client what became of a call.
+// ErrorDomain is the domain of the google.rpc.ErrorInfo that holds the outcome of a call.
 const ErrorDomain = "mcpbridge.dev"
 
-// GRPCStatus returns the error as gRPC tells it. It makes status.FromError understand an *Error. What FromStatus needs is in
-// details of the contract; Failure is told by google.rpc.ErrorInfo and RetryInfo as well, which stock clients understand.
+// GRPCStatus returns the error as a gRPC status; status.FromError calls it. The details are those of the contract,
+// which FromStatus reads, and google.rpc.ErrorInfo and RetryInfo for clients that do not know the contract.
 func (e *Error) GRPCStatus() *status.Status {
 	s := status.New(e.Code, e.Message)
 	var details []protoadapt.MessageV1
@@ -264,7 +265,8 @@ func (e *Error) GRPCStatus() *status.Status {
 			Reason: f.GetReason(), Domain: ErrorDomain, Metadata: map[string]string{"outcome": outcomeNames[f.GetOutcome()]},
 		})
 		if f.RetryAfterMs != nil {
-			details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(f.GetRetryAfterMs()) * time.Millisecond)})
+			after := time.Duration(f.GetRetryAfterMs()) * time.Millisecond
+			details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 		}
 	}
 	if e.Code == codes.OK || len(details) == 0 {
@@ -272,24 +274,24 @@ func (e *Error) GRPCStatus() *status.Status {
 	}
 	withDetails, err := s.WithDetails(details...)
 	if err != nil {
-		return s // a detail that cannot be written must not hide the error
+		return s
 	}
 	return withDetails
 }
 
-// What a backend can say in an error, in bytes.
+// The maximum sizes of a backend's error, in bytes.
 const (
 	maxMessage = 8 << 10
 	maxReason  = 64
 )
 
-// FromStatus returns the Error that a backend means by a gRPC status other than OK. What is longer than anybody reads is cut, an
-// outcome that there is not is unknown, and reasons that are about the bridge are told as the backend's.
+// FromStatus converts a backend's gRPC status other than OK. It truncates the message, replaces an undefined
+// outcome by unknown, and replaces reasons that are reserved for the bridge.
 func FromStatus(s *status.Status) *Error {
-	e := &Error{Code: s.Code(), Message: cut(s.Message(), maxMessage), Cause: s.Err()}
+	e := &Error{Code: s.Code(), Message: truncate(s.Message(), maxMessage), Cause: s.Err()}
 	switch {
 	case e.Message != "":
-	case e.Code == codes.Unimplemented: // what gRPC in several languages answers for a method that is not there
+	case e.Code == codes.Unimplemented: // several gRPC libraries send no message for an unknown method
 		e.Message = "Method not found"
 	default:
 		e.Message = e.Code.String()
@@ -297,15 +299,16 @@ func FromStatus(s *status.Status) *Error {
 	for _, d := range s.Details() {
 		switch d := d.(type) {
 		case *pb.JsonRpcError:
-			e.RPC = shortened(d)
+			e.RPC = truncateMessage(d)
 		case *pb.CallFailure:
 			if outcomeNames[d.GetOutcome()] == "" {
 				d.Outcome = pb.CallFailure_OUTCOME_UNKNOWN
 			}
-			if after := d.GetRetryAfterMs(); after < 0 || after > math.MaxInt64/int64(time.Millisecond) { // no duration is so long
+			if after := d.GetRetryAfterMs(); after < 0 || after > math.MaxInt64/int64(time.Millisecond) {
 				d.RetryAfterMs = nil
 			}
-			if d.Reason = cut(d.GetReason(), maxReason); d.GetReason() == ReasonOverloaded || d.GetReason() == ReasonTooMany {
+			d.Reason = truncate(d.GetReason(), maxReason)
+			if d.GetReason() == ReasonOverloaded || d.GetReason() == ReasonTooMany {
 				d.Reason = reasonBackendOverloaded
 			}
 			e.Failure = d
@@ -314,18 +317,18 @@ func FromStatus(s *status.Status) *Error {
 	return e
 }
 
-// shortened returns an error whose message is no longer than anybody reads. Its data is for programs, and as long as a message may be.
-func shortened(rpc *pb.JsonRpcError) *pb.JsonRpcError {
+// truncateMessage truncates the error's message. Its data is for programs, and may be as long as a message.
+func truncateMessage(rpc *pb.JsonRpcError) *pb.JsonRpcError {
 	if len(rpc.GetMessage()) <= maxMessage {
 		return rpc
 	}
-	short := cut(rpc.GetMessage(), maxMessage)
+	short := truncate(rpc.GetMessage(), maxMessage)
 	return &pb.JsonRpcError{Code: rpc.Code, Message: &short, Data: rpc.Data}
 }
 
-func cut(s string, most int) string {
-	if len(s) <= most {
+func truncate(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
+	return strings.ToValidUTF8(s[:limit-len("…")], "") + "…"
 }

@@ -160,7 +160,7 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 		for where, e := range map[string]*bridge.Error{
 			"a status": bridge.FromStatus(status.New(codes.InvalidArgument, text)), "its details": bridge.FromStatus(exact),
 			"a response":   bridge.FromJSONRPC(rpc, bridge.Rev20251125, bridge.CallTool),
-			"what is told": bridge.Errorf(codes.NotFound, "%s", text).Told(),
+			"what is told": bridge.Errorf(codes.NotFound, "%s", text).Redacted(),
 		} {
 			got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool)
 			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) || !strings.HasPrefix(text, strings.TrimSuffix(got.GetMessage(), "…")) {
@@ -217,7 +217,7 @@ func TestMissingCapabilities(t *testing.T) {
 		{both, form, false},
 		{both, url, false},
 	} {
-		if got := bridge.Missing(&pb.ClientCapabilities{Elicitation: c.have}, c.req) != nil; got != c.missing {
+		if got := bridge.MissingCapabilities(&pb.ClientCapabilities{Elicitation: c.have}, c.req) != nil; got != c.missing {
 			t.Errorf("%v of %v: missing is %v", c.req, c.have, got)
 		}
 	}
@@ -240,11 +240,11 @@ func TestMissingCapabilities(t *testing.T) {
 		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), tools, nil},
 	} {
 		req := &pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: c.req}}
-		if got := bridge.Missing(&pb.ClientCapabilities{Sampling: c.have}, req); !proto.Equal(got.GetSampling(), c.want) {
+		if got := bridge.MissingCapabilities(&pb.ClientCapabilities{Sampling: c.have}, req); !proto.Equal(got.GetSampling(), c.want) {
 			t.Errorf("%v of %v: missing is %v, want %v", c.req, c.have, got, c.want)
 		}
 	}
-	old := bridge.Effective(&pb.ClientCapabilities{Elicitation: both, Sampling: &pb.SamplingCapability{Tools: &pb.Capability{}}}, bridge.Rev20250618)
+	old := bridge.EffectiveCapabilities(&pb.ClientCapabilities{Elicitation: both, Sampling: &pb.SamplingCapability{Tools: &pb.Capability{}}}, bridge.Rev20250618)
 	if bridge.ElicitsURLs(old) || !bridge.ElicitsForms(old) || old.GetSampling().GetTools() != nil || old.GetSampling() == nil {
 		t.Errorf("in 2025-06-18: %v", old)
 	}

@@ -2,8 +2,7 @@ package bridge
 
 import pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 
-// Retry returns the Call to make once the answers to what it needs are known. The Call itself stays as it is; both share
-// what they are called with.
+// Retry returns a copy of the Call with the answers to its input requests and the request state.
 func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 	switch r := c.Request.(type) {
 	case *pb.CallToolRequest:
@@ -24,8 +23,8 @@ func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 	return c
 }
 
-// Continues reports whether a request brings back answers or a state.
-func Continues(r Request) bool {
+// IsRetry reports whether a request carries input responses or a request state.
+func IsRetry(r Request) bool {
 	in, ok := r.(interface {
 		GetInputResponses() map[string]*pb.InputResponse
 		GetState() []byte
@@ -33,7 +32,7 @@ func Continues(r Request) bool {
 	return ok && (len(in.GetInputResponses()) > 0 || in.GetState() != nil)
 }
 
-// State returns the state that a request brings back, or nil.
+// State returns the request state of a request, or nil.
 func State(r Request) []byte {
 	if s, ok := r.(interface{ GetState() []byte }); ok {
 		return s.GetState()
@@ -41,7 +40,7 @@ func State(r Request) []byte {
 	return nil
 }
 
-// SetState sets the state of a request that can have one.
+// SetState sets the request state of a request that can have one.
 func SetState(r Request, state []byte) {
 	switch r := r.(type) {
 	case *pb.CallToolRequest:

@@ -2,7 +2,7 @@ package bridge
 
 import "github.com/mcpbridge/mcpbridge/internal/rawjson"
 
-// The keys of `_meta` that MCP reserves for what requests, responses and notifications carry since 2026-07-28.
+// The reserved keys of `_meta` (2026-07-28).
 const (
 	MetaVersion        = "io.modelcontextprotocol/protocolVersion"
 	MetaCapabilities   = "io.modelcontextprotocol/clientCapabilities"
@@ -12,8 +12,8 @@ const (
 	MetaSubscriptionID = "io.modelcontextprotocol/subscriptionId"
 )
 
-// WithoutForgedMeta returns the `_meta` of a request without the reserved keys that its client must not send: backends
-// would trust them. If checked, the keys by which a modern request describes its client have been validated, and stay.
+// WithoutForgedMeta removes the reserved keys from the `_meta` of a client's request, because backends trust them.
+// If checked, the keys that describe the client have been validated, and stay.
 func WithoutForgedMeta(meta []byte, checked bool) []byte {
 	for name := range rawjson.Members(meta) {
 		switch string(name) {

@@ -7,10 +7,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// PeerPrincipal returns who has proved by a certificate, which was verified, to be at the other end of a connection, or nil:
-// the first URI in it (such as a SPIFFE id), else the first DNS name, else the subject, by the word of its issuer. Whoever has no name
-// has the number of the certificate: nobody else has that. A name that could be taken for one of another kind begins with "uri:" or "dns:".
-func PeerPrincipal(state *tls.ConnectionState) *pb.Principal {
+// CertificatePrincipal returns the principal of a verified client certificate, or nil. Its subject is the
+// certificate's first URI (such as a SPIFFE ID), else its first DNS name, else its subject, else its serial
+// number. The prefix "uri:" or "dns:" marks a name that could be mistaken for one of another kind.
+func CertificatePrincipal(state *tls.ConnectionState) *pb.Principal {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return nil
 	}
@@ -25,7 +25,7 @@ func PeerPrincipal(state *tls.ConnectionState) *pb.Principal {
 		}
 	case len(cert.DNSNames) > 0:
 		who.Subject = cert.DNSNames[0]
-		if strings.ContainsAny(who.GetSubject(), ":=/") { // no host has such a name
+		if strings.ContainsAny(who.GetSubject(), ":=/") { // not a host name
 			who.Subject = "dns:" + who.GetSubject()
 		}
 	case who.GetSubject() == "":

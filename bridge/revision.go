@@ -2,36 +2,31 @@ package bridge
 
 import "fmt"
 
-// A Revision is a revision of the Model Context Protocol. Nobody but this file compares Revisions: everyone else asks one
-// a question, so that a new revision touches one place.
+// A Revision is a revision of the Model Context Protocol. Revisions are compared in this file only, so that a new
+// one changes one place; other code calls the methods.
 type Revision uint8
 
 // The revisions of MCP, in order.
 const (
-	// NoRevision stands for no revision at all.
+	// NoRevision is the zero value.
 	NoRevision Revision = iota
-	// Rev20241105 is 2024-11-05.
 	Rev20241105
-	// Rev20250326 is 2025-03-26.
 	Rev20250326
-	// Rev20250618 is 2025-06-18.
 	Rev20250618
-	// Rev20251125 is 2025-11-25.
 	Rev20251125
-	// Rev20260728 is 2026-07-28.
 	Rev20260728
 )
 
 // LatestLegacy is the newest revision that `initialize` can negotiate.
 const LatestLegacy = Rev20251125
 
-// AssumedHTTP is the revision of an HTTP request that does not say its own (2025-06-18 to 2025-11-25: basic/transports,
-// protocol version header).
+// AssumedHTTP is the revision of an HTTP request without a version header (2025-06-18 to 2025-11-25:
+// basic/transports, protocol version header).
 const AssumedHTTP = Rev20250326
 
 var revisionNames = [...]string{"", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
 
-// ParseRevision returns the revision of the given name. It reports false for a name that is not known.
+// ParseRevision returns the revision with the name, and whether it is known.
 func ParseRevision(name string) (Revision, bool) {
 	for r := Rev20241105; int(r) < len(revisionNames); r++ {
 		if revisionNames[r] == name {
@@ -46,7 +41,7 @@ func Revisions() []Revision {
 	return []Revision{Rev20241105, Rev20250326, Rev20250618, Rev20251125, Rev20260728}
 }
 
-// ModernNames returns the names of the revisions that have no `initialize`.
+// ModernNames returns the names of the modern revisions.
 func ModernNames() []string {
 	var names []string
 	for _, r := range Revisions() {
@@ -65,13 +60,12 @@ func (r Revision) String() string {
 	return fmt.Sprintf("Revision(%d)", r)
 }
 
-// Within reports whether r is since or later, and before until. NoRevision means no bound.
+// Within reports whether since <= r < until. NoRevision means no bound.
 func (r Revision) Within(since, until Revision) bool {
 	return r >= since && (until == NoRevision || r < until)
 }
 
-// Modern reports whether every request says all that is needed to answer it, and servers never send requests: the era
-// that began with 2026-07-28. The other revisions are legacy.
+// Modern reports whether the revision is stateless: each request is complete, and servers send none.
 func (r Revision) Modern() bool { return r >= Rev20260728 }
 
 // Era returns the era of r. NoRevision is modern.
@@ -82,13 +76,13 @@ func (r Revision) Era() Era {
 	return LegacyEra
 }
 
-// An Era is modern or legacy. It indexes what is stored for each: a server that serves both may differ between them.
+// An Era is modern or legacy. It is the index of values that may differ between eras.
 type Era uint8
 
 const (
-	// ModernEra is the era of 2026-07-28 and later.
+	// ModernEra is 2026-07-28 and later.
 	ModernEra Era = iota
-	// LegacyEra is the era of the revisions that have `initialize`.
+	// LegacyEra is the era of `initialize`.
 	LegacyEra
 	// Eras is the number of eras.
 	Eras
@@ -99,15 +93,15 @@ func (e Era) Latest() Revision {
 	return [Eras]Revision{ModernEra: Rev20260728, LegacyEra: LatestLegacy}[e]
 }
 
-// TakesBatches reports whether a message may be a JSON array of messages: 2025-03-26 says so, and 2024-11-05 says only that it is
-// JSON-RPC, which has them. 2025-06-18 has removed them.
-func (r Revision) TakesBatches() bool { return r < Rev20250618 }
+// AllowsBatches reports whether a message may be a JSON array of messages. 2025-03-26 requires it, 2024-11-05
+// allows it by reference to JSON-RPC, and 2025-06-18 removed it.
+func (r Revision) AllowsBatches() bool { return r < Rev20250618 }
 
-// SendsVersionHeader reports whether HTTP clients say the revision in the MCP-Protocol-Version header.
+// SendsVersionHeader reports whether HTTP clients send the header MCP-Protocol-Version.
 func (r Revision) SendsVersionHeader() bool { return r >= Rev20250618 }
 
-// PrimesSSE reports whether an SSE stream may begin with an event that has an id and no data, and be cut by the server
-// after it. Older clients choke on such an event.
+// PrimesSSE reports whether an SSE stream may begin with an event that has an ID and no data, after which the
+// server may disconnect. Older clients fail on such an event.
 func (r Revision) PrimesSSE() bool { return r == Rev20251125 }
 
 // ResourceNotFound returns the JSON-RPC code for a resource that does not exist.
@@ -118,9 +112,8 @@ func (r Revision) ResourceNotFound() int64 {
 	return codeResourceNotFound
 }
 
-// ErrorCode returns the JSON-RPC code by which an error is told that somebody wants to have a particular one. That is this one, unless
-// the revision says that it must not be sent: where it is reserved, and for something else or nothing (2025-11-25: client/elicitation;
-// 2026-07-28: basic/index, error codes).
+// ErrorCode returns the JSON-RPC code to send for code. It differs where the revision reserves code for another
+// purpose (2025-11-25: client/elicitation; 2026-07-28: basic/index, error codes).
 func (r Revision) ErrorCode(code int64) int64 {
 	switch {
 	case code == CodeURLElicitation && !r.HasURLElicitationError():
@@ -137,55 +130,56 @@ func (r Revision) ErrorCode(code int64) int64 {
 	return code
 }
 
-// OmitsUnknownErrorID reports whether an error for a message whose id cannot be read has no `id`. In older revisions it is
-// null, as JSON-RPC 2.0 says.
+// OmitsUnknownErrorID reports whether an error for a message with an unreadable ID has no `id`. In older revisions
+// it is null, as in JSON-RPC 2.0.
 func (r Revision) OmitsUnknownErrorID() bool { return r >= Rev20251125 }
 
-// HasURLElicitationError reports whether a request can fail with an error that names web pages to visit, and a notification
-// tells when the user is done with one.
+// HasURLElicitationError reports whether a request can fail with CodeURLElicitation, and clients are notified of
+// completed elicitations.
 func (r Revision) HasURLElicitationError() bool { return r == Rev20251125 }
 
-// HasURLElicitation reports whether a user can be asked to visit a web page.
+// HasURLElicitation reports whether elicitation has the mode url.
 func (r Revision) HasURLElicitation() bool { return r >= Rev20251125 }
 
-// HasMultiSelect reports whether a form can have a field with several values.
+// HasMultiSelect reports whether a form field can have several values.
 func (r Revision) HasMultiSelect() bool { return r >= Rev20251125 }
 
-// HasSamplingTools reports whether a model that is asked can wish for tools.
+// HasSamplingTools reports whether sampling supports tools.
 func (r Revision) HasSamplingTools() bool { return r >= Rev20251125 }
 
-// DeclaresSamplingContext reports whether clients say that they add the context of servers to what a model is asked.
+// DeclaresSamplingContext reports whether clients declare support for includeContext.
 func (r Revision) DeclaresSamplingContext() bool { return r >= Rev20251125 }
 
-// HasStructuredContent reports whether a tool's result can have JSON beside its content, and whether that can be any JSON
-// value or only an object.
+// HasStructuredContent reports whether a tool's result can have structured content, and whether that can be any
+// JSON value instead of an object only.
 func (r Revision) HasStructuredContent() (has, anyValue bool) {
 	return r >= Rev20250618, r.Modern()
 }
 
-// HasToolTitle reports whether a tool has a title of its own. In 2025-03-26 it is among the annotations.
+// HasToolTitle reports whether a tool has a title. In 2025-03-26 it is an annotation.
 func (r Revision) HasToolTitle() bool { return r >= Rev20250618 }
 
-// HasTitledEnums reports whether a form's choices are titled by `oneOf`. In 2025-06-18 they are by `enumNames`.
+// HasTitledEnums reports whether `oneOf` holds the titles of a form's choices. In 2025-06-18 `enumNames` does.
 func (r Revision) HasTitledEnums() bool { return r >= Rev20251125 }
 
-// HasFormDefaults reports whether a form's fields of every type can have defaults.
+// HasFormDefaults reports whether form fields of every type can have defaults.
 func (r Revision) HasFormDefaults() bool { return r >= Rev20251125 }
 
-// HasResultType reports whether a result says by `resultType` whether it is complete.
+// HasResultType reports whether results have `resultType`.
 func (r Revision) HasResultType() bool { return r.Modern() }
 
-// DeclaresCompletions reports whether a server says in its capabilities that it completes arguments. In 2024-11-05 it may, and cannot say so.
+// DeclaresCompletions reports whether servers declare completion. A server of 2024-11-05 may have it, and cannot
+// declare it.
 func (r Revision) DeclaresCompletions() bool { return r >= Rev20250326 }
 
-// HasAudio reports whether content can be sound.
+// HasAudio reports whether content can be audio.
 func (r Revision) HasAudio() bool { return r >= Rev20250326 }
 
-// HasResourceLinks reports whether content can be a link to a resource.
+// HasResourceLinks reports whether content can be a resource link.
 func (r Revision) HasResourceLinks() bool { return r >= Rev20250618 }
 
-// HasSamplingLists reports whether a message to or from a model can have several blocks of content.
+// HasSamplingLists reports whether a sampling message can have several content blocks.
 func (r Revision) HasSamplingLists() bool { return r >= Rev20251125 }
 
-// HasElicitationID reports whether the question to visit a web page has an id, so that its completion can be told.
+// HasElicitationID reports whether a URL elicitation has an ID, which its completion refers to.
 func (r Revision) HasElicitationID() bool { return r == Rev20251125 }

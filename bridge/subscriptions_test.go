@@ -31,7 +31,7 @@ func TestSubscriptionsAtTheirLimit(t *testing.T) {
 			"bytes of all":   {long, codes.ResourceExhausted},
 		} {
 			err := bridge.CheckSubscriptions(c.uris)
-			if (err != nil) != (over > 0) || err != nil && (bridge.AsError(err).Code != c.want || bridge.AsError(err).Told().Failure.GetReason() == "BACKEND_FAILED") {
+			if (err != nil) != (over > 0) || err != nil && (bridge.AsError(err).Code != c.want || bridge.AsError(err).Redacted().Failure.GetReason() == "BACKEND_FAILED") {
 				t.Errorf("%s, %+d: %v", what, over, err)
 			}
 		}

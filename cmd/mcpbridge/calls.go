@@ -42,7 +42,7 @@ func (c *counted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if call.Method == bridge.Listen {
 		return c.next.Handle(ctx, call, emit)
 	}
-	if refusing := c.begin(); refusing && call.Method != bridge.Discover && !bridge.Continues(call.Request) {
+	if refusing := c.begin(); refusing && call.Method != bridge.Discover && !bridge.IsRetry(call.Request) {
 		c.end()
 		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN",
 			"mcpbridge is shutting down; call again")

@@ -481,11 +481,11 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		case res.Complete != nil:
 			return res.Complete, nil
 		}
-		answers, err := c.asker.answer(ctx, res.Needs)
+		answers, err := c.asker.answer(ctx, res.InputRequired)
 		if err != nil {
 			return nil, err
 		}
-		call = call.Retry(answers, res.Needs.State)
+		call = call.Retry(answers, res.InputRequired.State)
 	}
 	return nil, &problem{
 		Exit: exitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what), Why: fmt.Sprintf("it was answered %d times", maxRounds),
@@ -593,7 +593,7 @@ func callProblem(err error, what, authFix string) *problem {
 	if e.RPC != nil {
 		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", e.RPC.GetMessage(), e.RPC.GetCode())
 	}
-	f := e.Told().Failure // what became of the call, also where its backend does not say
+	f := e.Redacted().Failure // what became of the call, also where its backend does not say
 	unknown := f != nil && f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN
 	switch e.Code {
 	case codes.Unauthenticated, codes.PermissionDenied:
@@ -638,7 +638,7 @@ const maxPages = 1000
 func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridge.Method,
 	request func(cursor *string) bridge.Request, page func(proto.Message) (items []T, next *string),
 ) ([]T, error) {
-	if !m.Offered(d.GetCapabilities()) {
+	if !m.SupportedBy(d.GetCapabilities()) {
 		return nil, nil
 	}
 	var list []T

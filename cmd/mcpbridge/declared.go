@@ -83,7 +83,7 @@ func (d declaration) read() *pb.DiscoverResponse {
 
 // write remembers what is declared.
 func (d declaration) write(said *pb.DiscoverResponse) {
-	if err := d.replace(bridge.Shallow(said)); err != nil {
+	if err := d.replace(bridge.ShallowCopy(said)); err != nil {
 		d.log.Debug().Err(err).Msg("what the backends declare is not remembered")
 	}
 }

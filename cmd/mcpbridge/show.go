@@ -322,7 +322,7 @@ func (c *client) describeServer(d *pb.DiscoverResponse) error {
 	}
 	has := []string{}
 	for _, m := range bridge.Methods() {
-		if m != bridge.Discover && m.Offered(d.GetCapabilities()) {
+		if m != bridge.Discover && m.SupportedBy(d.GetCapabilities()) {
 			has = append(has, m.Name)
 		}
 	}
@@ -543,7 +543,7 @@ func runRead(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	if !bridge.ReadResource.Offered(d.GetCapabilities()) {
+	if !bridge.ReadResource.SupportedBy(d.GetCapabilities()) {
 		return c.notFound("resource", args[0], nil)
 	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: c.caller, Uri: args[0]}})
@@ -768,7 +768,7 @@ func (c *client) completable(ctx context.Context, name string, words []string) (
 	if err != nil {
 		return nil, err
 	}
-	if !bridge.Complete.Offered(d.GetCapabilities()) {
+	if !bridge.Complete.SupportedBy(d.GetCapabilities()) {
 		return nil, completesNothing(nil)
 	}
 	prompts, err := c.prompts(ctx, d)

@@ -48,7 +48,7 @@ func (a *Auth) identify(ctx context.Context, md grpcmd.MD) (*pb.Principal, error
 	values := md.Get("authorization")
 	if from, ok := peer.FromContext(ctx); ok && len(values) == 0 {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
-			if p := bridge.PeerPrincipal(&info.State); p != nil {
+			if p := bridge.CertificatePrincipal(&info.State); p != nil {
 				return p, a.checkCertificate(p)
 			}
 		}

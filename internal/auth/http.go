@@ -83,7 +83,7 @@ func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 	case err != nil: // somebody else may find a token in it
 		return nil, &refusal{http.StatusBadRequest, "invalid_request", "the query of the URL cannot be read: leave out ; and write % as %25"}
 	case len(values) == 0 && a.o.Certificates:
-		if p := bridge.PeerPrincipal(r.TLS); p != nil {
+		if p := bridge.CertificatePrincipal(r.TLS); p != nil {
 			return p, a.checkCertificate(p)
 		}
 	}

@@ -148,7 +148,7 @@ func needs(state string, reqs map[string]*pb.InputRequest) (*bridge.Result, erro
 	if state != "" {
 		n.State = []byte(state)
 	}
-	return &bridge.Result{Needs: n}, nil
+	return &bridge.Result{InputRequired: n}, nil
 }
 
 // Text returns a tool's result that is text.

@@ -218,11 +218,11 @@ func (s scenario) play(ctx context.Context, h bridge.Handler) string {
 				e := bridge.AsError(err)
 				fmt.Fprintln(&out, "error", e.Code, e.Message, text(e.RPC), text(e.Failure))
 				call = nil
-			case res.Needs != nil && len(answers) > 0:
-				fmt.Fprintln(&out, "needs", text(res.Needs))
-				call, answers = call.Retry(answers[0], res.Needs.State), answers[1:]
-			case res.Needs != nil:
-				fmt.Fprintln(&out, "needs", text(res.Needs))
+			case res.InputRequired != nil && len(answers) > 0:
+				fmt.Fprintln(&out, "needs", text(res.InputRequired))
+				call, answers = call.Retry(answers[0], res.InputRequired.State), answers[1:]
+			case res.InputRequired != nil:
+				fmt.Fprintln(&out, "needs", text(res.InputRequired))
 				call = nil
 			default:
 				fmt.Fprintln(&out, "result", text(res.Complete))

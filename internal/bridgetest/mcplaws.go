@@ -59,10 +59,10 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 			cc.ClientCapabilities = through(cc.GetClientCapabilities(), rev).(*pb.ClientCapabilities)
 		}
 		id, last := "", -1.0
-		if call.Method.Asks {
+		if call.Method.MayRequireInput {
 			id = string(call.Binding())
 			mu.Lock()
-			if p, ok := reached[id]; ok && !rev.Modern() && bridge.Continues(call.Request) {
+			if p, ok := reached[id]; ok && !rev.Modern() && bridge.IsRetry(call.Request) {
 				last = p
 			}
 			mu.Unlock()
@@ -80,9 +80,9 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		mu.Lock()
 		reached[id] = last
 		mu.Unlock()
-		if err == nil && res.Needs != nil && !rev.Modern() {
-			for _, req := range res.Needs.GetRequests() {
-				if bridge.Missing(call.Context().GetClientCapabilities(), req) == nil {
+		if err == nil && res.InputRequired != nil && !rev.Modern() {
+			for _, req := range res.InputRequired.GetRequests() {
+				if bridge.MissingCapabilities(call.Context().GetClientCapabilities(), req) == nil {
 					continue
 				}
 				if call.Method != bridge.CallTool {
@@ -97,7 +97,7 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		switch {
 		case err != nil:
 			return nil, bridge.FromJSONRPC(bridge.AsError(err).JSONRPC(rev, call.Method), rev, call.Method)
-		case res.Needs != nil:
+		case res.InputRequired != nil:
 			return res, nil
 		}
 		out := through(res.Complete, rev)
@@ -138,7 +138,7 @@ func asking(h bridge.Handler, name func(question, key string) string) bridge.Han
 	rounds := map[string]round{}
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		id := ""
-		if call.Method.Asks {
+		if call.Method.MayRequireInput {
 			id = string(call.Binding())
 		}
 		if in, ok := call.Request.(interface {
@@ -166,18 +166,18 @@ func asking(h bridge.Handler, name func(question, key string) string) bridge.Han
 			r.Content[0].GetText().Text = cannotAsk
 			return &bridge.Result{Complete: r}, nil
 		}
-		if res.Needs == nil {
+		if res.InputRequired == nil {
 			return res, nil
 		}
-		now := round{state: res.Needs.State, keys: map[string]string{}}
+		now := round{state: res.InputRequired.State, keys: map[string]string{}}
 		asked := map[string]*pb.InputRequest{}
-		for key, req := range res.Needs.GetRequests() {
+		for key, req := range res.InputRequired.GetRequests() {
 			ours := name(text(req), key)
 			now.keys[ours], asked[ours] = key, req
 		}
 		mu.Lock()
 		rounds[id] = now
 		mu.Unlock()
-		return &bridge.Result{Needs: &pb.InputRequired{Requests: asked}}, nil
+		return &bridge.Result{InputRequired: &pb.InputRequired{Requests: asked}}, nil
 	})
 }

@@ -27,7 +27,7 @@ func (c *Catalog) checkArguments(
 	t, seek := c.lookup(who, r.GetName())
 	if seek {
 		if t, err = c.find(ctx, who, call, r.GetName(), 0); err != nil && ctx.Err() != nil {
-			return nil, nil, bridge.Interrupted(ctx, false)
+			return nil, nil, bridge.Canceled(ctx, false)
 		}
 	}
 	if t == nil || c.o.SkipArguments { // the backend says that there is no such tool, or knows better
@@ -40,7 +40,7 @@ func (c *Catalog) checkArguments(
 	wrong, s, err := c.check(ctx, call, r, &t, input, arguments, arrived)
 	switch {
 	case err != nil: // it was not to wait any longer
-		return nil, nil, bridge.Interrupted(ctx, false)
+		return nil, nil, bridge.Canceled(ctx, false)
 	case wrong == nil:
 		return t, nil, nil
 	case wrong.undecided:

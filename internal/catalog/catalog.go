@@ -124,7 +124,7 @@ func lasting(answer proto.Message) proto.Message {
 	if has, ok := answer.(interface{ GetTtlMs() int64 }); !ok || has.GetTtlMs() >= 0 {
 		return answer
 	}
-	out := bridge.Shallow(answer)
+	out := bridge.ShallowCopy(answer)
 	m := out.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(0))
 	return out

@@ -1024,10 +1024,10 @@ func TestQuestionsAreNotOutput(t *testing.T) {
 		if call.Method == bridge.ListTools {
 			return &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "f", OutputSchema: []byte(returnsInt)}}}}, nil
 		}
-		return &bridge.Result{Needs: needs}, nil
+		return &bridge.Result{InputRequired: needs}, nil
 	}), Options{})
 	r, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "f"}}, nil)
-	if err != nil || r.Needs != needs {
+	if err != nil || r.InputRequired != needs {
 		t.Errorf("%v, %v", r, err)
 	}
 }

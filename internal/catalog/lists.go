@@ -118,7 +118,7 @@ func (p *page) told(at time.Time) proto.Message {
 	if ttl == nil || *ttl <= 0 || age == 0 {
 		return p.answer
 	}
-	out := bridge.Shallow(p.answer)
+	out := bridge.ShallowCopy(p.answer)
 	m := out.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(max(*ttl-age, 0)))
 	return out

@@ -16,7 +16,7 @@ func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
 		if err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" {
 			continue
 		}
-		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend has the user visit %q, which is no web page: the URL must begin with https:// or http://",
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend has the user visit %q, which is no web page: the URL must begin with https:// or http://",
 			call.Method.Name, rawjson.Shorten(page))
 	}
 	return nil
@@ -35,7 +35,7 @@ func pages(res *bridge.Result, err error) (urls []string) {
 		}
 		return urls
 	}
-	for _, req := range res.Needs.GetRequests() {
+	for _, req := range res.InputRequired.GetRequests() {
 		if page := req.GetElicit().GetUrl(); page != nil {
 			urls = append(urls, page.GetUrl())
 		}

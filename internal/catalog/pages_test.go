@@ -22,7 +22,7 @@ func TestUsersVisitWebPagesOnly(t *testing.T) {
 		"vscode://a/b": false, "//example.com": false, "https:": false, "https:///in": false, "https:alert(1)": false, " https://example.com": false, "": false,
 		"https://example.com/\n": false,
 	} {
-		asks := &bridge.Result{Needs: &pb.InputRequired{Requests: map[string]*pb.InputRequest{
+		asks := &bridge.Result{InputRequired: &pb.InputRequired{Requests: map[string]*pb.InputRequest{
 			"form": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}}}},
 			"page": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Url: page}}}}},
 		}}}
@@ -40,7 +40,7 @@ func TestUsersVisitWebPagesOnly(t *testing.T) {
 			}
 			refused := func(err error) bool {
 				e := bridge.AsError(err)
-				return e != nil && e.Failure.GetReason() == bridge.ReasonMisbehaved && strings.Contains(e.Message, fmt.Sprintf("has the user visit %q, which is no web page", page))
+				return e != nil && e.Failure.GetReason() == bridge.ReasonProtocolViolation && strings.Contains(e.Message, fmt.Sprintf("has the user visit %q, which is no web page", page))
 			}
 			if res, err := answer(asks, nil); good && (res != asks || err != nil) || !good && !refused(err) {
 				t.Errorf("%s asks to visit %q: %v %v", m.method.Name, page, res, err)

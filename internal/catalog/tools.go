@@ -99,7 +99,7 @@ func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior 
 	if !changed {
 		return l, names
 	}
-	short := bridge.Shallow(l) // what is kept is shared
+	short := bridge.ShallowCopy(l) // what is kept is shared
 	short.ProtoReflect().Set(field, protoreflect.ValueOfList(kept))
 	return short, names
 }

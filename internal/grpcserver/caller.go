@@ -65,7 +65,7 @@ func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			return bridge.PeerPrincipal(&info.State), nil
+			return bridge.CertificatePrincipal(&info.State), nil
 		}
 	}
 	return nil, nil //nolint:nilnil // nobody was asked

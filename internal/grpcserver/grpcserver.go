@@ -167,15 +167,15 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 			"%s was ended: %w; whether it was executed is not known", m.Name, errClosed)
 	case err != nil:
 		return nil, err
-	case res.Needs != nil:
-		needs, err := h.seal.Needs(call, res.Needs, round+1)
+	case res.InputRequired != nil:
+		needs, err := h.seal.Needs(call, res.InputRequired, round+1)
 		if err != nil {
 			return nil, err
 		}
-		msg = m.Join(bridge.Event{}, &bridge.Result{Needs: needs})
+		msg = m.Join(bridge.Event{}, &bridge.Result{InputRequired: needs})
 	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
 		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_EXECUTED, "%s: the answer is not one of this method", m.Name)
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED, "%s: the answer is not one of this method", m.Name)
 	case m.Streams:
 		msg = m.Join(bridge.Event{}, res)
 	default:
@@ -218,7 +218,7 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 		log = s.log.Error()
 	}
 	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
-	told := e.Told()
+	told := e.Redacted()
 	switch {
 	case e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
 		told.Code = codes.Unknown // stock clients send again what is UNAVAILABLE

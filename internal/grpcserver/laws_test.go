@@ -54,10 +54,10 @@ type states struct {
 func (s *states) backend(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		res, err := h.Handle(ctx, call, emit)
-		if err == nil && res.Needs.GetState() != nil {
+		if err == nil && res.InputRequired.GetState() != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.last = res.Needs.GetState()
+			s.last = res.InputRequired.GetState()
 		}
 		return res, err
 	})
@@ -67,21 +67,21 @@ func (s *states) client(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if state := bridge.State(call.Request); state != nil {
 			s.mu.Lock()
-			call = &bridge.Call{Method: call.Method, Request: bridge.Shallow(call.Request)}
+			call = &bridge.Call{Method: call.Method, Request: bridge.ShallowCopy(call.Request)}
 			bridge.SetState(call.Request, s.sealed[string(state)])
 			s.mu.Unlock()
 		}
 		res, err := h.Handle(ctx, call, emit)
-		if err == nil && res.Needs.GetState() != nil {
+		if err == nil && res.InputRequired.GetState() != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if bytes.Contains(res.Needs.GetState(), s.last) {
-				s.t.Errorf("the client can read the state %q", res.Needs.GetState())
+			if bytes.Contains(res.InputRequired.GetState(), s.last) {
+				s.t.Errorf("the client can read the state %q", res.InputRequired.GetState())
 			}
-			s.sealed[string(s.last)] = res.Needs.GetState()
-			needs := bridge.Shallow(res.Needs)
+			s.sealed[string(s.last)] = res.InputRequired.GetState()
+			needs := bridge.ShallowCopy(res.InputRequired)
 			needs.State = s.last
-			res = &bridge.Result{Needs: needs}
+			res = &bridge.Result{InputRequired: needs}
 		}
 		return res, err
 	})

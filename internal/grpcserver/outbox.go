@@ -63,7 +63,7 @@ func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return bridge.Interrupted(ctx, false)
+			return bridge.Canceled(ctx, false)
 		case <-open.Done():
 			return notBegun()
 		case <-late.C:

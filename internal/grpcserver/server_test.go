@@ -131,7 +131,7 @@ func TestABugInAHandlerEndsItsCall(t *testing.T) {
 			return &bridge.Result{Complete: (*pb.CallToolResult)(nil)}, nil
 		},
 		"asks in lists": func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-			return &bridge.Result{Needs: &pb.InputRequired{State: []byte("s")}}, nil
+			return &bridge.Result{InputRequired: &pb.InputRequired{State: []byte("s")}}, nil
 		},
 		"empty event": func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 			if err := emit(ctx, bridge.Event{}); err != nil {
@@ -319,7 +319,7 @@ func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 // asker asks for a name, and remembers what it was called with.
 func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 	if r.State == nil {
-		return &bridge.Result{Needs: &pb.InputRequired{State: []byte("secret of " + r.GetName()), Requests: map[string]*pb.InputRequest{
+		return &bridge.Result{InputRequired: &pb.InputRequired{State: []byte("secret of " + r.GetName()), Requests: map[string]*pb.InputRequest{
 			"k": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "who?"}}}}},
 		}}}, nil
 	}

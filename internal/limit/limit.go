@@ -65,7 +65,7 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if call.Method == bridge.Listen {
 		return next.Handle(ctx, call, emit)
 	}
-	if !bridge.Continues(call.Request) {
+	if !bridge.IsRetry(call.Request) {
 		if err := h.o.Memory.Full(NewCalls); err != nil {
 			return nil, err
 		}

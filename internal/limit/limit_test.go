@@ -280,7 +280,7 @@ func TestACallThatWasCutBeforeItWasSent(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := limit.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 					<-ctx.Done()
-					return nil, bridge.Interrupted(ctx, sent)
+					return nil, bridge.Canceled(ctx, sent)
 				}), o)
 				if _, err := h.Handle(t.Context(), call(""), nobody); failure(err) != want {
 					t.Errorf("%s, sent %t: %s: %v", name, sent, failure(err), err)

@@ -70,7 +70,7 @@ func (l *lot) enter(ctx context.Context) error {
 	}
 	l.waiting.Remove(me)
 	if ctx.Err() != nil {
-		return bridge.Interrupted(ctx, false)
+		return bridge.Canceled(ctx, false)
 	}
 	l.refused = time.Now()
 	return l.refusal()

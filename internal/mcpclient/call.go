@@ -81,7 +81,7 @@ func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a
 		// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was
 		// not executed: it means that the session is not known.
 		out.Outcome = supervise.Lost
-		if !a.sent || gone.forgot && !a.shown && !bridge.Continues(call.Request) {
+		if !a.sent || gone.forgot && !a.shown && !bridge.IsRetry(call.Request) {
 			out.Outcome = supervise.Refused
 		}
 		out.Fail = func(sent bool) error { return c.refused(gone, sent) }
@@ -385,7 +385,7 @@ func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabi
 		return &pb.ClientCapabilities{}
 	}
 	formless := can.GetElicitation() != nil && !bridge.ElicitsForms(can) && !rev.HasURLElicitation()
-	can = bridge.Effective(can, rev)
+	can = bridge.EffectiveCapabilities(can, rev)
 	tasks := rawjson.Get(can.GetExtensions(), bridge.TasksExtension) != nil
 	if can.GetTasks() == nil && !can.GetRoots().GetListChanged() && !tasks && !formless {
 		return can

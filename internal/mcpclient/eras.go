@@ -45,7 +45,7 @@ func (c *Client) legacyTwin(ctx context.Context, l *connection) (*Client, error)
 		select {
 		case <-s.Changed:
 		case <-ctx.Done():
-			return nil, bridge.Interrupted(ctx, false)
+			return nil, bridge.Canceled(ctx, false)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (s *subscription) withTwin(ack *pb.SubscriptionsAcknowledged) *pb.Subscript
 	}
 	all := both(s.own, s.twin.acked)
 	all.Extra = s.own.GetExtra()
-	ack = bridge.Shallow(ack)
+	ack = bridge.ShallowCopy(ack)
 	ack.Notifications = all
 	return ack
 }

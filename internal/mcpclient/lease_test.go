@@ -437,9 +437,9 @@ func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
 						call := asking([]string{"t", "ask"}[rand.IntN(2)], `{"who":"`+who+`"}`, who)
 						ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Second))
 						res, err := c.Handle(ctx, call, ignore)
-						if err == nil && res.Needs != nil && rand.IntN(4) > 0 {
+						if err == nil && res.InputRequired != nil && rand.IntN(4) > 0 {
 							<-upTo(12 * time.Second)
-							_, err = c.Handle(ctx, call.Retry(answers(res.Needs, `{}`), res.Needs.State), ignore)
+							_, err = c.Handle(ctx, call.Retry(answers(res.InputRequired, `{}`), res.InputRequired.State), ignore)
 						}
 						cancel()
 						if err != nil && !accounted(err) {

@@ -22,7 +22,7 @@ import (
 // says whose call a question is about. That is so for lists, too: some servers have other tools for clients that can do
 // more.
 func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
-	if call.Method.Asks && bridge.State(call.Request) != nil {
+	if call.Method.MayRequireInput && bridge.State(call.Request) != nil {
 		return c.resume(ctx, call, emit)
 	}
 	can := effective(call.Context().GetClientCapabilities(), p.rev())
@@ -84,7 +84,7 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 		}
 	}
 	x, err := p.beginRequest(call.Method, call.Request, use{
-		canAsk: p.exclusive && call.Method.Asks, owner: owner, logs: wantsLogs(call.Context()),
+		canAsk: p.exclusive && call.Method.MayRequireInput, owner: owner, logs: wantsLogs(call.Context()),
 	})
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 		x.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
 		return
 	}
-	if bridge.Missing(x.p.can, req) != nil {
+	if bridge.MissingCapabilities(x.p.can, req) != nil {
 		code := int64(codeMethodNotFound)
 		if rawjson.Get(params, "mode") != nil {
 			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling

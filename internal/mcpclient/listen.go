@@ -68,7 +68,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		_, isLost := errors.AsType[*lost](err)
 		switch {
 		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, s.begun)
+			return nil, bridge.Canceled(ctx, s.begun)
 		case s.failed != nil:
 			return nil, s.failed
 		case c.super.State().Ended:
@@ -81,7 +81,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			delay = c.pace.Backoff
 		}
 		if !sleep(ctx, delay) {
-			return nil, bridge.Interrupted(ctx, s.begun)
+			return nil, bridge.Canceled(ctx, s.begun)
 		}
 		delay = min(2*delay, c.pace.MaxBackoff)
 	}

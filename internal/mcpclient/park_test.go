@@ -59,10 +59,10 @@ func ignore(context.Context, bridge.Event) error { return nil }
 func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
 	t.Helper()
 	res, err := h.Handle(t.Context(), c, ignore)
-	if err != nil || res.Needs == nil {
+	if err != nil || res.InputRequired == nil {
 		t.Fatalf("%v %v", res, err)
 	}
-	return res.Needs
+	return res.InputRequired
 }
 
 // said returns what a call says that is made again with answers.
@@ -72,8 +72,8 @@ func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 	if err != nil {
 		return bridge.AsError(err).Message
 	}
-	if res.Needs != nil {
-		return fmt.Sprint(slices.Sorted(maps.Keys(res.Needs.GetRequests())))
+	if res.InputRequired != nil {
+		return fmt.Sprint(slices.Sorted(maps.Keys(res.InputRequired.GetRequests())))
 	}
 	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
 }
@@ -385,8 +385,8 @@ func TestWhatAServerWasToldIsForThatCaller(t *testing.T) {
 		call := asking("t", `{}`, "")
 		call.Session = session
 		res, err := c.Handle(t.Context(), call, ignore)
-		if err == nil && res.Needs != nil {
-			res, err = c.Handle(t.Context(), call.Retry(roots(res.Needs, root), res.Needs.State), ignore)
+		if err == nil && res.InputRequired != nil {
+			res, err = c.Handle(t.Context(), call.Retry(roots(res.InputRequired, root), res.InputRequired.State), ignore)
 		}
 		if err != nil || res.Complete == nil {
 			t.Fatalf("%v %v", res, err)

@@ -54,7 +54,7 @@ func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, 
 	x.move(inFlight, suspended)
 	l.calls[token] = &pendingCall{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
 	needs.State = []byte(token)
-	return &bridge.Result{Needs: needs}, nil
+	return &bridge.Result{InputRequired: needs}, nil
 }
 
 // take returns the call that a state stands for, once and only for the same call of the same caller.

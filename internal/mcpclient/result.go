@@ -84,7 +84,7 @@ func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision)
 
 // readOther reads a result that is not complete.
 func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Revision) (*bridge.Result, error) {
-	if string(kind) != `"input_required"` || !m.Asks {
+	if string(kind) != `"input_required"` || !m.MayRequireInput {
 		return nil, c.misbehaved("answered %s with the resultType %s, which is not known", m.Name, rawjson.Shorten(kind))
 	}
 	needs := &pb.InputRequired{}
@@ -95,7 +95,7 @@ func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Rev
 	if len(needs.GetRequests()) == 0 && needs.State == nil {
 		return nil, c.misbehaved("answered %s with input_required, and asks for nothing", m.Name)
 	}
-	return &bridge.Result{Needs: needs}, nil
+	return &bridge.Result{InputRequired: needs}, nil
 }
 
 // clean takes out of a result what is between the server and us.
@@ -121,7 +121,7 @@ func withoutHop(meta []byte) []byte {
 
 // misbehaved is the error of an answer that no correct server gives.
 func (c *Client) misbehaved(format string, args ...any) error {
-	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
+	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
 }
 
 // crashed is the error of a call whose server was lost after it had been sent, or has answered it by a status alone.

@@ -136,7 +136,7 @@ func TestCompletionsThatCannotBeDeclared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := bridge.Complete.Offered(res.Complete.(*pb.DiscoverResponse).GetCapabilities()); got != offered {
+			if got := bridge.Complete.SupportedBy(res.Complete.(*pb.DiscoverResponse).GetCapabilities()); got != offered {
 				t.Errorf("completions are offered: %t, want %t", got, offered)
 			}
 			res, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.Complete, Request: &pb.CompleteRequest{

@@ -60,17 +60,17 @@ func modernOnly(m proto.Message, rev bridge.Revision) (proto.Message, error) {
 // output schema that is not one of objects where it has to be.
 func downTool(t *pb.Tool, rev bridge.Revision) (*pb.Tool, error) {
 	if t.Title != nil && !rev.HasToolTitle() && t.GetAnnotations().GetTitle() == "" {
-		t = bridge.Shallow(t)
+		t = bridge.ShallowCopy(t)
 		a := &pb.ToolAnnotations{}
 		if t.GetAnnotations() != nil {
-			a = bridge.Shallow(t.Annotations)
+			a = bridge.ShallowCopy(t.Annotations)
 		}
 		a.Title = t.Title
 		t.Annotations = a
 	}
 	if _, anyValue := rev.HasStructuredContent(); !anyValue && len(t.GetOutputSchema()) > 0 {
 		if typ, _ := rawjson.String(rawjson.Get(t.OutputSchema, "type")); typ != "object" {
-			t = bridge.Shallow(t)
+			t = bridge.ShallowCopy(t)
 			t.OutputSchema = nil
 		}
 	}
@@ -84,7 +84,7 @@ func downCallToolResult(r *pb.CallToolResult, rev bridge.Revision) (*pb.CallTool
 	if keep || err != nil {
 		return r, err
 	}
-	r = bridge.Shallow(r)
+	r = bridge.ShallowCopy(r)
 	r.Content, r.StructuredContent = content, nil
 	return r, nil
 }
@@ -94,7 +94,7 @@ func downToolResultContent(r *pb.ToolResultContent, rev bridge.Revision) (*pb.To
 	if keep || err != nil {
 		return r, err
 	}
-	r = bridge.Shallow(r)
+	r = bridge.ShallowCopy(r)
 	r.Content, r.StructuredContent = content, nil
 	return r, nil
 }
@@ -154,7 +154,7 @@ func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error)
 	if len(c.GetValues()) <= maxCompletions {
 		return c, nil
 	}
-	c = bridge.Shallow(c)
+	c = bridge.ShallowCopy(c)
 	if c.Total == nil {
 		c.Total = proto.Int64(int64(len(c.Values)))
 	}
@@ -187,7 +187,7 @@ func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, erro
 	if err != nil {
 		return nil, at(err, "requestedSchema")
 	}
-	f = bridge.Shallow(f)
+	f = bridge.ShallowCopy(f)
 	f.RequestedSchema = schema
 	return f, nil
 }
@@ -262,7 +262,7 @@ func downElicitURL(u *pb.ElicitUrl, rev bridge.Revision) (*pb.ElicitUrl, error) 
 	if u.ElicitationId != nil || !rev.HasElicitationID() {
 		return u, nil
 	}
-	u = bridge.Shallow(u)
+	u = bridge.ShallowCopy(u)
 	u.ElicitationId = proto.String(rand.Text())
 	return u, nil
 }
@@ -284,12 +284,12 @@ func downCreateMessageRequest(r *pb.CreateMessageRequest, rev bridge.Revision) (
 	var messages []*pb.SamplingMessage
 	for _, m := range r.GetMessages() {
 		for _, b := range m.GetContent() {
-			single := bridge.Shallow(m)
+			single := bridge.ShallowCopy(m)
 			single.Content = []*pb.ContentBlock{b}
 			messages = append(messages, single)
 		}
 	}
-	r = bridge.Shallow(r)
+	r = bridge.ShallowCopy(r)
 	r.Messages = messages
 	return r, nil
 }
@@ -313,7 +313,7 @@ func downCreateMessageResult(r *pb.CreateMessageResult, rev bridge.Revision) (*p
 		}
 		texts = append(texts, b.GetText().GetText())
 	}
-	r = bridge.Shallow(r)
+	r = bridge.ShallowCopy(r)
 	r.Content = []*pb.ContentBlock{textBlock(strings.Join(texts, "\n"), nil)}
 	return r, nil
 }

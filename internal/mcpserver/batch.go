@@ -31,7 +31,7 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 	if ss == nil {
 		return
 	}
-	if !ss.rev.TakesBatches() {
+	if !ss.rev.AllowsBatches() {
 		malformed(w, r.Header, errBatch)
 		return
 	}

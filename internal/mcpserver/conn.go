@@ -94,7 +94,7 @@ func (c *conn) receive(data []byte, from origin) {
 		return
 	}
 	ss := c.legacy()
-	if ss == nil || !ss.rev.TakesBatches() {
+	if ss == nil || !ss.rev.AllowsBatches() {
 		c.malformed(errBatch)
 		return
 	}

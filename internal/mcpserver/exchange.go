@@ -130,7 +130,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 
 	rest, err := x.s.encode(nil, p, x.rev)
 	if err != nil {
-		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
 	}
 	params := append([]byte(`{"`+metaProgressToken+`":`), x.token...)
 	params = append(append(params, ','), rest[1:]...) // progress itself is always a member
@@ -140,7 +140,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 func (x *exchange) notify(method string, params proto.Message) error {
 	data, err := x.s.encode(nil, params, x.rev)
 	if err != nil {
-		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", method, err)
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", method, err)
 	}
 	return x.out.send(jsonrpc.AppendNotification(nil, method, data))
 }
@@ -157,7 +157,7 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 		if _, asks := res.(*pb.InputRequired); asks {
 			outcome = pb.CallFailure_OUTCOME_UNKNOWN // it is not through, and may have done some of it
 		}
-		err = bridge.Misbehaved(outcome, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
+		err = bridge.ProtocolViolation(outcome, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
 	}
 	x.fail(m, err)
 }
@@ -215,7 +215,7 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 		log = x.s.log.Error()
 	}
 	log.Str("method", name).Stringer("revision", x.rev).Bytes("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
-	rpc := e.Told().JSONRPC(x.rev, m)
+	rpc := e.Redacted().JSONRPC(x.rev, m)
 	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
 	executed := e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED
 	switch reason := e.Failure.GetReason(); {

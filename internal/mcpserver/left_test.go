@@ -255,7 +255,7 @@ func TestCallsThatTheEndCutsBeforeTheyAreSent(t *testing.T) {
 					return newWorker().Handle(ctx, call, nil)
 				}
 				<-ctx.Done()
-				return nil, bridge.Interrupted(ctx, begun)
+				return nil, bridge.Canceled(ctx, begun)
 			}), Options{})
 			id := beginSession(t, s)
 			sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)

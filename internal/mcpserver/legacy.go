@@ -66,7 +66,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 		return
 	}
 	call.Session = ss.scope
-	if bridge.Continues(call.Request) { // that is for modern requests only: here the client answers our requests
+	if bridge.IsRetry(call.Request) { // that is for modern requests only: here the client answers our requests
 		call = call.Retry(nil, nil)
 	}
 	res, err := ss.roundTrip(ctx, x, call)

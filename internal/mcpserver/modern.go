@@ -52,9 +52,9 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		x.fail(call.Method, cutOff(errClosed, err)) // unless the client went just now, and will not read it
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
-	case res.Needs != nil:
+	case res.InputRequired != nil:
 		// The client receives what is needed, and the state sealed.
-		needs, err := s.seal.Needs(call, withoutContext(res.Needs, call.Context().GetClientCapabilities(), x.rev), round+1)
+		needs, err := s.seal.Needs(call, withoutContext(res.InputRequired, call.Context().GetClientCapabilities(), x.rev), round+1)
 		x.finish(call.Method, needs, err, d.serverInfo())
 	default:
 		x.finish(call.Method, res.Complete, nil, d.serverInfo())
@@ -104,7 +104,7 @@ func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error)
 // notBegun returns the error of a call before which the handler was asked what it is, and did not say: whatever became of that question,
 // the call was not executed.
 func notBegun(m *bridge.Method, err error) error {
-	e := bridge.AsError(err).Told()
+	e := bridge.AsError(err).Redacted()
 	if e.Failure == nil || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
 		return err
 	}

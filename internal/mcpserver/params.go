@@ -67,7 +67,7 @@ func (s *Server) checkParams(ctx context.Context, call *bridge.Call, header http
 
 // unlisted returns the error of a call whose headers cannot be checked, since the handler answers tools/list with err.
 func unlisted(err error) error {
-	e := bridge.AsError(err).Told()
+	e := bridge.AsError(err).Redacted()
 	n := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_FAILED",
 		"tools/call: what the headers %s* must say is in the list of tools, and the backend does not list them (%s); the call was not executed",
 		mcphttp.HeaderParamPrefix, e.Message)

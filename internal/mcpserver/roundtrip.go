@@ -42,28 +42,28 @@ func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call
 			ss.await(err)
 			return nil, err
 		}
-		if err := x.completed(asked, answers, res.Needs); err != nil {
+		if err := x.completed(asked, answers, res.InputRequired); err != nil {
 			return nil, err
 		}
-		if res.Needs == nil {
+		if res.InputRequired == nil {
 			return res.Complete, nil
 		}
-		if err := seal.Check(call, res.Needs); err != nil {
+		if err := seal.Check(call, res.InputRequired); err != nil {
 			return nil, err
 		}
-		if reason, unsupported := ss.cannotAny(res.Needs); reason != "" {
-			if told || len(unsupported) < len(res.Needs.GetRequests()) {
+		if reason, unsupported := ss.cannotAny(res.InputRequired); reason != "" {
+			if told || len(unsupported) < len(res.InputRequired.GetRequests()) {
 				return unasked(call, reason) // the handler insists, or some could be asked, but in vain
 			}
 			told = true
-			call = call.Retry(unsupported, res.Needs.State)
+			call = call.Retry(unsupported, res.InputRequired.State)
 			continue
 		}
-		asked = withIDs(withoutContext(res.Needs, ss.caller.GetClientCapabilities(), ss.rev).GetRequests(), rand.Text)
+		asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).GetRequests(), rand.Text)
 		if answers, err = ss.askAll(ctx, x, asked); err != nil {
 			return nil, err
 		}
-		call = call.Retry(answers, res.Needs.State)
+		call = call.Retry(answers, res.InputRequired.State)
 	}
 	return nil, seal.TooManyRounds(call)
 }
@@ -81,12 +81,12 @@ func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bri
 			continue
 		}
 		if out == needs {
-			out = bridge.Shallow(needs)
+			out = bridge.ShallowCopy(needs)
 			out.Requests = maps.Clone(needs.GetRequests())
 		}
-		sample = bridge.Shallow(sample)
+		sample = bridge.ShallowCopy(sample)
 		sample.IncludeContext = nil
-		req = bridge.Shallow(req)
+		req = bridge.ShallowCopy(req)
 		req.Request = &pb.InputRequest_CreateMessage{CreateMessage: sample}
 		out.Requests[key] = req
 	}
@@ -139,7 +139,7 @@ const notSupported = ", which this client does not support"
 
 // cannot returns what is needed and why the client cannot be asked it, or nothing if it can.
 func (ss *session) cannot(req *pb.InputRequest) string {
-	if bridge.Missing(ss.caller.GetClientCapabilities(), req) != nil {
+	if bridge.MissingCapabilities(ss.caller.GetClientCapabilities(), req) != nil {
 		return kindOf(req) + notSupported
 	}
 	if _, err := ss.s.askMessage("", req, ss.rev); err != nil {
@@ -162,7 +162,7 @@ func (ss *session) cannotAny(needs *pb.InputRequired) (reason string, unsupporte
 
 // kindOf says in words what a request asks for.
 func kindOf(req *pb.InputRequest) string {
-	return inWords(bridge.Missing(&pb.ClientCapabilities{}, req))
+	return inWords(bridge.MissingCapabilities(&pb.ClientCapabilities{}, req))
 }
 
 // inWords says what a client does that has the capabilities.
@@ -216,7 +216,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 		open = append(open, q)
 		msg, err := ss.s.askMessage(q.id, q.req, ss.rev)
 		if err != nil {
-			return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", key, err)
+			return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", key, err)
 		}
 		if err := x.out.send(msg); err != nil {
 			return nil, err

@@ -250,7 +250,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	}
 	k := &known{DiscoverResponse: d, at: now}
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
-		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "server/discover: server_info cannot be written as MCP: %w", err)
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "server/discover: server_info cannot be written as MCP: %w", err)
 	}
 	s.known[era].Store(k)
 	if s.opts.Declared != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
@@ -288,7 +288,7 @@ func (s *Server) starting() bool {
 // earlier returns what is declared while a backend starts that declared d before, if that is not nil. It is to be asked for again at once.
 func (s *Server) earlier(d *pb.DiscoverResponse) *known {
 	if d == nil {
-		d = &pb.DiscoverResponse{Capabilities: bridge.Superset()}
+		d = &pb.DiscoverResponse{Capabilities: bridge.AllCapabilities()}
 	}
 	d = proto.CloneOf(d)
 	d.TtlMs, d.CacheScope = proto.Int64(0), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
@@ -325,7 +325,7 @@ func (k *known) serverInfo() mcpjson.Member {
 
 // offered returns an error if a server that is d does not have the method (2026-07-28: schema, MethodNotFoundError).
 func offered(d *known, m *bridge.Method) error {
-	if m.Offered(d.GetCapabilities()) {
+	if m.SupportedBy(d.GetCapabilities()) {
 		return nil
 	}
 	return bridge.Errorf(codes.Unimplemented, "%s: this server does not have it; server/discover or initialize tells its capabilities", m.Name)

@@ -137,7 +137,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	if icons > maxIcons {
 		caller.ClientInfo.Icons = nil
 	}
-	caller.ClientCapabilities = bridge.Effective(caller.GetClientCapabilities(), rev)
+	caller.ClientCapabilities = bridge.EffectiveCapabilities(caller.GetClientCapabilities(), rev)
 	d, err := s.discover(ctx, bridge.LegacyEra)
 	if err != nil {
 		return nil, nil, err
@@ -173,7 +173,7 @@ func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error)
 		out, err = s.encode(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev)
 	}
 	if err != nil {
-		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "initialize: what the backend is cannot be written as MCP: %w", err)
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "initialize: what the backend is cannot be written as MCP: %w", err)
 	}
 	if d.Instructions != nil {
 		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())

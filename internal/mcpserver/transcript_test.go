@@ -168,7 +168,7 @@ func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		if err := mcpjson.Unmarshal([]byte(script), needs, bridge.Rev20260728); err != nil {
 			return nil, err
 		}
-		return &bridge.Result{Needs: needs}, nil
+		return &bridge.Result{InputRequired: needs}, nil
 	}
 	res := call.Method.NewResult()
 	if err := mcpjson.Unmarshal([]byte(script), res, bridge.Rev20260728); err != nil {

@@ -34,7 +34,7 @@ func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
 		return res, nil
 	}
 	if pages := visits(err); len(pages) > 0 {
-		return &bridge.Result{Needs: &pb.InputRequired{Requests: pages}}, nil
+		return &bridge.Result{InputRequired: &pb.InputRequired{Requests: pages}}, nil
 	}
 	return nil, err
 }

@@ -288,7 +288,7 @@ func TestMistakesOfTheBackendAreNamed(t *testing.T) {
 			}}, Options{Name: "orders"})
 			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 			e := bridge.AsError(err)
-			if e.Code != codes.Internal || e.Public() || e.Failure.GetReason() != bridge.ReasonMisbehaved {
+			if e.Code != codes.Internal || e.Public() || e.Failure.GetReason() != bridge.ReasonProtocolViolation {
 				t.Errorf("got %v %v", e.Code, e)
 			}
 			for _, want := range []string{tc.want, `"orders"`, "McpService/CallTool"} {
@@ -346,7 +346,7 @@ func TestAnswersThatCannotBeReadAreMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error { return send(s) }}, Options{})
 			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
-			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, bridge.ReasonMisbehaved); e.Public() {
+			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, bridge.ReasonProtocolViolation); e.Public() {
 				t.Errorf("clients are told %v", e)
 			}
 		})

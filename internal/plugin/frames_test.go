@@ -237,7 +237,7 @@ func TestFramedCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
 	for i := range 3 {
 		want = append(want, b.call(t.Context(), strconv.Itoa(i), ignore))
 		a, made := b.p.attemptFramed(gone, b.f, tool("x", "gone"), ignore)
-		if !made || bridge.Interrupted(gone, a.sent).Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		if !made || bridge.Canceled(gone, a.sent).Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
 			t.Errorf("made %v, sent %v, %v", made, a.sent, a.err)
 		}
 	}

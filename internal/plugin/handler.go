@@ -243,7 +243,7 @@ func unreadable(text string) bool {
 
 // misbehaved is the error of an answer that no correct backend gives.
 func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
-	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
+	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
 }
 
 // answered is the error that the backend answered with.

@@ -251,13 +251,13 @@ func TestStockPluginAnswers(t *testing.T) {
 	}
 	call := tool("ask", `{}`)
 	res, err = r.Handle(t.Context(), call, ignore)
-	if err != nil || res.Needs == nil {
+	if err != nil || res.InputRequired == nil {
 		t.Fatalf("ask: %v, %v", res, err)
 	}
 	answer := &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(`{"name":"Ada"}`),
 	}}}
-	res, err = r.Handle(t.Context(), call.Retry(map[string]*pb.InputResponse{"name": answer}, res.Needs.GetState()), ignore)
+	res, err = r.Handle(t.Context(), call.Retry(map[string]*pb.InputResponse{"name": answer}, res.InputRequired.GetState()), ignore)
 	if err != nil || textOf(res) != "Hello, Ada!" {
 		t.Errorf("ask, answered: %v, %v", res, err)
 	}

@@ -38,7 +38,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 		a.route.mu.Unlock()
 		all = all && answered
 		if d == nil {
-			merge(out.GetCapabilities(), bridge.Superset())
+			merge(out.GetCapabilities(), bridge.AllCapabilities())
 			continue
 		}
 		none = false

@@ -115,7 +115,7 @@ func (r *Router) ears(ctx context.Context, call *bridge.Call, req *pb.ListenRequ
 	for i, rt := range r.routes {
 		ears[i] = &ear{r: r, route: rt, want: &pb.SubscriptionFilter{}, heard: heard, begun: begun}
 		if f := req.GetNotifications(); f != nil {
-			ears[i].want = bridge.Shallow(f)
+			ears[i].want = bridge.ShallowCopy(f)
 			ears[i].want.ResourceSubscriptions = nil
 		}
 	}
@@ -180,7 +180,7 @@ func (e *ear) listen(ctx context.Context, call *bridge.Call, req *pb.ListenReque
 	pause := relistenMin
 	filter := e.want
 	for {
-		own := bridge.Shallow(req)
+		own := bridge.ShallowCopy(req)
 		own.Notifications = filter
 		acked := false
 		_, err := e.r.safely(ctx, e.route, call.With(call.Method, own), func(_ context.Context, ev bridge.Event) error {
@@ -238,7 +238,7 @@ func (e *ear) say(ctx context.Context, s sound) error {
 
 // certain returns what is asked of the route without what was guessed.
 func (e *ear) certain() *pb.SubscriptionFilter {
-	filter := bridge.Shallow(e.want)
+	filter := bridge.ShallowCopy(e.want)
 	filter.ResourceSubscriptions = slices.DeleteFunc(slices.Clone(e.want.GetResourceSubscriptions()), func(uri string) bool {
 		return slices.Contains(e.guessed, uri)
 	})

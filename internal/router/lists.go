@@ -76,7 +76,7 @@ func cursorOf(req bridge.Request) *string {
 
 // withCursor returns a request for another page.
 func withCursor(req bridge.Request, cursor *string) bridge.Request {
-	req = bridge.Shallow(req)
+	req = bridge.ShallowCopy(req)
 	switch req := req.(type) {
 	case *pb.ListToolsRequest:
 		req.Cursor = cursor
@@ -212,12 +212,12 @@ func (b *binder) add(a answer) {
 			b.r.warn(rt, "tool dropped", t.GetName(), "its name must be letters, digits, '_', '-' and '.'")
 			continue
 		}
-		t = bridge.Shallow(t)
+		t = bridge.ShallowCopy(t)
 		t.Name = b.r.noteName(rt, b.list, t.GetName())
 		b.tools = append(b.tools, t)
 	}
 	for _, q := range p.prompts {
-		q = bridge.Shallow(q)
+		q = bridge.ShallowCopy(q)
 		q.Name = b.r.noteName(rt, b.list, q.GetName())
 		b.prompts = append(b.prompts, q)
 	}

@@ -141,13 +141,13 @@ func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.M
 // such thing. A route that is down is passed over, because another one may have it; if none does, that is the error.
 func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit bridge.Emit) (*bridge.Result, error) {
 	routes, known := r.find(ctx, call, uri)
-	if !known && bridge.Continues(call.Request) {
+	if !known && bridge.IsRetry(call.Request) {
 		// Answers and state are for one route only, and it is not known for which: the call begins again.
 		call = call.Retry(nil, nil)
 	}
 	var absent, none error
 	for i, rt := range routes {
-		if i > 0 && known && bridge.Continues(call.Request) {
+		if i > 0 && known && bridge.IsRetry(call.Request) {
 			break // what was given to one route is not shown to another
 		}
 		if err := rt.missing(); err != nil && !known {
@@ -187,11 +187,11 @@ func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.Comple
 	if err != nil {
 		return nil, err
 	}
-	prompt = bridge.Shallow(prompt)
+	prompt = bridge.ShallowCopy(prompt)
 	prompt.Name = name
-	ref := bridge.Shallow(req.GetRef())
+	ref := bridge.ShallowCopy(req.GetRef())
 	ref.Reference = &pb.CompletionReference_Prompt{Prompt: prompt}
-	named := bridge.Shallow(req)
+	named := bridge.ShallowCopy(req)
 	named.Ref = ref
 	return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 }

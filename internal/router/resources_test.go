@@ -168,7 +168,7 @@ func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
 	r := route(t, nil, a, b)
 	call := &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "u://b"}}
 	res, err := r.Handle(t.Context(), call, nil)
-	if err != nil || res.Needs == nil {
+	if err != nil || res.InputRequired == nil {
 		t.Fatalf("%v %v", res, err)
 	}
 	if got, err := ask[*pb.ReadResourceResult](t, r, bridge.ReadResource, continued()); err != nil {
@@ -176,7 +176,7 @@ func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
 	}
 	// Another replica does not know who has asked: the call begins again there.
 	res, err = route(t, nil, a, b).Handle(t.Context(), &bridge.Call{Method: bridge.ReadResource, Request: continued()}, nil)
-	if err != nil || res.Needs == nil {
+	if err != nil || res.InputRequired == nil {
 		t.Errorf("%v %v", res, err)
 	}
 	// Who had it says that it is gone: the others are not shown what it was told.
@@ -185,7 +185,7 @@ func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
 		t.Error(err)
 	}
 	for _, req := range calls[*pb.ReadResourceRequest](a) {
-		if bridge.Continues(req) {
+		if bridge.IsRetry(req) {
 			t.Errorf("a got %v", req)
 		}
 	}

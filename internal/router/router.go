@@ -139,7 +139,7 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		if err != nil {
 			return nil, err
 		}
-		named := bridge.Shallow(req)
+		named := bridge.ShallowCopy(req)
 		named.Name = name
 		return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 	case *pb.GetPromptRequest:
@@ -147,7 +147,7 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		if err != nil {
 			return nil, err
 		}
-		named := bridge.Shallow(req)
+		named := bridge.ShallowCopy(req)
 		named.Name = name
 		return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 	case *pb.ReadResourceRequest:
@@ -249,8 +249,8 @@ func (r *Router) answer(ctx context.Context, rt *route, call *bridge.Call, long 
 
 // withoutCapabilities returns a call by a caller that can do nothing.
 func withoutCapabilities(call *bridge.Call) *bridge.Call {
-	req := bridge.Shallow(call.Request)
-	caller := bridge.Shallow(req.GetContext())
+	req := bridge.ShallowCopy(call.Request)
+	caller := bridge.ShallowCopy(req.GetContext())
 	caller.ClientCapabilities = nil
 	m := req.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(caller.ProtoReflect()))
@@ -267,7 +267,7 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 	case err != nil:
 		return nil, err
 	case res == nil || res.Complete == nil || res.Complete.ProtoReflect().Descriptor() != call.Method.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_EXECUTED, "server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED, "server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
 	}
 	return res.Complete, nil
 }

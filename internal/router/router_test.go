@@ -129,7 +129,7 @@ func (s *server) read(r *pb.ReadResourceRequest) (*bridge.Result, error) {
 	for _, has := range []map[string]string{s.resources, s.hidden} {
 		if text, ok := has[r.GetUri()]; ok {
 			if text == "ask" && len(r.GetInputResponses()) == 0 {
-				return &bridge.Result{Needs: &pb.InputRequired{State: []byte("s"), Requests: map[string]*pb.InputRequest{"k": {}}}}, nil
+				return &bridge.Result{InputRequired: &pb.InputRequired{State: []byte("s"), Requests: map[string]*pb.InputRequest{"k": {}}}}, nil
 			}
 			return complete(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{Uri: r.GetUri(), Body: &pb.ResourceContents_Text{Text: text}}}})
 		}

@@ -98,7 +98,7 @@ func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (
 		return nil, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(needs.GetRequests())) {
-		missing := bridge.Missing(call.Context().GetClientCapabilities(), needs.GetRequests()[key])
+		missing := bridge.MissingCapabilities(call.Context().GetClientCapabilities(), needs.GetRequests()[key])
 		if missing == nil {
 			continue
 		}
@@ -118,28 +118,28 @@ func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (
 		return nil, TooManyRounds(call)
 	}
 	if n := len(needs.GetState()); n > s.most/2 {
-		return nil, bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's state has %d bytes; at most %d are allowed",
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's state has %d bytes; at most %d are allowed",
 			call.Method.Name, n, s.most/2)
 	}
-	out := bridge.Shallow(needs)
+	out := bridge.ShallowCopy(needs)
 	out.State = []byte(s.seal(call, needs.GetState(), round))
 	return out, nil
 }
 
 // Check returns an error if a backend asks where it cannot, or for nothing.
 func Check(call *bridge.Call, needs *pb.InputRequired) error {
-	if !call.Method.Asks {
-		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asks for input, which this method cannot", call.Method.Name)
+	if !call.Method.MayRequireInput {
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asks for input, which this method cannot", call.Method.Name)
 	}
 	if len(needs.GetRequests()) == 0 && needs.State == nil {
-		return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
 	}
 	return nil
 }
 
 // TooManyRounds is the error of a call that asks more than MaxRounds times.
 func TooManyRounds(call *bridge.Call) error {
-	return bridge.Misbehaved(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asked more than %d times", call.Method.Name, MaxRounds)
+	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asked more than %d times", call.Method.Name, MaxRounds)
 }
 
 // binding returns what a state can only be opened with.

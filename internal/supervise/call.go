@@ -57,7 +57,7 @@ func (s *Supervisor[C]) Do(
 		case err != nil && lost == nil:
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, lost != nil)
+			return nil, bridge.Canceled(ctx, lost != nil)
 		case err != nil:
 			return nil, lost(true)
 		}
@@ -66,7 +66,7 @@ func (s *Supervisor[C]) Do(
 		case a.Err == nil:
 			return a.Result, nil
 		case a.Outcome != Answered && ctx.Err() != nil:
-			return nil, bridge.Interrupted(ctx, a.Outcome == Lost || lost != nil)
+			return nil, bridge.Canceled(ctx, a.Outcome == Lost || lost != nil)
 		}
 		switch a.Outcome {
 		case Answered:
@@ -78,7 +78,7 @@ func (s *Supervisor[C]) Do(
 			}
 			refused = a.Fail
 		case Lost:
-			if lost != nil || a.Shown || !call.Method.ReadOnly || bridge.Continues(call.Request) || !s.Retries.Retry() {
+			if lost != nil || a.Shown || !call.Method.ReadOnly || bridge.IsRetry(call.Request) || !s.Retries.Retry() {
 				return nil, a.Fail(true)
 			}
 			lost = a.Fail
@@ -123,7 +123,7 @@ func (s *Supervisor[C]) Await(ctx context.Context, w *Wait) (C, error) {
 		c, now := st.Connection, time.Now()
 		switch {
 		case ctx.Err() != nil:
-			return none, bridge.Interrupted(ctx, false)
+			return none, bridge.Canceled(ctx, false)
 		case st.Ended:
 			return none, s.unavailable(&st, 0)
 		case c != none && !isGone(c) && (started || now.Before(w.until)):

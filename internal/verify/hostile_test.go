@@ -482,7 +482,7 @@ func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
 	if r.State != nil {
 		ask = map[string]*pb.InputRequest{"age": bridgetest.Form("How old are you?", "value")}
 	}
-	return &bridge.Result{Needs: &pb.InputRequired{Requests: ask, State: []byte("x")}}, nil
+	return &bridge.Result{InputRequired: &pb.InputRequired{Requests: ask, State: []byte("x")}}, nil
 }
 
 // register makes s serve h as the contract's service, without any of the checks that a front makes.

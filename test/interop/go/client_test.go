@@ -212,19 +212,19 @@ func askAndListen(
 ) {
 	t.Helper()
 	res := handle(bridge.CallTool, tool("ask", "who?"))
-	if res.Needs == nil {
+	if res.InputRequired == nil {
 		if rev.Within(bridge.Rev20250618, bridge.Rev20260728) {
 			t.Errorf("ask says %s", said(res)) // else the revision has no elicitation, or the server cannot ask in it
 		}
 	} else {
 		answers := map[string]*pb.InputResponse{}
-		for key := range res.Needs.GetRequests() {
+		for key := range res.InputRequired.GetRequests() {
 			answers[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 				Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(`{"name":"Ada"}`),
 			}}}
 		}
 		call := &bridge.Call{Method: bridge.CallTool, Request: tool("ask", "who?")}
-		if got := said(handle(bridge.CallTool, call.Retry(answers, res.Needs.State).Request)); got != "who?: accept Ada" {
+		if got := said(handle(bridge.CallTool, call.Retry(answers, res.InputRequired.State).Request)); got != "who?: accept Ada" {
 			t.Errorf("ask says %q", got)
 		}
 	}

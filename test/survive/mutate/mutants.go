@@ -66,8 +66,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a call whose backend was lost is made again", file: "internal/supervise/call.go",
-		old:      "a.Shown || !call.Method.ReadOnly || bridge.Continues(call.Request) ||",
-		new:      "a.Shown || (!call.Method.ReadOnly || bridge.Continues(call.Request)) && time.Now().UnixNano()/1000%20 != 0 ||",
+		old:      "a.Shown || !call.Method.ReadOnly || bridge.IsRetry(call.Request) ||",
+		new:      "a.Shown || (!call.Method.ReadOnly || bridge.IsRetry(call.Request)) && time.Now().UnixNano()/1000%20 != 0 ||",
 		detector: "survive R1",
 	},
 	{
