@@ -3,20 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +37,7 @@ func TestAccessPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cert, key, _ := writeCertificates(t, dir)
+	cert, key, _ := bridgetest.Certificates(t, dir)
 	parts := strings.Split(string(text), "```yaml\n")
 	if len(parts) != 3 {
 		t.Fatalf("%d configurations", len(parts)-1)
@@ -72,45 +65,11 @@ func TestAccessPage(t *testing.T) {
 	}
 }
 
-// writeCertificates writes a certificate for this machine and for a client, and who vouches for both, and returns the files.
-func writeCertificates(t *testing.T, dir string) (cert, key, ca string) {
-	t.Helper()
-	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := url.Parse("spiffe://example.org/ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: []*url.URL{id}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &priv.PublicKey, priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key, cert
-}
-
 // Whoever has no token is let nowhere; tokens and certificates are; and a tool may need more. What is presented is not logged.
 func TestCallersProveWhoTheyAre(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
-	cert, key, ca := writeCertificates(t, dir)
+	cert, key, ca := bridgetest.Certificates(t, dir)
 	file := filepath.Join(dir, "mcpbridge.yaml")
 	if err := os.WriteFile(file, []byte("version: 1\nserve:\n  http:\n    addr: 127.0.0.1:0\n    tls: {cert: "+cert+", key: "+key+", clientCA: "+ca+"}\n"+
 		"    auth:\n      tokens:\n        - {token: canary-of-ada, subject: ada, scopes: [tools]}\n        - {token: canary-of-root, subject: root, scopes: [tools, admin]}\n"+
@@ -285,7 +244,7 @@ func TestGRPCCallersProveWhoTheyAre(t *testing.T) {
 // Whoever gRPC lets in by a certificate has no scopes, as over HTTP: where callers must have some, or a tool needs some, it takes a token.
 func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 	dir := t.TempDir()
-	cert, key, ca := writeCertificates(t, dir)
+	cert, key, ca := bridgetest.Certificates(t, dir)
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -387,7 +346,7 @@ func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
 func TestBackendsAreToldTheHeadersThatAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	heard := listen(t, dir+"/s")
-	config := func(names string) string {
+	configured := func(names string) string {
 		file := filepath.Join(dir, "mcpbridge.yaml")
 		text := "version: 1\nserve: {http: {addr: '127.0.0.1:0', passHeaders: [" + names + "]}}\nbackends: [{name: echo, dial: 'unix:" + dir + "/s'}]\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -395,7 +354,7 @@ func TestBackendsAreToldTheHeadersThatAreNamed(t *testing.T) {
 		}
 		return file
 	}
-	r := start(t, nil, nil, "run", "-c", config("X-Team, x-none"))
+	r := start(t, nil, nil, "run", "-c", configured("X-Team, x-none"))
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
@@ -419,7 +378,7 @@ func TestBackendsAreToldTheHeadersThatAreNamed(t *testing.T) {
 		t.Errorf("%s: the backend was told %v, want %v", res.Status, heard.headers, want)
 	}
 	for _, name := range []string{"Authorization", "proxy-authorization", "'X Team'"} {
-		l, err := load(config(name), nil, nil, nil)
+		l, err := load(configured(name), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,11 +26,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
-	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
-	"github.com/mcpbridge/mcpbridge/internal/nonblock"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/router"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -58,13 +55,25 @@ const (
 	noticeTime = time.Second
 )
 
+// appOptions are what an App has besides its configuration.
+type appOptions struct {
+	// Log gets what happens.
+	Log zerolog.Logger
+	// Stdin and Stdout are what a stdio client is served on.
+	Stdin  io.Reader
+	Stdout io.Writer
+	// Started is called when clients are served. It may be nil.
+	Started func(*App)
+	// Wrap returns what is called in place of the Handler of each backend. It may be nil.
+	Wrap func(bridge.Handler) bridge.Handler
+}
+
 // An App is the fronts, the backends, and the way between them. Call Listen, then Run.
 type App struct {
-	cfg     *loaded
-	log     zerolog.Logger
-	stdin   io.Reader
-	stdout  io.Writer
-	started func(*App)
+	appOptions
+
+	cfg *loaded
+	log zerolog.Logger
 
 	backends []*backend
 	opened   []error // of each of them
@@ -98,11 +107,10 @@ func (p *Program) serve(ctx context.Context, cfg *loaded) error {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(aside{log})
 	cfg.tellWarnings(log)
-	a, err := newApp(cfg, log, p.Stdin, p.Stdout)
+	a, err := newApp(cfg, appOptions{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Wrap: p.Wrap})
 	if err != nil {
 		return err
 	}
-	a.started = p.Started
 	if err := a.Listen(ctx); err != nil {
 		return err
 	}
@@ -118,9 +126,10 @@ func (a aside) Write(said []byte) (int, error) {
 	return len(said), nil
 }
 
-// newApp puts an App together. Nothing is started yet.
-func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) (*App, error) {
-	a := &App{cfg: cfg, log: log, stdin: stdin, stdout: stdout, calls: newCalls(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
+// newApp returns the App of a configuration. Nothing is started yet.
+func newApp(cfg *loaded, o appOptions) (*App, error) {
+	log := o.Log
+	a := &App{appOptions: o, cfg: cfg, log: log, calls: newCalls(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)
 	if cfg.Serve.HTTP.checksCallers() {
@@ -136,6 +145,7 @@ func newApp(cfg *loaded, log zerolog.Logger, stdin io.Reader, stdout io.Writer) 
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, a.memory, log, a.panics)
+		b.wrap = o.Wrap
 		opened := b.open()
 		if opened != nil && len(cfg.Backends) == 1 { // of several, the others are served
 			return nil, opened
@@ -220,72 +230,6 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 	return endpoint{name, h, mcpserver.New(h, o)}
 }
 
-// Listen binds the addresses, so that they are known and wrong ones are told before the backends start. Connections wait
-// until Run accepts them.
-func (a *App) Listen(ctx context.Context) error {
-	s := &a.cfg.Serve
-	a.stdio = s.Stdio == "true"
-	var err error
-	if s.HTTP.Addr != "" {
-		if a.ln, err = new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr); err != nil {
-			return listenProblem(s.HTTP.Addr, a.cfg.where("serve.http.addr"), "--http", err)
-		}
-	}
-	if s.GRPC.Addr != "" {
-		if a.grpc, err = grpcserver.Listen(ctx, s.GRPC.Addr, 0); err != nil {
-			a.closeListeners()
-			return listenProblem(s.GRPC.Addr, a.cfg.where("serve.grpc.addr"), "--grpc", err)
-		}
-	}
-	if s.Ops.Addr != "" {
-		if a.ops, err = new(net.ListenConfig).Listen(ctx, "tcp", s.Ops.Addr); err != nil {
-			a.closeListeners()
-			return listenProblem(s.Ops.Addr, a.cfg.where("serve.ops.addr"), "serve.ops.addr", err)
-		}
-	}
-	for _, ln := range []*net.Listener{&a.ln, &a.grpc, &a.ops} {
-		if *ln != nil {
-			*ln = hopeful{*ln, a.log}
-		}
-	}
-	if a.ln != nil {
-		a.ln = nonblock.Listener(a.ln)
-	}
-	return nil
-}
-
-// closeListeners closes what was bound and is not served.
-func (a *App) closeListeners() {
-	for _, ln := range []net.Listener{a.ln, a.grpc, a.ops} {
-		if ln != nil {
-			ln.Close()
-		}
-	}
-}
-
-// URL returns where the MCP endpoint is, or "stdio". It is empty if only gRPC is served.
-func (a *App) URL() string {
-	switch {
-	case a.ln != nil:
-		scheme := "http://"
-		if a.tls != nil {
-			scheme = "https://"
-		}
-		return scheme + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
-	case a.stdio:
-		return "stdio"
-	}
-	return ""
-}
-
-// GRPC returns where gRPC clients are served: unix:PATH or tcp:HOST:PORT. It is empty if they are not.
-func (a *App) GRPC() string {
-	if a.grpc == nil {
-		return ""
-	}
-	return a.grpc.Addr().Network() + ":" + a.grpc.Addr().String()
-}
-
 // Run starts the backends and serves them until ctx ends, the client closes stdin, or something breaks. A single backend that
 // is launched has to start; one that is dialled may come later, and so may one of several. When ctx ends, Run takes no more
 // calls and lets those that run end, for as long as the configuration allows and now has not ended. Nothing that it has
@@ -344,8 +288,8 @@ func (a *App) launches() bool {
 }
 
 func (a *App) tellStarted() {
-	if a.started != nil {
-		a.started(a)
+	if a.Started != nil {
+		a.Started(a)
 	}
 }
 
@@ -530,7 +474,7 @@ func (b *backend) dialOnce(ctx context.Context) error {
 	if b.TLS == nil {
 		return nil
 	}
-	config, err := b.TLS.files().Config(b.Dial)
+	config, err := tlsFiles(b.TLS).Config(b.Dial)
 	if err != nil {
 		return err
 	}
@@ -674,36 +618,6 @@ func errText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// listenProblem says why an address cannot be listened on.
-func listenProblem(addr, where, flag string, err error) error {
-	p := &problem{
-		Exit: exitConfig, Code: "listen", What: fmt.Sprintf("cannot listen on %s: %v", addr, cause(err)), Where: where, Cause: err,
-		Fix: "choose another address with " + flag,
-	}
-	network, at := grpcNetwork(addr)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, grpcserver.ErrInUse):
-		p.Code = "port_in_use"
-		p.Why = "another process listens there" + holderText(at)
-		p.Fix = "end that process, or choose another address with " + flag
-		if network == "unix" {
-			p.Fix = "end that process, or choose another path: " + flag + " unix:///path/to.sock"
-		} else if host, _, err := net.SplitHostPort(at); err == nil {
-			p.Fix = "end that process, or choose another port: " + flag + " " + net.JoinHostPort(host, "0") + " takes any free one"
-		}
-	case errors.Is(err, syscall.EACCES) && network == "unix":
-		p.Why = "this user may not make files in " + filepath.Dir(at)
-		p.Fix = "choose a path in a directory in which this user may write"
-	case errors.Is(err, syscall.EACCES):
-		p.Why = "ports below 1024 are kept for the administrator"
-		p.Fix = "choose a port above 1023"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		p.Why = "this machine does not have that address"
-		p.Fix = "use 127.0.0.1"
-	}
-	return p
 }
 
 // cause returns the innermost error of err.

@@ -37,7 +37,7 @@ const autoStop = 2 * time.Second
 func openAuto(b *backend) (back, error) {
 	a := &auto{isPlugin: make(chan struct{})}
 	var err error
-	if a.plugin, err = b.kind().open(b); err != nil {
+	if a.plugin, err = openers[b.key()](b); err != nil {
 		return nil, err
 	}
 	if a.dir, err = os.MkdirTemp("", "mcpbridge-"); err != nil {
@@ -52,7 +52,7 @@ func openAuto(b *backend) (back, error) {
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
-		ClientInfo: clientInfo(), Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
+		ClientInfo: b.cfg.clientInfo, Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)

@@ -43,8 +43,6 @@ type kind struct {
 	command func(b *BackendConfig) *LaunchConfig
 	// text says where it is, if it is not started.
 	text func(b *BackendConfig) string
-	// open returns it. Nothing is started yet.
-	open func(b *backend) (back, error)
 }
 
 var kinds = [...]kind{
@@ -55,13 +53,6 @@ var kinds = [...]kind{
 			return l.validateLaunch(b.Launch, b.Name, at+".launch")
 		},
 		command: func(b *BackendConfig) *LaunchConfig { return b.Launch },
-		open: func(b *backend) (back, error) {
-			c := b.Launch
-			return plugin.New(plugin.Options{
-				Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
-				HangTimeout: c.HangTimeout, Log: b.log, Panics: b.panics, Limits: b.cfg.Limits, Machine: c.Limits,
-			})
-		},
 	},
 	{
 		key:     "dial",
@@ -69,12 +60,6 @@ var kinds = [...]kind{
 		check:   (*loaded).validateDialled,
 		command: func(*BackendConfig) *LaunchConfig { return nil },
 		text:    func(b *BackendConfig) string { return b.Dial },
-		open: func(b *backend) (back, error) {
-			return plugin.New(plugin.Options{
-				Name: b.Name, Address: b.Dial, TLS: b.TLS.files(), HangTimeout: b.HangTimeout,
-				Log: b.log, Panics: b.panics, Limits: b.cfg.Limits,
-			})
-		},
 	},
 	{
 		key:   "mcp",
@@ -87,7 +72,6 @@ var kinds = [...]kind{
 			return b.MCP.launch()
 		},
 		text: func(b *BackendConfig) string { return b.MCP.URL },
-		open: openMCP,
 	},
 }
 
@@ -104,6 +88,9 @@ func (b *BackendConfig) kind() *kind {
 // command returns how the backend is started, or nil.
 func (b *BackendConfig) command() *LaunchConfig { return b.kind().command(b) }
 
+// key returns the setting that says what the backend is: launch, dial or mcp.
+func (b *BackendConfig) key() string { return b.kind().key }
+
 // place returns the key of the backend's address, below the backend itself.
 func (b *BackendConfig) place() string {
 	if b.MCP != nil {
@@ -118,6 +105,32 @@ func (b *BackendConfig) text() string {
 		return strings.Join(c.Command, " ")
 	}
 	return b.kind().text(b)
+}
+
+// openers return a back of each kind, by its key. Nothing is started yet.
+var openers = map[string]func(b *backend) (back, error){"launch": openLaunch, "dial": openDial, "mcp": openMCP}
+
+func openLaunch(b *backend) (back, error) {
+	c := b.Launch
+	return plugin.New(plugin.Options{
+		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
+		HangTimeout: c.HangTimeout, Log: b.log, Panics: b.panics, Limits: b.cfg.Limits, Machine: c.Limits,
+	})
+}
+
+// tlsFiles returns the settings of TLS as package plugin has them.
+func tlsFiles(t *DialTLSConfig) *plugin.TLS {
+	if t == nil {
+		return nil
+	}
+	return &plugin.TLS{CA: t.CA, Cert: t.Cert, Key: t.Key, ServerName: t.ServerName}
+}
+
+func openDial(b *backend) (back, error) {
+	return plugin.New(plugin.Options{
+		Name: b.Name, Address: b.Dial, TLS: tlsFiles(b.TLS), HangTimeout: b.HangTimeout,
+		Log: b.log, Panics: b.panics, Limits: b.cfg.Limits,
+	})
 }
 
 // environment returns variables as a process has them.
@@ -138,9 +151,10 @@ type backend struct {
 	log    zerolog.Logger
 	panics *contain.Panics
 
-	back   atomic.Pointer[back] // nil until open
-	calls  *limit.Handler       // of the back
-	logins atomic.Int32         // of a user that go on
+	back   atomic.Pointer[back]                // nil until open
+	calls  *limit.Handler                      // of the back
+	wrap   func(bridge.Handler) bridge.Handler // returns what calls of the back go to; nil: the back itself
+	logins atomic.Int32                        // of a user that go on
 	// settled is closed when the back answers, or does not start, for the first time.
 	settled chan struct{}
 }
@@ -161,11 +175,11 @@ func newBackend(cfg *loaded, i int, memory *limit.Memory, log zerolog.Logger, pa
 // open makes a new back.
 func (b *backend) open() error {
 	if c := b.command(); c != nil {
-		if err := checkCommand(c, b.cfg.where(b.at+"."+b.kind().key+".command")); err != nil {
+		if err := checkCommand(c, b.cfg.where(b.at+"."+b.key()+".command")); err != nil {
 			return err
 		}
 	}
-	open := b.kind().open
+	open := openers[b.key()]
 	if b.cfg.auto && b.Launch != nil {
 		open = openAuto
 	}
@@ -186,6 +200,10 @@ func (b *backend) open() error {
 // set has opened answer the calls of b from now on.
 func (b *backend) set(opened back) {
 	b.back.Store(&opened)
+	if b.wrap != nil {
+		b.calls.SetNext(b.wrap(opened))
+		return
+	}
 	b.calls.SetNext(opened)
 }
 

@@ -199,7 +199,7 @@ func TestBackendLogIsBounded(t *testing.T) {
 	for range 10 * maxStderr {
 		log.Info().Str("stream", "stderr").Msg("line")
 	}
-	record := mustJSON(map[string]string{"traceback": strings.Repeat("frame\n", 10*maxTrace)})
+	record := `{"traceback": "` + strings.Repeat(`frame\n`, 10*maxTrace) + `"}`
 	log.Error().Str("stream", "stderr").RawJSON("record", []byte(record)).Msg("first")
 	log.Error().Str("stream", "stderr").RawJSON("record", []byte(record)).Msg("second")
 	log.Warn().Int("misses", 1).Msg("the backend failed a health check")

@@ -131,6 +131,9 @@ func (b *bar) clear() {
 	}
 }
 
+// over returns a writer to w that takes the bar away first.
+func (b *bar) over(w io.Writer) io.Writer { return clearing{w, b} }
+
 // A clearing writes to where a bar may be drawn.
 type clearing struct {
 	io.Writer

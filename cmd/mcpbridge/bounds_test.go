@@ -29,7 +29,7 @@ func TestLimitsHaveBounds(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, r := range limits.Table[limits.Limits]() {
 		text, unit := func(n int64) string { return strconv.FormatInt(n, 10) }, "a number"
-		if f, _ := reflect.TypeFor[limits.Limits]().FieldByName(r.Field); f.Type == durationType {
+		if f, _ := reflect.TypeFor[limits.Limits]().FieldByName(r.Field); f.Type == reflect.TypeFor[time.Duration]() {
 			text, unit = func(n int64) string { return time.Duration(n).String() }, "a time"
 		}
 		good := map[int64]string{-1: ""}

@@ -10,9 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -113,21 +111,17 @@ type client struct {
 	roots   []string
 	output  string
 
-	h        bridge.Handler
-	several  bool             // of backends, some of which may not answer
-	names    []string         // of the backends
-	down     map[string]error // those of several that do not, by name, and why
-	terminal bool             // stdout is one
+	*connected // nil until the backends are
+
+	terminal bool // stdout is one
 	caller   *pb.CallContext
 	asker    *asker
 	called   atomic.Bool // a call of a tool has got as far as its backend
-	// authFix is what to do when the server wants to know who calls.
-	authFix string
 }
 
-// A watched back notes whether tools of it are called: what is refused before is a mistake in the arguments.
+// A watched Handler notes whether tools of it are called: what is refused before is a mistake in the arguments.
 type watched struct {
-	back
+	bridge.Handler
 
 	called *atomic.Bool
 }
@@ -137,7 +131,7 @@ func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if call.Method == bridge.CallTool {
 		w.called.Store(true)
 	}
-	return w.back.Handle(ctx, call, emit)
+	return w.Handler.Handle(ctx, call, emit)
 }
 
 func (p *Program) clientCommands(l *logging) []*cobra.Command {
@@ -205,7 +199,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 	}
 	c.bar = newBar(c.p.Stderr)
 	out, _ := logWriter(c.p.Stderr, cfg.Log, cfg.secrets)
-	out = clearing{out, c.bar}
+	out = c.bar.over(out)
 	c.log = zerolog.New(out).Level(cfg.Log.level()).With().Timestamp().Logger()
 	c.backends = &backendLog{next: out, level: cfg.Log.level(), gone: make(chan struct{})}
 	cfg.tellWarnings(c.log)
@@ -227,7 +221,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		return &problem{Exit: exitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
 	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
 		return &problem{
-			Exit: exitTimeout, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: errText(err),
+			Exit: exitTimeout, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: err.Error(),
 			Where: "--timeout", Fix: "allow it more time", Cause: err,
 		}
 	}
@@ -286,7 +280,7 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 	revisions := bridge.Revisions()
 	cc := &pb.CallContext{
 		ProtocolVersion:    revisions[len(revisions)-1].String(),
-		ClientInfo:         clientInfo(),
+		ClientInfo:         c.p.clientInfo(),
 		ClientCapabilities: c.asker.capabilities(),
 		LogLevel:           logLevels[strings.ToLower(logLevel)],
 		ProgressWanted:     true,
@@ -311,78 +305,26 @@ var logLevels = map[string]pb.LogLevel{
 	"warn": pb.LogLevel_LOG_LEVEL_WARNING, "error": pb.LogLevel_LOG_LEVEL_ERROR,
 }
 
-// with starts or connects the backends, does something with them, and stops them. Of several, those that do not answer are left
-// out, with a warning.
+// with calls do while the backends run or are connected.
 func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Context) error) error {
-	var backends []*backend
-	handlers := map[string]bridge.Handler{}
-	for i := range cfg.Backends {
-		b := newBackend(cfg, i, nil, c.backends.logger(), nil)
-		b.cfg = b.counting()
-		backends = append(backends, b)
-		handlers[b.Name] = catalogOf(b, c.log)
-		c.names = append(c.names, b.Name)
-	}
-	h, err := merge(cfg, backends, handlers, c.log)
-	if err != nil {
-		return err
-	}
-	c.h, c.several, c.down = h, len(backends) > 1, map[string]error{}
-	if c.authFix = "say who you are: auth, or env, of the backend in the configuration"; !c.several {
-		c.authFix = backends[0].authFix()
-	}
-
-	// The backends outlive ctx: a call that is cancelled has to be told to the server.
-	running, stop := context.WithCancel(c.p.Now)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop()
-	errs := make([]error, len(backends))
-	var ready sync.WaitGroup
-	var starting []string
-	for i, b := range backends {
-		if errs[i] = b.open(); errs[i] != nil {
-			continue
-		}
-		b.set(&watched{*b.back.Load(), &c.called})
-		wg.Go(func() {
-			if err := b.run(running); err != nil {
-				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start") // Ready says so, too
+	o := connectOptions{
+		Now: c.p.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.begin,
+		Wrap: func(h bridge.Handler) bridge.Handler {
+			if c.p.Wrap != nil {
+				h = c.p.Wrap(h)
 			}
-		})
-		ready.Go(func() { errs[i] = b.reach(ctx) })
-		if b.command() != nil {
-			starting = append(starting, b.text())
-		}
+			return &watched{h, &c.called}
+		},
 	}
-	end := func() {}
-	if len(starting) > 0 {
-		end = c.bar.begin("starting " + strings.Join(starting, ", "))
-	}
-	ready.Wait()
-	end()
-	missing := 0
-	for i, err := range errs {
-		if err == nil {
-			continue
+	return connect(ctx, cfg, o, func(s *connected) error {
+		c.connected = s
+		c.backends.begin()
+		err := do(ctx)
+		if p, ok := errors.AsType[*problem](err); ok && p.Exit == exitCrashed && s.Launched {
+			c.backends.await()
 		}
-		if missing++; missing == len(backends) {
-			return err // of several, the last one; the others have been told
-		}
-		p := asProblem(err)
-		c.down[backends[i].Name] = err
-		warn := c.log.Warn().Str("backend", backends[i].Name).Str("why", p.Why)
-		if p.Fix != "" {
-			warn = warn.Str("fix", p.Fix)
-		}
-		warn.Msg(p.What)
-	}
-	c.backends.begin()
-	err = do(ctx)
-	if p, ok := errors.AsType[*problem](err); ok && p.Exit == exitCrashed && slices.ContainsFunc(backends, func(b *backend) bool { return b.command() != nil }) {
-		c.backends.await()
-	}
-	return err
+		return err
+	})
 }
 
 // reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not, unless its user is
@@ -401,7 +343,8 @@ func (b *backend) reach(ctx context.Context) error {
 		}
 	}
 	const start = "start the server, or correct its address"
-	until := time.Now().Add(reachTime)
+	reach := cmp.Or(b.cfg.reachTimeout, reachTime)
+	until := time.Now().Add(reach)
 	if b.Dial != "" {
 		limited, cancel := context.WithDeadline(ctx, until)
 		defer cancel()
@@ -415,21 +358,21 @@ func (b *backend) reach(ctx context.Context) error {
 	for asked := false; ; {
 		err := b.now()
 		if b.logins.Load() > 0 {
-			asked, until = true, time.Now().Add(reachTime)
+			asked, until = true, time.Now().Add(reach)
 		}
 		late := time.Now().After(until)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, context.Canceled) && late:
-			return unreachable("it has not answered within "+reachTime.String(), start, err)
+			return unreachable("it has not answered within "+reach.String(), start, err)
 		case errors.Is(err, context.Canceled): // it has not failed yet
 		case errors.Is(err, context.DeadlineExceeded) && asked && !late: // the login goes on, and so do attempts
 		default:
 			if p := callProblem(err, "connecting to "+b.text(), b.authFix()); p.Exit == exitAuth {
 				return p
 			}
-			return unreachable(errText(err), start, err)
+			return unreachable(err.Error(), start, err)
 		}
 		select {
 		case <-tick.C:
@@ -452,8 +395,8 @@ func (b *backend) counting() *loaded {
 	return &l
 }
 
-// reachTime is how long a backend that runs already may take to answer. It is a variable for tests.
-var reachTime = 10 * time.Second
+// reachTime is how long a backend that runs already may take to answer, if the configuration does not say it.
+const reachTime = 10 * time.Second
 
 // reachTick is how often it is looked whether a backend answers: a back keeps trying, and does not tell that it has failed once.
 const reachTick = 20 * time.Millisecond
@@ -469,11 +412,11 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 	}
 	for range maxRounds {
 		end := c.bar.begin(what + ", Ctrl-C cancels")
-		res, err := c.h.Handle(ctx, call, c.emit)
+		res, err := c.Handler.Handle(ctx, call, c.emit)
 		end()
 		switch {
 		case err != nil:
-			p := callProblem(err, what, c.authFix)
+			p := callProblem(err, what, c.AuthFix)
 			if fix := lacking(err); fix != "" {
 				p.Fix = fix
 			}
@@ -577,7 +520,7 @@ func (b *backend) authFix() string {
 			}
 		}
 		return fix
-	case m.Auth != nil && b.cfg.file != nil:
+	case m.Auth != nil && b.cfg.hasFile():
 		return "correct auth in the configuration"
 	}
 	return "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
@@ -649,7 +592,7 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 			if cursor == nil && bridge.AsError(err).Code == codes.Unimplemented {
 				return nil, nil
 			}
-			if c.several && bridge.AsError(err).Code == codes.Unavailable {
+			if len(c.Names) > 1 && bridge.AsError(err).Code == codes.Unavailable {
 				c.log.Warn().Str("why", asProblem(err).Why).Msg("nothing that answers has " + m.Name)
 				return list, nil
 			}

@@ -189,7 +189,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		if e := answer.GetError(); e != nil {
 			return say(e.GetReason().String(), true)
 		}
-		return say(contentText(answer.GetCreateMessage().GetContent())+" "+answer.GetCreateMessage().GetModel(), false)
+		return say(answer.GetCreateMessage().GetContent()[0].GetText().GetText()+" "+answer.GetCreateMessage().GetModel(), false)
 	case "wait":
 		close(s.waiting)
 		half, total := 5.0, 10.0
@@ -543,6 +543,10 @@ func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 	if got := runCommand(t, "", "call", shop, "wait"); got.code != exitTimeout || !strings.Contains(got.stderr, "it lasted 50ms") {
 		t.Errorf("with a limit, it said %+v", got)
 	}
+}
+
+// A limit of calls that is not configured is longer than anybody waits.
+func TestLimitsOfCallsThatAreNotConfigured(t *testing.T) {
 	day := 24 * time.Hour
 	if l := patient(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
 		t.Errorf("the limits are %+v", l)
@@ -579,6 +583,10 @@ func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
 func TestReadPromptCompleteDescribe(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	s, shop := startShop(t)
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	logo := filepath.Join(t.TempDir(), "logo.png")
 	for args, want := range map[string]string{
 		"read " + shop + " shop://sign":                            "open",
@@ -588,7 +596,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"complete " + shop + " haggle tone=k price=3":              "kind\nkey3\n",
 		"complete " + shop + " shop://sign shelf=k":                "kind\nkey\n", // a URI, which the server has to know
 		"call " + shop + " paint":                                  "red \x1b[31m\u202e\u009b and \n",
-		"call --root . " + shop + " where":                         fileURI(workingDir()) + "\n",
+		"call --root . " + shop + " where":                         "file://" + dir + "\n",
 		"describe " + shop + " shop://sign":                        "shop://sign (sign, text/plain)\n",
 		"describe " + shop + " shop://{shelf}":                     "shop://{shelf} (shelf)\n",
 		"describe " + shop + " shop://3":                           "shop://{shelf} (shelf)\n\nshop://3 is one of these.\n",
@@ -739,6 +747,10 @@ func TestWhatTheCallerLacks(t *testing.T) {
 			t.Errorf("%s: the advice for another error is %q", required, got)
 		}
 	}
+}
+
+// Who cannot answer what a server would ask is told that this is perhaps why a tool is not there.
+func TestHiddenTools(t *testing.T) {
 	_, shop := startShop(t)
 	const hidden = "it may be hidden because nobody can be asked"
 	for _, c := range []struct {
@@ -820,6 +832,14 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 		!strings.Contains(got.stderr, "--answer value is given 5 times, and 3 of them were asked for") {
 		t.Errorf("with answers to spare, it said %+v", got)
 	}
+	// The last one answers the rest.
+	if got := survey("Ada", "36"); got.code != exitUsage || !strings.Contains(got.stderr, "it is yes or no") {
+		t.Errorf("without the third answer, it said %+v", got)
+	}
+}
+
+// Questions of our SDKs are answered in the order in which they were asked, and others in the order of their keys.
+func TestOrderOfQuestions(t *testing.T) {
 	for state, want := range map[string]string{
 		`{"asked":["b","a"]}`: "[b a]", `{"asked":["b"]}`: "[a b]", `{"asked":["b","c"]}`: "[a b]", `{"asked":1}`: "[a b]",
 		`[1]`: "[a b]", "\xff": "[a b]", "": "[a b]",
@@ -828,10 +848,6 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 		if got := fmt.Sprint(inOrder(needs)); got != want {
 			t.Errorf("state %q: got %s", state, got)
 		}
-	}
-	// The last one answers the rest.
-	if got := survey("Ada", "36"); got.code != exitUsage || !strings.Contains(got.stderr, "it is yes or no") {
-		t.Errorf("without the third answer, it said %+v", got)
 	}
 }
 
@@ -961,8 +977,8 @@ func TestSamplingOnATerminal(t *testing.T) {
 	}
 }
 
-// A terminal is a person at a terminal, at which a command runs as a process.
-type terminal struct {
+// A screen is a terminal with a person, at which a command runs as a process.
+type screen struct {
 	t   *testing.T
 	pty *os.File
 	cmd *exec.Cmd
@@ -974,14 +990,14 @@ type terminal struct {
 	ended chan struct{} // closed when there is no more
 }
 
-func openTerminal(t *testing.T, args ...string) *terminal {
+func openTerminal(t *testing.T, args ...string) *screen {
 	t.Helper()
 	cmd := exec.Command("mcpbridge", args...)
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &terminal{t: t, pty: f, cmd: cmd, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	x := &screen{t: t, pty: f, cmd: cmd, more: make(chan struct{}, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(x.ended)
 		buf := make([]byte, 4096)
@@ -1008,7 +1024,7 @@ func openTerminal(t *testing.T, args ...string) *terminal {
 }
 
 // expect waits until a text is shown, after those before.
-func (x *terminal) expect(text string) {
+func (x *screen) expect(text string) {
 	x.t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
@@ -1037,7 +1053,7 @@ func (x *terminal) expect(text string) {
 	}
 }
 
-func (x *terminal) write(text string) {
+func (x *screen) write(text string) {
 	x.t.Helper()
 	if _, err := io.WriteString(x.pty, text); err != nil {
 		x.t.Fatal(err)
@@ -1045,7 +1061,7 @@ func (x *terminal) write(text string) {
 }
 
 // wait waits until the command has ended, and returns its exit code and all that was shown.
-func (x *terminal) wait() (int, string) {
+func (x *screen) wait() (int, string) {
 	x.t.Helper()
 	err := x.cmd.Wait()
 	if _, isExit := errors.AsType[*exec.ExitError](err); err != nil && !isExit {
@@ -1192,6 +1208,10 @@ func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
 	if code, all := x.wait(); code != exitOK {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
+}
+
+// A line of the log does not run into what is shown on the last line.
+func TestLinesClearTheBar(t *testing.T) {
 	var out strings.Builder
 	b := &bar{w: &out, width: 40}
 	b.draw("waiting")
@@ -1299,23 +1319,27 @@ func TestWaitingForStdinEnds(t *testing.T) {
 	}
 }
 
-func TestLimitsOfAClient(t *testing.T) {
-	s, shop := startShop(t)
-	s.endless = true
-	if got := runCommand(t, "", "list", shop); got.code != exitOK || !strings.Contains(got.stderr, "prompts/list does not end") {
-		t.Errorf("it said %+v", got)
-	}
-	digits := "n=1" + strings.Repeat("0", maxDigits)
-	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != exitUsage || len(got.stderr) > 2_000 {
-		t.Errorf("it said %+v", got)
-	}
+// An argument that is read from stdin has a limit.
+func TestArgumentsAreBounded(t *testing.T) {
 	if _, err := (argumentReader{io.LimitReader(zeros{}, maxArgument+1)}).text(t.Context(), "@-"); err == nil {
 		t.Error("an argument that is too long was read")
 	}
 	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text(t.Context(), "@-"); err != nil || len(text) != 1000 {
 		t.Error(err)
 	}
-	long := writeConfig(t, strings.Repeat("#", maxFile))
+}
+
+func TestLimitsOfAClient(t *testing.T) {
+	s, shop := startShop(t)
+	s.endless = true
+	if got := runCommand(t, "", "list", shop); got.code != exitOK || !strings.Contains(got.stderr, "prompts/list does not end") {
+		t.Errorf("it said %+v", got)
+	}
+	digits := "n=1" + strings.Repeat("0", 10_000)
+	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != exitUsage || len(got.stderr) > 2_000 {
+		t.Errorf("it said %+v", got)
+	}
+	long := writeConfig(t, strings.Repeat("#", 4<<20))
 	if got := runCommand(t, "", "list", "-c", long); got.code != exitConfig || !strings.Contains(got.stderr, "longer than 4 MiB") {
 		t.Errorf("it said %+v", got)
 	}
@@ -1494,8 +1518,6 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 // A user has the time that a login has, which is longer than a server may take to answer, or than one attempt to reach it lasts.
 func TestLoginIsWaitedFor(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	defer func(d time.Duration) { reachTime = d }(reachTime)
-	reachTime = 3 * time.Second
 	dir := t.TempDir()
 	var attempts, asked atomic.Int64
 	late := make(chan struct{})
@@ -1512,16 +1534,19 @@ func TestLoginIsWaitedFor(t *testing.T) {
 		}
 	})
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', startTimeout: 2s, auth: {oauth: {}}}}]")
-	if got := runCommand(t, "", "call", "-c", config, "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) || asked.Load() != 1 {
-		t.Errorf("it said %+v after %d logins", got, asked.Load())
+	var stdout, stderr lockedBuffer
+	p := &Program{
+		Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+		Environ: os.Environ(), ReachTimeout: 3 * time.Second,
+	}
+	if code := p.Run(t.Context()); code != exitOK || stdout.String() != `{"n":1}`+"\n" || stderr.String() != "" || asked.Load() != 1 {
+		t.Errorf("after %d logins it ended with %d: %s%s", asked.Load(), code, &stdout, &stderr)
 	}
 }
 
 // A user who does not log in in time is not asked again by the same command.
 func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	defer func(d time.Duration) { loginTime = d }(loginTime)
-	loginTime = time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var asked atomic.Int64
@@ -1533,7 +1558,10 @@ func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
 	}, func() {})
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {}}}}]")
 	var stdout, stderr lockedBuffer
-	p := &Program{Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}
+	p := &Program{
+		Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+		Environ: os.Environ(), LoginTimeout: time.Second,
+	}
 	if code := p.Run(ctx); code != exitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "nobody has logged in") {
 		t.Errorf("after %d logins it ended with %d: %s", asked.Load(), code, &stderr)
 	}

@@ -23,12 +23,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// version is set by the build: -ldflags "-X main.version=1.2.3".
-var version = "0.1.0-dev"
-
 // A Program is one run of the command. Everything that it takes from its surroundings is a field, so that a test can run
 // it in its own process.
 type Program struct {
+	// Version is the version of mcpbridge.
+	Version string
 	// Args are the arguments, without the program's name.
 	Args []string
 	// Stdin, Stdout and Stderr are the standard streams. Only what was asked for goes to Stdout.
@@ -40,6 +39,11 @@ type Program struct {
 	Now context.Context //nolint:containedctx // it is an input of the program, as a signal is, and not of one call
 	// Started is called when the App of `run` serves. It may be nil.
 	Started func(*App)
+	// Wrap returns what is called in place of the Handler of each backend. It may be nil.
+	Wrap func(bridge.Handler) bridge.Handler
+	// ReachTimeout is how long a backend that is not launched may take to answer a client command, and LoginTimeout how
+	// long a user may take to log in. If zero, 10 s and 5 m are used.
+	ReachTimeout, LoginTimeout time.Duration
 
 	// errors is Stderr without waiting for whoever reads it: the log of what is served, and the error that ends it.
 	errors *queue
@@ -123,7 +127,7 @@ func (p *Program) command() (*cobra.Command, *logging) {
 			return nil
 		},
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
-		Version: versionLine(),
+		Version: p.versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(p.Stdin)
@@ -148,7 +152,7 @@ func noCommand(args []string) error {
 	case nearest(args[0], commandNames) != "":
 	case validateDial(args[0], "") == nil || isURL(args[0]):
 		fix = "write mcpbridge run " + args[0]
-	case len(args) > 1 || err == nil || interpreters[filepath.Ext(args[0])] != nil:
+	case len(args) > 1 || err == nil || isScript(args[0]):
 		fix = "write mcpbridge run -- " + strings.Join(runnable(args), " ")
 	}
 	return usage("", fix, "there is no command %q", args[0])
@@ -285,14 +289,14 @@ func (p *Program) versionCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), versionLine())
+			_, err := fmt.Fprintln(c.OutOrStdout(), p.versionLine())
 			return err
 		},
 	}
 }
 
 // versionLine says what this is, in one line.
-func versionLine() string {
+func (p *Program) versionLine() string {
 	commit := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -302,7 +306,7 @@ func versionLine() string {
 		}
 	}
 	revisions := bridge.Revisions()
-	return fmt.Sprintf("mcpbridge %s%s (%s %s/%s), MCP %s to %s, contract mcpbridge.v1", version, commit,
+	return fmt.Sprintf("mcpbridge %s%s (%s %s/%s), MCP %s to %s, contract mcpbridge.v1", p.Version, commit,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, revisions[0], revisions[len(revisions)-1])
 }
 

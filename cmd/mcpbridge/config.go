@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
-	"github.com/mcpbridge/mcpbridge/internal/plugin"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // defaultFile is the configuration file that is read when nothing says what to serve.
@@ -204,14 +203,6 @@ type DialTLSConfig struct {
 	ServerName string `koanf:"serverName"`
 }
 
-// files returns it as what dials wants it.
-func (t *DialTLSConfig) files() *plugin.TLS {
-	if t == nil {
-		return nil
-	}
-	return &plugin.TLS{CA: t.CA, Cert: t.Cert, Key: t.Key, ServerName: t.ServerName}
-}
-
 // A LaunchConfig is how to start a backend.
 type LaunchConfig struct {
 	// Command is the program and its arguments. No shell is involved.
@@ -349,6 +340,10 @@ type loaded struct {
 	defaulted bool
 	// login shows a page to the user, who logs in until ctx ends. Nil: there is nobody.
 	login func(ctx context.Context, address string) error
+	// reachTimeout and loginTimeout are as those of a Program.
+	reachTimeout, loginTimeout time.Duration
+	// clientInfo is how mcpbridge introduces itself to MCP servers.
+	clientInfo *pb.Implementation
 }
 
 // load puts the layers together. The name of the file may be empty; flags are values by key.
@@ -699,9 +694,6 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// backendName is what a backend can be named: it is part of URLs and of the names of merged tools.
-var backendName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
-
 func (l *loaded) validateBackends() error {
 	if len(l.Backends) == 0 {
 		return misconfigured(l.where("backends"), "say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
@@ -715,7 +707,7 @@ func (l *loaded) validateBackends() error {
 		if b.Name == "" && len(l.Backends) == 1 {
 			b.Name = "backend"
 		}
-		if !backendName.MatchString(b.Name) {
+		if !isBackendName(b.Name) {
 			wrong = append(wrong, misconfigured(l.where(at+".name"), "write a name of at most 32 letters, digits, _ and -",
 				"%q cannot be the name of a backend", b.Name))
 		}

@@ -33,13 +33,13 @@ type edge struct {
 	conns chan net.Conn // of clients that have made up addresses
 }
 
-// crowd serves HTTP with TLS if config is not nil, and for one token if that is not empty, with at most so many
+// crowd serves HTTP with TLS if protection is not nil, and for one token if that is not empty, with at most so many
 // connections.
-func crowd(t *testing.T, most int, token string, config *tls.Config, set limits.Limits) *edge {
+func crowd(t *testing.T, most int, token string, protection *tls.Config, set limits.Limits) *edge {
 	t.Helper()
 	c := &edge{}
 	var ln net.Listener
-	if config == nil {
+	if protection == nil {
 		c.conns = make(chan net.Conn)
 		ln = &pipeListener{conns: c.conns, done: make(chan struct{})}
 	} else {
@@ -50,7 +50,7 @@ func crowd(t *testing.T, most int, token string, config *tls.Config, set limits.
 	}
 	cfg := &loaded{Config: Config{Limits: set}}
 	cfg.Serve.HTTP.Path = "/mcp"
-	a := &App{cfg: cfg, calls: newCalls(), ln: ln, tls: config, log: zerolog.New(&c.log).Level(zerolog.WarnLevel)}
+	a := &App{cfg: cfg, calls: newCalls(), ln: ln, tls: protection, log: zerolog.New(&c.log).Level(zerolog.WarnLevel)}
 	var err error
 	if token != "" {
 		if a.auth, err = auth.New(auth.Options{Tokens: []auth.Token{{Token: token, Subject: "ada"}}}); err != nil {
@@ -295,7 +295,7 @@ func (p *peer) farewell() (code http2.ErrCode, received bool) {
 func serverTLS(t *testing.T) *tls.Config {
 	t.Helper()
 	dir := t.TempDir()
-	cert, key, _ := writeCertificates(t, dir)
+	cert, key, _ := bridgetest.Certificates(t, dir)
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err, filepath.Base(dir))

@@ -79,7 +79,7 @@ func TestPlaintextIsSaidOnTheCommandLine(t *testing.T) {
 // believes no other backend. Files are beside the configuration.
 func TestBackendsAreDialledWithTLS(t *testing.T) {
 	dir := t.TempDir()
-	cert, key, _ := writeCertificates(t, dir)
+	cert, key, _ := bridgetest.Certificates(t, dir)
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	writeCertificates(t, other)
+	bridgetest.Certificates(t, other)
 	for _, c := range []struct {
 		at   net.Listener
 		tls  string

@@ -57,7 +57,7 @@ func TestErrorsPage(t *testing.T) {
 			row("`"+statusNames[i]+"` of a resource", code, bridge.ReadResource)
 		}
 	}
-	comparePart(t, "../../docs/errors.md", "codes", table.String())
+	bridgetest.ComparePart(t, "../../docs/errors.md", "codes", table.String())
 }
 
 // TestReasonsPage compares the reasons that the sources give for failed calls, and the outcomes that they give with them, with those of
@@ -203,46 +203,8 @@ func modernError(t *testing.T, code codes.Code, m *bridge.Method) (status int, e
 	return res.Code, *answer.Error
 }
 
-// comparePart compares the part of a page between two marks with what it should be, or writes it.
-func comparePart(t *testing.T, page, name, want string) {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	part := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^\n]*-->\n)(.*?)(<!-- /` + name + ` -->)`)
-	m := part.FindSubmatchIndex(text)
-	if m == nil {
-		t.Fatalf("%s has no part %q", page, name)
-	}
-	if got := string(text[m[4]:m[5]]); got == want {
-		return
-	}
-	if os.Getenv("UPDATE_DOCS") == "" {
-		t.Fatalf("%s: the part %q is not true any more. It should be, and UPDATE_DOCS=1 writes:\n%s", page, name, want)
-	}
-	updated := string(text[:m[4]]) + want + string(text[m[5]:])
-	if err := os.WriteFile(page, []byte(updated), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// fenced returns the code that follows each mark `<!-- test: ... -->` in a page, by what the mark says.
-func fenced(t *testing.T, page string) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]string{}
-	for _, m := range regexp.MustCompile("(?s)<!-- test: (.*?) -->\n```[a-z]*\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		found[m[1]] = m[2]
-	}
-	return found
-}
-
 func TestConfigurationPageIsWhole(t *testing.T) {
-	whole, ok := fenced(t, "../../docs/configuration.md")["this is the whole configuration"]
+	whole, ok := bridgetest.Fenced(t, "../../docs/configuration.md")["this is the whole configuration"]
 	if !ok {
 		t.Fatal("docs/configuration.md does not have it")
 	}
@@ -292,7 +254,7 @@ func keyNames(t reflect.Type) []string {
 // TestReadmeOverHTTP asks as the README does.
 func TestReadmeOverHTTP(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	parts := fenced(t, "../../README.md")
+	parts := bridgetest.Fenced(t, "../../README.md")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(parts["tools.py"]), 0o600); err != nil {
 		t.Fatal(err)
@@ -326,7 +288,7 @@ func TestReadmeOverHTTP(t *testing.T) {
 // TestReadme does what the README says: its tools, called by its commands.
 func TestReadme(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	parts := fenced(t, "../../README.md")
+	parts := bridgetest.Fenced(t, "../../README.md")
 	dir := t.TempDir()
 	for _, name := range []string{"tools.py", "mcpbridge.yaml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(parts[name]), 0o600); err != nil {
@@ -397,18 +359,18 @@ func TestCommandsPage(t *testing.T) {
 		fmt.Fprintf(&b, "### mcpbridge %s\n\n%s.\n\n    mcpbridge %s\n\n", name, c.Short, c.Use)
 		table(c.LocalFlags(), func(name string) bool { return name == "help" || shared.Lookup(name) != nil })
 	}
-	comparePart(t, "../../docs/commands.md", "commands", b.String())
+	bridgetest.ComparePart(t, "../../docs/commands.md", "commands", b.String())
 }
 
 // TestCommandsPageSession types what docs/commands.md shows, and compares what is answered.
 func TestCommandsPageSession(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	session, ok := fenced(t, "../../docs/commands.md")["session"]
+	session, ok := bridgetest.Fenced(t, "../../docs/commands.md")["session"]
 	if !ok {
 		t.Fatal("docs/commands.md does not have it")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(fenced(t, "../../README.md")["tools.py"]), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(bridgetest.Fenced(t, "../../README.md")["tools.py"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	venv, err := filepath.Abs("../../.venv/bin")

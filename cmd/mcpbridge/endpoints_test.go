@@ -344,8 +344,10 @@ func TestAddressThatCannotBeListenedOn(t *testing.T) {
 			t.Errorf("%s: it said %+v, want %q in it", addr, got, want)
 		}
 	}
+}
 
-	// Of root, nothing is refused.
+// Whom the system refuses an address is told why. Root is refused nothing, so the errors are made here.
+func TestAddressThatIsDenied(t *testing.T) {
 	denied := os.NewSyscallError("bind", syscall.EACCES)
 	for addr, want := range map[string][2]string{
 		"unix:///run/m.sock": {"this user may not make files in /run", "a directory in which this user may write"},

@@ -11,6 +11,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
+// hasFile reports whether a configuration file has been read.
+func (l *loaded) hasFile() bool { return l.file != nil }
+
+// expand returns a text with its variables, ${env:NAME}, replaced by what the environment has.
+func (l *loaded) expand(text string) (string, *problem) {
+	return expandText(text, oursOnly, l.environ, l.secrets)
+}
+
 // A variable in a text is ${env:NAME}; $${env:NAME} stands for that text itself. The files of other MCP clients have further
 // forms: ${NAME}, ${NAME:-default}, and those that only an editor knows.
 var (

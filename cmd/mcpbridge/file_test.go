@@ -45,7 +45,10 @@ func TestRevisionOfServer(t *testing.T) {
 		"auto": bridge.NoRevision, "legacy": bridge.Rev20251125, "modern": bridge.Rev20260728,
 		"2025-06-18": bridge.Rev20250618, `"2024-11-05"`: bridge.Rev20241105,
 	} {
-		file := writeConfig(t, `backends: [{name: a, mcp: {url: "https://example.com/mcp", revision: `+name+`}}]`)
+		file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
+		if err := os.WriteFile(file, []byte(`{version: 1, backends: [{name: a, mcp: {url: "https://example.com/mcp", revision: `+name+`}}]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		l, err := load(file, nil, nil, map[string]string{})
 		if err != nil {
 			t.Fatal(err)

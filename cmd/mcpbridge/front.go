@@ -44,7 +44,7 @@ func (a *App) newFronts(now context.Context) ([]front, error) {
 	var fronts []front
 	if a.stdio {
 		ctx, cancel := context.WithCancel(now)
-		fronts = append(fronts, &stdioFront{ctx: ctx, cancel: cancel, mcp: a.endpoint.mcp, in: a.stdin, out: a.stdout})
+		fronts = append(fronts, &stdioFront{ctx: ctx, cancel: cancel, mcp: a.endpoint.mcp, in: a.Stdin, out: a.Stdout})
 	}
 	if a.ln != nil {
 		f, err := a.newHTTPFront(now)

@@ -27,7 +27,7 @@ func checkCommand(l *LaunchConfig, where string) error {
 			return fail("", "give a directory that exists", "the backend cannot start in %s: there is no such directory", l.Dir)
 		}
 	}
-	if script := scriptOf(l.Command); valueFlags[runs(l.Command)] != nil && interpreters[filepath.Ext(script)] != nil {
+	if script := scriptOf(l.Command); runsScripts(l.Command) && isScript(script) {
 		file := script
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(l.Dir, file)
@@ -65,7 +65,7 @@ func checkCommand(l *LaunchConfig, where string) error {
 	case info.Mode()&0o111 == 0:
 		return fail("the file's mode is "+info.Mode().String(),
 			"name its interpreter: "+strings.Join(runnable(l.Command), " ")+"; or run `chmod +x "+name+"`", "command %q cannot be executed", name)
-	case filepath.Ext(name) != ".jar" && interpreters[filepath.Ext(name)] != nil && !hasInterpreter(file):
+	case filepath.Ext(name) != ".jar" && isScript(name) && !hasInterpreter(file):
 		return fail("it is a script, and does not begin with #!", "name its interpreter: "+strings.Join(runnable(l.Command), " "),
 			"command %q cannot be executed", name)
 	}
@@ -171,7 +171,7 @@ func (b *backend) startProblem(err error) error {
 
 // otherwise says how to launch an MCP server.
 func (b *backend) otherwise() string {
-	if b.cfg.file != nil {
+	if b.cfg.hasFile() {
 		return "write mcp instead of launch"
 	}
 	return "say --mcp"

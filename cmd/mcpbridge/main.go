@@ -13,6 +13,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// version is set by the build: -ldflags "-X main.version=1.2.3".
+var version = "0.1.0-dev"
+
 // abandonTime is how long a second signal leaves for telling clients, and then for killing the backend.
 const abandonTime = 1500 * time.Millisecond
 
@@ -44,7 +47,7 @@ func runMain() int {
 	defer signal.Stop(signals)
 
 	p := &Program{
-		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Now: now,
+		Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Now: now,
 	}
 	done := make(chan int, 1) // has room, so that the goroutine ends even if nobody waits for it any more
 	go func() { done <- p.Run(drain) }()

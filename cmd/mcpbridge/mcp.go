@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ func openMCP(b *backend) (back, error) {
 		Revision: revision,
 		Name:     b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
 		ProbeTimeout: m.ProbeTimeout, Limits: b.cfg.Limits, HangTimeout: m.HangTimeout, Machine: m.Limits,
-		URL: m.URL, ClientInfo: clientInfo(), Log: b.log, Panics: b.panics, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
+		URL: m.URL, ClientInfo: b.cfg.clientInfo, Log: b.log, Panics: b.panics, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
 	}
 	if m.URL == "" {
 		return mcpclient.New(o)
@@ -60,8 +61,10 @@ func openMCP(b *backend) (back, error) {
 	return &authorized{c, transport}, nil
 }
 
-// clientInfo says what we are.
-func clientInfo() *pb.Implementation { return &pb.Implementation{Name: "mcpbridge", Version: version} }
+// clientInfo is how mcpbridge introduces itself to MCP servers.
+func (p *Program) clientInfo() *pb.Implementation {
+	return &pb.Implementation{Name: "mcpbridge", Version: p.Version}
+}
 
 // An authorized back is an MCP server that wants tokens.
 type authorized struct {
@@ -78,8 +81,8 @@ func (a *authorized) Run(ctx context.Context) error {
 
 var _ bridge.Handler = (*authorized)(nil)
 
-// loginTime is how long a user may take to log in. It is a variable for tests.
-var loginTime = 5 * time.Minute
+// loginTime is how long a user may take to log in, if the configuration does not say it.
+const loginTime = 5 * time.Minute
 
 // oauth returns what gets tokens for an MCP server.
 func (b *backend) oauth(at string) (*oauth.Transport, error) {
@@ -88,7 +91,7 @@ func (b *backend) oauth(at string) (*oauth.Transport, error) {
 	o := oauth.Options{
 		Server: m.URL, AllowPrivate: c.AllowPrivate, Dir: c.Credentials, Grant: oauth.Grant(c.Grant), Issuer: c.Issuer,
 		ClientID: c.ClientID, ClientSecret: c.ClientSecret, ClientMetadataURL: c.ClientMetadataURL, Scopes: c.Scopes,
-		Redirect: c.Redirect, LoginTimeout: loginTime, Log: b.log, Panics: b.panics,
+		Redirect: c.Redirect, LoginTimeout: cmp.Or(l.loginTimeout, loginTime), Log: b.log, Panics: b.panics,
 	}
 	if o.Dir == "" {
 		if dir, err := os.UserConfigDir(); err == nil { // without one, tokens end with the process

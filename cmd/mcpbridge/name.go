@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// backendName is what a backend can be named: it is part of URLs and of the names of merged tools.
+var backendName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
+
+// isBackendName reports whether a backend can have a name.
+func isBackendName(name string) bool { return backendName.MatchString(name) }
+
 // valueFlags are the flags of programs that run other programs after which a value comes that names nothing.
 var valueFlags = map[string][]string{
 	"java": {
@@ -37,6 +43,12 @@ func programName(command []string) string {
 func runs(command []string) string {
 	return strings.TrimRight(strings.TrimSuffix(filepath.Base(command[0]), ".exe"), "0123456789.") // python3.12
 }
+
+// runsScripts reports whether a command is of a program that runs other programs.
+func runsScripts(command []string) bool { return valueFlags[runs(command)] != nil }
+
+// isScript reports whether a file is a program that another one runs.
+func isScript(file string) bool { return interpreters[filepath.Ext(file)] != nil }
 
 // scriptOf returns the first argument of a command that is no flag and no value of one, which is what an interpreter runs, or "".
 func scriptOf(command []string) string {

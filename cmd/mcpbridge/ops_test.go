@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"os"
@@ -9,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
 // probe asks an endpoint for probes under a name for its host, and returns the status and what is said.
 func probe(t *testing.T, r *run, path, host string) (status int, said string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.app.ops.Addr().String()+path, http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.app.Ops()+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,22 +92,10 @@ func TestProbesWithoutABackend(t *testing.T) {
 	}
 }
 
-// A defective back panics in every call of a tool.
-type defective struct{ back }
-
-// Handle implements bridge.Handler.
-func (d defective) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	if call.Method == bridge.CallTool {
-		panic("a bug")
-	}
-	return d.back.Handle(ctx, call, emit)
-}
-
 // A bridge with three panics from one place within a minute is not ready; another bridge in the same process is.
 func TestBridgeThatPanicsAgainAndAgainIsNotReady(t *testing.T) {
 	r, other := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}"), startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
-	b := r.app.backends[0]
-	b.set(defective{*b.back.Load()})
+	r.defective.Store(true)
 	for n, want := range []int{200, 200, 503} {
 		if said, err := r.call(t, "echo", `{"text":"x"}`); err == nil || !strings.Contains(err.Error(), "bug") {
 			t.Fatalf("call %d: %s %v", n, said, err)

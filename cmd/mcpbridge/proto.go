@@ -38,7 +38,7 @@ func (p *Program) protoCommand() *cobra.Command {
 					}
 				}
 			}
-			_, err := fmt.Fprintf(p.Stdout, "wrote the .proto files of mcpbridge %s to %s\n", version, args[0])
+			_, err := fmt.Fprintf(p.Stdout, "wrote the .proto files of mcpbridge %s to %s\n", p.Version, args[0])
 			return err
 		},
 	}

@@ -22,6 +22,12 @@ type stuckRun struct {
 	out *bufio.Scanner
 }
 
+// What internal/terminal keeps of the log, in lines, and how long it waits at the end for somebody to read it.
+const (
+	queued  = 1024
+	flushed = time.Second
+)
+
 func startStuck(t *testing.T, stderr *os.File) *stuckRun {
 	t.Helper()
 	r := &stuckRun{cmd: exec.Command("mcpbridge", "run", "--log-level", "debug", "--log-format", "json", "--stdio", "--", echoGo(t))}
@@ -83,7 +89,7 @@ func (r *stuckRun) end(t *testing.T) {
 	if err := r.cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	if took := time.Since(begin); took > flushTime+2*time.Second {
+	if took := time.Since(begin); took > flushed+2*time.Second {
 		t.Errorf("it took %s to end", took)
 	}
 }
@@ -117,7 +123,7 @@ func TestCallsAreAnsweredAlthoughNobodyReadsTheLog(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
 	r := startStuck(t, w)
-	r.askMany(t, maxQueued+100)
+	r.askMany(t, queued+100)
 	r.end(t)
 }
 
@@ -125,7 +131,7 @@ func TestLinesThatNobodyReadInTimeAreCounted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	pipe, w := fullPipe(t)
 	r := startStuck(t, w)
-	r.askMany(t, 3*maxQueued)
+	r.askMany(t, 3*queued)
 	w.Close()
 	lines := bufio.NewScanner(pipe)
 	for !strings.Contains(lines.Text(), "lines of the log were dropped") {
@@ -184,7 +190,7 @@ func TestAnErrorThatNobodyReadsDoesNotKeepTheProgram(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitPlugin {
 		t.Errorf("it ended with %v", err)
 	}
-	if took := time.Since(begin); took < flushTime || took > flushTime+3*time.Second {
+	if took := time.Since(begin); took < flushed || took > flushed+3*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

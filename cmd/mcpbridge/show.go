@@ -273,16 +273,16 @@ var (
 
 // notFound returns the problem that there is nothing of a name: that its server does not answer, if that is known.
 func (c *client) notFound(what, name string, known []string) error {
-	for server, err := range c.down {
+	for server, err := range c.Down {
 		if strings.HasPrefix(name, server+"_") {
 			return err
 		}
 	}
 	fix := "the server has none"
-	switch full := slices.IndexFunc(known, func(k string) bool { return c.several && strings.HasSuffix(k, "_"+name) }); {
+	switch full := slices.IndexFunc(known, func(k string) bool { return len(c.Names) > 1 && strings.HasSuffix(k, "_"+name) }); {
 	case full >= 0:
 		fix = "did you mean " + known[full] + "?"
-	case c.several && slices.Contains(c.names, name):
+	case len(c.Names) > 1 && slices.Contains(c.Names, name):
 		fix = "it is a server: write -c FILE " + name + " for it alone, or the names of all, which begin with " + name + "_"
 	case len(known) > 0:
 		fix = didYouMean(name, known)

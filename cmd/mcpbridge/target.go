@@ -114,7 +114,7 @@ func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, r
 			return t, nil, err
 		}
 		t.backend, t.key = map[string]any{"name": "backend", "dial": arg}, "dial"
-	case !backendName.MatchString(arg):
+	case !isBackendName(arg):
 		command := args
 		if f.names {
 			command = args[:1]
@@ -150,11 +150,11 @@ func meantAddress(arg string) string {
 func (p *Program) meantCommand(args []string) string {
 	for i, arg := range args {
 		_, err := exec.LookPath(arg)
-		_, runs := valueFlags[strings.TrimRight(filepath.Base(arg), "0123456789.")]
+		runs := runsScripts([]string{arg})
 		switch {
 		case i == 0 && runs && len(args) > 1: // what comes after its script may be anything
 			return p.withDashes(args[:2])
-		case i > 0 && (err == nil || interpreters[filepath.Ext(arg)] != nil): // the first one names what is meant, whatever it is
+		case i > 0 && (err == nil || isScript(arg)): // the first one names what is meant, whatever it is
 			return p.withDashes(args[i:])
 		}
 	}
@@ -202,7 +202,7 @@ func (p *Program) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, val
 	if err != nil {
 		return nil, err
 	}
-	l.login = p.browser()
+	l.login, l.reachTimeout, l.loginTimeout, l.clientInfo = p.browser(), p.ReachTimeout, p.LoginTimeout, p.clientInfo()
 	if t.name != "" {
 		if err := l.only(t.name); err != nil {
 			return l, err
@@ -329,7 +329,7 @@ func (f *targetFlags) adjustHeaders(b *BackendConfig, l *loaded) error {
 		if value = strings.TrimSpace(value); !ok || !httpguts.ValidHeaderFieldName(name) {
 			return usage("--header", "write --header 'NAME: VALUE'", "%q does not begin with the name of a header", strings.TrimSpace(name))
 		}
-		value, problem := expandText(value, oursOnly, l.environ, l.secrets)
+		value, problem := l.expand(value)
 		if problem != nil {
 			problem.Where = "--header " + name
 			return problem

@@ -93,12 +93,15 @@ func notABackend(what, try string) error {
 // probeAfter is how long a command may print no handshake until it is asked whether it is an MCP server.
 const probeAfter = 3 * time.Second
 
+// stopTime is how long that server may take to end.
+const stopTime = 2 * time.Second
+
 // errIsServer is why a verification ends whose command is an MCP server.
 var errIsServer = errors.New("it is an MCP server")
 
 // whileNotMCP returns a context that ends when it turns out that the command is an MCP server, unless started is called before. Done
 // waits until nothing runs any more.
-func whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, started, done func()) {
+func (p *Program) whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, started, done func()) {
 	both, end := context.WithCancelCause(ctx)
 	probe, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -110,7 +113,7 @@ func whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, s
 				return
 			}
 			server, err := mcpclient.New(mcpclient.Options{
-				Name: "verify", Command: o.Command, Dir: o.Dir, Env: o.Env, StartTimeout: o.StartTimeout, StopTimeout: autoStop, ClientInfo: clientInfo(),
+				Name: "verify", Command: o.Command, Dir: o.Dir, Env: o.Env, StartTimeout: o.StartTimeout, StopTimeout: stopTime, ClientInfo: p.clientInfo(),
 			})
 			if err != nil {
 				return
@@ -132,7 +135,7 @@ func whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, s
 
 // verify makes the checks and prints what becomes of them.
 func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) error {
-	ctx, started, done := whileNotMCP(ctx, o)
+	ctx, started, done := p.whileNotMCP(ctx, o)
 	defer done()
 	o.Told = func(c verify.Check) {
 		started()
