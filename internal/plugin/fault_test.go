@@ -324,7 +324,8 @@ func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {
 // A backend that cannot be started because there are no descriptors left has not crashed: it is back as soon as there are some.
 func TestABackendForWhichThereAreNoDescriptors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	r := run(t, Options{Command: []string{rogue}}).ready(t)
+	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
+	r.text(t, "echo", "{}") // it is of use, and its loss no crash
 	pid := r.pid(t)
 	var ours syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &ours); err != nil {
@@ -358,12 +359,8 @@ func TestABackendForWhichThereAreNoDescriptors(t *testing.T) {
 		}
 	}
 	restore()
-	began := time.Now()
 	if r.pid(t) == pid {
 		t.Error("it is the same process")
-	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it is back after %v", took)
 	}
 }
 
@@ -397,10 +394,11 @@ func TestStubbornPluginIsKilled(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took < 300*time.Millisecond || took > time.Second {
+	if took := time.Since(began); took < 300*time.Millisecond {
 		t.Errorf("stopped after %v", took)
 	}
 	gone(t, pid)
+	r.log.wait(t, `"after":300,`)
 	r.log.wait(t, "does not stop and is killed")
 }
 
@@ -412,7 +410,7 @@ func TestStopDuringStart(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 20*time.Second { // the start may take 30
 		t.Errorf("stopped after %v", took)
 	}
 }
@@ -475,7 +473,7 @@ func TestCrashLoop(t *testing.T) {
 	}
 	began := time.Now()
 	_, err := r.Handle(t.Context(), tool("echo", "{}"), ignore)
-	if took := time.Since(began); took > 50*time.Millisecond {
+	if took := time.Since(began); took > 2*time.Second { // the next start is 3 s away
 		t.Errorf("failed after %v", took)
 	}
 	e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
@@ -551,10 +549,15 @@ func TestNotServingYetIsWaitedFor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "once")
 	o := Options{Command: []string{rogue, "late"}, Env: []string{"FILE=" + file}}
 	run(t, o).ready(t)
-	o.StartTimeout = 3 * time.Second // It has to answer once within it, on a busy machine, too.
-	err := run(t, o).Ready(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "says that it is not serving") {
-		t.Errorf("the one that is never ready: %v", err)
+	// It has to answer once within the timeout. How long that takes is the machine's to say.
+	for o.StartTimeout = time.Second; ; o.StartTimeout *= 2 {
+		err := run(t, o).Ready(t.Context())
+		if err != nil && strings.Contains(err.Error(), "says that it is not serving") {
+			return
+		}
+		if err == nil || o.StartTimeout > time.Minute {
+			t.Fatalf("the one that is never ready, within %v: %v", o.StartTimeout, err)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ class BackendTest {
           {"jsonrpc":"2.0","method":"notifications/initialized"}
           """);
       in.flush();
-      says(out, "\"serverInfo\":{\"name\":\"plain\"");
+      says(out, "\"serverInfo\""); // of the backend, unless it takes long to start
       call(in, "add", "{\"a\":2,\"b\":40}");
       says(out, "\"text\":\"42\"");
       call(in, "add", "{\"a\":2}"); // The bridge says so: the backend has no code for it.
