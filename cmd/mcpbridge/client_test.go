@@ -473,6 +473,7 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 
 func TestClientExitCodes(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	_, shop := startShop(t)
 	for _, c := range []struct {
 		args, code string
@@ -814,6 +815,7 @@ func TestAnswersThatNobodyAskedFor(t *testing.T) {
 // Answers of one name are those of one form after the other, within a round and from round to round.
 func TestAnswersOfSeveralForms(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	kit := filepath.Join(t.TempDir(), "kit-go")
 	if out, err := exec.Command("go", "build", "-o", kit, "../../examples/kit-go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -1150,6 +1152,7 @@ func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
 }
 
 func TestDeclineAndCancelOnATerminal(t *testing.T) {
+	t.Parallel()
 	_, shop := startShop(t)
 	for typed, want := range map[string]string{"/decline\n": "decline ", "/cancel\n": "cancel ", "\x04": "cancel "} {
 		x := openTerminal(t, "call", shop, "order")
@@ -1192,6 +1195,7 @@ func TestProgressBarAndCtrlC(t *testing.T) {
 // Whoever waits at a terminal sees for what, and a line of the log does not run into it.
 func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	s, shop := startShop(t)
 	x := openTerminal(t, "list", "--plugin", "--", "sh", "-c", "sleep 2; exec "+echoGo(t))
 	x.expect("starting sh -c")
@@ -1221,6 +1225,7 @@ func TestLinesClearTheBar(t *testing.T) {
 
 // What a server says cannot do anything to a terminal; a pipe gets what was said.
 func TestTerminalIsShownNothingHarmful(t *testing.T) {
+	t.Parallel()
 	_, shop := startShop(t)
 	for _, args := range [][]string{{"call", shop, "paint"}, {"call", "--json", shop, "paint"}, {"call", shop, "fail"}, {"describe", shop}, {"list", shop}} {
 		_, all := openTerminal(t, args...).wait()
@@ -1646,6 +1651,7 @@ func TestServerThatWantsAToken(t *testing.T) {
 // A command is taken for what it is by what it prints: an MCP server is started once for that, and a backend twice.
 func TestCommandIsTakenForWhatItIs(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	for _, c := range []struct {
 		flag, command, starts string
 		code                  int

@@ -288,6 +288,7 @@ func TestReadmeOverHTTP(t *testing.T) {
 // TestReadme does what the README says: its tools, called by its commands.
 func TestReadme(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	parts := bridgetest.Fenced(t, "../../README.md")
 	dir := t.TempDir()
 	for _, name := range []string{"tools.py", "mcpbridge.yaml"} {
@@ -365,6 +366,7 @@ func TestCommandsPage(t *testing.T) {
 // TestCommandsPageSession types what docs/commands.md shows, and compares what is answered.
 func TestCommandsPageSession(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	session, ok := bridgetest.Fenced(t, "../../docs/commands.md")["session"]
 	if !ok {
 		t.Fatal("docs/commands.md does not have it")

@@ -80,6 +80,7 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 // As many calls as mcp.sessions.most says can wait for their callers at a time.
 func TestSessionsOfAServerAtTheirMost(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	_, call := serveCurious(t, "", "{most: 2}")
 	var asked []*pb.InputRequired
 	for range 2 {

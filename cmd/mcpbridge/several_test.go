@@ -134,6 +134,7 @@ func TestPathsOfEndpoints(t *testing.T) {
 // A target is the same for run as for the other commands.
 func TestRunServesEveryTarget(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	upstream := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	_, shop := startShop(t)
 	config := writeConfig(t, fmt.Sprintf("backends: [{name: gone, dial: 'unix:///nowhere.sock'}, {name: here, launch: {command: [%q]}}]", echoGo(t)))
@@ -161,6 +162,7 @@ func TestRunServesEveryTarget(t *testing.T) {
 
 func TestClientLeavesOutWhatDoesNotAnswer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	config := writeConfig(t, fmt.Sprintf(`
 backends:
   - {name: one, launch: {command: [%q]}}
@@ -218,6 +220,7 @@ backends:
 
 func TestDrainCoversEveryBackend(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	config := writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0"}}
 backends:

@@ -45,6 +45,7 @@ const (
 // known before they start.
 func TestStdioIsAnsweredWhileServersStart(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	config, file := slowly(t)
 	for _, known := range []bool{false, true} {
 		os.Remove(file)
@@ -97,6 +98,7 @@ func TestStdioIsAnsweredWhileServersStart(t *testing.T) {
 // are there. Here they never are before the list is answered.
 func TestMergedListsLeaveNoServerOut(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	config, file := slowly(t)
 	touch(t, file)
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "-c", config)

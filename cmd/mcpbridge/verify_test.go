@@ -25,6 +25,7 @@ func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 	bridgetest.SkipIfShort(t)
+	t.Parallel()
 	kit, echo := bridgetest.Programs()[0].Command(t)[0], echoGo(t)
 	mcpServer := filepath.Join(t.TempDir(), "server.py")
 	if err := os.WriteFile(mcpServer, []byte(failingMCP), 0o600); err != nil {
