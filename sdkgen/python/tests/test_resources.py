@@ -207,10 +207,10 @@ def test_templates_that_cannot_be_matched(template: str, message: str) -> None:
 
 def test_the_time_grows_with_the_uri_and_no_faster() -> None:
     template = Template("a:" + ".".join(f"{{v{i}}}" for i in range(8)) + "/end")
-    began = time.monotonic()
+    began = time.process_time()
     assert template.match("a:" + "." * 4000) is None
     assert template.match("a:" + "x." * 2000) is None
-    assert time.monotonic() - began < 2  # A regular expression would take years.
+    assert time.process_time() - began < 2  # A regular expression would take years.
 
 
 def test_a_value_is_as_long_as_a_regular_expression_makes_it() -> None:

@@ -484,9 +484,9 @@ describe("the connection", () => {
     client.close();
     await bridge.ended;
     expect(Date.now() - began).toBeGreaterThan(4500);
-    expect(Date.now() - began).toBeLessThan(8000);
+    expect(Date.now() - began).toBeLessThan(30_000);
     expect(await plugin.exited).toBe(0);
-  }, 20_000);
+  });
 
   test("has written the last answer to its end before the process ends", async () => {
     await using all = await connected();

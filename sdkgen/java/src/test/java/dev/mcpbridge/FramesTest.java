@@ -483,7 +483,7 @@ class FramesTest {
       assertEquals("slept", peer.next().text());
       peer.channel.shutdownOutput();
       assertTrue(peer.ended());
-      assertEquals(0, plugin.ended(10));
+      assertEquals(0, plugin.ended(30));
     }
   }
 
@@ -498,7 +498,7 @@ class FramesTest {
       assertEquals(new Peer.Frame(Frames.LAST, 1, ByteString.EMPTY), peer.next());
       peer.channel.shutdownOutput();
       assertTrue(peer.ended());
-      assertEquals(3, plugin.ended(10));
+      assertEquals(3, plugin.ended(30));
     }
   }
 }

@@ -147,7 +147,7 @@ class ServeTest {
       assertTrue(Plugin.call(channel, "stuck", Map.of()).next().hasProgress());
       long began = System.nanoTime();
       Plugin.shutdown(channel);
-      assertEquals(0, plugin.ended(12));
+      assertEquals(0, plugin.ended(30));
       long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
       assertTrue(took >= Serve.DRAIN - 100, "it took " + took + " ms");
     }
@@ -162,7 +162,7 @@ class ServeTest {
       signal(plugin, "INT"); // The terminal's, which is for the bridge.
       signal(plugin, "TERM");
       assertEquals("slept", slow.next().getResult().getContent(0).getText().getText());
-      assertEquals(0, plugin.ended(10));
+      assertEquals(0, plugin.ended(30));
     }
   }
 
@@ -215,7 +215,7 @@ class ServeTest {
           assertEquals("System.exit was called, which ended the backend", call.getContent(0).getText().getText());
           assertEquals("slept", slow.next().getResult().getContent(0).getText().getText()); // The others get their time.
         }
-        assertEquals(elsewhere ? 4 : 3, plugin.ended(10));
+        assertEquals(elsewhere ? 4 : 3, plugin.ended(30));
         String at = "Tools.java:" + Tools.line(elsewhere ? "// Elsewhere." : "// Here.");
         assertTrue(plugin.log().contains("\"level\":\"error\",\"logger\":\"mcpbridge\",\"message\":\"System.exit was called at " + at), plugin.log());
       }
@@ -231,7 +231,7 @@ class ServeTest {
     try (Plugin plugin = start()) {
       assertTrue(Plugin.call(plugin.channel(), "stuck", Map.of()).next().hasProgress());
       plugin.process.getOutputStream().close();
-      assertEquals(0, plugin.ended(10));
+      assertEquals(0, plugin.ended(30));
       assertFalse(Files.exists(Path.of(plugin.fields[3])));
     }
   }

@@ -25,7 +25,7 @@ class TemplateTest {
     hostile.put("x://{/a,b,c}{/d,e,f}!", "/");
     hostile.put("x://{;a}{;b}{;c}!", ";");
     assertTimeoutPreemptively(
-        Duration.ofSeconds(2), () -> hostile.forEach((template, c) -> assertNull(new Template(template).match("x://" + c.repeat(4000)), template)));
+        Duration.ofSeconds(20), () -> hostile.forEach((template, c) -> assertNull(new Template(template).match("x://" + c.repeat(4000)), template)));
     assertNull(new Template("{a}").match("a".repeat(5000))); // Longer than any that is looked at.
   }
 
