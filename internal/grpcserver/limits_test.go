@@ -101,7 +101,7 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	if _, err := call(t.Context(), c, filled(limit, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} })); failure(err) != "RESPONSE_TOO_LARGE executed" {
 		t.Errorf("at the limit: %v", err) // of what says it all again
 	}
-	bomb := &pb.CallToolRequest{Name: strings.Repeat("x", 256<<20)} // of which a quarter of a MiB is sent
+	bomb := &pb.CallToolRequest{Name: strings.Repeat("x", 64<<20)} // of which a sixteenth of a MiB is sent
 	var before, after runtime.MemStats
 	sent, err := proto.Marshal(bomb)
 	if err != nil {
