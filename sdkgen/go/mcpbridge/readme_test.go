@@ -120,7 +120,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		t.Errorf("asked %s", asked)
 	}
 
-	// What comes and goes.
+	// Lists that change.
 	c = run("stations")
 	for _, on := range []bool{true, false} {
 		if text := c.Call("expert", M{"on": on}); text != "done" {

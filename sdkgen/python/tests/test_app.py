@@ -194,7 +194,7 @@ async def test_results_are_exact() -> None:
     assert (await call(app, "exact")).result == result
 
 
-# What comes and goes.
+# Lists that change.
 
 
 async def listened(app: App, wanted: v1.SubscriptionFilter, do: Any) -> list[v1.ListenResponse]:

@@ -79,7 +79,7 @@ test("the sections are those of the guide to Python", () => {
 });
 
 test("what comes and goes is notified", async () => {
-  const a = defined("What comes and goes");
+  const a = defined("Lists that change");
   let woken = 0;
   const listener = a.changes.listen(a.canTell({ toolsListChanged: true, resourceSubscriptions: [], extra: new Uint8Array() }), () => { woken++; });
   const names = () => a.listTools({}).tools.map((t) => t.name);
