@@ -271,7 +271,7 @@ async def test_a_visit_is_told_of() -> None:
     assert e.value.data == {"elicitations": [{"mode": "url", "elicitationId": "7", "url": "https://x", "message": "Sign in"}]}
     assert VisitRequired("a", "b").id != VisitRequired("a", "b").id
     wanted = v1.SubscriptionFilter(elicitations_completed=True)
-    assert app.can_tell(wanted) == wanted
+    assert app.supported_changes(wanted) == wanted
     told = await listened(app, wanted, lambda: app.notify_visited("7"))
     assert told == [v1.ListenResponse(elicitation_completed=v1.ElicitationCompleted(elicitation_id="7"))]
     assert await listened(app, v1.SubscriptionFilter(), lambda: app.notify_visited("7")) == []
@@ -282,13 +282,13 @@ def test_only_what_there_is_can_be_told() -> None:
         tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resource_subscriptions=["a:b"]
     )
     app = App("test")
-    assert app.can_tell(every) == v1.SubscriptionFilter()
+    assert app.supported_changes(every) == v1.SubscriptionFilter()
     app.add_tool(nothing)
-    assert app.can_tell(every) == v1.SubscriptionFilter(tools_list_changed=True)
+    assert app.supported_changes(every) == v1.SubscriptionFilter(tools_list_changed=True)
     app.add_resource("a:b", nothing)
     app.add_prompt(nothing)
-    assert app.can_tell(every) == every
-    assert app.can_tell(v1.SubscriptionFilter()) == v1.SubscriptionFilter()
+    assert app.supported_changes(every) == every
+    assert app.supported_changes(v1.SubscriptionFilter()) == v1.SubscriptionFilter()
 
 
 async def test_tools_come_and_go() -> None:

@@ -1,4 +1,4 @@
-"""MCP servers in Python: write functions, the mcpbridge sidecar speaks the protocol.
+"""MCP servers in Python: write functions, and the mcpbridge sidecar serves them.
 
 from mcpbridge import App
 
@@ -12,7 +12,7 @@ def add(a: int, b: int) -> int:
 app.run()
 """
 
-# First of all, so that whatever the imports below print cannot get between the handshake and the bridge.
+# Imported first, so that output of the imports below does not precede the handshake.
 from mcpbridge import stdout as _stdout  # noqa: F401, I001
 
 from pydantic import Field
@@ -32,7 +32,7 @@ from mcpbridge.errors import (
     Unsupported,
     VisitRequired,
 )
-from mcpbridge.frames import Frames as _Frames  # noqa: F401  # At the import: what it takes from the environment.
+from mcpbridge.frames import Frames as _Frames  # noqa: F401  # Reads the environment at import.
 from mcpbridge.handlers import Prompt, Resource
 from mcpbridge.schema import choice, choices_of
 

@@ -1,4 +1,4 @@
-"""App: a set of tools, resources and prompts, and the answers to what the bridge asks of it."""
+"""App: a set of tools, resources and prompts, and the methods that serve the bridge."""
 
 import difflib
 import inspect
@@ -41,7 +41,7 @@ Scope = Literal["public", "private"]
 
 
 class ToolOptions(TypedDict, total=False):
-    """What may be said of a tool."""
+    """The options of a tool."""
 
     name: str | None
     title: str | None
@@ -57,7 +57,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 class ResourceOptions(TypedDict, total=False):
-    """What may be said of a resource."""
+    """The options of a resource."""
 
     name: str | None
     title: str | None
@@ -72,7 +72,7 @@ class ResourceOptions(TypedDict, total=False):
 
 
 class PromptOptions(TypedDict, total=False):
-    """What may be said of a prompt."""
+    """The options of a prompt."""
 
     name: str | None
     title: str | None
@@ -90,8 +90,8 @@ class App:
 
     Plain `def` functions run in up to `threads` threads; `async def` functions run on the event loop and must not block it.
 
-    `cache_ttl` is for how many seconds clients may keep the lists, and `cache_scope` whether they may share them. The lists
-    are the same for everybody. `declares` names lists that have nothing in them at the start, but will have.
+    `cache_ttl` is the time in seconds for which clients may cache the lists, and `cache_scope` whether they may share them. The
+    lists are the same for all callers. `declares` names lists that are empty at startup and get entries later.
     """
 
     def __init__(
@@ -123,16 +123,16 @@ class App:
         self._resources: dict[str, Resource[..., Any]] = {}
         self._templates: dict[str, Resource[..., Any]] = {}
         self._prompts: dict[str, Prompt[..., Any]] = {}
-        self._has: set[ListName] = set(declares)  # What there is or was: clients have been told that there is.
+        self._has: set[ListName] = set(declares)  # Capabilities that have been declared to clients.
         self._changes = Changes()
         self._calls = Calls(self, threads)
         self._wrong: list[DefinitionError] = []
         self._running = False
 
     def check(self) -> None:
-        """Raises DefinitionError if tools, resources or prompts are defined wrongly: all of them, each with its line.
+        """Raises DefinitionError with all mistakes in definitions of tools, resources and prompts, each with its line.
 
-        `run` does this first, so that all mistakes are reported at once. What is added while the app runs is refused at once.
+        `run` calls it first. Invalid definitions that are added while the app runs raise immediately.
         """
         if self._wrong:
             raise DefinitionError("\n".join(map(str, self._wrong)))
@@ -143,7 +143,7 @@ class App:
         self._wrong.append(e)
 
     def _definer(self, kind: str, add: Callable[..., Any], options: Mapping[str, Any], *first: Any) -> Callable[[Any], Any]:
-        """What adds a function with the options, or remembers why it cannot. For what the author of the function calls."""
+        """Returns a function that adds a definition with the options, or records the mistake. For public methods only."""
         caller = sys._getframe(2)
         at = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
 
@@ -174,12 +174,12 @@ class App:
     @overload
     def tool(self, fn: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, fn: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
-        """Makes a function a tool: `@app.tool`, or with options `@app.tool(read_only=True)`.
+        """Registers a function as a tool: `@app.tool`, or with options `@app.tool(read_only=True)`.
 
-        Arguments and their checks come from the type hints, descriptions from the docstring. The hints read_only,
-        destructive, idempotent and open_world tell clients what to expect; what is not said, clients take for
-        destructive, in an open world. An input_schema goes out as it is, and the bridge checks the arguments against it; the
-        function may then take them as `**arguments`.
+        The schema of the arguments is derived from the type hints, descriptions from the docstring. read_only, destructive,
+        idempotent and open_world are hints for clients; by default, clients assume a destructive tool in an open world. An
+        input_schema is sent unchanged, and the bridge validates the arguments against it; the function may then take them as
+        `**arguments`.
         """
         define = self._definer("tool", self._add_tool, options)
 
@@ -193,16 +193,16 @@ class App:
         return lambda fn: fn
 
     def add_tool(self, fn: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
-        """Adds a tool, also while the app runs: clients are told. The options are those of `tool`."""
+        """Adds a tool, also while the app runs; clients are notified. The options are those of `tool`."""
         self._definer("tool", self._add_tool, options)(fn)
 
     def remove_tool(self, name: str) -> None:
-        """Removes a tool, also while the app runs: clients are told."""
+        """Removes a tool, also while the app runs; clients are notified."""
         del self._tools[name]
         self._changes.tell(("list", "tools"))
 
     def tool_message(self, name: str) -> v1.Tool:
-        """A tool as clients see it."""
+        """Returns the definition of a tool as clients receive it."""
         return self._tools[name].message
 
     def _add_tool(
@@ -236,7 +236,7 @@ class App:
             icons=_icons(icons),
             meta=meta_json(meta),
         )
-        # Absent is not false: a tool is taken for destructive until it says otherwise.
+        # Absent is not false: a tool is destructive by default.
         if read_only is not None:
             message.annotations.read_only_hint = read_only
         if destructive is not None:
@@ -251,28 +251,28 @@ class App:
     # Resources.
 
     def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[Callable[P, R]], Resource[P, R]]:
-        """Makes a function a resource, `@app.resource("config://main")`, or one for every URI of a template.
+        """Registers a function as a resource, `@app.resource("config://main")`, or as a template of resources.
 
-        The parameters of `@app.resource("weather://{city}")` are the template's variables, as RFC 6570 has them up to level 3:
-        `{name}` has no slash in it, `{+path}` may, and those of `{?a,b}`, `{&a,b}` and `{;a,b}` may be missing. Those of
-        `{/a,b}`, `{.a}` and `{#a}` may be missing if they have a default. Raise NotFound for what does not exist.
+        The parameters of `@app.resource("weather://{city}")` are the template's variables, as in RFC 6570 up to level 3:
+        `{name}` matches no slash, `{+path}` also matches slashes, and those of `{?a,b}`, `{&a,b}` and `{;a,b}` are optional.
+        Variables of `{/a,b}`, `{.a}` and `{#a}` are optional if they have a default. Raise NotFound if it does not exist.
 
-        It returns text, bytes, or what becomes JSON. `cache_ttl` and `cache_scope` are those of what is read.
+        The function returns text, bytes, or a value to convert to JSON. `cache_ttl` and `cache_scope` apply to its content.
         """
         define = self._definer("resource", self._add_resource, options, uri)
         return lambda fn: define(fn) or Resource(fn, uri, NOTHING, v1.Resource(), None, {}, self._refuse)
 
     def add_resource(self, uri: str, fn: Callable[..., Any], **options: Unpack[ResourceOptions]) -> None:
-        """Adds a resource, or a template, also while the app runs: clients are told. The options are those of `resource`."""
+        """Adds a resource or a template, also while the app runs; clients are notified. The options are those of `resource`."""
         self._definer("resource", self._add_resource, options, uri)(fn)
 
     def remove_resource(self, uri: str) -> None:
-        """Removes a resource or a template, also while the app runs: clients are told."""
+        """Removes a resource or a template, also while the app runs; clients are notified."""
         del (self._templates if uri in self._templates else self._resources)[uri]
         self._changes.tell(("list", "resources"))
 
     def notify_updated(self, uri: str) -> None:
-        """Tells those who listen to the resource with this URI that it has changed. From any thread."""
+        """Notifies subscribers of the resource with this URI that it has changed. May be called from any thread."""
         self._changes.tell(("resource", uri))
 
     def _add_resource(
@@ -332,10 +332,10 @@ class App:
     @overload
     def prompt(self, fn: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
     def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[PromptOptions]) -> Any:
-        """Makes a function a prompt: `@app.prompt`, or with options `@app.prompt(title="Greeting")`.
+        """Registers a function as a prompt: `@app.prompt`, or with options `@app.prompt(title="Greeting")`.
 
-        It returns what the user says, as text or other content, or a list of such turns: see `user` and `assistant`. Its
-        arguments are text for the client and people; the type hints say what is made of it.
+        It returns a message of the user, as text or other content, or a list of messages: see `user` and `assistant`. Its
+        arguments are text in the protocol, and are converted according to the type hints.
         """
         define = self._definer("prompt", self._add_prompt, options)
 
@@ -351,11 +351,11 @@ class App:
         return wrong
 
     def add_prompt(self, fn: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
-        """Adds a prompt, also while the app runs: clients are told. The options are those of `prompt`."""
+        """Adds a prompt, also while the app runs; clients are notified. The options are those of `prompt`."""
         self._definer("prompt", self._add_prompt, options)(fn)
 
     def remove_prompt(self, name: str) -> None:
-        """Removes a prompt, also while the app runs: clients are told."""
+        """Removes a prompt, also while the app runs; clients are notified."""
         del self._prompts[name]
         self._changes.tell(("list", "prompts"))
 
@@ -393,20 +393,20 @@ class App:
     # Logs.
 
     def forward_logging(self, logger: logging.Logger | str | None = None) -> None:
-        """Sends what is logged during a call to its caller, too, if it asked for that level. No name: all loggers.
+        """Also sends log records during a call to its caller, if it requested that level. Without a name, of all loggers.
 
         What is logged must hold no secrets.
         """
         logger = logger if isinstance(logger, logging.Logger) else logging.getLogger(logger)
         if not logger.hasHandlers():
-            logger.addHandler(PLAIN)  # Where it went before: our handler is not to be the only one.
+            logger.addHandler(PLAIN)  # Keep the default output: our handler must not replace it.
         logger.addHandler(_Forward())
         self._calls.forwarding = True
 
-    # Answers.
+    # Methods of the contract.
 
     def discover(self, request: v1.DiscoverRequest | None = None) -> v1.DiscoverResponse:
-        """Answers Discover."""
+        """Implements Discover."""
         capabilities = v1.ServerCapabilities(logging=v1.Capability())
         if "tools" in self._has:
             capabilities.tools.list_changed = True
@@ -427,7 +427,7 @@ class App:
         )
 
     def list_tools(self, request: v1.ListToolsRequest) -> v1.ListToolsResponse:
-        """Answers ListTools: one page, in the order of definition, as the others do."""
+        """Implements ListTools: one page, in the order of definition, like the other lists."""
         self._check_list(request, "tools")
         return v1.ListToolsResponse(tools=[t.message for t in tuple(self._tools.values())], **self._hints)
 
@@ -446,7 +446,7 @@ class App:
         return v1.ListPromptsResponse(prompts=[p.message for p in tuple(self._prompts.values())], **self._hints)
 
     async def call_tool(self, request: v1.CallToolRequest, write: Write) -> v1.CallToolResponse:
-        """Answers CallTool: writes the events and returns the last one. StatusError and McpError are its errors."""
+        """Implements CallTool: writes the events and returns the last one. Raises StatusError and McpError only."""
         tool = self._tools.get(request.name)
         if tool is None:
             raise _missing("tool", request.name, self._tools)
@@ -458,7 +458,7 @@ class App:
         return answer
 
     async def read_resource(self, request: v1.ReadResourceRequest, write: Write) -> v1.ReadResourceResponse:
-        """Answers ReadResource, as call_tool. A resource without variables comes first, then templates as they were defined."""
+        """Implements ReadResource, like call_tool. Resources precede templates; templates are in the order of definition."""
         resource = self._resources.get(request.uri)
         candidates: list[tuple[Resource[..., Any], dict[str, str]]] = [(resource, {})] if resource else []
         for template in tuple(self._templates.values()):
@@ -468,13 +468,13 @@ class App:
             try:
                 arguments = handler.signature.parse_strings(values)
             except ToolError:
-                continue  # What is not of the variable's type is not one of the resources.
+                continue  # A value of another type than the variable does not match.
             answer: v1.ReadResourceResponse = await self._calls.answer(handler, arguments, request, write)
             return answer
         raise _missing("resource", request.uri, self._resources)
 
     async def get_prompt(self, request: v1.GetPromptRequest, write: Write) -> v1.GetPromptResponse:
-        """Answers GetPrompt, as call_tool."""
+        """Implements GetPrompt, like call_tool."""
         prompt = self._prompts.get(request.name)
         if prompt is None:
             raise _missing("prompt", request.name, self._prompts)
@@ -486,7 +486,7 @@ class App:
         return answer
 
     async def complete(self, request: v1.CompleteRequest) -> v1.CompleteResponse:
-        """Answers Complete. An argument that nobody completes has no values."""
+        """Implements Complete. An argument without a completion function has no values."""
         of: Completable[..., Any] | None
         if request.ref.HasField("prompt"):
             if (of := self._prompts.get(request.ref.prompt.name)) is None:
@@ -504,14 +504,14 @@ class App:
         if arguments is None:
             return completion(())
         if completer.context:
-            # Nothing can be asked or told here.
+            # A completion has no events and no questions.
             context = v1.CallContext()
             context.CopyFrom(request.context)
             for field in ("client_capabilities", "log_level", "progress_wanted"):
                 context.ClearField(field)
-            nobody: Any = None
+            no_write: Any = None
             call = v1.CallToolRequest(context=context)
-            arguments[completer.context] = Context(self, call, nobody, v1.CallToolResponse)
+            arguments[completer.context] = Context(self, call, no_write, v1.CallToolResponse)
         try:
             return completion(await self._calls.run(completer, arguments))
         except McpError:
@@ -521,20 +521,20 @@ class App:
         except (Exception, *EXITS) as e:
             raise McpError(-32603, self._calls.explain(completer, e)) from e
 
-    def can_tell(self, wanted: v1.SubscriptionFilter) -> v1.SubscriptionFilter:
-        """What of the wanted changes a Listen will tell."""
-        told = v1.SubscriptionFilter()
+    def supported_changes(self, wanted: v1.SubscriptionFilter) -> v1.SubscriptionFilter:
+        """Returns the part of the wanted changes that Listen reports."""
+        supported = v1.SubscriptionFilter()
         if wanted.elicitations_completed:
-            told.elicitations_completed = True
+            supported.elicitations_completed = True
         if wanted.tools_list_changed and "tools" in self._has:
-            told.tools_list_changed = True
+            supported.tools_list_changed = True
         if wanted.prompts_list_changed and "prompts" in self._has:
-            told.prompts_list_changed = True
+            supported.prompts_list_changed = True
         if "resources" in self._has:
             if wanted.resources_list_changed:
-                told.resources_list_changed = True
-            told.resource_subscriptions.extend(wanted.resource_subscriptions)
-        return told
+                supported.resources_list_changed = True
+            supported.resource_subscriptions.extend(wanted.resource_subscriptions)
+        return supported
 
     def _changed(self, which: ListName) -> None:
         self._has.add(which)
@@ -549,7 +549,7 @@ class App:
     # Serving.
 
     def run(self, *, listen: str | None = None) -> None:
-        """Serves until it is told to stop: the bridge that started this program, or whoever calls at an address.
+        """Serves until shutdown: the bridge that launched this program, or clients at an address.
 
         `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:/run/tools.sock`. There is
         no TLS there, so keep it on this machine.
@@ -560,14 +560,14 @@ class App:
 
 
 class _Forward(logging.Handler):
-    """Sends records to the caller of the call under way."""
+    """Sends records to the caller of the current call."""
 
     def emit(self, record: logging.LogRecord) -> None:
         ctx = current.get(None)
-        if ctx is None or record.name == "mcpbridge":  # What we log of a call that fails, its answer says.
+        if ctx is None or record.name == "mcpbridge":  # The response of a failed call already contains it.
             return
         if record.__dict__.setdefault("mcpbridge", self) is not self:
-            return  # Another of our handlers, further down, has sent it.
+            return  # Another handler of ours has sent it.
         try:
             ctx.log.forward(_level(record.levelno), record.getMessage(), record.name)
         except Exception:
@@ -589,7 +589,7 @@ def _icons(icons: Icons) -> list[v1.Icon]:
 
 
 def _cache(ttl: float | None, scope: Scope | None) -> dict[str, Any]:
-    """How long something stays true and who may share it, as the contract has it."""
+    """Returns cache hints in the form of the contract."""
     scopes = {None: None, "public": v1.CACHE_SCOPE_PUBLIC, "private": v1.CACHE_SCOPE_PRIVATE}
     return {"ttl_ms": None if ttl is None else round(ttl * 1000), "cache_scope": scopes[scope]}
 
@@ -613,8 +613,8 @@ def _check_variables(
 
 
 def _missing(kind: str, name: str, among: Iterable[str]) -> StatusError:
-    asked = name[:128]  # A status travels in the trailers, which have little room.
-    close = difflib.get_close_matches(asked, tuple(among)[:500], 1)  # It takes its time.
+    asked = name[:128]  # A status is sent in the trailers, which are limited.
+    close = difflib.get_close_matches(asked, tuple(among)[:500], 1)  # It is slow.
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return StatusError(grpc.StatusCode.NOT_FOUND, f"there is no {kind} {asked!r}{hint}")
 

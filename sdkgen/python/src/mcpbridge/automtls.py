@@ -1,4 +1,4 @@
-"""A key pair of our own: what a stock go-plugin host with AutoMTLS expects. Needs the extra mcpbridge[automtls]."""
+"""Generates a key pair for a standard go-plugin host with AutoMTLS. Requires the extra mcpbridge[automtls]."""
 
 import datetime
 
@@ -9,7 +9,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
 def make_key_pair() -> str:
-    """A P-256 key and its certificate for localhost, in PEM. Go requires the SAN, and rustls that it is no authority."""
+    """Returns a P-256 key and its certificate for localhost, in PEM. Go requires the SAN; rustls rejects a CA."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.timezone.utc)

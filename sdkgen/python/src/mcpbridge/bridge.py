@@ -1,4 +1,4 @@
-"""Starts a backend behind the real bridge, and a client of it, in a test.
+"""Starts a backend behind the real bridge, and a client for it, in a test.
 
 async with start([sys.executable, "tools.py"]) as client:
     assert await client.call("add", {"a": 1, "b": 2}) == "3"
@@ -17,14 +17,14 @@ from mcpbridge.errors import McpError
 
 Object = dict[str, Any]
 
-# How many seconds a test waits for one message.
+# The time in seconds that a test waits for one message.
 PATIENCE = 30.0
 
 MAX_LINE = 64 << 20
 
 METHOD_NOT_FOUND = -32601
 
-# What a client can that can be asked everything.
+# The capabilities of a client that supports all questions.
 EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 
@@ -75,13 +75,13 @@ async def start(
 
 
 class Client:
-    """An MCP client of a program behind the real bridge, over stdio. One event loop's own."""
+    """An MCP client of a program behind the real bridge, over stdio. It belongs to one event loop."""
 
     def __init__(self, process: asyncio.subprocess.Process, answer: Callable[[str, Object], Any] | None) -> None:
         self.notifications: deque[Object] = deque()
-        """Those that came, and that nobody has waited for yet."""
+        """Notifications that have not been read."""
         self.log = ""
-        """What the bridge and the backend wrote to stderr."""
+        """The output of the bridge and the backend on stderr."""
         self._process = process
         self._answer = answer
         self._waiting: dict[int, asyncio.Future[Object]] = {}
@@ -127,7 +127,7 @@ class Client:
         return "".join(block.get("text", "") for block in result["content"])
 
     async def notification(self, method: str) -> Object:
-        """The next notification of a method, or one that came before."""
+        """Returns the next notification of a method, or a previous unread one."""
         while True:
             for message in self.notifications:
                 if message["method"] == method:
@@ -169,4 +169,4 @@ class Client:
 
     def _close(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()  # That is how a stdio server is told to end.
+            self._process.stdin.close()  # Closing stdin stops a stdio server.

@@ -1,4 +1,4 @@
-"""Who listens for changes, and what each has still to be told."""
+"""The listeners for changes, and the pending changes of each."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,12 +12,12 @@ LISTS: tuple[List, ...] = ("tools", "prompts", "resources")
 # A list, one of many resources by its URI, or a visit of a web page by its id.
 Change = tuple[Literal["list"], List] | tuple[Literal["resource", "visit"], str]
 
-# Of the visits that a listener has still to be told: all else is bounded by what it listens to.
+# The maximum number of pending visits of a listener. Other changes are bounded by its subscriptions.
 MAX_VISITS = 10_000
 
 
 class Changes:
-    """The listeners of an App. What changes is told from any thread."""
+    """The listeners of an App. Changes may be reported from any thread."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
@@ -27,19 +27,19 @@ class Changes:
             listener.tell(change)
 
     def listen(self, wanted: v1.SubscriptionFilter) -> "Listener":
-        """A listener for what is wanted. Its events end, and it is forgotten, at the end of `with`."""
+        """Returns a listener for the wanted changes. It is removed at the end of `with`."""
         return Listener(self._listeners, wanted)
 
     def close(self) -> None:
-        """Ends what all listeners are told. On their event loop only."""
+        """Closes all listeners. Must run on their event loop."""
         for listener in tuple(self._listeners):
             listener.close()
 
 
 class Listener:
-    """One Listen. What it has still to be told is a set, so that many changes of a thing are one, and room for all is enough.
+    """One Listen call. Its pending changes are a set: repeated changes are combined, and the size is bounded.
 
-    It belongs to the event loop it was made on.
+    It belongs to the event loop on which it was created.
     """
 
     def __init__(self, among: "set[Listener]", wanted: v1.SubscriptionFilter) -> None:
@@ -63,7 +63,7 @@ class Listener:
         if self._visits if change[0] == "visit" else change in self._wanted:
             try:
                 self._loop.call_soon_threadsafe(self._put, change)
-            except RuntimeError:  # The loop is closed: nobody listens any more.
+            except RuntimeError:  # The loop is closed.
                 self._among.discard(self)
 
     def _put(self, change: Change) -> None:

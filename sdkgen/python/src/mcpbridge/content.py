@@ -1,4 +1,4 @@
-"""What tools, resources and prompts return, and how it becomes a result."""
+"""The content that tools, resources and prompts return, and its conversion to results."""
 
 import base64
 import inspect
@@ -43,7 +43,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A piece of sound to return: `Audio(wav_bytes)`, or `Audio.file("bell.wav")`."""
+    """Audio to return: `Audio(wav_bytes)`, or `Audio.file("bell.wav")`."""
 
     data: bytes
     mime_type: str = "audio/wav"
@@ -63,7 +63,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A resource to return in place: `Embedded("file:///notes.txt", "the text")`, with text, bytes or JSON."""
+    """An embedded resource to return: `Embedded("file:///notes.txt", "the text")`, with text, bytes or JSON."""
 
     uri: str
     data: Any
@@ -79,7 +79,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A resource to point to: `Link("file:///notes.txt")`. Clients may read it, if they want to."""
+    """A link to a resource, which clients may read: `Link("file:///notes.txt")`."""
 
     uri: str
     name: str | None = None
@@ -118,16 +118,16 @@ class Message:
 
 
 def user(*content: Any) -> Message:
-    """What the user says: str, Image, Audio, Embedded, Link or contract messages."""
+    """Returns a message of the user: str, Image, Audio, Embedded, Link or contract messages."""
     return Message("user", *content)
 
 
 def assistant(*content: Any) -> Message:
-    """What the model says: str, Image, Audio, Embedded, Link or contract messages."""
+    """Returns a message of the model: str, Image, Audio, Embedded, Link or contract messages."""
     return Message("assistant", *content)
 
 
-# The kinds of content of the contract, by the field of a ContentBlock that holds them.
+# The kinds of content in the contract, by the field of ContentBlock.
 _FIELDS: dict[type[ProtoMessage], str] = {
     v1.TextContent: "text",
     v1.ImageContent: "image",
@@ -140,15 +140,15 @@ _FIELDS: dict[type[ProtoMessage], str] = {
 _OURS = (Image, Audio, Embedded, Link)
 _BLOCKS: tuple[type, ...] = (*_OURS, v1.ContentBlock, *_FIELDS)
 
-# Return types that say by themselves what the result is. The messages are for exact control.
+# Return types that determine the result. The messages are for exact control.
 CONTENT_TYPES: tuple[type, ...] = (*_BLOCKS, v1.CallToolResult, v1.InputRequired)
 
-# Turns a value into the JSON of its declared type, and says whether to wrap it as {"result": ...}.
+# Converts a value to the JSON of its declared type, and reports whether to wrap it as {"result": ...}.
 Dump = tuple[Callable[[Any], bytes], bool]
 
 
 def meta_json(meta: Meta | None) -> bytes:
-    """MCP `_meta` as the contract has it."""
+    """Returns MCP `_meta` in the form of the contract."""
     return to_json(meta) if meta else b""
 
 
@@ -156,12 +156,12 @@ def meta_json(meta: Meta | None) -> bytes:
 
 
 def to_json(value: Any, write: Callable[[Any], bytes] | None = None) -> bytes:
-    """JSON of a value. TypeError names the place of what JSON cannot hold."""
+    """Returns the JSON of a value. The TypeError names the path of a value that JSON cannot represent."""
     try:
         text = write(value) if write else pydantic_core.to_json(value, inf_nan_mode="null")
     except Exception as e:
         raise TypeError(_place(value, _is_opaque) or str(e)) from None
-    # Only what is not finite is written as null without being None.
+    # Only non-finite numbers are written as null without being None.
     if b"null" in text and (at := _place(value, _is_not_finite)):
         raise TypeError(at)
     return text
@@ -184,7 +184,7 @@ def _is_opaque(value: Any) -> str | None:
 
 
 def _place(value: Any, wrong: Callable[[Any], str | None], at: tuple[str, ...] = (), above: tuple[int, ...] = ()) -> str | None:
-    """The first place in a value where something is wrong, and what: `rows.0.price is NaN`."""
+    """Returns the first invalid place in a value, and the reason: `rows.0.price is NaN`."""
     parts = _parts(value)
     if id(value) in above:
         what: str | None = "a value that contains itself, which JSON cannot hold"
@@ -197,7 +197,7 @@ def _place(value: Any, wrong: Callable[[Any], str | None], at: tuple[str, ...] =
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
-    """What a value consists of; None if it is one thing."""
+    """Returns the members of a value, or None if it has none."""
     if isinstance(value, dict):
         return value.items()
     if isinstance(value, (list, tuple, set, frozenset, deque)):
@@ -214,7 +214,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def failure(message: str) -> v1.CallToolResponse:
-    """A result that tells the model what went wrong."""
+    """Returns an error result for the model."""
     response = v1.CallToolResponse()
     response.result.content.add().text.text = message
     response.result.is_error = True
@@ -222,7 +222,7 @@ def failure(message: str) -> v1.CallToolResponse:
 
 
 def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1.CallToolResponse:
-    """The result of a tool that returned value.
+    """Returns the result of a tool that returned value.
 
     Its return type has the given dump, if it is one with a schema, or else is one of the given classes, if any.
     """
@@ -256,7 +256,7 @@ def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1
 
 
 def _structured(result: v1.CallToolResult, json: bytes, wrap: bool) -> None:
-    """MCP's structured content is an object, and stands as text beside it for clients that do not know it."""
+    """Sets structured content, which is an object in MCP, and its text for clients that do not support it."""
     result.content.add().text.text = json.decode()
     result.structured_content = b'{"result":' + json + b"}" if wrap else json
 
@@ -281,7 +281,7 @@ def _block(value: Any) -> v1.ContentBlock:
 
 
 def resource_result(value: Any, uri: str, mime_type: str | None) -> v1.ReadResourceResponse:
-    """What a resource holds that returned value."""
+    """Returns the contents of a resource that returned value."""
     if isinstance(value, v1.InputRequired):
         return v1.ReadResourceResponse(input_required=value)
     if isinstance(value, v1.ReadResourceResult):
@@ -323,7 +323,7 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> v1.Resourc
 
 
 def prompt_result(value: Any, description: str | None) -> v1.GetPromptResponse:
-    """What a prompt says that returned value."""
+    """Returns the messages of a prompt that returned value."""
     if isinstance(value, v1.InputRequired):
         return v1.GetPromptResponse(input_required=value)
     if isinstance(value, v1.GetPromptResult):
@@ -334,7 +334,7 @@ def prompt_result(value: Any, description: str | None) -> v1.GetPromptResponse:
 
 
 def _prompt_messages(turn: Any) -> list[v1.PromptMessage]:
-    """A message of a prompt holds one block, so a turn of several blocks is several messages."""
+    """Splits a turn: a message of a prompt has one block."""
     if isinstance(turn, v1.PromptMessage):
         return [turn]
     said = turn if isinstance(turn, Message) else user(turn)
@@ -344,12 +344,12 @@ def _prompt_messages(turn: Any) -> list[v1.PromptMessage]:
 # Sampling.
 
 
-# MCP's own dict for it, too.
+# Or a dict in MCP's format.
 Turn = Message | v1.SamplingMessage | Mapping[str, Any]
 
 
 def conversation(prompt: str | Turn | Sequence[Turn]) -> list[v1.SamplingMessage]:
-    """What a model is to go on with."""
+    """Converts a prompt to messages for sampling."""
     if isinstance(prompt, (str, Message, v1.SamplingMessage, Mapping)):
         prompt = [user(prompt) if isinstance(prompt, str) else prompt]
     return [
@@ -361,7 +361,7 @@ def conversation(prompt: str | Turn | Sequence[Turn]) -> list[v1.SamplingMessage
 
 
 def tool_result(call: v1.ToolUseContent, value: Any, *, is_error: bool = False) -> v1.ToolResultContent:
-    """What a tool that a model wished for returned, for the next turn: `user(tool_result(call, value))`."""
+    """Returns the result of a tool call of the model, for the next turn: `user(tool_result(call, value))`."""
     result = success(value, None).result
     return v1.ToolResultContent(
         tool_use_id=call.id, content=result.content, structured_content=result.structured_content, is_error=is_error
@@ -372,7 +372,7 @@ M = TypeVar("M", bound=ProtoMessage)
 
 
 def from_mcp(value: Any, of: type[M]) -> Any:
-    """A message of the contract, or what MCP's own dict is as one: `{"role": "user", "content": {"type": "text", ...}}`."""
+    """Converts a dict in MCP's format to a message: `{"role": "user", "content": {"type": "text", ...}}`."""
     return value if value is None or isinstance(value, of) else _from_mcp(value, of)
 
 

@@ -1,4 +1,4 @@
-"""What a call can do beside returning: report progress, log, ask the user, the model and the client."""
+"""The context of a call: progress, logs, and questions to the user, the model and the client."""
 
 import asyncio
 import base64
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from mcpbridge.app import App
 
 T = TypeVar("T")
-# All three are the same but for the result: an event is a progress, a log, the result, or that input is required.
+# All three differ only in the result: an event is progress, a log message, the result, or input_required.
 Request = v1.CallToolRequest | v1.ReadResourceRequest | v1.GetPromptRequest
 Response = v1.CallToolResponse | v1.ReadResourceResponse | v1.GetPromptResponse
 Write = Callable[[Any], Awaitable[Any]]
 Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
-# The contract's limit. The bridge would refuse more.
+# The limit of the contract; the bridge refuses more.
 MAX_STATE = 32 * 1024
 
-# Of the events that wait to be sent: what nobody waits for is left out when there are more.
+# The maximum number of events waiting to be sent. Above it, events that are not awaited are dropped.
 MAX_QUEUE = 1024
 
 
-# The call that is under way, where somebody wants to know: see App.forward_logging.
+# The current call, set if logs are forwarded: see App.forward_logging.
 current: "contextvars.ContextVar[Context]" = contextvars.ContextVar("mcpbridge.context")
 
 
 class Context:
-    """One call of a tool, resource or prompt. A parameter annotated with it gets it, whatever the parameter's name.
+    """One call of a tool, resource or prompt. A parameter with this annotation receives it, whatever its name.
 
     A call can take several rounds: `elicit` and the other questions return their answer if there is one, and otherwise end
     the round, and the function is called again, from the top, when the client has answered. So what comes before a question
@@ -89,9 +89,9 @@ class Context:
 
     def __init__(self, app: "App", request: Request, write: Write, response: type[Response]) -> None:
         self.cancelled = False
-        """Whether the caller has given up. For plain `def` tools; an async tool gets asyncio.CancelledError."""
+        """Reports whether the call was canceled. For plain `def` tools; an async tool gets asyncio.CancelledError."""
         self.log = Log(self)
-        """The call's log, for the caller to see. Only what the caller asked for is sent."""
+        """The log of the call. Records below the level that the caller requested are not sent."""
         self._app = app
         self._request = request
         self._response = response
@@ -114,16 +114,16 @@ class Context:
         self._together = 0
         self._ended = False
 
-    # Who calls.
+    # The caller.
 
     @property
     def request(self) -> Any:
-        """The contract's message, as it came: CallToolRequest, ReadResourceRequest or GetPromptRequest."""
+        """The unmodified request: CallToolRequest, ReadResourceRequest or GetPromptRequest."""
         return self._request
 
     @property
     def state(self) -> bytes | None:
-        """What an InputRequired that an earlier round of this call returned has in its state.
+        """The state of the InputRequired that the previous round of this call returned.
 
         For functions that return InputRequired themselves. `elicit` and the others have a state of their own.
         """
@@ -131,27 +131,27 @@ class Context:
 
     @property
     def client_info(self) -> v1.Implementation:
-        """The caller's program. Its own word: not to be relied on."""
+        """The name and version of the client, as it declares them. Not verified."""
         return self._call.client_info
 
     @property
     def client_capabilities(self) -> v1.ClientCapabilities:
-        """What can be asked of the client. What cannot raises Unsupported."""
+        """The capabilities of the client. Questions that it does not support raise Unsupported."""
         return self._call.client_capabilities
 
     @property
     def protocol_version(self) -> str:
-        """The MCP revision the caller speaks, such as "2026-07-28"."""
+        """The MCP revision of the caller, such as "2026-07-28"."""
         return self._call.protocol_version
 
     @property
     def principal(self) -> v1.Principal | None:
-        """Who the caller has proved to be, if it was asked to."""
+        """The authenticated caller, if authentication is configured."""
         return self._call.principal if self._call.HasField("principal") else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """The request's HTTP headers that the bridge is configured to pass on, by lower-case names."""
+        """The HTTP headers in serve.http.passHeaders of the bridge, by lower-case names."""
         return dict(self._call.headers)
 
     @property
@@ -161,10 +161,10 @@ class Context:
             self._meta = json.loads(self._call.meta or b"{}")
         return self._meta
 
-    # How it goes.
+    # Progress and changes.
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
-        """Tells how far the call has come. `done` has to grow from one to the next."""
+        """Reports progress. `done` must increase with each report."""
         if threading.get_ident() != self._thread:
             self.check()
         if not self._call.progress_wanted:
@@ -172,12 +172,12 @@ class Context:
         return self._emit(self._response(progress=v1.Progress(progress=done, total=total, message=message)))
 
     def check(self) -> None:
-        """Ends a plain `def` tool whose caller has given up, by asyncio.CancelledError. `progress` does this too."""
+        """Raises asyncio.CancelledError if the call was canceled, for plain `def` tools. `progress` does the same."""
         if self.cancelled:
             raise asyncio.CancelledError
 
     def notify_updated(self, uri: str) -> None:
-        """Tells those who listen to the resource with this URI that it has changed. As App.notify_updated."""
+        """Notifies subscribers that the resource with this URI has changed, like App.notify_updated."""
         self._app.notify_updated(uri)
 
     # Questions.
@@ -195,7 +195,7 @@ class Context:
         where the message says something that differs from round to round, such as the time.
         """
         can = self._call.client_capabilities
-        # Neither mode set means form: so 2025-06-18 says it.
+        # No mode means form, as in 2025-06-18.
         if not can.HasField("elicitation") or (can.elicitation.HasField("url") and not can.elicitation.HasField("form")):
             raise Unsupported(_ask_yourself("show a form to its user", message))
         fields = form(schema)
@@ -203,7 +203,7 @@ class Context:
         return Answer(self, key, message, v1.InputRequest(elicit=v1.ElicitRequest(form=request)), fields)
 
     def elicit_url(self, message: str, url: str, *, key: str | None = None) -> "Answer[None]":
-        """Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there."""
+        """Asks the user to visit a web page. Accepted means that they agreed, not that they have completed it."""
         if not self._call.client_capabilities.elicitation.HasField("url"):
             raise Unsupported(_ask_yourself("open a web page for its user", f"{message} {url}"))
         request = v1.ElicitRequest(url=v1.ElicitUrl(message=message, url=url))
@@ -225,7 +225,7 @@ class Context:
         meta: Meta | None = None,
         key: str | None = None,
     ) -> "Sample":
-        """Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API.
+        """Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead.
 
         `model` is the names of those that are wanted, the best first. `tools` are those it may wish to have called, by their
         names in this app, as messages of the contract or as MCP's own dicts, which messages and the others may be, too. What it
@@ -259,14 +259,14 @@ class Context:
         return Sample(self, key, v1.InputRequest(create_message=request))
 
     def roots(self, *, key: str | None = None) -> "Roots":
-        """Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments."""
+        """Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead."""
         if not self._call.client_capabilities.HasField("roots"):
             raise Unsupported(_ask_yourself("tell which folders it works in", "Which folder is meant?"))
         return Roots(self, key, v1.InputRequest(list_roots=v1.ListRootsRequest()))
 
     @contextlib.contextmanager
     def ask_all(self) -> Iterator[None]:
-        """Asks everything that is asked in this `with` in one round, in a plain `def` too, and waits at its end.
+        """Asks all questions in this `with` block in one round, in a plain `def` too, and waits at its end.
 
         with ctx.ask_all():
             name = ctx.elicit("Who are you?", str)
@@ -287,7 +287,7 @@ class Context:
     @overload
     def once(self, key: str, fn: Callable[[], T]) -> T: ...
     def once(self, key: str, fn: Callable[[], Any]) -> Any:
-        """Calls fn in the first round only and returns what it returned then, which has to be JSON.
+        """Calls fn in the first round only, and returns its result, which must be JSON, in every round.
 
         With an async fn: `await ctx.once(...)`; with a plain one without await.
         """
@@ -299,23 +299,23 @@ class Context:
         if not inspect.isawaitable(value):
             return self._remember(key, value, False)
 
-        async def once() -> Any:  # The name is seen where it is not awaited.
+        async def once() -> Any:  # The name appears in the warning if it is not awaited.
             return self._remember(key, await value, True)
 
         return once()
 
-    # Below: for the runtime.
+    # Internal methods.
 
     def _remember(self, key: str, value: Any, asynchronous: bool) -> Any:
         try:
-            value = json.loads(json.dumps(value))  # The same value in every round: a tuple is a list in the first too.
+            value = json.loads(json.dumps(value))  # The same value in every round: a tuple becomes a list.
         except TypeError as e:
             raise TypeError(f"ctx.once({key!r}) can remember only JSON (dict, list, str, number, bool, None): {e}") from e
         self._once[key] = (value, asynchronous)
         return value
 
     def _load(self) -> dict[str, v1.InputResponse]:
-        """What the rounds before learned, and the answers of the last."""
+        """Loads the state of earlier rounds and the answers of the last one."""
         if self._answers is None:
             self._answers = {}
             if self._request.state:
@@ -331,7 +331,7 @@ class Context:
         return self._answers
 
     def _ask(self, request: v1.InputRequest, key: str | None) -> v1.InputResponse | None:
-        """The answer to a question, by its key. Outside the event loop there is no `await` to end the round at: now."""
+        """Returns the answer to a question by its key. Outside the event loop, a missing answer ends the round at once."""
         answers = self._load()
         if key is None:
             kind = request.WhichOneof("request")
@@ -340,7 +340,7 @@ class Context:
             key = f"{kind}-{digest}" if count == 1 else f"{kind}-{digest}-{count}"
         self._asked.add(key)
         answer = answers.get(key)
-        # An answer of another kind is none: the question is asked again.
+        # An answer of another kind is ignored: the question is asked again.
         if answer is None or answer.WhichOneof("response") not in (request.WhichOneof("request"), "error"):
             self._questions[key] = request
             self._begun[key] = _caller()
@@ -354,7 +354,7 @@ class Context:
         raise RoundEnd
 
     def _check_awaited(self, called: Callable[[str], str]) -> None:
-        """Of a call that has returned: raises if something was asked and the answer not awaited.
+        """Raises if the function returned without awaiting the answer to a question.
 
         What was returned then does not have the answer in it. `called` says where the function calls another one.
         """
@@ -365,8 +365,8 @@ class Context:
             raise RuntimeError(f"{name}(...) at {called(name)} was not awaited; write: await {name}(...)")
 
     def _input_required(self) -> Any:
-        """How a round ends that asked something."""
-        # An answer to what was never asked is not worth its room.
+        """Returns the InputRequired of a round with unanswered questions."""
+        # Do not keep answers to questions that were not asked.
         kept = {key: a for key, a in self._load().items() if key in self._asked and key not in self._questions}
         answers = {key: base64.b64encode(a.SerializeToString()).decode() for key, a in kept.items()}
         remembered = {"answers": answers, "asked": [*self._questions], "once": self._once}
@@ -382,7 +382,7 @@ class Context:
         return self._response(input_required=v1.InputRequired(requests=self._questions, state=state))
 
     def _emit(self, event: Response) -> Awaitable[None]:
-        """Sends an event. To await it is to wait until it has been sent; a thread always waits."""
+        """Sends an event. Awaiting it waits until it has been sent; a thread always waits."""
         if threading.get_ident() != self._thread:
             if not self._closed:
                 asyncio.run_coroutine_threadsafe(self._emit_and_wait(event), self._loop).result()
@@ -397,11 +397,11 @@ class Context:
         await self._emit(event)
 
     async def _send(self) -> None:
-        """One event at a time, in order: a stream takes no two writes at once."""
+        """Writes one event at a time, in order: a stream does not permit concurrent writes."""
         try:
             while self._queue:
                 await self._write(self._queue.popleft())
-        except Exception:  # The caller is gone; its call is being cancelled.
+        except Exception:  # The caller disconnected; its call is being canceled.
             self._closed = True
             self._queue.clear()
 
@@ -410,7 +410,7 @@ class Context:
             await asyncio.shield(self._pump)
 
     async def _close(self) -> None:
-        """Nothing is sent after this: the result comes last."""
+        """Stops sending events: the result comes last."""
         if self._pump is not None:
             await self._sent()
         self._closed = True
@@ -422,7 +422,7 @@ class Context:
 
 
 def _caller() -> tuple[str, str]:
-    """The line that called us, and the name it called us by."""
+    """Returns the line of the caller outside of the SDK, and the name of the method that it called."""
     frame, name = sys._getframe(1), ""
     while frame.f_back and frame.f_code.co_filename == __file__:
         frame, name = frame.f_back, frame.f_code.co_name
@@ -430,7 +430,7 @@ def _caller() -> tuple[str, str]:
 
 
 def _notice_dropped() -> None:
-    """Makes a Context notice coroutines that were given it and are dropped without await. Python only warns of them."""
+    """Makes a Context detect its coroutines that are not awaited. Python only warns about them."""
     warn = getattr(warnings, "_warn_unawaited_coroutine", None)
     if warn is None:
         return
@@ -475,7 +475,7 @@ def _ask_yourself(cannot: str, question: str) -> str:
 
 
 class Log:
-    """Writes to the call's log. Below the level the caller asked for nothing is sent, nor is anything if it did not ask."""
+    """Writes to the call's log. Nothing is sent below the level that the caller requested, or if it requested none."""
 
     __slots__ = ("_ctx",)
 
@@ -488,7 +488,7 @@ class Log:
         return _DONE if event is None else self._ctx._emit(event)
 
     def forward(self, level: Level, data: Any, logger: str | None = None) -> None:
-        """Logs from any thread without waiting, as a logging.Handler has to: it holds a lock that others wait for."""
+        """Logs from any thread without blocking: a logging.Handler holds a lock."""
         event = self._event(level, data, logger)
         if event is None or len(self._ctx._queue) >= MAX_QUEUE:
             return
@@ -534,7 +534,7 @@ Q = TypeVar("Q", bound="_Question")
 
 
 class _Question:
-    """A question and, once there is one, its answer. To await it, or to look at it, ends the round until then.
+    """A question and its answer. Without an answer, awaiting or reading it ends the round.
 
     Creating it only puts it on the list, so all the questions of an asyncio.gather are asked in one round.
     """
@@ -552,7 +552,7 @@ class _Question:
         yield
 
     def _read(self) -> None:
-        """Ends the round if there is no answer, and raises what became of the question if it has failed."""
+        """Ends the round if there is no answer, and raises the error if the question failed."""
 
     def _get(self) -> v1.InputResponse:
         if self._response is None:
@@ -572,7 +572,7 @@ def _failed(error: v1.InputError) -> ToolError:
 
 
 class Answer(_Question, Generic[T]):
-    """The user's answer. True if they accepted, unless what they answered is `False`.
+    """The user's answer. True if they accepted, unless the answer is `False`.
 
     answer = await ctx.elicit("Which colour?", Colour)
     if answer:
@@ -592,12 +592,12 @@ class Answer(_Question, Generic[T]):
 
     @property
     def action(self) -> Literal["accept", "decline", "cancel"]:
-        """What the user did: "cancel" is to close the question without an answer."""
+        """The action of the user; "cancel" means that the question was closed without an answer."""
         return _ACTIONS.get(self._get().elicit.action, "cancel")
 
     @property
     def data(self) -> T:
-        """What the user filled in. NotAccepted if they declined or cancelled: uncaught, it tells the model so."""
+        """The content of the form. Raises NotAccepted, which the model reads, if the user declined or canceled."""
         self._read()
         if self.action != "accept":
             raise NotAccepted(f"the user {_ACTED[self.action]}: {self._message}")
@@ -646,12 +646,12 @@ class Sample(_Question):
 
     @property
     def turn(self) -> v1.SamplingMessage:
-        """It as a turn of the conversation, for the next question."""
+        """The answer as a turn of the conversation, for the next question."""
         return v1.SamplingMessage(role=self.message.role, content=self.message.content)
 
     @property
     def tool_calls(self) -> list[v1.ToolUseContent]:
-        """The tools it wishes to have called."""
+        """The tool calls of the model."""
         return [block.tool_use for block in self.message.content if block.HasField("tool_use")]
 
     def _read(self) -> None:
@@ -659,7 +659,7 @@ class Sample(_Question):
 
 
 class Roots(_Question, Sequence[v1.Root]):
-    """The client's folders."""
+    """The client's root directories."""
 
     __slots__ = ()
 

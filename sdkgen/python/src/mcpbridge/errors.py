@@ -1,4 +1,4 @@
-"""What a tool, a resource or a prompt raises to say how its call ends."""
+"""Exceptions that tools, resources and prompts raise to fail a call."""
 
 import sys
 import uuid
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class DefinitionError(TypeError):
-    """A tool, resource or prompt is written in a way that cannot work. The message names the line to change."""
+    """The definition of a tool, resource or prompt is invalid. The message names the line to change."""
 
 
 _excepthook = sys.excepthook
 
 
 def _show(kind: type[BaseException], e: BaseException, tb: TracebackType | None) -> None:
-    """Of a DefinitionError that ends the program shows the message, which says all there is to know, and no frames."""
+    """Print only the message of a DefinitionError that ends the program, without a traceback."""
     if isinstance(e, DefinitionError):
         sys.stderr.write(f"{e}\n")
     else:
@@ -25,18 +25,18 @@ sys.excepthook = _show
 
 
 class ToolError(Exception):
-    """The tool failed, and the model reads why. Any other exception does the same, but its traceback is logged too.
+    """The tool failed; the model reads the message. Other exceptions do the same, but their tracebacks are logged too.
 
-    Resources and prompts have no such results: there the client reads it, as a JSON-RPC error.
+    Resources and prompts have no error results: the client receives a JSON-RPC error instead.
     """
 
 
 class NotFound(ToolError):
-    """What a resource's URI or a prompt's arguments name does not exist."""
+    """The resource or the object that a prompt's arguments name does not exist."""
 
 
 class McpError(Exception):
-    """Answers the call with this JSON-RPC error, exactly. The model does not see it; the client does."""
+    """Fails the call with exactly this JSON-RPC error. The client receives it; the model does not."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -46,9 +46,10 @@ class McpError(Exception):
 
 
 class VisitRequired(McpError):
-    """The user has to visit a web page first: `raise VisitRequired("Sign in", url)`. Then the client calls again.
+    """The user must visit a web page first: `raise VisitRequired("Sign in", url)`. The client then calls again.
 
-    App.notify_visited, with the same id, tells it that the user is done there. To ask and go on, there is ctx.elicit_url.
+    App.notify_visited, with the same id, notifies it that the user has completed the page. To ask and continue, there is
+    ctx.elicit_url.
     """
 
     def __init__(self, message: str, url: str, id: str | None = None) -> None:  # noqa: A002
@@ -58,11 +59,11 @@ class VisitRequired(McpError):
 
 
 class Unsupported(ToolError):
-    """The client cannot be asked this. Uncaught, it tells the model to ask the user itself."""
+    """The client does not support the request. If uncaught, the model is asked to ask the user itself."""
 
 
 class NotAccepted(ToolError):
-    """The user declined or cancelled a question whose answer the tool went on to use."""
+    """The tool used the answer to a question that the user declined or canceled."""
 
 
 class NoAnswer(ToolError):
@@ -74,11 +75,11 @@ class Refused(ToolError):
 
 
 class InvalidAnswer(ToolError):
-    """The client's answer is not of the form that was asked for."""
+    """The client's answer does not conform to the requested schema."""
 
 
 class RoundEnd(BaseException):
-    """Unwinds a handler that asked something there is no answer to yet. It is called again when there is.
+    """Unwinds a handler that asked a question without an answer. It runs again once the answer has arrived.
 
-    A BaseException, so that a tool's `except Exception` does not take it for a failure.
+    It is a BaseException, so that `except Exception` in a tool does not catch it.
     """

@@ -1,4 +1,4 @@
-"""Formats of JSON Schema: what a string may be. All SDKs accept the same values: sdkgen/testdata/formats.json."""
+"""Formats of strings in JSON Schema. All SDKs accept the same values: sdkgen/testdata/formats.json."""
 
 import datetime
 import ipaddress
@@ -13,7 +13,7 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a string of a format is, for messages, and whether one is."""
+    """A format: its description for messages, and its check."""
 
     words: str  # "must be a date such as 2026-01-31"
     fits: Callable[[str], object]
@@ -77,7 +77,7 @@ FORMATS = {
     ),
 }
 
-# The schemas of types whose values have no offset: RFC 3339 has no format for them.
+# The schemas of types without an offset, for which RFC 3339 has no format.
 LOCAL_DATE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
 LOCAL_TIME = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
 _KNOWN = {**FORMATS, **{p: Format(f"text that matches {p}", _matches(p)) for p in (LOCAL_DATE_TIME, LOCAL_TIME)}}
@@ -86,7 +86,7 @@ Check = Callable[[Any], dict[Location, str]]
 
 
 def check_of(schema: Object) -> Check | None:
-    """What returns where a value is of another format than its schema says, and why. None: the schema says nothing."""
+    """Returns a function that yields format violations of a value and their paths. None if the schema has no format."""
     if not _has_formats(schema):
         return None
     return lambda value: dict(_wrong(schema, value, schema, ()))

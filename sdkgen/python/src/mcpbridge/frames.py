@@ -1,4 +1,4 @@
-"""Calls of tools as frames on one connection with the bridge that started us: CallTool of gRPC at a small part of its cost.
+"""Tool calls as frames on one connection with the bridge that launched this program, instead of CallTool over gRPC.
 
 proto/mcpbridge/v1/frames.md specifies it. Everything but CallTool stays gRPC, and without the connection CallTool does too.
 """
@@ -24,19 +24,19 @@ HELLO, EVENT, RESULT, ERROR, LAST = 16, 17, 18, 19, 20
 
 VERSION = b"\x01"
 HEADER = struct.Struct(">IIB")  # The payload's length, the call's id, the kind.
-MAX_UNTAKEN = 64  # Events of one call that its caller has not taken yet.
-MAX_FRAME = 64 << 20  # The bridge fails the call of an answer that is too large for it; beyond this, the connection.
-BUFFER = 256 << 10  # Of what is read at once. A longer frame gets a buffer of its own for as long as it comes.
-ENOUGH = 64 << 10  # Bytes that are not held back to be written with others.
-SOON = 0.001  # Seconds after which an answer is not held back, either: calls that compute must not wait for one another.
+MAX_UNTAKEN = 64  # The maximum number of unread events of a call.
+MAX_FRAME = 64 << 20  # Above its own limit, the bridge fails the call; above this, the connection fails.
+BUFFER = 256 << 10  # The size of the read buffer. A longer frame gets a temporary buffer.
+ENOUGH = 64 << 10  # Output of this size is written at once instead of being batched.
+SOON = 0.001  # The maximum delay of batched output in seconds.
 
 
-# Where the bridge waits for us. The children of this process are not to hear of it, so it is taken at the import.
+# The address of the bridge. Removed from the environment at import, so that child processes do not inherit it.
 ADDRESS = os.environ.pop("MCPBRIDGE_FRAMES", "")
 
 
 async def connect(app: "App", max_message: int) -> "Frames | None":
-    """Connects to the bridge, if it waits for that. Without it gRPC does all."""
+    """Connects to the bridge, if it supports frames. Otherwise gRPC is used."""
     scheme, _, path = ADDRESS.partition(":")
     if scheme != "unix":
         return None
@@ -50,38 +50,38 @@ async def connect(app: "App", max_message: int) -> "Frames | None":
 
 
 class Frames(asyncio.BufferedProtocol):
-    """An App's end of the connection. One event loop's own."""
+    """The connection of an App. It belongs to one event loop."""
 
     def __init__(self, app: "App", max_message: int) -> None:
         self.app = app
         self.max_message = max_message
         self.loop = asyncio.get_running_loop()
-        self.calls: dict[int, _Call] = {}  # That are under way, by their ids.
-        self._last = 0  # The id of the last call that was begun.
+        self.calls: dict[int, _Call] = {}  # Calls in flight, by id.
+        self._last = 0  # The id of the last call that was started.
         self._draining = False
         self.closed = self.loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(BUFFER))
-        self._end = 0  # Of what has been read: a frame always begins where the buffer does.
+        self._end = 0  # The end of the data in the buffer, which starts with a frame.
         self._out: list[bytes] = []
-        self._size = 0  # Of out.
+        self._size = 0  # The size of out.
         self._flushed = 0.0
         self._flushing = False
-        self.full = False  # Whether the bridge has left so much unread that events wait.
+        self.full = False  # Whether so much output is unread that events must wait.
 
     def drain(self) -> None:
-        """Begins no more calls. The bridge ends the connection when it has the answers of those under way."""
+        """Refuses new calls. The bridge closes the connection when calls in flight have been answered."""
         self._draining = True
         self.send(LAST, self._last, b"")
 
     async def close(self) -> None:
-        """Ends the connection when everything has been written, if that does not take long."""
+        """Closes the connection after pending output has been written, or a short time."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
         await asyncio.wait({self.closed}, timeout=1)
 
-    # What asyncio tells us.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -120,7 +120,7 @@ class Frames(asyncio.BufferedProtocol):
                 if number in self.calls:
                     self._abort(f"call {number} twice")
                     return
-                if not self._draining:  # If we are, the bridge knows by our LAST.
+                if not self._draining:  # While draining, the LAST frame has informed the bridge.
                     self._last = number
                     self.calls[number] = _Call(self, number, bytes(buffer[at + HEADER.size : at + wanted]))
             elif call := self.calls.get(number):
@@ -137,11 +137,11 @@ class Frames(asyncio.BufferedProtocol):
             self._buffer[: len(rest)] = rest
         self._end = len(rest)
         if self.calls and not self._flushing:
-            # After the calls of these frames: those that do not wait for anything are answered together.
+            # After the calls of these frames, so that immediate responses are written together.
             self._flushing = True
             self.loop.call_soon(self._flush)
 
-    # What we say.
+    # Output.
 
     def send(self, kind: int, number: int, payload: bytes) -> None:
         self._out += (HEADER.pack(len(payload), number, kind), payload)
@@ -173,7 +173,7 @@ class Frames(asyncio.BufferedProtocol):
 
 
 class _Call:
-    """A call that came as a frame."""
+    """A call received as a frame."""
 
     __slots__ = ("_frames", "_gone", "_number", "_room", "_task", "_untaken")
 
@@ -186,7 +186,7 @@ class _Call:
         self._task = frames.loop.create_task(self._answer(request))
 
     async def _answer(self, request: bytes) -> None:
-        """Ends with one answer, whatever happens: the bridge waits for it."""
+        """Sends exactly one response, whatever happens: the bridge waits for it."""
         try:
             response = await self._frames.app.call_tool(v1.CallToolRequest.FromString(request), self.write)
             self._finish(RESULT, response.SerializeToString())
@@ -214,7 +214,7 @@ class _Call:
         frames.send(EVENT, self._number, payload)
 
     def taken(self) -> None:
-        """An event was taken."""
+        """The bridge has read an event."""
         self._untaken = max(self._untaken - 1, 0)
         self.wake()
 
@@ -223,13 +223,13 @@ class _Call:
             self._room.set_result(None)
 
     def cancel(self) -> None:
-        """The caller is gone."""
+        """The call was canceled."""
         if self._gone:
             return
         self._gone = True
         self.wake()
         self._task.cancel()
-        # A task that is cancelled before it has begun never begins.
+        # A task that is canceled before it starts never runs.
         self._task.add_done_callback(lambda _: self._cancelled())
 
     def _cancelled(self) -> None:

@@ -1,4 +1,4 @@
-"""What an App has: tools, resources and prompts, and how a call of one becomes an answer."""
+"""The handlers of an App: tools, resources and prompts, and the calls of them."""
 
 import asyncio
 import functools
@@ -34,15 +34,15 @@ R = TypeVar("R")
 
 log = logging.getLogger("mcpbridge")
 
-# One tool's sys.exit() is not to end the others. Nor is its KeyboardInterrupt: Ctrl-C is a signal that we handle.
+# sys.exit() in a tool must not end other calls, nor KeyboardInterrupt: Ctrl-C is handled as a signal.
 EXITS = (SystemExit, KeyboardInterrupt)
 
-# Of MCP: the most values of a completion.
+# The maximum number of values of a completion in MCP.
 MAX_COMPLETIONS = 100
 
 
 class StatusError(Exception):
-    """Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of."""
+    """Fails a call with a gRPC status, such as NOT_FOUND, which the bridge converts to a JSON-RPC code."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ _CODES = {
 
 
 def status(e: StatusError | McpError) -> status_pb2.Status:
-    """The gRPC status of an error. The details of an McpError's hold the exact JSON-RPC error."""
+    """Returns the gRPC status of an error. The details contain the exact JSON-RPC error of an McpError."""
     if isinstance(e, StatusError):
         return status_pb2.Status(code=e.code.value[0], message=str(e))
     code = _CODES.get(e.code, grpc.StatusCode.UNKNOWN)
@@ -69,13 +69,13 @@ def status(e: StatusError | McpError) -> status_pb2.Status:
 
 
 class Handler(Generic[P, R]):
-    """A function, and how it is called. It can be called as the function itself, too."""
+    """A function, and how it is called. The handler itself is callable like the function."""
 
     kind: ClassVar[Kind]
     response: ClassVar[type[Response]]
 
     def __init__(self, fn: Callable[P, R], name: str, of: Signature) -> None:
-        self.fn: Callable[P, R] = fn.fn if isinstance(fn, Handler) else fn  # It may be something else, too.
+        self.fn: Callable[P, R] = fn.fn if isinstance(fn, Handler) else fn  # A function may have several roles.
         functools.update_wrapper(self, self.fn)
         self.name = name
         self.signature = of
@@ -86,11 +86,11 @@ class Handler(Generic[P, R]):
         return self.fn(*args, **kwargs)
 
     def success(self, value: Any, request: Any) -> Response:
-        """The answer of a function that returned value."""
+        """Returns the response for a function that returned value."""
         raise NotImplementedError
 
     def failure(self, message: str) -> Response:
-        """The answer of a function that failed: here a JSON-RPC error, which the client reads."""
+        """Returns the response for a function that failed: here a JSON-RPC error for the client."""
         raise McpError(-32603, message)
 
 
@@ -112,7 +112,7 @@ class Tool(Handler[P, R]):
 
 
 class Completable(Handler[P, R]):
-    """A prompt or a resource template: something with arguments that people fill in."""
+    """A prompt or a resource template, whose arguments can be completed."""
 
     def __init__(self, fn: Callable[P, R], name: str, of: Signature, refuse: Callable[[DefinitionError], None]) -> None:
         super().__init__(fn, name, of)
@@ -129,7 +129,7 @@ class Completable(Handler[P, R]):
 
         def decorate(fn: F) -> F:
             if self.signature is NOTHING:
-                return fn  # What is wrong has been said.
+                return fn  # The mistake has been recorded.
             try:
                 if argument not in self.signature.schema.get("properties", {}):
                     raise definition_error(fn, self.kind, self.name, f'there is no argument "{argument}" to complete')
@@ -141,7 +141,7 @@ class Completable(Handler[P, R]):
         return decorate
 
     def completes(self) -> bool:
-        """Whether there is anything to propose."""
+        """Whether any argument has completions."""
         arguments = self.signature.schema.get("properties", {})
         return bool(self.completers) or any(choices(self.signature.schema, argument) for argument in arguments)
 
@@ -159,7 +159,7 @@ class Completer(Handler[..., Any]):
             raise definition_error(fn, self.kind, name, "it has no parameter for what is typed so far; write value: str")
 
     def arguments(self, value: str, known: Mapping[str, str]) -> Object | None:
-        """What to call the function with, or None if it needs to know more."""
+        """Returns the arguments of the function, or None if required ones are unknown."""
         others = {name: known[name] for name in self.parameters[1:] if name in known}
         try:
             return self.signature.parse_strings({**others, self.parameters[0]: value})
@@ -168,7 +168,7 @@ class Completer(Handler[..., Any]):
 
 
 def completion(values: Iterable[Any] | v1.Completion) -> v1.CompleteResponse:
-    """The answer that proposes values."""
+    """Returns the response with the proposed values."""
     if isinstance(values, v1.Completion):
         return v1.CompleteResponse(completion=values)
     every = [str(v) for v in values]
@@ -195,7 +195,7 @@ class Resource(Completable[P, R]):
         super().__init__(fn, uri, of, refuse)
         self.message = message
         self.template = template
-        self.hints = hints  # How long what is read stays true, and for whom.
+        self.hints = hints  # The cache hints of the content.
 
     def success(self, value: Any, request: v1.ReadResourceRequest) -> v1.ReadResourceResponse:
         response = resource_result(value, request.uri, self.message.mime_type or None)
@@ -223,18 +223,18 @@ class Prompt(Completable[P, R]):
 
 
 class Calls:
-    """The calls that are under way. Plain functions run in threads, async ones on the event loop."""
+    """The calls in flight. Plain functions run in threads, async ones on the event loop."""
 
     def __init__(self, app: "App", threads: int) -> None:
         self.app = app
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix=app.name)
-        self.running = 0  # Calls that have not been answered. Of the event loop's thread only.
-        self.forwarding = False  # Whether somebody wants to know which call is under way.
+        self.running = 0  # Calls without a response. Accessed on the event loop only.
+        self.forwarding = False  # Whether logs are forwarded, which requires the current call.
         self._most = threads
         self._threads: Threads | None = None
 
     async def answer(self, handler: Handler[..., Any], arguments: Object, request: Any, write: Write) -> Any:
-        """Writes the events and returns the last one. StatusError and McpError are the errors."""
+        """Writes the events and returns the last one. Raises StatusError and McpError only."""
         ctx: Context | None = None
         response: Response | None = None
         raised: BaseException | None = None
@@ -258,7 +258,7 @@ class Calls:
                 if ctx is not None:
                     ctx._cancel()
                 raise
-            raised = e  # Something that the function waited for was cancelled: not the call.
+            raised = e  # Something that the function awaited was canceled, not the call.
         except (Exception, *EXITS) as e:
             raised = e
         except BaseException:
@@ -269,7 +269,7 @@ class Calls:
             self.running -= 1
         if ctx is not None:
             await ctx._close()
-            if ctx._ended:  # Whatever the function made of it: a question was asked, and there is no answer yet.
+            if ctx._ended:  # A question has no answer yet, whatever the function returned.
                 try:
                     return ctx._input_required()
                 except ValueError as e:
@@ -277,7 +277,7 @@ class Calls:
         return response if raised is None else self._failed(handler, raised)
 
     async def run(self, handler: Handler[..., Any], arguments: Object) -> Any:
-        """What the function returns, and no more."""
+        """Returns the result of the function, without events."""
         return await (handler.fn(**arguments) if handler.is_async else self._in_thread(handler.fn, arguments))
 
     async def _in_thread(self, fn: Callable[..., Any], arguments: Object) -> Any:
@@ -288,11 +288,11 @@ class Calls:
 
     @property
     def blocking(self) -> int:
-        """Plain functions that have not returned, even if their call is over."""
+        """The number of plain functions that have not returned, even if their calls have ended."""
         return self._threads.blocking if self._threads else 0
 
     def _failed(self, handler: Handler[..., Any], e: BaseException) -> Response:
-        """The answer of a function that raised e."""
+        """Returns the response for a function that raised e."""
         if isinstance(e, (McpError, StatusError)):
             raise e
         if isinstance(e, NotFound) and handler.kind != "tool":
@@ -300,17 +300,17 @@ class Calls:
         return handler.failure(str(e) if isinstance(e, ToolError) else self.explain(handler, e))
 
     def explain(self, handler: Handler[..., Any], e: BaseException) -> str:
-        """What the caller is told of an exception. Our log gets the line and the traceback."""
+        """Returns the message of an exception for the caller. The line and the traceback are logged."""
         tb, own = _frames(handler.fn, e.__traceback__)
         at = f"{Path(tb.tb_frame.f_code.co_filename).name}:{tb.tb_lineno}" if tb and own else where(handler.fn)
         kind = type(e).__name__
         log.error('%s "%s" failed at %s: %s: %s', handler.kind, handler.name, at, kind, e, exc_info=(type(e), e, tb))
-        # A KeyError's message is only the key, and a SystemExit's the code.
+        # The message of a KeyError is only the key, and that of a SystemExit the code.
         return f"{kind}: {e}" if isinstance(e, (KeyError, SystemExit)) else str(e) or kind
 
 
 def _frames(fn: Callable[..., Any], tb: TracebackType | None) -> tuple[TracebackType | None, bool]:
-    """A traceback from fn's own frame on, and whether there is one: fn may have returned what is wrong."""
+    """Returns the traceback from fn's own frame on, and whether fn has a frame in it."""
     code = getattr(unwrap(fn), "__code__", None)
     own = tb
     while own is not None and own.tb_frame.f_code is not code:
@@ -318,11 +318,11 @@ def _frames(fn: Callable[..., Any], tb: TracebackType | None) -> tuple[Traceback
     if own is not None:
         return own, True
     while tb is not None and Path(tb.tb_frame.f_code.co_filename).parent == Path(__file__).parent:
-        tb = tb.tb_next  # Our frames are of no use to the author.
+        tb = tb.tb_next  # Frames of the SDK do not help the author.
     return tb, False
 
 
 def _cancelling() -> bool:
-    """Whether it is the call itself that is being cancelled. Python 3.10 cannot tell, and is told yes."""
+    """Reports whether the call itself is being canceled. Python 3.10 cannot distinguish it, and assumes so."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0

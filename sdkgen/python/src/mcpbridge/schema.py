@@ -1,4 +1,4 @@
-"""From type hints and docstrings to JSON Schema, and back from JSON to values. pydantic does the work."""
+"""Converts type hints and docstrings to JSON Schema, and JSON to values, with pydantic."""
 
 import ast
 import contextlib
@@ -42,15 +42,15 @@ class Signature:
     description: str
     schema: Object  # Of the arguments.
     output_schema: bytes | None
-    context: str | None  # The parameter that wants the Context.
-    parse: Callable[[bytes], Object]  # Arguments as JSON to keyword arguments; ToolError says what is wrong with them.
-    parse_strings: Callable[[Mapping[str, str]], Object]  # The same, of arguments that are all text.
+    context: str | None  # The parameter for the Context.
+    parse: Callable[[bytes], Object]  # Converts JSON to keyword arguments; raises ToolError if they are invalid.
+    parse_strings: Callable[[Mapping[str, str]], Object]  # The same for arguments that are all text.
     dump: Dump | None
-    returns: tuple[type, ...] = ()  # What a tool without a dump may return. Empty: anything.
-    has_rest: bool = False  # Whether there is a `**arguments`.
+    returns: tuple[type, ...] = ()  # Types that a tool without a dump may return. If empty, any.
+    has_rest: bool = False  # Whether the function has `**arguments`.
 
 
-# Of a function that cannot be used.
+# The signature of an invalid function.
 NOTHING = Signature("", {}, None, None, lambda _: {}, lambda _: {}, None)
 
 
@@ -164,12 +164,12 @@ def signature(
 
 
 def definition_error(fn: Callable[..., Any], kind: str, name: str, what: str, parameter: str | None = None) -> DefinitionError:
-    """Says the line to change."""
+    """Returns an error that names the line to change."""
     return DefinitionError(f'{where(fn, parameter)}: {kind} "{name}": {what}')
 
 
 def _specific(e: PydanticUserError) -> str | None:
-    """What is wrong with a type, if it is more than that JSON cannot hold it."""
+    """Returns a specific reason why a type cannot be used, if there is one."""
     if isinstance(e, _UnknownFormat):
         return e.message
     old = e.code == "typed-dict-version"
@@ -177,7 +177,7 @@ def _specific(e: PydanticUserError) -> str | None:
 
 
 def choices(schema: Object, argument: str) -> list[str]:
-    """The values that an argument can have, if its type is a Literal or an Enum."""
+    """Returns the values of an argument whose type is a Literal or an Enum."""
     values: list[str] = []
     for s in _resolved(schema.get("properties", {}).get(argument, {}), schema):
         values += [str(v) for v in s.get("enum", [s["const"]] if "const" in s else [])]
@@ -192,7 +192,7 @@ def _resolved(s: Object, root: Object) -> list[Object]:
 
 
 class _UnknownFormat(PydanticUserError):
-    """An author wrote a format that nobody checks."""
+    """The definition has a format that is not validated."""
 
     def __init__(self, name: str) -> None:
         close = difflib.get_close_matches(name, FORMATS, 1)
@@ -234,7 +234,7 @@ def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> Object:
 def _adapter_of(name: str, fields: dict[str, Any], has_rest: bool = False) -> tuple[TypeAdapter[Any], Object]:
     """A TypedDict is what keyword arguments are: validating it gives the dict to call with, defaults included."""
     arguments = _typed_dict(name, fields)
-    # An argument that does not exist is an error, or a misspelt optional one would silently do nothing.
+    # An unknown argument is an error; otherwise a misspelled optional one would be ignored.
     arguments.__pydantic_config__ = ConfigDict(extra="allow" if has_rest else "forbid")
     adapter: TypeAdapter[Any] = TypeAdapter(arguments)
     return adapter, _schema_of(adapter, "validation")
@@ -245,7 +245,7 @@ def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
 
 
 def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
-    """The output schema of a return type, and how to write its values. Text and content have none."""
+    """Returns the output schema of a return type, and a function to serialize values. Text and content have none."""
     leaves = _leaves(hint)
     if hint is Any or (leaves <= {str, type(None)} and get_origin(hint) not in (list, tuple)):
         return None, None
@@ -271,7 +271,7 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
             if check is not None:
                 returned = pydantic_core.from_json(text)
                 wrong = _lines(None, check(returned), returned)
-        if wrong:  # Not the model's doing: the author's.
+        if wrong:  # A mistake of the author, not of the model.
             raise TypeError("\n".join(("the tool returned what its return type does not allow:", *wrong)))
         return text
 
@@ -279,7 +279,7 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
 
 
 def _classes(hint: Any) -> tuple[type, ...]:
-    """The classes that values of a type are of; none if that is not all there is to say."""
+    """Returns the classes of the values of a type, or none if classes do not describe it completely."""
     of = get_origin(hint) or hint
     if of is Annotated:
         return _classes(get_args(hint)[0])
@@ -309,7 +309,7 @@ def _checked(
     refuse: Callable[[str], Exception],
     names: tuple[str, ...] = (),
 ) -> Any:
-    """What validate makes of JSON, or of texts by their names, whose formats are right."""
+    """Validates JSON, or texts by their names, including formats."""
     error: ValidationError | None = None
     try:
         value = validate(given)
@@ -329,7 +329,7 @@ def _lines(
     error: ValidationError | None, formats: Mapping[Location, str] = types.MappingProxyType({}), given: Any = None,
     names: tuple[str, ...] = (),
 ) -> list[str]:  # fmt: skip
-    """Every violation on a line that names the field, what was expected, and what came.
+    """Returns a line for each violation, with the field, the expected value and the actual one.
 
     Where a value is of another format than the schema says, that is what is wrong with it.
     """
@@ -353,14 +353,14 @@ def _lines(
 
 
 def _shown(came: Any) -> str:
-    if isinstance(came, bytes):  # They are no JSON, and may be no text either.
+    if isinstance(came, bytes):  # Invalid JSON, and possibly invalid UTF-8.
         came = came.decode(errors="replace")
     got = pydantic_core.to_json(came, inf_nan_mode="constants", serialize_unknown=True).decode()
     return got if len(got) <= 80 else got[:80] + " ..."
 
 
 def _unfit_default(p: inspect.Parameter, adapter: TypeAdapter[Any], check: Check | None) -> str | None:
-    """Why the default of a parameter, as clients see it, is none of its values."""
+    """Returns why the default of a parameter does not conform to its schema."""
     default = p.default.default if isinstance(p.default, FieldInfo) else p.default
     if any(default is none for none in (p.empty, ..., PydanticUndefined)):
         return None
@@ -410,18 +410,18 @@ def _type(s: Any) -> str:
 
 
 def _bounds(s: Object) -> str:
-    """What a number may be, after its type: ` 1..14`, ` > 0`."""
+    """Returns the bounds of a number, after its type: ` 1..14`, ` > 0`."""
     if "minimum" in s and "maximum" in s:
         return f" {s['minimum']}..{s['maximum']}"
     signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
     return "".join(f" {sign} {s[key]}" for key, sign in signs.items() if key in s)
 
 
-# Definitions: what to say of a function that cannot be used.
+# Messages for invalid definitions.
 
 
 def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that somebody wrote, without decorators and partial."""
+    """Returns the innermost function, without decorators and partial."""
     fn = inspect.unwrap(fn)
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -429,7 +429,7 @@ def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def where(fn: Callable[..., Any], parameter: str | None = None) -> str:
-    """The line of the parameter, or of the function where that cannot be found: `tools.py:12`."""
+    """Returns the line of the parameter, or of the function if that is unknown: `tools.py:12`."""
 
     def of_parameter(node: _Function) -> int | None:
         a = node.args
@@ -440,7 +440,7 @@ def where(fn: Callable[..., Any], parameter: str | None = None) -> str:
 
 
 def where_called(fn: Callable[..., Any], name: str) -> str:
-    """The line where a function calls another one without await, or its own line where that cannot be found."""
+    """Returns the line where a function calls another one without await, or its own line if that is unknown."""
 
     def of_call(node: _Function) -> int | None:
         awaited = {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Await)}
@@ -466,7 +466,7 @@ def _line(fn: Callable[..., Any], find: Callable[[_Function], int | None]) -> st
 
 
 def _guess(parameter: inspect.Parameter) -> str:
-    """The hint to propose."""
+    """Returns the type hint to suggest."""
     if parameter.name in ("ctx", "context"):
         return "Context"
     default = parameter.default
@@ -486,14 +486,14 @@ def _has_description(hint: Any, default: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
-    """A question's form: its schema, and how to read what the user filled in."""
+    """The form of a question: its schema, and a function to parse its content."""
 
     schema: bytes
     parse: Callable[[bytes], T]
 
 
 def form(schema: Any) -> Form[Any]:
-    """The form for a pydantic model, dataclass, TypedDict, simple type, or JSON Schema. None: nothing to fill in."""
+    """Returns the form for a pydantic model, dataclass, TypedDict, simple type, or JSON Schema. If None, it has no fields."""
     if schema is None:
         schema = {"type": "object", "properties": {}}
     if isinstance(schema, dict):
@@ -534,7 +534,7 @@ def _read_object(content: bytes) -> Object:
 
 
 def _titled(s: Object) -> list[Object] | None:
-    """The choices of a union of Literals as MCP has them, each with a title."""
+    """Returns the choices of a union of Literals in MCP's format, each with a title."""
     choices = s.get("anyOf", ())
     if not choices or not all("const" in c for c in choices):
         return None
@@ -557,12 +557,12 @@ def choices_of(titles: Mapping[str, str]) -> Any:
     return list[choice(titles)]  # type: ignore[misc]
 
 
-# MCP's forms have fields of these types only, and lists of choices.
+# The types of fields in MCP's forms, besides lists of choices.
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 
 
 def _flat(schema: Object, of: Any) -> Object:
-    """pydantic's schema as the flat one that MCP has for forms: no references, no nulls, no nesting."""
+    """Converts pydantic's schema to the flat schema of MCP's forms: no references, no nulls, no nesting."""
     defs = schema.get("$defs", {})
 
     def resolve(s: Object) -> Object:

@@ -1,4 +1,4 @@
-"""Serves an App over gRPC: to the bridge that started us (hashicorp/go-plugin's handshake), or at an address."""
+"""Serves an App over gRPC: to the bridge that launched it (the handshake of hashicorp/go-plugin), or at an address."""
 
 import asyncio
 import base64
@@ -30,15 +30,15 @@ from mcpbridge.schema import where
 if TYPE_CHECKING:
     from mcpbridge.app import App
 
-PROTOCOL = 1  # Of the handshake's second field: the contract's major version.
-DRAIN = 5.0  # Seconds that calls get to finish when we are told to stop.
+PROTOCOL = 1  # The contract's major version, the second field of the handshake.
+DRAIN = 5.0  # The time in seconds for calls in flight to complete at shutdown.
 MAX_MESSAGE = 64 << 20
-MAX_LINE = 8 << 10  # Of our log: the bridge takes a longer line for text.
+MAX_LINE = 8 << 10  # Of the log: the bridge does not parse longer lines.
 MAX_PATH = 100  # A unix socket's path: sun_path is 104 to 108 bytes.
 
 
 def run(app: "App", listen: str | None) -> None:
-    """Serves app until it is told to stop. See App.run."""
+    """Serves app until shutdown. See App.run."""
     listen = listen or _listen_argument(sys.argv[1:])
     app.check()
     app._running = True
@@ -58,7 +58,7 @@ def run(app: "App", listen: str | None) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if app._calls.blocking:
-        # A plain `def` that does not look at ctx.cancelled is still at it, and would keep the interpreter waiting.
+        # A plain `def` that ignores ctx.cancelled is still running, and would block the exit of the interpreter.
         os._exit(0)
 
 
@@ -82,7 +82,7 @@ def _exit(code: int, message: str) -> NoReturn:
 async def _attached(app: "App", listen: str) -> None:
     _warn(app)
     server = _Server(app)
-    # The same words as the bridge's: tcp:host:port, unix:///path.
+    # The bridge's address format: tcp:host:port, unix:///path.
     listen = listen.removeprefix("tcp:")
     try:
         port = server.grpc.add_insecure_port(listen)
@@ -108,7 +108,7 @@ async def _managed(app: "App") -> None:
     network, address, tidy = _bind(server.grpc, credentials)
     try:
         await server.grpc.start()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal sends it to the bridge too, which then tells us.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal also sends it to the bridge, which then stops this program.
         _on_signal(server, signal.SIGTERM)
         _watch_parent(server, tidy)
         fields = ["1", str(version), network, address, "grpc", certificate]
@@ -122,7 +122,7 @@ async def _managed(app: "App") -> None:
 
 
 def _warn(app: "App") -> None:
-    """Says what nobody would see."""
+    """Logs warnings about definitions."""
     if not app._has:
         log.warning("the app has no tools, resources or prompts")
     for name, tool in app._tools.items():
@@ -138,7 +138,7 @@ def _version() -> int:
 
 
 def _bind(server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -> tuple[str, str, Callable[[], None]]:
-    """Binds the server. Returns the network, the address, and what removes the traces."""
+    """Binds the server. Returns the network, the address, and a cleanup function."""
 
     def add(address: str) -> int:
         if credentials is None:
@@ -172,7 +172,7 @@ def _group(name: str) -> int:
 
 
 def _tls() -> tuple[grpc.ServerCredentials | None, str]:
-    """Mutual TLS if the bridge wants it: our credentials, and our certificate as the handshake says it."""
+    """Returns the credentials for mutual TLS, if the bridge requires it, and the certificate as in the handshake."""
     client = os.environ.get("PLUGIN_CLIENT_CERT")
     if not client:
         return None, ""
@@ -191,12 +191,12 @@ def _tls() -> tuple[grpc.ServerCredentials | None, str]:
     credentials = grpc.ssl_server_credentials(
         [(key.encode(), certificate.encode())], root_certificates=client.encode(), require_client_auth=True
     )
-    # go-plugin reads it without padding: with padding it works or fails by the certificate's length.
+    # go-plugin expects no padding.
     return credentials, base64.b64encode(ssl.PEM_cert_to_DER_cert(certificate.strip())).decode().rstrip("=")
 
 
 def _make_key_pair() -> str:
-    """A key pair of our own, for a stock go-plugin host with AutoMTLS. The bridge gives us one."""
+    """Generates a key pair for a standard go-plugin host with AutoMTLS. The bridge provides one."""
     try:
         from mcpbridge import automtls
     except ImportError:
@@ -204,18 +204,18 @@ def _make_key_pair() -> str:
     return automtls.make_key_pair()
 
 
-# What we log.
+# Logging.
 
 
 class _Line(logging.Formatter):
-    """A record as one line of JSON, which the bridge logs with its level and in one piece."""
+    """Formats a record as one line of JSON, which the bridge logs with its level."""
 
     def format(self, record: logging.LogRecord) -> str:
         texts = {"logger": record.name, "message": record.getMessage()}
         if record.exc_info:
             texts["traceback"] = self.formatException(record.exc_info)
         while len(line := json.dumps({"level": record.levelname.lower(), **texts})) > MAX_LINE:
-            # The beginning and the end say the most.
+            # Keep the beginning and the end.
             name = max(texts, key=lambda name: len(texts[name]))
             third = len(texts[name]) // 3
             texts[name] = f"{texts[name][:third]} ... {texts[name][-third:]}"
@@ -223,7 +223,7 @@ class _Line(logging.Formatter):
 
 
 def _log_to_bridge() -> None:
-    """Makes our log JSON on stderr, and what tools log, unless somebody gave them handlers of their own."""
+    """Writes the logs of the SDK and of tools as JSON to stderr, unless the program configured handlers."""
     from mcpbridge.app import PLAIN
 
     for handler in filter(None, (logging.lastResort, PLAIN)):
@@ -234,12 +234,12 @@ def _log_to_bridge() -> None:
     handler.setFormatter(_Line())
     log.addHandler(handler)
     for other in logging.getLogger().handlers:
-        # Files and the like get it as ever, but what goes to stderr need not go there twice.
+        # Do not write records to stderr twice.
         if isinstance(other, logging.StreamHandler) and other.stream in (sys.stderr, sys.stdout):
             other.addFilter(lambda record: record.name != log.name)
 
 
-# When to stop.
+# Shutdown.
 
 
 def _on_signal(server: "_Server", *signals: signal.Signals) -> None:
@@ -252,12 +252,12 @@ def _on_signal(server: "_Server", *signals: signal.Signals) -> None:
 
 
 def _watch_parent(server: "_Server", tidy: Callable[[], None]) -> None:
-    """Ends the process when the bridge dies, however it dies."""
+    """Ends the process when the bridge exits or is killed."""
     loop = asyncio.get_running_loop()
     parent = os.getppid()
     lifeline: int | None = None
     if os.environ.get("MCP_PLUGIN_LIFELINE") == "stdin":
-        # Aside, so that a tool's input() gets an end of file, and not the lifeline.
+        # Moved, so that input() in a tool gets an end of file and does not read the lifeline.
         lifeline = os.dup(0)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -270,7 +270,7 @@ def _watch_parent(server: "_Server", tidy: Callable[[], None]) -> None:
         else:
             while os.getppid() == parent:
                 time.sleep(1)
-        # There is nobody to answer to: no drain. If the loop is stuck in somebody's code it gets no second chance.
+        # No caller is left: do not drain. If the loop is blocked, exit anyway.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(server.stop, 0)
         time.sleep(2)
@@ -284,12 +284,12 @@ def _watch_parent(server: "_Server", tidy: Callable[[], None]) -> None:
 
 
 class _Server:
-    """A gRPC server of one App. One event loop's own."""
+    """The gRPC server of an App. It belongs to one event loop."""
 
     def __init__(self, app: "App") -> None:
         self.app = app
-        # No limit for what we send: the bridge says what is too large of an answer, and that the tool was executed. grpc-core
-        # would only say RESOURCE_EXHAUSTED, which could as well mean that it was not.
+        # No limit on responses: the bridge reports a response that is too large, with the outcome executed. grpc-core would
+        # return RESOURCE_EXHAUSTED, which does not distinguish whether the tool was executed.
         options = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", -1)]
         self.grpc = grpc.aio.server(options=options)
         self.health = health.aio.HealthServicer()
@@ -307,7 +307,7 @@ class _Server:
                 methods[method.name] = grpc.unary_unary_rpc_method_handler(_ask(getattr(app, name)), read, write)
         services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {
             "mcpbridge.v1.McpService": methods,
-            # go-plugin's. Its messages are empty.
+            # The service of go-plugin, with empty messages.
             "plugin.GRPCController": {"Shutdown": grpc.unary_unary_rpc_method_handler(self._shutdown)},
         }
         for service, handlers in services.items():
@@ -317,21 +317,21 @@ class _Server:
         self._drain = DRAIN
 
     def stop(self, drain: float = DRAIN) -> None:
-        """Makes wait stop the server. A shorter drain than before counts."""
+        """Makes wait stop the server. The shortest drain applies."""
         self._drain = min(drain, self._drain)
         self._stopping.set()
         self.app._changes.close()
 
     async def wait(self) -> None:
-        """Serves until stop, then lets the calls finish."""
+        """Serves until stop, then waits for calls in flight."""
         for service in ("", "plugin"):
             await self.health.set(service, health_pb2.HealthCheckResponse.SERVING)
-        gc.freeze()  # What is there now stays; there is no use in looking through it again.
+        gc.freeze()  # Objects from startup are long-lived; exclude them from collection.
         await self._stopping.wait()
         await self.health.enter_graceful_shutdown()
         began = time.monotonic()
         if self.frames:
-            # First: from then on the bridge makes no calls over gRPC either, which would cancel those that are on their way.
+            # First, because the bridge then makes no new calls over gRPC either; stopping gRPC would cancel them.
             self.frames.drain()
             while not self.frames.closed.done() and time.monotonic() - began < self._drain:
                 await asyncio.wait({self.frames.closed}, timeout=0.02)
@@ -339,28 +339,28 @@ class _Server:
         stopped = asyncio.create_task(self.grpc.stop(max(self._drain + began - time.monotonic(), 0)))
         while self.app._calls.running and time.monotonic() - began < self._drain:
             await asyncio.wait({stopped}, timeout=0.02)
-        # What is left are streams without an end, such as a health watch, and answers on their way.
+        # Only endless streams, such as a health watch, and responses in transit remain.
         await asyncio.wait({stopped}, timeout=0.2)
         await self.grpc.stop(0)
         await stopped
         self.app._calls.pool.shutdown(wait=False, cancel_futures=True)
 
     async def _listen(self, request: v1.ListenRequest, context: Any) -> AsyncIterator[v1.ListenResponse]:
-        told = self.app.can_tell(request.notifications)
-        with self.app._changes.listen(told) as listener:
-            yield v1.ListenResponse(acknowledged=v1.SubscriptionsAcknowledged(notifications=told))
+        supported = self.app.supported_changes(request.notifications)
+        with self.app._changes.listen(supported) as listener:
+            yield v1.ListenResponse(acknowledged=v1.SubscriptionsAcknowledged(notifications=supported))
             if self._stopping.is_set():
                 return
             async for event in listener.events():
                 yield event
 
     async def _shutdown(self, request: bytes, context: Any) -> bytes:
-        asyncio.get_running_loop().call_soon(self.stop)  # The answer goes first.
+        asyncio.get_running_loop().call_soon(self.stop)  # Respond first.
         return b""
 
 
 def _ask(answer: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
-    """A method with one answer, from one of an App's, which may be async."""
+    """Adapts a unary method of an App, which may be async."""
 
     async def method(request: Any, context: Any) -> Any:
         try:
@@ -373,7 +373,7 @@ def _ask(answer: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
 
 
 def _call(answer: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[None]]:
-    """A method with events and a last one, from one of an App's."""
+    """Adapts a streaming method of an App."""
 
     async def method(request: Any, context: Any) -> None:
         try:
@@ -385,9 +385,9 @@ def _call(answer: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], 
 
 
 async def _abort(context: Any, e: StatusError | McpError) -> NoReturn:
-    said = status(e)
-    trailers = (("grpc-status-details-bin", said.SerializeToString()),) if said.details else ()
-    await context.abort(_STATUS_CODES[said.code], said.message, trailers)
+    failure = status(e)
+    trailers = (("grpc-status-details-bin", failure.SerializeToString()),) if failure.details else ()
+    await context.abort(_STATUS_CODES[failure.code], failure.message, trailers)
     raise e  # Not reached: abort raises.
 
 

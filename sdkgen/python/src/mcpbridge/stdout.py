@@ -1,6 +1,6 @@
-"""Makes print() safe: the bridge reads one line from our stdout, the handshake.
+"""Makes print() safe: stdout has one line for the bridge, the handshake.
 
-Everything else that is printed, by C libraries and child processes too, goes to stderr, which the bridge takes for log.
+All other output, also of C libraries and child processes, goes to stderr, which the bridge logs.
 """
 
 import builtins
@@ -17,7 +17,7 @@ def _no_input(*_: Any) -> NoReturn:
 
 
 def _take() -> int | None:
-    """Points fd 1 at stderr and returns what it was."""
+    """Redirects fd 1 to stderr and returns the original."""
     if not MANAGED:
         return None
     builtins.input = _no_input
@@ -25,7 +25,7 @@ def _take() -> int | None:
     sys.stdout.flush()
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # A pipe would hold the lines back until the process ends.
+        sys.stdout.reconfigure(line_buffering=True)  # A pipe is block-buffered by default.
     return real
 
 
@@ -33,7 +33,7 @@ _real = _take()
 
 
 def write_handshake(line: str) -> None:
-    """Writes the handshake to the real stdout, in one piece, and closes it: nothing else is ever written there."""
+    """Writes the handshake to the original stdout in one write, and closes it."""
     if _real is None:
         raise RuntimeError("there is no bridge to shake hands with")
     os.write(_real, line.encode() + b"\n")

@@ -1,7 +1,7 @@
-"""URI templates of RFC 6570, backwards: from a URI to the values of the template's variables.
+"""Matches URIs against URI templates of RFC 6570, and returns the values of the variables.
 
-Of the libraries for Python that expand templates none does this. All of level 3 is here: `{a}` and `{a,b}`, `{+path}`,
-`{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Of level 4, `{a:3}` and `{a*}`, nothing is.
+No Python library for URI templates supports this. Level 3 is supported: `{a}` and `{a,b}`, `{+path}`,
+`{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Level 4, `{a:3}` and `{a*}`, is not.
 """
 
 import functools
@@ -13,18 +13,18 @@ from urllib.parse import parse_qsl, unquote
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
-# Of a URI that is matched, in characters.
+# The maximum length of a URI in characters.
 _MAX_URI = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Of a template: fixed text, and what may follow it."""
+    """A part of a template: literal text, and an optional value after it."""
 
     literal: str
-    ends_at: str | None = None  # What the value cannot have in it; None: there is no value.
-    names: tuple[str, ...] = ()  # Several only where the value says which is meant: a=1&b=2.
-    separator: str = ""  # Of those.
+    ends_at: str | None = None  # Characters that end the value. If None, there is no value.
+    names: tuple[str, ...] = ()  # Several only if the value contains names: a=1&b=2.
+    separator: str = ""  # Separates the names.
     may_be_missing: bool = False
 
     @property
@@ -32,19 +32,19 @@ class _Piece:
         return 0 if self.separator else 1
 
     def run(self, uri: str, at: int) -> int:
-        """Where the value that begins at a place ends at the latest."""
+        """Returns the latest end of a value that starts at a position."""
         found = _any_of(self.ends_at).search(uri, at) if self.ends_at else None
         return found.start() if found else len(uri)
 
     def begins(self, uri: str, ends: list[int]) -> list[int]:
-        """The places where the piece can begin if it can end at these. Both ascend."""
+        """Returns the positions where the piece can start, given where it can end. Both are in ascending order."""
         begins = set(ends) if self.may_be_missing else set()
         if self.ends_at is None:
             begins.update(end - len(self.literal) for end in ends if uri.endswith(self.literal, 0, end))
             return sorted(begins)
         at = 0
         while at <= len(uri):
-            # Up to the end of a run all values that begin in it can go on: its last end is good for all of them.
+            # All values that start in a run can extend to its end, so its last end position suffices.
             run = self.run(uri, at)
             last = bisect_right(ends, run) - 1
             if last >= 0:
@@ -73,11 +73,11 @@ def _any_of(characters: str) -> re.Pattern[str]:
 
 
 class Template:
-    """A URI template. ValueError says what is wrong with it, or of a kind that cannot be matched."""
+    """A URI template. Raises ValueError if it is invalid or not supported."""
 
     def __init__(self, template: str) -> None:
         self.variables: list[str] = []
-        self.optional: list[str] = []  # Those of `{?a,b}` and the like, each of which may be missing.
+        self.optional: list[str] = []  # Variables of `{?a,b}` and similar operators.
         self._pieces: list[_Piece] = []
         end = 0
         for expression in _EXPRESSION.finditer(template):
@@ -105,10 +105,10 @@ class Template:
 
     @staticmethod
     def _simple(operator: str, names: tuple[str, ...], template: str) -> list[_Piece]:
-        """A piece for each variable of an expression whose values stand there without names."""
+        """Returns a piece for each variable of an expression whose values have no names."""
         first, between, ends_at = {
             "": ("", ",", "/?#"),
-            # Reserved characters are what it is for, but a path ends where a query may begin.
+            # It allows reserved characters, but a path ends where a query may start.
             "+": ("", ",", "?#" if "{?" in template else "#" if "{#" in template else ""),
             "#": ("#", ",", ""),
             ".": (".", ".", "/?#"),
@@ -139,14 +139,14 @@ class Template:
         return name
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables' values, percent-decoded, or None if uri is none of the template's.
+        """Returns the percent-decoded values of the variables, or None if uri does not match.
 
-        A value is as long as it can be, the first before the others. A value that climbs out of a folder, such as `../secret`,
-        is none of the template's. The time it takes grows with the length of the URI, and no faster.
+        Matching is greedy, from the first variable on. Values with `..` path segments, such as `../secret`, do not match. The
+        time is linear in the length of the URI.
         """
         if len(uri) > _MAX_URI or not uri.startswith(self._begin):
             return None
-        # From the end, where each piece can begin; then from the start, where each does end.
+        # Backward: where each piece can start. Then forward: where each piece ends.
         ends = [[len(uri)]]
         for piece in reversed(self._pieces):
             ends.append(piece.begins(uri, ends[-1]))
@@ -158,7 +158,7 @@ class Template:
             can = ends.pop()
             after = at + len(piece.literal)
             if not uri.startswith(piece.literal, at):
-                continue  # It may be missing.
+                continue  # It is optional.
             if piece.ends_at is None:
                 at = after
                 continue

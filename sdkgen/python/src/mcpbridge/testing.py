@@ -21,7 +21,7 @@ __all__ = ["EVERYTHING", "Called", "Client", "call", "complete", "prompt", "read
 
 Result = TypeVar("Result", v1.CallToolResult, v1.ReadResourceResult, v1.GetPromptResult)
 
-# A caller that can be asked everything and wants to see everything.
+# A caller that supports all questions, and requests progress and all logs.
 EVERYTHING = v1.CallContext(
     protocol_version="2026-07-28",
     client_info=v1.Implementation(name="mcpbridge.testing", version="1"),
@@ -37,7 +37,7 @@ EVERYTHING = v1.CallContext(
 
 @dataclass
 class Called(Generic[Result]):
-    """What a call came to."""
+    """The outcome of a call."""
 
     result: Result
     progress: list[v1.Progress] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Called(Generic[Result]):
 
     @property
     def structured(self) -> Any:
-        """A tool's structured content, or what a resource holds as JSON."""
+        """A tool's structured content, or the JSON content of a resource."""
         if isinstance(self.result, v1.CallToolResult):
             return json.loads(self.result.structured_content) if self.result.structured_content else None
         return json.loads(self.text)
@@ -86,7 +86,7 @@ async def call(
 async def read(
     app: App, uri: str, *, answers: Sequence[Any] = (), context: v1.CallContext = EVERYTHING
 ) -> Called[v1.ReadResourceResult]:
-    """Reads a resource. The answers are as of call."""
+    """Reads a resource. The answers are those of call."""
     request = v1.ReadResourceRequest(context=context, uri=uri)
     return await _rounds(app, uri, app.read_resource, request, Called(v1.ReadResourceResult()), answers)
 
@@ -99,7 +99,7 @@ async def prompt(
     answers: Sequence[Any] = (),
     context: v1.CallContext = EVERYTHING,
 ) -> Called[v1.GetPromptResult]:
-    """Gets a prompt. The answers are as of call."""
+    """Gets a prompt. The answers are those of call."""
     request = v1.GetPromptRequest(context=context, name=name, arguments=arguments)
     return await _rounds(app, name, app.get_prompt, request, Called(v1.GetPromptResult()), answers)
 
@@ -160,11 +160,11 @@ async def _rounds(
 
 
 def _in_order(asked: v1.InputRequired) -> list[tuple[str, v1.InputRequest]]:
-    """The questions in the order they were asked in: a map of protobuf has none, but our state has."""
+    """Returns the questions in their order, from the state: protobuf maps are unordered."""
     try:
         order = json.loads(asked.state)["asked"]
         return [(key, asked.requests[key]) for key in order]
-    except (ValueError, KeyError, TypeError):  # A state of the author's own.
+    except (ValueError, KeyError, TypeError):  # The state is not the SDK's.
         return sorted(asked.requests.items())
 
 

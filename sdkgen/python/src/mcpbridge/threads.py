@@ -1,4 +1,4 @@
-"""Plain functions in threads. They are handed over, and what they return is handed back, as many at once as there are."""
+"""Runs plain functions in threads. Functions and results are passed to and from the event loop in batches."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-# Seconds that a function waits for a thread that has just begun with another one, before it gets one of its own: to wake a
-# thread costs more than most functions.
+# The time in seconds that a function waits for a busy thread before another one is started: waking a thread costs more than
+# most functions take.
 SOON = 0.001
 
 _Job = tuple["asyncio.Future[Any]", contextvars.Context, Callable[..., Any], dict[str, Any]]
@@ -19,23 +19,23 @@ _Done = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
 
 class Threads:
-    """Runs the functions of one event loop in threads of a pool, no more than most at a time."""
+    """Runs the functions of one event loop in threads of a pool, at most `most` at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor, most: int) -> None:
         self.loop = loop
-        self.blocking = 0  # Functions that have not returned, even if their call is over.
+        self.blocking = 0  # Functions that have not returned, even if their calls have ended.
         self._pool = pool
         self._most = most
         self._jobs: deque[_Job] = deque()
         self._done: deque[_Done] = deque()
         self._workers = 0
-        self._began = 0.0  # When a thread last began with something, and may soon be ready for more.
+        self._began = 0.0  # When a thread last started a function.
         self._waiting = False  # Whether _more will be called.
         self._waking = False  # Whether _finish will be called.
         self._lock = threading.Lock()  # Guards blocking, jobs, workers and began.
 
     async def run(self, fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """What fn returns. If the caller is cancelled, fn is not begun, or goes on by itself."""
+        """Returns the result of fn. If the caller is canceled, fn is not started, or continues in the background."""
         future = self.loop.create_future()
         job = (future, contextvars.copy_context(), fn, arguments)
         with self._lock:
@@ -49,9 +49,9 @@ class Threads:
         return await future
 
     def _more(self) -> None:
-        """Lets nobody wait for a function that takes its time."""
+        """Starts threads for the functions that are still waiting."""
         self._waiting = False
-        with contextlib.suppress(RuntimeError):  # The pool is shut down: their calls are being cancelled.
+        with contextlib.suppress(RuntimeError):  # The pool is shut down; the calls are being canceled.
             self._hire(len(self._jobs))
 
     def _hire(self, wanted: int) -> None:
@@ -63,12 +63,12 @@ class Threads:
             self._pool.submit(self._work)
 
     def _work(self) -> None:
-        """Runs functions as long as there are any. In a thread of the pool."""
+        """Runs functions until none is waiting. Runs in a thread of the pool."""
         while True:
             with self._lock:
                 if not self._jobs:
                     self._workers -= 1
-                    self._began = 0.0  # The others may be at theirs for long.
+                    self._began = 0.0  # The other threads may run long functions.
                     return
                 future, context, fn, arguments = self._jobs.popleft()
                 self._began = time.monotonic()
@@ -78,7 +78,7 @@ class Threads:
             try:
                 if not future.cancelled():
                     value = context.run(fn, **arguments)
-            except StopIteration as e:  # A future cannot hold it.
+            except StopIteration as e:  # A future does not accept it.
                 raised = RuntimeError("the function raised StopIteration")
                 raised.__cause__ = e
             except BaseException as e:
@@ -88,7 +88,7 @@ class Threads:
             self._done.append((future, value, raised))
             if not self._waking:
                 self._waking = True
-                with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits.
+                with contextlib.suppress(RuntimeError):  # The loop is closed.
                     self.loop.call_soon_threadsafe(self._finish)
 
     def _finish(self) -> None:
