@@ -1,4 +1,4 @@
-/** App: a set of tools, resources and prompts, and how a call of one becomes an answer. */
+/** App: a set of tools, resources and prompts, and the methods that serve the bridge. */
 import type { AsyncLocalStorage } from "node:async_hooks";
 import { inspect } from "node:util";
 
@@ -53,27 +53,27 @@ type Promised<T> = T | Promise<T>;
 type AnySchema = Schema | Shape | JsonSchema;
 
 export interface AppOptions {
-  /** The name for people. */
+  /** The display name. */
   title?: string;
   description?: string;
   websiteUrl?: string;
   icons?: (string | Icon)[];
-  /** How to use it, for the model. */
+  /** Instructions for the model. */
   instructions?: string;
-  /** The lists that have nothing in them at the start, but will have: clients do not ask for others. */
+  /** Lists that are empty at startup and get entries later: clients request only declared lists. */
   declares?: List[];
-  /** For how many milliseconds clients may keep the lists, which are the same for everybody. */
+  /** How long clients may cache the lists, in milliseconds. The lists are the same for all callers. */
   ttlMs?: number;
-  /** Whether clients may share them. */
+  /** Whether clients may share cached lists. */
   cacheScope?: "public" | "private";
   /** MCP `_meta`. */
   meta?: object;
-  /** The most calls it wants at a time. Further ones wait in the bridge. */
+  /** The maximum number of concurrent calls. Further calls wait in the bridge. */
   maxConcurrentCalls?: number;
 }
 
 interface About {
-  /** The name for people. */
+  /** The display name. */
   title?: string;
   description?: string;
   icons?: (string | Icon)[];
@@ -84,51 +84,51 @@ interface About {
 export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> extends About {
   /** The arguments: a shape such as `{ city: z.string() }`, a schema of an object, or a JSON Schema. */
   input?: I;
-  /** The result. What the handler returns is checked by it, and becomes structured content. */
+  /** The schema of the result. The returned value is validated against it, and becomes structured content. */
   output?: O;
-  /** It changes nothing. */
+  /** The tool has no side effects. */
   readOnly?: boolean;
-  /** It may destroy something. What does not say, clients take for destructive. */
+  /** The tool may destroy something. The default of clients is true. */
   destructive?: boolean;
-  /** Calling it twice is the same as calling it once. */
+  /** The tool is idempotent. */
   idempotent?: boolean;
-  /** It deals with the world outside. What does not say, clients take for open. */
+  /** The tool interacts with external systems. The default of clients is true. */
   openWorld?: boolean;
 }
 
-/** Proposes values for an argument: a list, of which those that begin with what is typed are told, or a function. */
+/** Completes an argument: a list of values, which is filtered by the typed prefix, or a function. */
 export type Completer =
   | readonly string[]
   | ((typed: string, others: Readonly<Record<string, string>>, caller: Caller) => Promised<readonly string[]>);
 
 export type Completions<Name extends string> = { readonly [N in Name]?: Completer };
 
-/** Schemas of a template's variables, which are text in the URI: `{ station: z.number() }` gets a number if it looks like one. */
+/** Schemas of a template's variables, which are text in the URI: `{ station: z.number() }` converts them to numbers. */
 export type VariableSchemas<Name extends string> = { readonly [N in Name]?: Schema };
 
 type Typed<U extends string, V> = Flat<Omit<Variables<U>, keyof V> & OutputOf<V>>;
 type Flat<T> = { [K in keyof T]: T[K] } & {};
 
 export interface ResourceOptions<Name extends string = string, V = VariableSchemas<Name>> extends About {
-  /** The name for programs. Default: the URI. */
+  /** The name for programs. If empty, the URI. */
   name?: string;
   mimeType?: string;
   /** In bytes. */
   size?: number;
-  /** For how many milliseconds clients may keep what they read. */
+  /** How long clients may cache the content, in milliseconds. */
   ttlMs?: number;
-  /** Whether clients may share it. */
+  /** Whether clients may share the cached content. */
   cacheScope?: "public" | "private";
-  /** How to use it. */
+  /** Hints for its use. */
   hints?: Omit<Hints, "meta">;
-  /** For a template: schemas of its variables, where they are not text. A URI they do not fit is none of the template's. */
+  /** For a template: schemas of variables that are not text. A URI that does not conform to them does not match. */
   variables?: V;
-  /** For a template: how its variables are completed. Those with an enum are by themselves. */
+  /** For a template: completions of its variables. Those with an enum are completed automatically. */
   complete?: Completions<Name>;
 }
 
 export interface PromptOptions<A extends Shape> extends About {
-  /** What the prompt needs: a shape of schemas. On the wire it is text, of which numbers and booleans are made where they say so. */
+  /** The arguments: a shape of schemas. They are text in the protocol, and converted to numbers and booleans. */
   arguments?: A;
   complete?: Completions<Extract<keyof A, string>>;
 }
@@ -147,7 +147,7 @@ interface ToolEntry {
 interface ResourceEntry {
   readonly message: Resource | ResourceTemplate;
   readonly template: Template | undefined;
-  readonly schemas: [string, Compiled][]; // Of its variables.
+  readonly schemas: [string, Compiled][]; // The schemas of its variables.
   readonly options: ResourceOptions;
   readonly completers: Map<string, Completer>;
   readonly handler: Handler;
@@ -168,18 +168,18 @@ export function app(name: string, version: string, options: AppOptions = {}): Ap
 }
 
 export class App {
-  /** For the runtime. */
+  /** Internal. */
   readonly changes = new Changes();
-  /** For the runtime: calls that have not been answered. */
+  /** Internal: calls without a response. */
   running = 0;
   readonly #tools = new Map<string, ToolEntry>();
   readonly #resources = new Map<string, ResourceEntry>();
   readonly #templates = new Map<string, ResourceEntry>();
   readonly #prompts = new Map<string, PromptEntry>();
-  readonly #has: Set<List>; // What there is or was: clients have been told that there is.
+  readonly #has: Set<List>; // Capabilities that have been declared to clients.
   #discovered = false;
   #ran = false;
-  #current: AsyncLocalStorage<Context> | undefined; // The call that is under way, where somebody wants to know.
+  #current: AsyncLocalStorage<Context> | undefined; // The current call, if console output is forwarded.
   #toolList: ListToolsResponse | undefined;
   readonly #mistakes: string[] = [];
 
@@ -199,14 +199,14 @@ export class App {
   }
 
   /**
-   * Throws a DefinitionError if tools, resources or prompts are defined wrongly: all of them, each with its line. `run` does this
-   * first. What is added while the app runs is refused at once.
+   * Throws a DefinitionError with all mistakes in definitions, each with its line. `run` calls it first. Invalid definitions that
+   * are added while the app runs throw immediately.
    */
   check(): void {
     if (this.#mistakes.length) throw new DefinitionError(this.#mistakes.join("\n"));
   }
 
-  /** Remembers what is wrong with a definition, for check, and returns whether it is all right. */
+  /** Records the mistakes in a definition for check, and reports whether it is valid. */
   #accept(what: string, at: string, wrong: string[]): boolean {
     if (!wrong.length) return true;
     this.#mistakes.push(...wrong.map((w) => `${at}: ${what}: ${w}`));
@@ -216,7 +216,7 @@ export class App {
 
   // Tools.
 
-  /** Adds a tool, also while the app runs: clients are told. */
+  /** Adds a tool, also while the app runs; clients are notified. */
   tool<const I extends AnySchema = Record<never, never>, const O extends Schema | Shape = never>(
     name: string,
     options: ToolOptions<I, O>,
@@ -246,7 +246,7 @@ export class App {
       idempotentHint: options.idempotent,
       openWorldHint: options.openWorld,
     };
-    // Absent is not false: a tool is taken for destructive until it says otherwise.
+    // Absent is not false: a tool is destructive by default.
     const hinted = Object.values(annotations).some((hint) => hint !== undefined);
     const message = Tool.fromPartial({
       name,
@@ -262,12 +262,12 @@ export class App {
     return this;
   }
 
-  /** Removes a tool, also while the app runs: clients are told. */
+  /** Removes a tool, also while the app runs; clients are notified. */
   removeTool(name: string): boolean {
     return this.#tools.delete(name) && this.#changed("tools");
   }
 
-  /** For Context: a tool as a model may be told of it. */
+  /** Internal: the definition of a tool for sampling. */
   toolMessage(name: string): Tool {
     const tool = this.#tools.get(name);
     if (!tool) throw new TypeError(`there is no tool "${name}"${didYouMean(name, this.#tools.keys())}`);
@@ -277,8 +277,8 @@ export class App {
   // Resources.
 
   /**
-   * Adds a resource, or with a template such as `file:///{+path}` many, also while the app runs: clients are told. The handler
-   * returns text, bytes, anything JSON, or `part`s, and throws NotFound for what is not there. `ctx.uri` is what is read.
+   * Adds a resource, or a template such as `file:///{+path}`, also while the app runs; clients are notified. The handler returns
+   * text, bytes, any JSON value, or `part`s, and throws NotFound if the resource does not exist. `ctx.uri` is the requested URI.
    */
   resource<const U extends string, const V extends VariableSchemas<Extract<keyof Variables<U>, string>> = Record<never, never>>(
     uri: U,
@@ -318,19 +318,19 @@ export class App {
     return this;
   }
 
-  /** Removes a resource or a template, also while the app runs: clients are told. */
+  /** Removes a resource or a template, also while the app runs; clients are notified. */
   removeResource(uri: string): boolean {
     return (this.#resources.delete(uri) || this.#templates.delete(uri)) && this.#changed("resources");
   }
 
-  /** Tells those who listen to the resource with this URI that it has changed. */
+  /** Notifies subscribers that the resource with this URI has changed. */
   notifyUpdated(uri: string): void {
     this.changes.updated(uri);
   }
 
   // Prompts.
 
-  /** Adds a prompt, also while the app runs: clients are told. The handler returns text, or messages by `user` and `assistant`. */
+  /** Adds a prompt, also while the app runs; clients are notified. The handler returns text, or `user` and `assistant` messages. */
   prompt<const A extends Shape = Record<never, never>>(
     name: string,
     options: PromptOptions<A>,
@@ -365,14 +365,14 @@ export class App {
     });
     const completers = completersOf(options.complete);
     for (const [n, s] of properties) {
-      if (!completers.has(n) && Array.isArray(s.enum)) completers.set(n, s.enum.map(String)); // By itself.
+      if (!completers.has(n) && Array.isArray(s.enum)) completers.set(n, s.enum.map(String)); // Automatic.
     }
     this.#prompts.set(name, { message, input, completers, handler, at });
     this.#changed("prompts");
     return this;
   }
 
-  /** Removes a prompt, also while the app runs: clients are told. */
+  /** Removes a prompt, also while the app runs; clients are notified. */
   removePrompt(name: string): boolean {
     return this.#prompts.delete(name) && this.#changed("prompts");
   }
@@ -391,14 +391,14 @@ export class App {
     return true;
   }
 
-  /** Tells whom a VisitRequired has sent to a web page that its user is done there. */
+  /** Notifies the client that its user has completed the URL elicitation of a VisitRequired. */
   notifyVisited(id: string): void {
     this.changes.visited(id);
   }
 
-  // Answers.
+  // Methods of the contract.
 
-  /** Answers Discover. */
+  /** Implements Discover. */
   discover(): DiscoverResponse {
     this.#discovered = true;
     const { title, description, websiteUrl, icons, instructions, maxConcurrentCalls, meta } = this.options;
@@ -419,7 +419,7 @@ export class App {
     });
   }
 
-  /** What of the wanted changes a Listen will tell. */
+  /** Returns the part of the wanted changes that Listen reports. */
   canTell(wanted: SubscriptionFilter | undefined): SubscriptionFilter {
     const resources = this.#has.has("resources");
     return {
@@ -432,7 +432,7 @@ export class App {
     };
   }
 
-  /** Answers ListTools: one page, in the order of definition. As do the other lists. */
+  /** Implements ListTools: one page, in the order of definition, like the other lists. */
   listTools(request: { cursor?: string | undefined }): ListToolsResponse {
     this.#firstPage(request, "tools");
     return (this.#toolList ??= ListToolsResponse.fromPartial({
@@ -464,7 +464,7 @@ export class App {
     throw new StatusError(status.INVALID_ARGUMENT, `there is no page at cursor ${JSON.stringify(request.cursor.slice(0, 128))}`);
   }
 
-  /** Answers CallTool: returns the last event. StatusError and McpError are its errors; `started` gets the call, to cancel it. */
+  /** Implements CallTool: returns the last event. Throws StatusError and McpError only; `started` gets the call, to cancel it. */
   async callTool(request: CallToolRequest, emit: Emit, started?: (caller: Caller) => void): Promise<CallToolResponse> {
     const tool = this.#tools.get(request.name);
     if (!tool) throw notThere("tool", request.name, this.#tools.keys());
@@ -488,7 +488,7 @@ export class App {
     );
   }
 
-  /** Answers ReadResource, as callTool. */
+  /** Implements ReadResource, like callTool. */
   async readResource(request: ReadResourceRequest, emit: Emit, started?: (caller: Caller) => void): Promise<ReadResourceResponse> {
     const { uri } = request;
     const [resource, variables] = await this.#find(uri);
@@ -516,7 +516,7 @@ export class App {
     throw notThere("resource", uri, this.#resources.keys());
   }
 
-  /** Answers GetPrompt, as callTool. */
+  /** Implements GetPrompt, like callTool. */
   async getPrompt(request: GetPromptRequest, emit: Emit, started?: (caller: Caller) => void): Promise<GetPromptResponse> {
     const prompt = this.#prompts.get(request.name);
     if (!prompt) throw notThere("prompt", request.name, this.#prompts.keys());
@@ -537,7 +537,7 @@ export class App {
     );
   }
 
-  /** One round of a call: a result, or what it asks. */
+  /** Runs one round of a call, which returns a result or input requests. */
   async #round<R extends { event?: unknown }>(
     request: Round,
     emit: Emit,
@@ -557,7 +557,7 @@ export class App {
       if (!ctx.ended) ctx.checkAwaited();
       response = value instanceof Required ? required(value.message) : await finish(value);
     } catch (e) {
-      // Whatever the handler made of it: a question was asked, and there is no answer yet.
+      // A question has no answer yet, whatever the handler returned.
       if (!ctx.ended) response = failed(e instanceof Suspend ? new Error(e.toString()) : e);
     } finally {
       this.running--;
@@ -571,7 +571,7 @@ export class App {
     }
   }
 
-  /** Answers Complete. */
+  /** Implements Complete. */
   async complete(request: CompleteRequest, started?: (caller: Caller) => void): Promise<CompleteResponse> {
     const reference = request.ref?.reference;
     let completers: Map<string, Completer> | undefined;
@@ -607,17 +607,17 @@ export class App {
 
   // Serving.
 
-  /** Sends what handlers print by `console` to their clients too, if those want to see it. It stays in the bridge's log. */
+  /** Also sends `console` output of handlers to their callers, if those requested that level. It stays in the bridge's log. */
   forwardConsole(): this {
     this.#current ??= forwardConsole();
     return this;
   }
 
   /**
-   * Serves until it is told to stop: the bridge that started this program, or whoever calls at an address.
+   * Serves until shutdown: the bridge that launched this program, or clients at an address.
    *
-   * `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:///run/tools.sock`. There is no TLS
-   * there, so keep it on this machine.
+   * `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:///run/tools.sock`. It has no
+   * TLS: use a loopback address.
    */
   async run(options: { listen?: string } = {}): Promise<void> {
     this.check();
@@ -636,14 +636,14 @@ const TOOL_OPTIONS = [...ABOUT, "input", "output", "readOnly", "destructive", "i
 const RESOURCE_OPTIONS = [...ABOUT, "name", "mimeType", "size", "ttlMs", "cacheScope", "hints", "variables", "complete"];
 const PROMPT_OPTIONS = [...ABOUT, "arguments", "complete"];
 
-/** Refuses options that do not exist, which in JavaScript would silently do nothing. */
+/** Rejects unknown options, which JavaScript would ignore. */
 function refuseOthers(options: object, known: string[], wrong: (what: string) => void): void {
   for (const odd of Object.keys(options)) {
     if (!known.includes(odd)) wrong(`there is no option "${odd}"${didYouMean(odd, known) || `; there are ${known.join(", ")}`}`);
   }
 }
 
-/** What make returns, or undefined and what is wrong with it. */
+/** Returns the result of make, or undefined and the error. */
 function read<T>(wrong: string[], what: string | undefined, make: () => T): T | undefined {
   try {
     return make();
@@ -653,14 +653,14 @@ function read<T>(wrong: string[], what: string | undefined, make: () => T): T | 
   }
 }
 
-/** The schema of values that come as text. */
+/** Returns the schema of values that are text in the protocol. */
 function ofTexts(shape: Shape): Compiled {
   const c = compile(shape, "input");
   refuseLists(c);
   return c;
 }
 
-/** Says what clients would not, and nobody would see. */
+/** Logs warnings about definitions. */
 function lint({ message, at }: ToolEntry): void {
   if (message.description) return;
   report("warn", `mcpbridge: ${at}: tool "${message.name}" has no description, by which models choose; write { description: "..." }`);
@@ -689,7 +689,7 @@ function wrapped(json: JsonObject): JsonObject {
   return { type: "object", properties: { result }, required: ["result"], ...($defs ? { $defs } : {}) };
 }
 
-/** Whether the variables are what their schemas say; then they become that. */
+/** Converts the variables by their schemas, and reports whether they conform. */
 async function fits(schemas: [string, Compiled][], variables: JsonObject): Promise<boolean> {
   for (const [name, c] of schemas) {
     const checked = await c.validate(Object.hasOwn(variables, name) ? fromText(c, { [name]: String(variables[name]) }) : {});
@@ -707,7 +707,7 @@ function cache(o: { ttlMs?: number; cacheScope?: "public" | "private" }): { ttlM
 }
 
 function notThere(what: string, name: string, names: Iterable<string>): StatusError {
-  const asked = name.slice(0, 128); // A status travels in the trailers, which have little room.
+  const asked = name.slice(0, 128); // A status is sent in the trailers, which are limited.
   return new StatusError(status.NOT_FOUND, `there is no ${what} "${asked}"${didYouMean(asked, names)}`);
 }
 
@@ -726,7 +726,7 @@ function isOurs(value: unknown): boolean {
 
 async function dump(output: Compiled, value: unknown, what: string): Promise<unknown> {
   const checked = await output.validate(value);
-  // Not the model's doing: the author's.
+  // A mistake of the author, not of the model.
   if (checked.issues) throw new TypeError(`${what} returned what its output schema does not allow:\n${list(checked.issues, value)}`);
   return checked.value;
 }
@@ -740,7 +740,7 @@ function refuse(what: string, e: unknown, at: string | undefined): never {
   throw new McpError(-32603, messageOf(e));
 }
 
-/** The model gets the message, our log gets the line and the stack. */
+/** Returns the message for the model, and logs the line and the stack. */
 function logCrash(what: string, e: unknown, defined: string | undefined): void {
   const at = (e instanceof Error ? placeOf(e.stack) : undefined) ?? defined;
   report("error", `${what} failed${at ? ` at ${at}` : ""}: ${inspect(e)}`);

@@ -1,4 +1,4 @@
-/** A key pair of our own, for a stock go-plugin host with AutoMTLS: the bridge gives us one. Node signs, but writes no certificates. */
+/** Generates a key pair for a standard go-plugin host with AutoMTLS. Node can sign, but has no API for certificates. */
 import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
 
 /** A P-256 key and a self-signed certificate for `localhost`, in PEM. */
@@ -7,7 +7,7 @@ export function makeKeyPair(): { key: string; cert: string } {
   const ecdsaWithSha256 = seq(oid("2a8648ce3d040302"));
   const name = seq(der(0x31, seq(oid("550403"), der(0x0c, Buffer.from("localhost")))));
   const serial = randomBytes(16);
-  serial[0] = ((serial[0] ?? 0) & 0x3f) | 0x40; // Positive, and of full length.
+  serial[0] = ((serial[0] ?? 0) & 0x3f) | 0x40; // Positive, of full length.
   const now = Date.now();
   const year = 365.25 * 24 * 3600_000;
   const critical = der(0x01, Buffer.from([0xff]));
@@ -54,7 +54,7 @@ function oid(hex: string): Buffer {
   return der(0x06, Buffer.from(hex, "hex"));
 }
 
-/** A GeneralizedTime from 2050 on, and a UTCTime before, as RFC 5280 has it. */
+/** Returns a GeneralizedTime from 2050 on, and a UTCTime before (RFC 5280). */
 function time(ms: number): Buffer {
   const digits = new Date(ms).toISOString().replace(/\.\d+/, "").replace(/[-:T]/g, "");
   return Number(digits.slice(0, 4)) < 2050 ? der(0x17, Buffer.from(digits.slice(2))) : der(0x18, Buffer.from(digits));

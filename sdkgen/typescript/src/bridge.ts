@@ -1,5 +1,5 @@
 /**
- * Starts a backend behind the real bridge, and a client of it, in a test:
+ * Starts a backend behind the real bridge, and a client for it, in a test:
  *
  *     await using client = await start(["node", "tools.js"]);
  *     expect(await client.call("add", { a: 1, b: 2 })).toBe("3");
@@ -9,17 +9,17 @@ import { createInterface } from "node:readline";
 
 import type { JsonObject } from "./json.js";
 
-// How long a test waits for one message, in milliseconds.
+// The time that a test waits for one message, in milliseconds.
 const PATIENCE = 30_000;
 
 const METHOD_NOT_FOUND = -32601;
 
 export interface StartOptions {
-  /** The bridge's own program. Default: MCPBRIDGE_BIN, or `mcpbridge` in PATH. */
+  /** The program of the bridge. If empty, MCPBRIDGE_BIN, or `mcpbridge` in PATH. */
   bridge?: string;
-  /** Answers what the server asks of the client, such as "elicitation/create". Default: every question fails. */
+  /** Answers requests of the server, such as "elicitation/create". If not set, they fail. */
   answer?: (method: string, params: JsonObject) => unknown;
-  /** Where the backend is started. */
+  /** The working directory of the backend. */
   cwd?: string;
 }
 
@@ -33,8 +33,8 @@ export interface Message {
 }
 
 /**
- * Runs a command behind the bridge and connects to it as a client of 2025-11-25 that can do everything. Waits for the backend: the bridge
- * answers initialize while it starts, and lists after.
+ * Runs a command behind the bridge and connects to it as a client of 2025-11-25 with all capabilities. Waits for the backend with
+ * a list request: the bridge answers initialize while it starts.
  */
 export async function start(command: string[], options: StartOptions = {}): Promise<Client> {
   const client = new Client(command, options);
@@ -56,9 +56,9 @@ export async function start(command: string[], options: StartOptions = {}): Prom
 
 /** An MCP client of a program behind the real bridge, over stdio. */
 export class Client {
-  /** Those that came, and that nobody has waited for yet. */
+  /** Notifications that have not been read. */
   readonly notifications: Message[] = [];
-  /** What the bridge and the backend wrote to stderr. */
+  /** The output of the bridge and the backend on stderr. */
   log = "";
   readonly #process: ChildProcess;
   readonly #answer: StartOptions["answer"];
@@ -107,7 +107,7 @@ export class Client {
     return (result.content as { text?: string }[]).map((block) => block.text ?? "").join("");
   }
 
-  /** The next notification of a method, or one that came before. */
+  /** Returns the next notification of a method, or a previous unread one. */
   async notification(method: string): Promise<Message> {
     for (;;) {
       const i = this.notifications.findIndex((m) => m.method === method);
@@ -117,9 +117,9 @@ export class Client {
     }
   }
 
-  /** Ends the bridge and the backend, in good order, and returns the bridge's exit code. */
+  /** Stops the bridge and the backend gracefully, and returns the bridge's exit code. */
   async close(): Promise<number | null> {
-    this.#process.stdin?.end(); // That is how a stdio server is told to end.
+    this.#process.stdin?.end(); // Closing stdin stops a stdio server.
     return this.#exited;
   }
 

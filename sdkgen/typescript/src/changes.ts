@@ -1,10 +1,10 @@
-/** Who listens for changes, and what each has still to be told. */
+/** The listeners for changes, and the pending changes of each. */
 import type { ListenResponse, SubscriptionFilter } from "./gen/mcpbridge/v1/service.js";
 import { NOTHING } from "./json.js";
 
 export type List = "tools" | "prompts" | "resources";
 
-// Of the visits of web pages that a listener has still to be told: all else is bounded by what it listens to.
+// The maximum number of pending visits of a listener. Other changes are bounded by its subscriptions.
 const MAX_VISITS = 10_000;
 
 /** The listeners of an App. */
@@ -30,7 +30,7 @@ export class Changes {
     for (const l of this.#listeners) if (wanted(l)) l.tell(key, response);
   }
 
-  /** A listener for what is wanted, which calls `wake` when it has something to tell. */
+  /** Returns a listener for the wanted changes, which calls `wake` when a change is pending. */
   listen(wanted: SubscriptionFilter, wake: () => void): Listener {
     const l = new Listener(wanted, wake, () => this.#listeners.delete(l));
     this.#listeners.add(l);
@@ -38,7 +38,7 @@ export class Changes {
   }
 }
 
-/** One Listen. What it has still to be told is a set: many changes of a thing are one, and room for all is enough. */
+/** One Listen call. Its pending changes are a set: repeated changes are combined, and the size is bounded. */
 export class Listener {
   readonly lists = new Set<List>();
   readonly uris: Set<string>;
@@ -66,7 +66,7 @@ export class Listener {
     this.wake();
   }
 
-  /** The oldest of what is to be told. */
+  /** Removes and returns the oldest pending change. */
   next(): ListenResponse | undefined {
     for (const [key, response] of this.#pending) {
       this.#pending.delete(key);

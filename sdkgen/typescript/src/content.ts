@@ -1,4 +1,4 @@
-/** What tools, resources and prompts return, and how it becomes a result. */
+/** The content that tools, resources and prompts return, and its conversion to results. */
 import { readFileSync } from "node:fs";
 import { extname } from "node:path";
 
@@ -9,22 +9,22 @@ import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
 import { NOTHING, toBytes, toExactJson } from "./json.js";
 import { messageOf, type McpMessage } from "./mcp.js";
 
-/** How to use a piece of content. */
+/** Hints for the use of content. */
 export interface Hints {
   audience?: ("user" | "assistant")[];
-  /** From 0 (not at all) to 1 (as good as required). */
+  /** The importance, from 0 (optional) to 1 (effectively required). */
   priority?: number;
   lastModified?: Date | string;
   /** MCP `_meta`. */
   meta?: object;
 }
 
-/** A piece of content to return: made by `text`, `image`, `audio`, `embedded` and `link`. */
+/** Content to return, created by `text`, `image`, `audio`, `embedded` and `link`. */
 export class Content {
   constructor(readonly block: ContentBlock) {}
 }
 
-/** Text, with hints; without, a string does. */
+/** Text with hints; for text without hints, return a string. */
 export function text(text: string, hints?: Hints): Content {
   return block({ $case: "text", value: { text, ...said(hints) } });
 }
@@ -35,18 +35,18 @@ export function image(data: Uint8Array, mimeType = "image/png", hints?: Hints): 
 }
 image.file = (path: string, hints?: Hints): Content => image(readFileSync(path), typeOfFile(path) ?? "image/png", hints);
 
-/** A piece of sound: `audio(wav)`, `audio(mp3, "audio/mpeg")` or `audio.file("bell.wav")`. */
+/** Audio: `audio(wav)`, `audio(mp3, "audio/mpeg")` or `audio.file("bell.wav")`. */
 export function audio(data: Uint8Array, mimeType = "audio/wav", hints?: Hints): Content {
   return block({ $case: "audio", value: { data: bytes(data), mimeType, ...said(hints) } });
 }
 audio.file = (path: string, hints?: Hints): Content => audio(readFileSync(path), typeOfFile(path) ?? "audio/wav", hints);
 
-/** A resource in place: `embedded("file:///notes.txt", "the text")`, with text, bytes or anything JSON. */
+/** An embedded resource: `embedded("file:///notes.txt", "the text")`, with text, bytes or anything JSON. */
 export function embedded(uri: string, data: unknown, mimeType?: string, hints?: Hints): Content {
   return block({ $case: "resource", value: { resource: contents(data, uri, mimeType), ...said(hints) } });
 }
 
-/** A resource to point to. Clients may read it, if they want to. */
+/** A link to a resource, which clients may read. */
 export function link(
   uri: string,
   about: { name?: string; title?: string; description?: string; mimeType?: string; size?: number } = {},
@@ -56,43 +56,42 @@ export function link(
   return block({ $case: "resourceLink", value: Resource.fromPartial({ uri, ...about, name, ...said(hints) }) });
 }
 
-/** All of a tool's result. What is bytes is JSON, and goes out as it is. */
+/** The whole result of a tool. Bytes are JSON, and are sent unchanged. */
 export interface ResultOptions {
   content?: string | Content | (string | Content)[] | undefined;
-  /** Without content, its text is the content, for clients that do not know structured content. */
+  /** Without content, its text becomes the content, for clients without support for structured content. */
   structured?: unknown;
   isError?: boolean | undefined;
   /** MCP `_meta`. */
   meta?: object | Uint8Array | undefined;
-  /** Members that this contract does not know yet. */
+  /** Unknown members. */
   extra?: object | Uint8Array | undefined;
 }
 
-/** All of a tool's result, for those who want to say it exactly. */
+/** The whole result of a tool, for exact control. */
 export class Result {
   constructor(readonly o: ResultOptions) {}
 }
 
-/** All of a tool's result, for those who want to say it exactly. */
+/** The whole result of a tool, for exact control. */
 export function result(o: ResultOptions): Result {
   return new Result(o);
 }
 
-/** What is required before there is a result, for those who ask in messages of the contract. */
+/** The input required before there is a result, in messages of the contract. */
 export class Required {
   constructor(readonly message: InputRequired) {}
 }
 
 /**
- * Ends the round with what is required, in messages of the contract (`mcpbridge/v1`), and a state of the handler's own, which
- * is called again: `ctx.state` is the state, and `ctx.request.inputResponses` the answers. `ctx.elicit` and the others need
- * none of this.
+ * Ends the round with input requests, in messages of the contract (`mcpbridge/v1`), and a state. In the next round, `ctx.state`
+ * is the state, and `ctx.request.inputResponses` has the answers. `ctx.elicit` and the other questions do this automatically.
  */
 export function inputRequired(needs: Parameters<typeof InputRequired.fromPartial>[0]): Required {
   return new Required(InputRequired.fromPartial(needs));
 }
 
-/** A part of a resource: text, bytes, or anything JSON. */
+/** A part of a resource: text, bytes, or any JSON value. */
 export class Part {
   constructor(readonly contents: ResourceContents) {}
 }
@@ -112,12 +111,12 @@ export class Message {
   }
 }
 
-/** What the user says. */
+/** Returns a message of the user. */
 export function user(...content: (string | Content)[]): Message {
   return new Message("user", ...content);
 }
 
-/** What the model says. */
+/** Returns a message of the model. */
 export function assistant(...content: (string | Content)[]): Message {
   return new Message("assistant", ...content);
 }
@@ -157,12 +156,12 @@ function bytes(data: Uint8Array): Buffer {
 
 // Tools.
 
-/** A result that tells the model what went wrong. */
+/** Returns an error result for the model. */
 export function failure(message: string): CallToolResult {
   return { content: [toBlock(message)], structuredContent: NOTHING, isError: true, meta: NOTHING, extra: NOTHING };
 }
 
-/** The result of a tool that returned value, which has an output schema or not, whose values are wrapped or not. */
+/** Returns the result of a tool that returned value, with or without an output schema, whose values may be wrapped. */
 export function success(value: unknown, schema: "wrapped" | "object" | undefined): CallToolResult {
   const r: CallToolResult = { content: [], structuredContent: NOTHING, meta: NOTHING, extra: NOTHING };
   if (value instanceof Result) {
@@ -186,7 +185,7 @@ export function success(value: unknown, schema: "wrapped" | "object" | undefined
   } else if (value instanceof Uint8Array || value instanceof ArrayBuffer) {
     throw new TypeError("a tool cannot return bytes: return image(data, mimeType), audio(data, mimeType) or text");
   } else {
-    // MCP's structured content is an object, and stands as text beside it for clients that do not know it.
+    // Structured content is an object in MCP, with its text as content for clients that do not support it.
     const json = toExactJson(value);
     r.content = [toBlock(json)];
     const wrap = schema ? schema === "wrapped" : !json.startsWith("{");
@@ -213,7 +212,7 @@ function kindOf(value: unknown): string {
 
 // Resources.
 
-/** What a resource holds that returned value. */
+/** Returns the contents of a resource that returned value. */
 export function readResult(value: unknown, uri: string, mimeType: string | undefined): ReadResourceResult {
   const parts = Array.isArray(value) && value.some((v) => v instanceof Part) ? value : [value];
   return { contents: parts.map((p) => contents(p, uri, mimeType)), meta: NOTHING, extra: NOTHING };
@@ -240,10 +239,10 @@ function contents(value: unknown, uri: string, mimeType: string | undefined): Re
 
 // Prompts.
 
-/** What a prompt says that returned value. */
+/** Returns the messages of a prompt that returned value. */
 export function promptResult(value: unknown, description: string | undefined): GetPromptResult {
   const turns: unknown[] = Array.isArray(value) ? value : [value];
-  // A message of a prompt holds one block, so a turn of several blocks is several messages.
+  // A message of a prompt has one block.
   const messages = turns.flatMap((turn): PromptMessage[] => {
     const m = turn instanceof Message ? turn : new Message("user", turn as string);
     return m.blocks.map((content) => ({ role: m.role, content, extra: NOTHING }));
@@ -253,10 +252,10 @@ export function promptResult(value: unknown, description: string | undefined): G
 
 // Sampling.
 
-/** A turn of a conversation with a model: by `user` and `assistant`, or MCP's own object. */
+/** A turn of a conversation with a model: from `user` or `assistant`, or an object in MCP's format. */
 export type Turn = Message | McpMessage;
 
-/** What a model is to go on with. */
+/** Converts a prompt to messages for sampling. */
 export function conversation(prompt: string | Turn | readonly Turn[]): SamplingMessage[] {
   const turns = (Array.isArray(prompt) ? prompt : [prompt]) as readonly (string | Turn)[];
   return turns.map((turn, i) => {
@@ -266,12 +265,12 @@ export function conversation(prompt: string | Turn | readonly Turn[]): SamplingM
   });
 }
 
-/** What a model said, as a turn of the conversation. */
+/** Returns the answer of a model as a turn of the conversation. */
 export function turnOf(role: Role, content: ContentBlock[]): Message {
   return new Message(role === Role.USER ? "user" : "assistant", ...content.map((b) => new Content(b)));
 }
 
-/** What a tool that a model wished for returned, or why it failed, for the next turn: `user(toolResult(call, value))`. */
+/** Returns the result or failure of a tool call of the model, for the next turn: `user(toolResult(call, value))`. */
 export function toolResult(call: { readonly id: string }, value: unknown, options: { isError?: boolean } = {}): Content {
   const { content, structuredContent, isError } = success(value, undefined);
   const said = { toolUseId: call.id, content, structuredContent, isError: options.isError ?? isError, meta: NOTHING, extra: NOTHING };

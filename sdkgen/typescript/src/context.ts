@@ -1,4 +1,4 @@
-/** What a handler can do beside returning: report progress, log, ask the user, the model and the client. */
+/** The context of a call: progress, logs, and questions to the user, the model and the client. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createHash } from "node:crypto";
 import { format, inspect } from "node:util";
@@ -22,25 +22,25 @@ import { checkJson, NOTHING, toBytes, toExactJson, toObject, type JsonObject } f
 import { modelPreferencesOf, toolChoiceOf, toolOf, type McpModelPreferences, type McpTool, type McpToolChoice } from "./mcp.js";
 import { formOf, type Form, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
 
-// The contract's limit. The bridge would refuse more.
+// The limit of the contract; the bridge refuses more.
 const MAX_STATE = 32 * 1024;
 
 export type Level = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
 
-/** One event of a call but its last. */
+/** An event of a call before the last one. */
 export type Event = { $case: "progress"; value: Progress } | { $case: "log"; value: LogMessage };
 
-/** What sends an event. The promise resolves when there is room for another. */
+/** Sends an event. The promise resolves when another one can be sent. */
 export type Emit = (event: Event) => Promise<void>;
 
-/** What the requests that can take several rounds have in common. */
+/** The common members of requests that can have several rounds. */
 export interface Round {
   context?: CallContext | undefined;
   inputResponses: Record<string, InputResponse>;
   state?: Uint8Array | undefined;
 }
 
-/** What a Context needs of its App. */
+/** The methods of App that a Context uses. */
 export interface Home {
   notifyUpdated(uri: string): void;
   toolMessage(name: string): Tool;
@@ -48,7 +48,7 @@ export interface Home {
 
 const NOBODY: Implementation = { name: "", version: "", icons: [], extra: NOTHING };
 
-/** Who calls. */
+/** The caller. */
 export class Caller {
   protected readonly call: CallContext | undefined;
   #abort: AbortController | undefined;
@@ -59,35 +59,35 @@ export class Caller {
     this.call = call;
   }
 
-  /** Aborted when the caller has given up: pass it on to whatever takes a signal, such as `fetch`. */
+  /** Aborted when the call is canceled. Pass it to functions that accept a signal, such as `fetch`. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
     if (this.#cancelled) this.#abort.abort();
     return this.#abort.signal;
   }
 
-  /** The caller's program. Its own word: not to be relied on. */
+  /** The name and version of the client, as it declares them. Not verified. */
   get clientInfo(): Implementation {
     return this.call?.clientInfo ?? NOBODY;
   }
 
-  /** What can be asked of the client. What cannot throws Unsupported. */
+  /** The capabilities of the client. Questions that it does not support throw Unsupported. */
   get clientCapabilities(): ClientCapabilities | undefined {
     return this.call?.clientCapabilities;
   }
 
-  /** The MCP revision the caller speaks, such as "2026-07-28". */
+  /** The MCP revision of the caller, such as "2026-07-28". */
   get protocolVersion(): string {
     return this.call?.protocolVersion ?? "";
   }
 
-  /** Who the caller has proved to be, if it was asked to. */
+  /** The authenticated caller, if authentication is configured. */
   get principal(): (Omit<Principal, "claims"> & { claims: JsonObject }) | undefined {
     const p = this.call?.principal;
     return p && { ...p, claims: toObject(p.claims) };
   }
 
-  /** The request's HTTP headers that the bridge is configured to pass on, by lower-case names. */
+  /** The HTTP headers in serve.http.passHeaders of the bridge, by lower-case names. */
   get headers(): Readonly<Record<string, string>> {
     return this.call?.headers ?? {};
   }
@@ -97,7 +97,7 @@ export class Caller {
     return (this.#meta ??= toObject(this.call?.meta ?? NOTHING));
   }
 
-  /** For the runtime: the caller has given up. */
+  /** Internal: cancels the call. */
   cancel(): void {
     this.#cancelled = true;
     this.#abort?.abort();
@@ -106,8 +106,8 @@ export class Caller {
 
 export interface AskOptions {
   /**
-   * Keeps a question the same from round to round. An answer belongs to its question: one whose message or schema changes is
-   * asked anew. Give a key where the message says something that differs each time, such as the time.
+   * Identifies a question across rounds. By default its message and schema identify it, and it is asked again if they change. Set
+   * a key if the message varies, such as with the time.
    */
   key?: string;
 }
@@ -117,16 +117,16 @@ export interface SampleOptions extends AskOptions {
   system?: string;
   temperature?: number;
   stop?: string[];
-  /** The models that are wanted, the best first, or MCP's own object. */
+  /** The preferred models, best first, or an object in MCP's format. */
   model?: string | readonly string[] | McpModelPreferences;
-  /** The tools it may wish to have called, by their names in this app, or MCP's own objects. See Sample.toolCalls. */
+  /** The tools that it may call, by their names in this app, or objects in MCP's format. See Sample.toolCalls. */
   tools?: readonly (string | McpTool)[];
   toolChoice?: "auto" | "required" | "none" | McpToolChoice;
   includeContext?: "none" | "thisServer" | "allServers";
   metadata?: object;
 }
 
-/** The user's answer. `data` is what they filled in; where they have not, to look at it throws NotAccepted. */
+/** The user's answer. `data` is the content of the form; it throws NotAccepted if the user did not accept. */
 export type Answer<T> =
   | { readonly action: "accept"; readonly accepted: true; readonly data: T }
   | { readonly action: "decline" | "cancel"; readonly accepted: false; readonly data: never };
@@ -136,20 +136,20 @@ export interface Sample {
   readonly text: string;
   readonly model: string;
   readonly stopReason: string | undefined;
-  /** It as a turn of the conversation, for the next question. */
+  /** The answer as a turn of the conversation, for the next question. */
   readonly turn: Message;
-  /** The tools it wishes to have called. A `toolResult` for each answers it in the next turn. */
+  /** The tool calls of the model. Answer each with a `toolResult` in the next turn. */
   readonly toolCalls: ToolCall[];
 }
 
-/** A tool that the model wishes to have called. Its input is not checked. */
+/** A tool call of the model. Its input is not validated. */
 export interface ToolCall {
   readonly id: string;
   readonly name: string;
   readonly input: JsonObject;
 }
 
-/** The client's folders. */
+/** The client's root directories. */
 export type Roots = { uri: string; name: string | undefined }[];
 
 /**
@@ -216,7 +216,7 @@ export class Context<Request extends Round = Round> extends Caller {
   elicit<const S extends Schema | Shape | JsonSchema>(message: string, schema: S, options?: AskOptions): Promise<Answer<OutputOf<S>>>;
   elicit(message: string, schema?: Schema | Shape | JsonSchema, options: AskOptions = {}): Promise<Answer<unknown>> {
     const can = this.call?.clientCapabilities?.elicitation;
-    // Neither mode set means form: so 2025-06-18 says it.
+    // No mode means form, as in 2025-06-18.
     if (!can || (can.url && !can.form)) throw new Unsupported(askYourself("show a form to its user", message));
     const form = formOf(schema);
     const value = { message, requestedSchema: toBytes(form.schema), meta: NOTHING, extra: NOTHING };
@@ -224,7 +224,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return this.#question(request, options.key, (r) => readAnswer(r, message, form));
   }
 
-  /** Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there. */
+  /** Asks the user to visit a web page. Accepted means that they agreed, not that they have completed it. */
   elicitUrl(message: string, url: string, options: AskOptions = {}): Promise<Answer<undefined>> {
     if (!this.call?.clientCapabilities?.elicitation?.url) {
       throw new Unsupported(askYourself("open a web page for its user", `${message} ${url}`));
@@ -234,7 +234,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return this.#question(request, options.key, (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
   }
 
-  /** Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API. */
+  /** Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead. */
   sample(prompt: string | Turn | readonly Turn[], options: SampleOptions = {}): Promise<Sample> {
     const can = this.call?.clientCapabilities?.sampling;
     const instead = "Answer this yourself and go on without the tool.";
@@ -255,7 +255,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return this.#question({ request: { $case: "createMessage", value } }, options.key, readSample);
   }
 
-  /** Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments. */
+  /** Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead. */
   roots(options: AskOptions = {}): Promise<Roots> {
     if (!this.call?.clientCapabilities?.roots) {
       throw new Unsupported(askYourself("tell which folders it works in", "Which folder is meant?"));
@@ -266,9 +266,9 @@ export class Context<Request extends Round = Round> extends Caller {
     );
   }
 
-  /** Asks several things in one round, and waits for all the answers: `const [name, roots] = await ctx.all([...])`. */
+  /** Asks several questions in one round, and waits for all answers: `const [name, roots] = await ctx.all([...])`. */
   async all<const T extends readonly unknown[]>(questions: T): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
-    // To the end of each, so that what they go on to ask is asked in the same round.
+    // Run all to their end, so that their further questions belong to the same round.
     const settled = await Promise.allSettled(questions);
     const failed = settled.filter((s) => s.status === "rejected").map((s): unknown => s.reason);
      
@@ -276,7 +276,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return settled.map((s) => (s as PromiseFulfilledResult<unknown>).value) as { -readonly [K in keyof T]: Awaited<T[K]> };
   }
 
-  /** Calls fn in the first round only and returns what it returned then, which has to be JSON. */
+  /** Calls fn in the first round only, and returns its result, which must be JSON, in every round. */
   async once<T>(key: string, fn: () => T): Promise<Awaited<T>> {
     const { once, doing: started } = this.#load();
     if (once.has(key)) return once.get(key) as Awaited<T>;
@@ -295,9 +295,9 @@ export class Context<Request extends Round = Round> extends Caller {
     }
   }
 
-  // Below: for the runtime.
+  // Internal methods.
 
-  /** What the rounds before learned, and the answers of the last. */
+  /** The state of earlier rounds and the answers of the last one. */
   #load(): Asking {
     if (this.#asking) return this.#asking;
     const asking = (this.#asking = new Asking());
@@ -338,25 +338,25 @@ export class Context<Request extends Round = Round> extends Caller {
     }
     asked.add(key);
     const answer = answers.get(key);
-    // An answer of another kind is none: the question is asked again.
+    // An answer of another kind is ignored: the question is asked again.
     if (answer?.response && [kind, "error"].includes(answer.response.$case)) return answer;
     questions.set(key, request);
     return undefined;
   }
 
-  /** For Question: whoever needs an answer that is not there ends the round. */
+  /** For Question: ends the round, because an answer is missing. */
   endRound(): never {
     this.#ended = true;
     // eslint-disable-next-line @typescript-eslint/only-throw-error -- not an error
     throw new Suspend();
   }
 
-  /** Whether a question was waited for that has no answer, whatever the handler made of it. */
+  /** Reports whether a question without an answer was awaited. */
   get ended(): boolean {
     return this.#ended;
   }
 
-  /** Throws if the handler has returned without awaiting a question: then it does not know the answer. */
+  /** Throws if the handler returned without awaiting a question. */
   checkAwaited(): void {
     const forgotten = this.#asking?.begun.find((question) => !question.awaited)?.asked;
     if (!forgotten) return;
@@ -366,12 +366,12 @@ export class Context<Request extends Round = Round> extends Caller {
     throw error;
   }
 
-  /** How a round ends that asked something. */
+  /** Returns the InputRequired of a round with unanswered questions. */
   inputRequired(): InputRequired {
     const asking = this.#load();
     const answers: Record<string, string> = {};
     for (const [key, answer] of asking.answers) {
-      // An answer to what was never asked is not worth its room.
+      // Do not keep answers to questions that were not asked.
       if (!asking.asked.has(key) || asking.questions.has(key)) continue;
       answers[key] = Buffer.from(InputResponse.encode(answer).finish()).toString("base64");
     }
@@ -391,7 +391,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return { requests: Object.fromEntries(asking.questions), state, meta: NOTHING, extra: NOTHING };
   }
 
-  /** Nothing is sent after this: the result comes last. */
+  /** Stops sending events: the result comes last. */
   close(): void {
     this.#closed = true;
   }
@@ -402,7 +402,7 @@ export class Context<Request extends Round = Round> extends Caller {
   }
 }
 
-/** What a call has asked and been told, made by its first question: most calls have none. */
+/** The questions and answers of a call, created by its first question: most calls have none. */
 class Asking {
   readonly answers = new Map<string, InputResponse>();
   readonly asked = new Set<string>();
@@ -419,7 +419,7 @@ function askYourself(cannot: string, question: string): string {
   return `This client cannot ${cannot}. Ask the user yourself: ${JSON.stringify(question)}, and call the tool again with the answer.`;
 }
 
-/** The same value in every round: what JSON makes of it, in the first too. */
+/** Converts a value to JSON and back, so that it is the same in every round. */
 function remembered(value: unknown, key: string): unknown {
   if (value === undefined) return null;
   try {
@@ -430,7 +430,7 @@ function remembered(value: unknown, key: string): unknown {
   }
 }
 
-/** The JSON of any value: of what JSON cannot hold, its text. */
+/** Returns the JSON of any value, or its text if it has no JSON. */
 function logged(value: unknown): string {
   try {
     return toExactJson(value);
@@ -439,7 +439,7 @@ function logged(value: unknown): string {
   }
 }
 
-/** Writes to the call's log. Below the level the caller asked for nothing is sent, nor is anything if it did not ask. */
+/** Writes to the call's log. Nothing is sent below the level that the caller requested, or if it requested none. */
 export class Log {
   readonly #ctx: Context;
   constructor(ctx: Context) {
@@ -477,7 +477,7 @@ export class Log {
 
 const LEVELS = { debug: "debug", log: "info", info: "info", warn: "warning", error: "error" } as const;
 
-/** Makes `console` tell the call that is under way, which is the store's, what is printed. */
+/** Forwards `console` output to the current call in the store. */
 export function forwardConsole(): AsyncLocalStorage<Context> {
   const current = new AsyncLocalStorage<Context>();
   for (const [method, level] of Object.entries(LEVELS) as [keyof typeof LEVELS, Level][]) {
@@ -491,12 +491,12 @@ export function forwardConsole(): AsyncLocalStorage<Context> {
 }
 
 /**
- * A question and, once there is one, its answer. To await it ends the round until then; to make it only puts it on the list,
- * so all the questions of a Promise.all are asked in one round.
+ * A question and its answer. Creating it adds it to the round; awaiting it without an answer ends the round. All questions of a
+ * Promise.all are therefore asked in one round.
  */
 class Question<T> implements Promise<T> {
   readonly [Symbol.toStringTag] = "Promise";
-  /** The error of a question that is not awaited: its stack has the line that asks. */
+  /** The error for a question that is not awaited; its stack has the line of the question. */
   readonly asked = new TypeError();
   awaited = false;
   readonly #ctx: Context;

@@ -1,33 +1,33 @@
-/** What a tool, a resource or a prompt throws to say how its call ends. */
+/** Errors that tools, resources and prompts throw to fail a call. */
 import { randomUUID } from "node:crypto";
 import { fileURLToPath } from "node:url";
 
-/** A tool, resource or prompt is written in a way that cannot work. The message names the line to change. */
+/** The definition of a tool, resource or prompt is invalid. The message names the line to change. */
 export class DefinitionError extends TypeError {
   override name = "DefinitionError";
   constructor(message: string) {
     super(message);
-    // What ends a program is read from its last lines: without ours among them.
+    // Remove frames of the SDK from the stack that Node prints at exit.
     const frames = (this.stack ?? "").split("\n").filter((line) => /^ +at /.test(line) && placeOf(line) !== undefined);
     this.stack = [`DefinitionError: ${message}`, ...frames].join("\n");
   }
 }
 
 /**
- * The tool failed, and the model reads why. Any other error does the same, but its stack is logged too.
+ * The tool failed; the model reads the message. Other errors do the same, but their stacks are logged too.
  *
- * Resources and prompts have no such results: there the client reads it, as a JSON-RPC error.
+ * Resources and prompts have no error results: the client receives a JSON-RPC error instead.
  */
 export class ToolError extends Error {
   override name = "ToolError";
 }
 
-/** What a resource's URI or a prompt's arguments name does not exist. */
+/** The resource or the object that a prompt's arguments name does not exist. */
 export class NotFound extends ToolError {
   override name = "NotFound";
 }
 
-/** Answers the call with this JSON-RPC error, exactly. The model does not see it; the client does. */
+/** Fails the call with exactly this JSON-RPC error. The client receives it; the model does not. */
 export class McpError extends Error {
   override name = "McpError";
   constructor(
@@ -40,9 +40,9 @@ export class McpError extends Error {
 }
 
 /**
- * The user has to visit a web page first: `throw new VisitRequired("Sign in", url)`. Then the client calls again.
+ * The user must visit a web page first: `throw new VisitRequired("Sign in", url)`. The client then calls again.
  *
- * App.notifyVisited, with the same id, tells it that the user is done there. To ask and go on, there is ctx.elicitUrl.
+ * App.notifyVisited, with the same id, notifies it that the user has completed the page. To ask and continue, use ctx.elicitUrl.
  */
 export class VisitRequired extends McpError {
   override name = "VisitRequired";
@@ -55,12 +55,12 @@ export class VisitRequired extends McpError {
   }
 }
 
-/** The client cannot be asked this. Uncaught, it tells the model to ask the user itself. */
+/** The client does not support the request. If uncaught, the model is asked to ask the user itself. */
 export class Unsupported extends ToolError {
   override name = "Unsupported";
 }
 
-/** The user declined or cancelled a question whose answer the tool went on to use. */
+/** The tool used the answer to a question that the user declined or canceled. */
 export class NotAccepted extends ToolError {
   override name = "NotAccepted";
 }
@@ -75,16 +75,16 @@ export class Refused extends ToolError {
   override name = "Refused";
 }
 
-/** The client's answer is not of the form that was asked for. */
+/** The client's answer does not conform to the requested schema. */
 export class InvalidAnswer extends ToolError {
   override name = "InvalidAnswer";
 }
 
 /**
- * Unwinds a handler that asked something there is no answer to yet. It is called again when there is.
+ * Unwinds a handler that asked a question without an answer. It runs again once the answer has arrived.
  *
- * Not an Error, so that it does not look like one in a handler's `catch`. Whoever catches it changes nothing: the
- * Context remembers that the round is over.
+ * It is not an Error, so that a handler's `catch` can tell it apart. Catching it has no effect: the Context records the end of
+ * the round.
  */
 export class Suspend {
   toString(): string {
@@ -92,12 +92,12 @@ export class Suspend {
   }
 }
 
-// Where things are.
+// Source locations.
 
-// This file lies beside all others of the SDK.
+// The directory of the SDK.
 const here = fileURLToPath(new URL(".", import.meta.url));
 
-/** The author's own place in a stack, `tools.ts:12`: the first that is neither the SDK's, nor a library's, nor Node's. */
+/** Returns the first frame outside of the SDK, libraries and Node in a stack: `tools.ts:12`. */
 export function placeOf(stack: string | undefined): string | undefined {
   for (const line of (stack ?? "").split("\n")) {
     const found = /(?:\(|at (?:async )?)((?:file:|\/|[A-Za-z]:\\)[^()]*?):(\d+):\d+\)?$/.exec(line);
@@ -108,7 +108,7 @@ export function placeOf(stack: string | undefined): string | undefined {
   return undefined;
 }
 
-/** Where the author calls us from. */
+/** Returns the line of the call to the SDK. */
 export function place(): string {
   return placeOf(new Error().stack) ?? "(unknown line)";
 }

@@ -1,4 +1,4 @@
-/** The formats of JSON Schema: what a schema says of a string is checked, alike in the SDKs of all languages. */
+/** Formats of strings in JSON Schema. All SDKs accept the same values: sdkgen/testdata/formats.json. */
 import { isIPv4, isIPv6 } from "node:net";
 
 import type { StandardSchemaV1 } from "@standard-schema/spec";
@@ -55,7 +55,7 @@ const FORMATS: Readonly<Record<string, Format>> = {
   uuid: { name: "a UUID", sample: "123e4567-e89b-12d3-a456-426614174000", test: (text) => UUID.test(text) },
 };
 
-/** The names of the formats that are checked. */
+/** The names of the supported formats. */
 export const FORMAT_NAMES: readonly string[] = Object.keys(FORMATS);
 
 function isUri(text: string): boolean {
@@ -63,26 +63,26 @@ function isUri(text: string): boolean {
   return found !== null && (found[1] === undefined || isIPv6Address(found[1]));
 }
 
-/** The format of a string's schema, if it is one that is checked. */
+/** Returns the format of a string's schema, if supported. */
 export function formatOf(schema: JsonObject): Format | undefined {
   return typeof schema.format === "string" && Object.hasOwn(FORMATS, schema.format) ? FORMATS[schema.format] : undefined;
 }
 
 type Issue = StandardSchemaV1.Issue;
 
-/** Whether the value is what the types, choices and formats of the schema say. */
+/** Reports whether the value conforms to the types, choices and formats of the schema. */
 export function fits(value: unknown, schema: JsonObject, root: JsonObject): boolean {
   return walk(value, schema, root, [], []);
 }
 
-/** The violations of formats in a value that is otherwise what its schema says. */
+/** Returns the violations of formats in an otherwise valid value. */
 export function formatIssues(value: unknown, schema: JsonObject): Issue[] {
   const issues: Issue[] = [];
   walk(value, schema, schema, [], issues);
   return issues;
 }
 
-/** Adds the violations to issues, and returns whether the value may be one of this schema. */
+/** Adds the violations to issues, and reports whether the value may conform to this schema. */
 function walk(value: unknown, schema: unknown, root: JsonObject, path: PropertyKey[], issues: Issue[]): boolean {
   if (!isObject(schema)) return true;
   if (schema.$ref !== undefined && !walk(value, referred(schema.$ref, root), root, path, issues)) return false;

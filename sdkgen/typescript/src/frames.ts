@@ -1,7 +1,7 @@
 /**
- * Calls of tools as frames, on a socket of the bridge that started us: what gRPC's CallTool means, at a part of its cost.
+ * Tool calls as frames, on a socket of the bridge that launched this program, instead of CallTool over gRPC.
  *
- * proto/mcpbridge/v1/frames.md says what goes over the socket. All else stays gRPC, and without the socket these calls do, too.
+ * proto/mcpbridge/v1/frames.md describes the protocol. Other methods use gRPC, and without the socket CallTool does too.
  */
 import { connect, type Socket } from "node:net";
 
@@ -13,7 +13,7 @@ import type { Caller, Event } from "./context.js";
 import { CallToolRequest, CallToolResponse } from "./gen/mcpbridge/v1/service.js";
 import { encodeStatus, StatusError, statusOf } from "./status.js";
 
-// The kinds: the bridge's, and ours.
+// The kinds of frames: from the bridge, and to it.
 const CALL = 1;
 const CANCEL = 2;
 const TAKEN = 3;
@@ -25,33 +25,33 @@ const LAST = 20;
 
 const VERSION = 1;
 const HEADER = 9; // Bytes: the payload's length, the call's id, the kind.
-const AHEAD = 64; // Events of a call that its caller has not taken yet.
-const BUFFER = 256 << 10; // Bytes of what is read at once. A longer frame has a buffer of its own while it comes.
-const JOIN = 64 << 10; // Bytes of what is written at once, unless one frame has more.
-const MAX_SPARE = 1 << 20; // Bytes of the answers whose encoder is used again.
+const AHEAD = 64; // The maximum number of unread events of a call.
+const BUFFER = 256 << 10; // The size of the read buffer in bytes. A longer frame gets a temporary buffer.
+const JOIN = 64 << 10; // The maximum size of a batch of frames in bytes.
+const MAX_SPARE = 1 << 20; // The maximum size of a response whose encoder is reused, in bytes.
 
-/** Where the bridge waits for us. What we start is not to hear of it. */
+/** The address of the bridge. Removed from the environment, so that child processes do not inherit it. */
 export const FRAMES = process.env.MCPBRIDGE_FRAMES;
 delete process.env.MCPBRIDGE_FRAMES;
 
-/** The socket's end of an App. */
+/** The socket connection of an App. */
 export class Frames {
-  /** Resolves when the connection is over. */
+  /** Resolves when the connection is closed. */
   readonly over: Promise<void>;
   readonly app: App;
   readonly #socket: Socket;
   readonly #most: number;
   readonly #calls = new Map<number, Call>();
-  #held = new Set<Call>(); // Those whose events wait for the bridge to read.
-  #last = 0; // The id of the last call that was begun.
+  #held = new Set<Call>(); // Calls whose events wait for the bridge to read.
+  #last = 0; // The id of the last call that was started.
   #draining = false;
-  #buffer = Buffer.allocUnsafeSlow(BUFFER); // A frame begins where it does.
-  #end = 0; // Of what has been read into it.
+  #buffer = Buffer.allocUnsafeSlow(BUFFER); // It starts with a frame.
+  #end = 0; // The end of the data in it.
   #out: Uint8Array[] = [];
-  #size = 0; // Of out.
+  #size = 0; // The size of out.
   #encoder = new BinaryWriter();
 
-  /** Takes calls at an address, `unix:` and a path. No payload is longer than most. */
+  /** Accepts calls at an address, `unix:` and a path. The maximum size of a payload is most. */
   constructor(app: App, address: string, most: number) {
     this.app = app;
     this.#most = most;
@@ -81,13 +81,13 @@ export class Frames {
     });
   }
 
-  /** Begins no more calls. The bridge ends the connection when it has the answers of those that are under way. */
+  /** Refuses new calls. The bridge closes the connection when calls in flight have been answered. */
   drain(): void {
     this.#draining = true;
     this.send(LAST, this.#last, (w) => w);
   }
 
-  /** Ends the connection, and the calls that are under way. */
+  /** Closes the connection, and cancels calls in flight. */
   destroy(): void {
     this.#socket.destroy();
   }
@@ -112,7 +112,7 @@ export class Frames {
           this.#mistake(`a call ${id}, which is under way`);
           return;
         }
-        // If we are draining, the bridge knows by our LAST. The handler may keep what is in the request, and the buffer is read into again.
+        // While draining, the LAST frame has informed the bridge. Copy the request: the buffer is reused.
         if (!this.#draining) this.#begin(id, Buffer.from(buffer.subarray(at + HEADER, at + wanted)));
       } else if (kind === CANCEL) this.#calls.get(id)?.giveUp();
       else if (kind === TAKEN) this.#calls.get(id)?.taken();
@@ -137,10 +137,10 @@ export class Frames {
     this.#socket.destroy();
   }
 
-  /** Makes a frame. Throws if what it says cannot be sent. */
+  /** Encodes a frame. Throws if its message is invalid. */
   #frame(kind: number, id: number, write: (w: BinaryWriter) => void): Buffer {
     const w = this.#encoder;
-    this.#encoder = new BinaryWriter(); // If this one fails, half a frame is in it.
+    this.#encoder = new BinaryWriter(); // If encoding fails, the encoder has a partial frame.
     write(w.raw(ROOM));
     const bytes = w.finish();
     if (bytes.length <= MAX_SPARE) this.#encoder = w;
@@ -156,22 +156,22 @@ export class Frames {
     return frame;
   }
 
-  /** For Call: sends a frame soon, with those that others send. */
+  /** For Call: sends a frame soon, batched with other frames. */
   send(kind: number, id: number, write: (w: BinaryWriter) => void): void {
     const frame = this.#frame(kind, id, write);
     if (this.#size + frame.length > JOIN) this.#flush();
     this.#size += frame.length;
-    if (this.#out.push(frame) === 1) process.nextTick(() => { this.#flush(); }); // After all that does not wait for something.
+    if (this.#out.push(frame) === 1) process.nextTick(() => { this.#flush(); }); // After all immediate work.
   }
 
-  /** For Call: whether the bridge reads what it is sent. If not, go() says when. */
+  /** For Call: reports whether the bridge is reading. If not, go() is called when it does. */
   hasRoom(call: Call): boolean {
     if (!this.#socket.writableNeedDrain) return true;
     this.#held.add(call);
     return false;
   }
 
-  /** For Call: it is over. */
+  /** For Call: removes it. */
   ended(id: number): void {
     this.#calls.delete(id);
   }
@@ -188,14 +188,14 @@ export class Frames {
 const ROOM = new Uint8Array(HEADER);
 const DONE = Promise.resolve();
 
-/** A call that came by a frame. */
+/** A call received as a frame. */
 class Call {
   readonly #frames: Frames;
   readonly #id: number;
   #caller: Caller | undefined;
   #over = false;
   #untaken = 0;
-  #events: Event[] = []; // That have no room yet.
+  #events: Event[] = []; // Events that must wait.
   #waiting: (() => void)[] = [];
 
   constructor(frames: Frames, id: number) {
@@ -203,11 +203,11 @@ class Call {
     this.#id = id;
   }
 
-  /** Makes the call, and ends it by one frame whatever happens. */
+  /** Makes the call, and sends exactly one final frame, whatever happens. */
   async answer(request: Uint8Array): Promise<void> {
     try {
       const last = await this.#frames.app.callTool(this.#read(request), this.emit, this.started);
-      while (this.#events.length > 0) await this.#room(); // What the handler has not waited for comes before its result.
+      while (this.#events.length > 0) await this.#room(); // Events that were not awaited precede the result.
       this.#finish(RESULT, (w) => CallToolResponse.encode(last, w));
     } catch (e) {
       this.#fail(e);
@@ -226,7 +226,7 @@ class Call {
     this.#caller = caller;
   };
 
-  /** Sends an event, in its turn. */
+  /** Sends an event, in order. */
   readonly emit = (event: Event): Promise<void> => {
     if (this.#over) return DONE;
     this.#events.push(event);
@@ -242,7 +242,7 @@ class Call {
     return new Promise((go) => this.#waiting.push(go));
   }
 
-  /** Sends the events that there is room for. */
+  /** Sends events up to the limit. */
   #tell(): void {
     try {
       while (this.#events.length > 0 && this.#hasRoom()) {
@@ -256,13 +256,13 @@ class Call {
     }
   }
 
-  /** The caller has taken an event. */
+  /** The bridge has read an event. */
   taken(): void {
     if (this.#untaken > 0) this.#untaken--;
     this.go();
   }
 
-  /** There may be room. */
+  /** More events may be sent. */
   go(): void {
     this.#tell();
     if (!this.#hasRoom()) return;
@@ -271,13 +271,13 @@ class Call {
     for (const go of waiting) go();
   }
 
-  /** The caller has given up. */
+  /** The call was canceled. */
   giveUp(): void {
     this.#fail(new StatusError(status.CANCELLED, "the caller has given up"));
     this.cancel();
   }
 
-  /** Nobody waits for the answer. */
+  /** The response is no longer needed. */
   cancel(): void {
     this.#over = true;
     this.#events = [];

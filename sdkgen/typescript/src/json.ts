@@ -1,4 +1,4 @@
-/** Values to the JSON bytes of the contract, and back. */
+/** Converts values to the JSON bytes of the contract, and back. */
 import { isAscii, isUtf8, transcode } from "node:buffer";
 import { randomUUID } from "node:crypto";
 import { types } from "node:util";
@@ -11,30 +11,30 @@ export function isObject(value: unknown): value is JsonObject {
 
 export const NOTHING = Buffer.alloc(0);
 
-/** The JSON of a value, with every digit of a bigint; of what JSON cannot hold, such as a function or undefined, `null`. */
+/** Returns the JSON of a value, with every digit of a bigint. A value that JSON cannot represent, such as a function, is `null`. */
 export function toJson(value: unknown): string {
   try {
     return stringify(value) ?? "null";
   } catch (e) {
     if (!(e instanceof TypeError)) throw e;
-    // Perhaps a bigint, which JSON has no trouble with, but JSON.stringify has.
+    // JSON.stringify does not support bigint.
     return (stringify(value, (_, v) => (typeof v === "bigint" ? `${MARK}${String(v)}` : v)) ?? "null").replace(MARKED, "$1");
   }
 }
 
-/** The JSON of an author's value. A TypeError names the path of what JSON.stringify would write as null or {}, or leave out. */
+/** Returns the JSON of a value. The TypeError names the path of a value that JSON.stringify would write as null or {}, or omit. */
 export function toExactJson(value: unknown): string {
   checkJson(value);
   return toJson(value);
 }
 
-/** Throws a TypeError that names the path of what JSON cannot hold in a value. */
+/** Throws a TypeError with the path of a value that JSON cannot represent. */
 export function checkJson(value: unknown): void {
   const loss = lossIn(value, []);
   if (loss) throw new TypeError(`${loss.path.reverse().join(".") || "the value"} is ${loss.what}, which JSON cannot hold${loss.fix}`);
 }
 
-/** What JSON cannot hold in a value, and its path, the last name first. */
+/** Returns the first value that JSON cannot represent, and its path in reverse. */
 interface Loss {
   readonly what: string;
   readonly fix: string;
@@ -63,7 +63,7 @@ function lossIn(value: unknown, around: object[]): Loss | undefined {
     return loss(nameOf(value), value instanceof Map ? "; write Object.fromEntries(map)" : value instanceof Set ? "; write [...set]" : "");
   }
   around.push(value);
-  // Not by its keys: a list may have holes, which are undefined. A member that is undefined is not there.
+  // By index: a list may have holes, which are undefined. An undefined member is absent.
   const count = list ? value.length : keys.length;
   for (let i = 0; i < count; i++) {
     const name = list ? i : (keys[i] ?? "");
@@ -87,20 +87,20 @@ function nameOf(value: object): string {
   return (value.constructor as { name: string } | undefined)?.name ?? "object";
 }
 
-// TypeScript believes that there is always a string.
+// TypeScript assumes that it is always a string.
 const stringify = JSON.stringify as (value: unknown, replace?: (key: string, value: unknown) => unknown) => string | undefined;
 
-/** The bytes of a JSON object; none for undefined. */
+/** Returns the bytes of a JSON object, empty for undefined. */
 export function toBytes(value: object | undefined): Buffer {
   return value === undefined ? NOTHING : Buffer.from(toJson(value));
 }
 
-/** The object that bytes hold; no bytes are an empty one. Numbers are JavaScript's: beyond 2^53 the nearest there is. */
+/** Parses an object; no bytes are an empty one. Numbers beyond 2^53 are the nearest number in JavaScript. */
 export function toObject(bytes: Uint8Array): JsonObject {
   return bytes.length === 0 ? {} : (JSON.parse(textOf(bytes)) as JsonObject);
 }
 
-/** As toObject, but what is beyond 2^53 is a bigint. */
+/** Like toObject, but integers beyond 2^53 are bigints. */
 export function toExactObject(bytes: Uint8Array): JsonObject {
   const value = toObject(bytes);
   const text = textOf(bytes);
@@ -110,18 +110,18 @@ export function toExactObject(bytes: Uint8Array): JsonObject {
   return JSON.parse(marked, revive) as JsonObject;
 }
 
-const LONG = 4096; // Bytes from which on text is worth a look at what is in it.
+const LONG = 4096; // The minimum size of text for the fast path, in bytes.
 
 function textOf(bytes: Uint8Array): string {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  // Node decodes UTF-8 at a third of the speed of this. What is not quite UTF-8, only it decodes.
+  // Three times as fast as utf8 in Node. Only Node decodes invalid UTF-8.
   if (buffer.length >= LONG && !isAscii(buffer) && isUtf8(buffer)) return transcode(buffer, "utf8", "utf16le").toString("utf16le");
   return buffer.toString();
 }
 
-// What begins with this is the digits of a number. Nobody outside this process knows it, so no text of theirs does.
+// The prefix of encoded digits. It is random, so that no input has it.
 const MARK = `${randomUUID()}:`;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
-// The strings and the numbers of valid JSON.
+// Matches strings and numbers of valid JSON.
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 const LARGE = /^-?\d{16,}$/;

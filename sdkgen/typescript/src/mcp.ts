@@ -1,4 +1,4 @@
-/** MCP's own objects for sampling, as other SDKs and files have them, and the messages of the contract that they become. */
+/** Objects in MCP's format for sampling, and their conversion to messages of the contract. */
 import { Role } from "./gen/mcpbridge/v1/common.js";
 import { ModelPreferences, SamplingMessage, ToolChoice } from "./gen/mcpbridge/v1/input.js";
 import { Tool } from "./gen/mcpbridge/v1/tool.js";
@@ -51,7 +51,7 @@ export interface McpMessage {
   _meta?: object | undefined;
 }
 
-/** A tool that a model may wish to have called: MCP `Tool`. */
+/** A tool that a model may call: MCP `Tool`. */
 export interface McpTool {
   name: string;
   title?: string | undefined;
@@ -67,7 +67,7 @@ export interface McpToolChoice {
   mode?: "auto" | "required" | "none" | undefined;
 }
 
-/** Which model is wanted: MCP `ModelPreferences`. */
+/** The preferred model: MCP `ModelPreferences`. */
 export interface McpModelPreferences {
   hints?: readonly { name?: string | undefined }[] | undefined;
   costPriority?: number | undefined;
@@ -75,7 +75,7 @@ export interface McpModelPreferences {
   intelligencePriority?: number | undefined;
 }
 
-/** Returns the contract's form of what an object of MCP has at a path. A TypeError names the path. */
+/** Converts the object of MCP at a path to the contract. The TypeError names the path. */
 type Read = (value: unknown, path: string) => unknown;
 
 function wrong(path: string, expected: string, value: unknown): TypeError {
@@ -96,7 +96,7 @@ function list(read: Read): Read {
   };
 }
 
-/** An object with these members, of which some are required. What the contract has no field for goes into `extra`. */
+/** Converts an object with these members, of which some are required. Unknown members go into `extra`. */
 function object(members: Record<string, Read>, ...required: string[]): (value: unknown, path: string) => JsonObject {
   return (value, path) => {
     if (!isObject(value)) throw wrong(path, "an object of MCP", value);
@@ -210,7 +210,7 @@ export function toolChoiceOf(value: string | McpToolChoice): ToolChoice {
   return ToolChoice.fromPartial(toolChoice(typeof value === "string" ? { mode: value } : value, "toolChoice"));
 }
 
-/** The models are those of these names, the best first, or as MCP says it. */
+/** Converts names of models, best first, or an object in MCP's format. */
 export function modelPreferencesOf(value: string | readonly string[] | McpModelPreferences): ModelPreferences {
   const named = typeof value === "string" ? [value] : value;
   const said = Array.isArray(named) ? { hints: named.map((name: unknown) => ({ name })) } : named;

@@ -1,11 +1,11 @@
-/** From schemas to JSON Schema, and from JSON to values. Any library of the Standard Schema does the work: zod, valibot, arktype. */
+/** Converts schemas to JSON Schema, and JSON to values, with any Standard Schema library: zod, valibot, arktype. */
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 
 import { DefinitionError, InvalidAnswer, ToolError } from "./errors.js";
 import { fits, FORMAT_NAMES, formatIssues, formatOf } from "./formats.js";
 import { isObject, toExactObject, toJson, toObject, type JsonObject } from "./json.js";
 
-/** A schema that can check values and tell itself as JSON Schema: zod 4.2 or newer, arktype, valibot with toStandardJsonSchema. */
+/** A schema that validates values and generates JSON Schema: zod 4.2 or newer, arktype, valibot with toStandardJsonSchema. */
 export interface Schema<In = unknown, Out = In> {
   readonly "~standard": StandardSchemaV1.Props<In, Out> & StandardJSONSchemaV1.Props<In, Out>;
 }
@@ -13,7 +13,7 @@ export interface Schema<In = unknown, Out = In> {
 /** The schemas of an object's members, by name. */
 export type Shape = { readonly [name: string]: Schema };
 
-/** JSON Schema itself, with `type: "object"`. The values are not checked. */
+/** JSON Schema with `type: "object"`. Values are not validated. */
 export interface JsonSchema {
   readonly type: "object";
   readonly [keyword: string]: unknown;
@@ -26,14 +26,14 @@ type Members<T> = Flat<
   }
 >;
 
-/** What a handler gets that has this schema. */
+/** The type of validated values of this schema. */
 export type OutputOf<S> = S extends Schema
   ? StandardSchemaV1.InferOutput<S>
   : S extends Shape
     ? Members<{ -readonly [K in keyof S]: StandardSchemaV1.InferOutput<S[K]> }>
     : JsonObject;
 
-/** What may be given to this schema. */
+/** The type of input values of this schema. */
 export type InputOf<S> = S extends Schema
   ? StandardSchemaV1.InferInput<S>
   : S extends Shape
@@ -43,15 +43,15 @@ export type InputOf<S> = S extends Schema
 type Issue = StandardSchemaV1.Issue;
 type Checked = StandardSchemaV1.Result<unknown>;
 
-/** A schema, read once. */
+/** A compiled schema. */
 export interface Compiled {
   readonly json: JsonObject;
-  /** What validate takes, from JSON. */
+  /** Parses JSON to a value for validate. */
   readonly read: (json: Uint8Array) => unknown;
   readonly validate: (value: unknown) => Checked | Promise<Checked>;
 }
 
-/** Reads a schema, a shape or a JSON Schema. A TypeError says what cannot be read. */
+/** Compiles a schema, a shape or a JSON Schema. Throws a TypeError if it is invalid. */
 export function compile(schema: Schema | Shape | JsonSchema, side: "input" | "output"): Compiled {
   if (isSchema(schema)) {
     const c = withFormats(exact(jsonSchemaOf(schema, side), (v) => schema["~standard"].validate(v)), side);
@@ -105,20 +105,20 @@ function compileShape(members: [string, Schema][], side: "input" | "output"): Co
   });
 }
 
-/** Whether a member of this schema may be missing. */
+/** Reports whether a member of this schema is optional. */
 function takesNothing(schema: Schema): boolean {
   try {
     const checked = schema["~standard"].validate(undefined);
     if (!(checked instanceof Promise)) return !checked.issues;
     checked.catch(() => undefined);
   } catch {
-    // It cannot even look at it.
+    // It cannot process it.
   }
   return false;
 }
 
 function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
-  // A library that has no JSON Schema is not found by the compiler if the author does not use it.
+  // The compiler does not detect a library without JSON Schema in untyped code.
   const standard: Partial<Schema["~standard"]> = schema["~standard"];
   if (!standard.jsonSchema) {
     const hint = new Map([
@@ -148,20 +148,20 @@ function badDefault(value: unknown, why = "its schema says otherwise"): string {
   return `the default ${toJson(value)} does not fit: ${why}`;
 }
 
-/** A TypeError if a default, however deep, is not what its own schema says: a library takes it without a look. */
+/** Throws a TypeError if a nested default does not conform to its schema: libraries do not validate defaults. */
 function checkDefaults(json: JsonObject, root: JsonObject): void {
   if ("default" in json && !fits(json.default, json, root)) throw new TypeError(badDefault(json.default, `expected ${typeOf(json)}`));
   for (const part of partsOf(json)) checkDefaults(part, root);
 }
 
-/** The schemas that a schema is made of. */
+/** Returns the direct subschemas of a schema. */
 function partsOf(json: JsonObject): JsonObject[] {
   const { properties, $defs, prefixItems, anyOf, oneOf, allOf, items, additionalProperties } = json;
   const named = [properties, $defs].flatMap((map) => (isObject(map) ? Object.values(map) : []));
   return [...named, ...[prefixItems, anyOf, oneOf, allOf].flat(), items, additionalProperties].filter(isObject);
 }
 
-/** What the schema says of formats is checked, whatever the library makes of them. */
+/** Validates formats, whatever the library supports. */
 function withFormats(c: Compiled, side: "input" | "output"): Compiled {
   if (!hasFormats(c.json)) return c;
   const join = (value: unknown, r: Checked): Checked => {
@@ -190,7 +190,7 @@ function pathOf(issue: Issue): PropertyKey[] {
 
 type Tell = StandardJSONSchemaV1.Converter["input"];
 
-/** JSON Schema as the library tells it. Zod refuses a bigint, which is an integer all the same, and checks no format of `.meta()`. */
+/** Returns the JSON Schema of the library. Zod rejects a bigint, which is an integer, and ignores formats in `.meta()`. */
 function tell(tell: Tell, vendor: string | undefined): JsonObject {
   const options = { target: "draft-2020-12" } as const;
   if (vendor !== "zod") return tell(options);
@@ -203,7 +203,7 @@ function tell(tell: Tell, vendor: string | undefined): JsonObject {
       const { def } = zodSchema._zod;
       const isBig = def.type === "bigint" || (def.type === "literal" && def.values?.every((v) => typeof v === "bigint"));
       if (!isBig) {
-        // Whatever else it has no JSON Schema for.
+        // Other types without JSON Schema.
         if (UNTELLABLE.includes(def.type) || def.values?.some((v) => typeof v === "bigint" || v === undefined)) throw e;
         return;
       }
@@ -216,7 +216,7 @@ function tell(tell: Tell, vendor: string | undefined): JsonObject {
   }
 }
 
-/** A TypeError if the author wrote a format that is not checked. Those of zod's own, such as that of `z.jwt()`, zod checks. */
+/** Throws a TypeError for an unsupported format in a definition. Zod validates its own formats, such as `z.jwt()`. */
 function refuseUnknownFormat({ zodSchema }: { zodSchema: ZodInside }): void {
   const { format } = zodSchema.meta?.() ?? {};
   if (typeof format !== "string" || FORMAT_NAMES.includes(format)) return;
@@ -231,10 +231,10 @@ interface ZodInside {
 
 const UNTELLABLE = ["custom", "date", "function", "map", "nan", "promise", "set", "symbol", "transform", "undefined", "void"];
 
-// Marks in a JSON Schema, as long as nobody else sees it, what is to be a bigint.
+// Marks bigints in a JSON Schema, internally.
 const BIGINT = "x-mcpbridge-bigint";
 
-/** A schema whose values are read with every digit where it says bigint. Where it says number, they are numbers. */
+/** Wraps a schema with bigints, whose values are parsed with every digit. */
 function exact(marked: JsonObject, validate: Compiled["validate"]): Compiled {
   const text = toJson(marked);
   if (!text.includes(`"${BIGINT}":true`)) return { json: marked, read: toObject, validate };
@@ -248,12 +248,12 @@ function unmarked(json: unknown): unknown {
   return Object.fromEntries(Object.entries(json).flatMap(([k, v]) => (k === BIGINT ? [] : [[k, unmarked(v)]])));
 }
 
-/** The value with bigints where its schema says so, and numbers everywhere else. */
+/** Returns the value with bigints according to its schema, and numbers elsewhere. */
 function withBigints(value: unknown, schema: unknown, root: JsonObject): unknown {
   const all = schemasAt(schema, root);
   if (typeof value === "number" || typeof value === "bigint") {
     if (!all.some((s) => s[BIGINT] === true)) return Number(value);
-    // Where it may be either, a number that is exact stays one.
+    // If both are allowed, an exact number stays a number.
     const either = all.some((s) => s[BIGINT] !== true && (s.type === "number" || s.type === "integer"));
     return typeof value === "number" && Number.isInteger(value) && !either ? BigInt(value) : value;
   }
@@ -266,7 +266,7 @@ function withBigints(value: unknown, schema: unknown, root: JsonObject): unknown
   return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, withBigints(v, { anyOf: all.map((s) => member(s, k)) }, root)]));
 }
 
-/** The schemas that a value of this one may have: it, what it refers to, and its alternatives. */
+/** Returns the schema, its references and its alternatives. */
 function schemasAt(schema: unknown, root: JsonObject, seen = new Set<unknown>()): JsonObject[] {
   if (!isObject(schema) || seen.has(schema)) return [];
   seen.add(schema);
@@ -277,7 +277,7 @@ function schemasAt(schema: unknown, root: JsonObject, seen = new Set<unknown>())
   return [schema, ...parts.flatMap((p) => schemasAt(p, root, seen))];
 }
 
-/** Without the bounds that every integer of JavaScript has, and without the patterns of formats, which say no more than these. */
+/** Removes the bounds of safe integers, and the redundant patterns of formats. */
 function tidy(json: unknown): void {
   if (typeof json !== "object" || json === null) return;
   const o = json as JsonObject;
@@ -288,7 +288,7 @@ function tidy(json: unknown): void {
   for (const member of Object.values(o)) tidy(member);
 }
 
-/** A member's schema as a part of the whole: its own definitions become the whole's. */
+/** Merges a member's schema into the whole, with its definitions. */
 function embed(json: JsonObject, name: string, defs: JsonObject): JsonObject {
   const names = new Map<string, string>();
   const own = (json.$defs ?? {}) as JsonObject;
@@ -316,7 +316,7 @@ function embed(json: JsonObject, name: string, defs: JsonObject): JsonObject {
   return { $ref: `#/$defs/${name}` };
 }
 
-/** A misspelt optional member would silently do nothing: what an object's schema does not mention, it does not allow. */
+/** Disallows unknown members, so that a misspelled optional member is an error. */
 function strict(c: Compiled): Compiled {
   const { json } = c;
   const closed = "additionalProperties" in json || "patternProperties" in json;
@@ -346,7 +346,7 @@ function unknownMembers(value: JsonObject, properties: JsonObject): Issue[] {
 
 // Arguments.
 
-/** The arguments of tool `name`, or a ToolError that tells the model what is wrong with them, and how it is called. */
+/** Parses the arguments of tool `name`. Throws a ToolError with the violations and the signature. */
 export function check(c: Compiled, name: string, usage: string, value: unknown): unknown {
   const checked = c.validate(value);
   const done = (r: Checked): unknown => {
@@ -358,7 +358,7 @@ export function check(c: Compiled, name: string, usage: string, value: unknown):
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** Arguments that are text on the wire, as what their schemas take. What does not look like that stays text. */
+/** Converts text arguments according to their schemas. Text that cannot be converted stays text. */
 export function fromText(c: Compiled, texts: Readonly<Record<string, string>>): unknown {
   const members = Object.entries(texts).map(([name, text]) => {
     const types = typesOf(c, name);
@@ -369,7 +369,7 @@ export function fromText(c: Compiled, texts: Readonly<Record<string, string>>): 
   return c.read(Buffer.from(`{${members.join(",")}}`));
 }
 
-/** A TypeError if text can never be what the schema takes. */
+/** Throws a TypeError if text can never conform to the schema. */
 export function refuseLists(c: Compiled): void {
   for (const name of Object.keys(c.json.properties ?? {})) {
     const types = typesOf(c, name);
@@ -385,7 +385,7 @@ function typesOf(c: Compiled, name: string): unknown[] {
   return schemasAt(properties[name], c.json).flatMap((s) => s.type ?? (Array.isArray(s.enum) ? s.enum.map((v) => typeof v) : []));
 }
 
-/** Every violation on a line that names the field, what was expected, and what came. */
+/** Returns a line for each violation, with the field, the expected value and the actual one. */
 export function list(issues: readonly Issue[], value: unknown): string {
   return issues
     .map((issue) => {
@@ -404,7 +404,7 @@ function shorten(text: string): string {
   return text.length <= 80 ? text : `${text.slice(0, 80)} ...`;
 }
 
-/** How a tool is called, for the model: `forecast(city: string, from: date, days: integer 1..14 = 3)`. */
+/** Returns the signature of a tool for the model: `forecast(city: string, from: date, days: integer 1..14 = 3)`. */
 export function usageOf(name: string, json: JsonObject): string {
   const required = (json.required ?? []) as string[];
   const parts = Object.entries((json.properties ?? {}) as JsonObject).map(([field, s]) => {
@@ -430,14 +430,14 @@ function typeOf(s: unknown): string {
   return typeof s.type === "string" ? s.type + bounds(s) : "any";
 }
 
-/** What a number may be, after its type: ` 1..14`, ` > 0`. */
+/** Returns the bounds of a number, after its type: ` 1..14`, ` > 0`. */
 function bounds({ minimum, exclusiveMinimum, maximum, exclusiveMaximum }: JsonObject): string {
   if (minimum !== undefined && maximum !== undefined) return ` ${toJson(minimum)}..${toJson(maximum)}`;
   const each = [[">=", minimum], [">", exclusiveMinimum], ["<=", maximum], ["<", exclusiveMaximum]] as const;
   return each.map(([sign, at]) => (at === undefined ? "" : ` ${sign} ${toJson(at)}`)).join("");
 }
 
-/** `; did you mean "days"?`, if one of the names is near. */
+/** Returns `; did you mean "days"?`, if one of the names is similar. */
 export function didYouMean(name: string, names: Iterable<string>): string {
   if (name.length > 128) return "";
   let best = "";
@@ -449,7 +449,7 @@ export function didYouMean(name: string, names: Iterable<string>): string {
   return best ? `; did you mean ${best}?` : "";
 }
 
-/** How many letters have to change to make b of a. */
+/** Returns the edit distance of a and b. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {
@@ -465,7 +465,7 @@ function distance(a: string, b: string): number {
 
 // Forms.
 
-/** A question's form: its schema, and how to read what the user filled in. */
+/** The form of a question: its schema, and a function to parse its content. */
 export interface Form {
   readonly schema: JsonObject;
   readonly read: (json: Uint8Array) => unknown;
@@ -475,7 +475,7 @@ export interface Form {
 const forms = new WeakMap<object, Form>();
 const EMPTY: Form = { schema: { type: "object", properties: {} }, read: toObject, parse: (content) => content };
 
-/** The form for a schema, a shape, or a JSON Schema. Undefined: nothing to fill in. A simple type is a form of one field. */
+/** Returns the form for a schema, a shape, or a JSON Schema. If undefined, it has no fields. A simple type has one field. */
 export function formOf(schema: Schema | Shape | JsonSchema | undefined): Form {
   if (!schema) return EMPTY;
   const known = forms.get(schema);
@@ -504,15 +504,15 @@ function makeForm(schema: Schema | Shape | JsonSchema): Form {
   };
 }
 
-// MCP's forms have fields of these types only, and lists of choices.
+// The types of fields in MCP's forms, besides lists of choices.
 const PRIMITIVES: unknown[] = ["string", "number", "integer", "boolean"];
 
-/** Whether it is a schema of strings, each of which is named: by a literal, an enum, or choices of these. */
+/** Reports whether a schema lists its strings: by literals, enums, or unions of these. */
 function isChoice(s: JsonObject): boolean {
   return s.type === "string" && (Array.isArray(s.enum) || Array.isArray(s.oneOf));
 }
 
-/** The strings of several such schemas: with titles if one of them has one. */
+/** Returns the strings of several such schemas, with titles if one of them has a title. */
 function choice(schemas: JsonObject[]): JsonObject {
   const all = schemas.flatMap(({ enum: values, oneOf, title }) =>
     Array.isArray(oneOf) ? (oneOf as JsonObject[]) : (values as unknown[]).map((value) => ({ const: value, ...(title === undefined ? {} : { title }) })),
@@ -521,7 +521,7 @@ function choice(schemas: JsonObject[]): JsonObject {
   return { oneOf: all.map((c) => ({ const: c.const, title: c.title ?? c.const })) };
 }
 
-/** A schema as the flat one that MCP has for forms: no references, no nulls, no nesting. */
+/** Converts a schema to the flat schema of MCP's forms: no references, no nulls, no nesting. */
 function flat(json: JsonObject): JsonObject {
   const defs = (json.$defs ?? {}) as Record<string, JsonObject>;
   const resolve = (s: JsonObject): JsonObject => {
@@ -546,7 +546,7 @@ function flat(json: JsonObject): JsonObject {
     if (s.default === null) delete s.default;
     if (s.type === "array" && isObject(s.items)) {
       const { oneOf, type, ...items } = resolve(s.items);
-      // MCP has titled choices as oneOf where one may be chosen, and as anyOf where several may be.
+      // In MCP, titled choices are oneOf for a single choice, and anyOf for several.
       s.items = { ...(oneOf ? { anyOf: oneOf } : { type }), ...items };
     }
     return s;

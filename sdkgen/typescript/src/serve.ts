@@ -1,4 +1,4 @@
-/** Serves an App over gRPC: to the bridge that started us (hashicorp/go-plugin's handshake), or at an address. */
+/** Serves an App over gRPC: to the bridge that launched it (the handshake of hashicorp/go-plugin), or at an address. */
 import { X509Certificate } from "node:crypto";
 import type { EventEmitter } from "node:events";
 import fs, { chmodSync, chownSync, mkdtempSync, readFileSync, rmdirSync, rmSync } from "node:fs";
@@ -31,16 +31,16 @@ import { NOTHING } from "./json.js";
 import { encodeStatus, statusOf } from "./status.js";
 import { MANAGED, report, writeHandshake } from "./stdout.js";
 
-const PROTOCOL = "1"; // Of the handshake's second field: the contract's major version.
-const DRAIN = 5_000; // Milliseconds that calls get to finish when we are told to stop.
+const PROTOCOL = "1"; // The contract's major version, the second field of the handshake.
+const DRAIN = 5_000; // The time in milliseconds for calls in flight to complete at shutdown.
 const MAX_MESSAGE = 64 << 20;
-// How much of a request, and of all of them, may be on its way to us: with HTTP/2's 64 KiB a larger request waits for our word.
+// HTTP/2 flow-control windows: with the default of 64 KiB, larger requests wait for window updates.
 const STREAM_WINDOW = 1 << 20;
 const WINDOW = 16 << 20;
-const MAX_SPARE = 1 << 20; // Bytes of the answers whose encoder is used again.
+const MAX_SPARE = 1 << 20; // The maximum size of a response whose encoder is reused, in bytes.
 const MAX_PATH = 100; // A unix socket's path: sun_path is 104 to 108 bytes.
 
-/** Serves app until it is told to stop. See App.run. */
+/** Serves app until shutdown. See App.run. */
 export async function run(app: App, listen = listenArgument(process.argv.slice(2))): Promise<void> {
   process.on("unhandledRejection", (reason) => {
     report("error", `mcpbridge: nobody waited for this error: ${inspect(reason)}`);
@@ -58,7 +58,7 @@ export async function run(app: App, listen = listenArgument(process.argv.slice(2
         `    ${node} ${program} --listen 127.0.0.1:50051`,
     );
   }
-  // What the author does after run() gets a moment; timers and watchers that nobody closes do not keep us.
+  // Code after run() gets a moment; open timers and watchers do not keep the process alive.
   setTimeout(() => process.exit(), 500).unref();
 }
 
@@ -79,7 +79,7 @@ function exit(code: number, message: string): never {
 
 async function attached(app: App, listen: string): Promise<void> {
   const host = new Host(app);
-  // The same words as the bridge's: tcp:host:port, unix:///path.
+  // The bridge's address format: tcp:host:port, unix:///path.
   let address = listen.replace(/^tcp:(\/\/)?/, "");
   const socket = /^unix:(?:\/\/)?(.*)$/.exec(address)?.[1];
   if (socket !== undefined) address = `unix:${resolve(socket)}`;
@@ -105,10 +105,10 @@ async function managed(app: App): Promise<void> {
   const host = new Host(app);
   const { network, address, tidy } = await bind(host, credentials);
   process.on("exit", tidy);
-  process.on("SIGINT", () => undefined); // The terminal sends it to the bridge too, which then tells us.
+  process.on("SIGINT", () => undefined); // The terminal also sends it to the bridge, which then stops this program.
   process.on("SIGTERM", () => { host.stop(); });
   watchParent(() => {
-    // There is nobody to answer to: no drain.
+    // No caller is left: do not drain.
     host.stop(0);
     setTimeout(() => process.exit(0), 2_000);
   });
@@ -119,7 +119,7 @@ async function managed(app: App): Promise<void> {
   await host.stopped;
 }
 
-/** Binds the server. Returns the network, the address, and what removes the traces. */
+/** Binds the server. Returns the network, the address, and a cleanup function. */
 async function bind(host: Host, credentials: ServerCredentials): Promise<{ network: string; address: string; tidy: () => void }> {
   const given = process.env.PLUGIN_UNIX_SOCKET_DIR;
   const noUnix = !(process.env.PLUGIN_TRANSPORTS || "unix").includes("unix");
@@ -140,7 +140,7 @@ async function bind(host: Host, credentials: ServerCredentials): Promise<{ netwo
     try {
       if (!given) rmdirSync(folder);
     } catch {
-      // It is gone already.
+      // It has been removed.
     }
   };
   return { network: "unix", address: path, tidy };
@@ -152,7 +152,7 @@ function groupId(name: string): number {
   return Number(line?.split(":")[2] ?? exit(1, `there is no group ${name} for the plugin's socket`));
 }
 
-/** Mutual TLS if the bridge wants it: our credentials, and our certificate as the handshake says it. */
+/** Returns the credentials for mutual TLS, if the bridge requires it, and the certificate as in the handshake. */
 async function tls(): Promise<{ credentials: ServerCredentials; certificate: string }> {
   const client = process.env.PLUGIN_CLIENT_CERT;
   if (!client) return { credentials: ServerCredentials.createInsecure(), certificate: "" };
@@ -173,12 +173,12 @@ async function tls(): Promise<{ credentials: ServerCredentials; certificate: str
   }
   const keys = [{ private_key: Buffer.from(pair.key), cert_chain: Buffer.from(pair.cert) }];
   const credentials = ServerCredentials.createSsl(Buffer.from(client), keys, true);
-  // go-plugin reads it without padding: with padding it works or fails by the certificate's length.
+  // go-plugin expects no padding.
   const certificate = new X509Certificate(pair.cert).raw.toString("base64").replace(/=+$/, "");
   return { credentials, certificate };
 }
 
-/** Calls gone when the bridge is, however it went. */
+/** Calls gone when the bridge exits or is killed. */
 function watchParent(gone: () => void): void {
   if (process.env.MCP_PLUGIN_LIFELINE === "stdin") {
     const lifeline = new Socket({ fd: 0, readable: true, writable: false });
@@ -192,7 +192,7 @@ function watchParent(gone: () => void): void {
   }, 1_000).unref();
 }
 
-/** Standard input belongs to the bridge: reading it throws in the line that does, rather than wait for what never comes. */
+/** Standard input is reserved for the bridge: reading it throws at once, instead of blocking forever. */
 function refuseInput(): void {
   Object.defineProperty(process, "stdin", { configurable: true, value: new NoInput() });
   for (const name of ["readFileSync", "readSync"] as const) {
@@ -204,10 +204,10 @@ function refuseInput(): void {
       },
     });
   }
-  syncBuiltinESMExports(); // For those who import them by name.
+  syncBuiltinESMExports(); // For imports by name.
 }
 
-/** What process.stdin is then. */
+/** Replaces process.stdin. */
 class NoInput extends Readable {
   override on(event: string | symbol, listener: (...args: any[]) => void): this { // eslint-disable-line @typescript-eslint/no-explicit-any
     if (event === "data" || event === "readable") throw noInput();
@@ -225,12 +225,12 @@ function noInput(): Error {
 
 // The services.
 
-/** What answers a call that comes in on a stream. */
+/** Handles a call on a stream. */
 type Answer<Request, Response> = (request: Request, emit: Emit, started: (caller: Caller) => void) => Promise<Response>;
 
-/** A gRPC server of one App. */
+/** The gRPC server of an App. */
 class Host {
-  /** Resolves when the server has been stopped and its calls are over. */
+  /** Resolves when the server has stopped and its calls have ended. */
   readonly stopped: Promise<void>;
   readonly #app: App;
   readonly #server = new Server({
@@ -239,7 +239,7 @@ class Host {
     "grpc.enable_channelz": 0,
   });
   #frames: Frames | undefined;
-  readonly #atStop = new Set<() => void>(); // The ends of the streams without an end.
+  readonly #atStop = new Set<() => void>(); // Ends endless streams.
   #stopping = false;
   #drain = Infinity;
   #deadline: NodeJS.Timeout | undefined;
@@ -278,11 +278,11 @@ class Host {
         });
       },
     });
-    // go-plugin's. Its messages are empty.
+    // The service of go-plugin, with empty messages.
     this.#server.addService(CONTROLLER, {
       shutdown: (_call: unknown, done: sendUnaryData<Buffer>) => {
         done(null, NOTHING);
-        setImmediate(() => { this.stop(); }); // the answer goes first
+        setImmediate(() => { this.stop(); }); // respond first
       },
     });
   }
@@ -298,12 +298,12 @@ class Host {
     });
   }
 
-  /** Takes calls of tools as frames, too, at the address where the bridge waits for us. */
+  /** Also accepts tool calls as frames, from the bridge at this address. */
   takeFrames(address: string): void {
     this.#frames = new Frames(this.#app, address, MAX_MESSAGE);
   }
 
-  /** Lets the calls finish, and then ends the server. A shorter drain than before counts. */
+  /** Waits for calls in flight, then stops the server. The shortest drain applies. */
   stop(drain = DRAIN): void {
     if (drain >= this.#drain) return;
     this.#drain = drain;
@@ -313,7 +313,7 @@ class Host {
       this.#resolve();
     };
     clearTimeout(this.#deadline);
-    this.#deadline = setTimeout(force, drain + 200); // Answers on their way get a moment more.
+    this.#deadline = setTimeout(force, drain + 200); // Responses in transit get a moment more.
     if (this.#stopping) return;
     this.#stopping = true;
     for (const end of this.#atStop) end();
@@ -326,7 +326,7 @@ class Host {
       this.#deadline = setTimeout(force, 200);
     }, 20);
     this.#frames?.drain();
-    // Only then: as soon as it knows, the bridge makes no calls over gRPC, either.
+    // Only then, because the bridge makes no new calls over gRPC after that either.
     const served = Promise.resolve(this.#frames?.over).then(() => {
       framed = false;
       return new Promise((resolve) => { this.#server.tryShutdown(resolve); });
@@ -343,7 +343,7 @@ class Host {
     return this.#stopping ? Health.NOT_SERVING : Health.SERVING;
   }
 
-  /** A stream that lasts until its caller leaves or we stop. */
+  /** Handles a stream that lasts until its caller disconnects or the server stops. */
   #endless(call: EventEmitter, end: () => void): void {
     if (this.#stopping) {
       end();
@@ -372,7 +372,7 @@ class Host {
   }
 }
 
-/** Widens the windows of HTTP/2, for which grpc-js has an option for clients only. */
+/** Enlarges the HTTP/2 windows; grpc-js has an option for clients only. */
 function widen(server: Server): void {
   const inside = server as unknown as { createHttp2Server: (credentials: ServerCredentials) => Http2Server };
   const create = inside.createHttp2Server.bind(server);
@@ -383,7 +383,7 @@ function widen(server: Server): void {
     });
 }
 
-/** A method with one answer. */
+/** Adapts a unary method. */
 function unary<Request, Response>(answer: (request: Request, started: (caller: Caller) => void) => Response | Promise<Response>) {
   return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>): void => {
     const reply = async () => {
@@ -397,7 +397,7 @@ function unary<Request, Response>(answer: (request: Request, started: (caller: C
   };
 }
 
-/** A method that streams events, the last of which is the answer. */
+/** Adapts a streaming method. */
 function streaming<Request, Response>(answer: Answer<Request, Response>) {
   return (call: ServerWritableStream<Request, Response>): void => {
     let cancelled = false;
@@ -438,12 +438,12 @@ function failure(e: unknown): Partial<ServiceError> {
   return { code: s.code, details: s.message, metadata };
 }
 
-// What tools answer can be large: one encoder for all keeps its room, and grpc-js makes the only copy.
+// Responses can be large: a shared encoder keeps its buffer, and grpc-js makes the only copy.
 let encoder = new BinaryWriter();
 
 function serialize(response: CallToolResponse): Buffer {
   const w = encoder;
-  encoder = new BinaryWriter(); // If this one fails, half an answer is in it.
+  encoder = new BinaryWriter(); // If encoding fails, the encoder has a partial response.
   const bytes = CallToolResponse.encode(response, w).finish();
   if (bytes.length <= MAX_SPARE) encoder = w;
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -451,7 +451,7 @@ function serialize(response: CallToolResponse): Buffer {
 
 const SERVICE = { ...McpServiceService, callTool: { ...McpServiceService.callTool, responseSerialize: serialize } };
 
-// grpc.health.v1.Health, of which a request is one string and an answer one number.
+// grpc.health.v1.Health: a request is one string, and a response one number.
 
 interface Service {
   service: string;
@@ -466,7 +466,7 @@ enum Health {
 const health = {
   requestStream: false,
   requestSerialize: ({ service }: Service) => Buffer.from(new BinaryWriter().uint32(10).string(service).finish()),
-  // An object, as grpc-js takes an empty string for no request.
+  // An object, because grpc-js treats an empty string as no request.
   requestDeserialize: (bytes: Buffer): Service => {
     const r = new BinaryReader(bytes);
     let service = "";
@@ -478,7 +478,7 @@ const health = {
     return { service };
   },
   responseSerialize: (is: Health) => Buffer.from([8, is]),
-  responseDeserialize: (bytes: Buffer): number => bytes[1] ?? 0, // A client's, of which there is none here.
+  responseDeserialize: (bytes: Buffer): number => bytes[1] ?? 0, // For clients only; not used.
 };
 const same = (bytes: Buffer) => bytes;
 

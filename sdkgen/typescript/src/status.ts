@@ -1,4 +1,4 @@
-/** How a call fails: as a gRPC status, whose details hold the exact JSON-RPC error if there is one. */
+/** Errors of calls as gRPC statuses, whose details contain the exact JSON-RPC error if there is one. */
 import { inspect } from "node:util";
 
 import { BinaryWriter } from "@bufbuild/protobuf/wire";
@@ -9,7 +9,7 @@ import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
 import { NOTHING, toExactJson } from "./json.js";
 import { report } from "./stdout.js";
 
-/** Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of. */
+/** Fails a call with a gRPC status, such as NOT_FOUND, which the bridge converts to a JSON-RPC code. */
 export class StatusError extends Error {
   constructor(
     readonly code: status,
@@ -33,7 +33,7 @@ export interface Status {
   detail?: Uint8Array;
 }
 
-/** The status of an error that App threw. */
+/** Returns the status of an error that App threw. */
 export function statusOf(e: unknown): Status {
   if (e instanceof StatusError) return { code: e.code, message: e.message };
   if (!(e instanceof McpError)) {

@@ -1,6 +1,6 @@
 /**
- * Makes console.log() safe: the bridge reads one line from our stdout, the handshake. Everything else that is printed goes
- * to stderr, which the bridge takes for log. What child processes print to a stdout they inherit the bridge sorts out.
+ * Makes console.log() safe: stdout has one line for the bridge, the handshake. All other output goes to stderr, which the bridge
+ * logs. The bridge separates output of child processes on an inherited stdout.
  */
 import { writeSync } from "node:fs";
 
@@ -10,15 +10,15 @@ if (MANAGED) {
   process.stdout.write = process.stderr.write.bind(process.stderr);
 }
 
-/** Writes the handshake to the real stdout, in one piece. */
+/** Writes the handshake to the original stdout in one write. */
 export function writeHandshake(line: string): void {
   writeSync(1, `${line}\n`);
 }
 
-// Of a message or a stack: the bridge takes a line of more than 8 KiB for text.
+// The maximum length of a message or a stack: the bridge does not parse lines of more than 8 KiB.
 const MAX_TEXT = 2000;
 
-/** Logs what the SDK has to say: for the bridge as a line of JSON, which it logs with its level and in one piece. */
+/** Logs a message of the SDK: for the bridge as one line of JSON, which it logs with its level. */
 export function report(level: "error" | "warn", text: string): void {
   if (!MANAGED) {
     console.error(text);
@@ -28,7 +28,7 @@ export function report(level: "error" | "warn", text: string): void {
   process.stderr.write(`${JSON.stringify({ level, message: short(message), ...(stack.length ? { stack: short(stack.join("\n")) } : {}) })}\n`);
 }
 
-/** The beginning and the end, which say the most. */
+/** Keeps the beginning and the end. */
 function short(text: string): string {
   return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT / 2)} ... ${text.slice(-MAX_TEXT / 2)}`;
 }

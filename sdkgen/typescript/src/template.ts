@@ -1,6 +1,6 @@
 /**
- * URI templates of RFC 6570, backwards: from a URI to the values of the template's variables. All of level 3 is here: `{a}` and
- * `{a,b}`, `{+path}`, `{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Of level 4, `{a:3}` and `{a*}`, nothing is.
+ * Matches URIs against URI templates of RFC 6570, and returns the values of the variables. Level 3 is supported: `{a}` and
+ * `{a,b}`, `{+path}`, `{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Level 4, `{a:3}` and `{a*}`, is not.
  */
 
 type Names<S extends string> = S extends `${infer A},${infer B}` ? A | Names<B> : S;
@@ -14,22 +14,22 @@ type Optional<S extends string> = S extends `${string}{${infer E}}${infer Rest}`
   ? (E extends `${MayBeMissing}${infer N}` ? Names<N> : E extends `+${infer N}` ? Others<N> : Others<E>) | Optional<Rest>
   : never;
 
-/** The variables of a template, by name, as far as the compiler knows the text. */
+/** The variables of a template, by name, if the text is a literal type. */
 export type Variables<S extends string> = string extends S
   ? Record<string, string>
   : Record<Needed<S>, string> & Partial<Record<Optional<S>, string>>;
 
-// Of a URI that may be matched.
+// The maximum length of a URI.
 const MAX_URI = 4096;
 
-/** A part of a template: text, and what may follow it. */
+/** A part of a template: literal text, and an optional value after it. */
 interface Piece {
   readonly literal: string;
-  /** The variables of the value; none: there is only the text. Several only where the value says which is meant: a=1&b=2. */
+  /** The variables of the value, if any. Several only if the value contains names: a=1&b=2. */
   readonly names: string[];
-  /** What the value cannot have in it. */
+  /** Characters that end the value. */
   readonly endsAt: string;
-  /** Of several variables. */
+  /** Separates several variables. */
   readonly separator: "" | "&" | ";";
   readonly mayBeMissing: boolean;
 }
@@ -38,7 +38,7 @@ export class Template {
   readonly variables: string[] = [];
   readonly #pieces: Piece[] = [];
 
-  /** Throws a SyntaxError that says what is wrong with the template, or of a kind that cannot be matched. */
+  /** Throws a SyntaxError if the template is invalid or not supported. */
   constructor(template: string) {
     let end = 0;
     for (const expression of template.matchAll(/\{([^{}]*)\}/g)) {
@@ -64,7 +64,7 @@ export class Template {
     } else if (operator === ";") {
       this.#pieces.push({ literal: ";", names, endsAt: "/?#", separator: ";", mayBeMissing: true });
     } else {
-      // Reserved characters are what {+path} is for, but it ends where a query may begin.
+      // {+path} allows reserved characters, but ends where a query may start.
       const path = template.includes("{?") ? "?#" : template.includes("{#") ? "#" : "";
       const between = operator === "." || operator === "/" ? operator : ",";
       const endsAt = (operator === "+" ? path : operator === "#" ? "" : "/?#") + (names.length > 1 ? between : "");
@@ -91,8 +91,8 @@ export class Template {
   }
 
   /**
-   * The variables' values, percent-decoded, or undefined if the URI is none of the template's. A value that climbs out of a
-   * folder, such as `../secret`, is none of the template's. The time it takes grows with the length of the URI, and no faster.
+   * Returns the percent-decoded values of the variables, or undefined if the URI does not match. Values with `..` path segments,
+   * such as `../secret`, do not match. The time is linear in the length of the URI.
    */
   match(uri: string): Record<string, string> | undefined {
     const found = this.#find(uri);
@@ -108,20 +108,20 @@ export class Template {
         }
       }
     } catch {
-      return undefined; // Not percent-encoding.
+      return undefined; // Invalid percent-encoding.
     }
     const bad = (value: string) => value.includes("\0") || value.split(/[/\\]/).includes("..");
     return Object.values(values).some(bad) ? undefined : values;
   }
 
-  /** The values as they stand there, each as long as it can be, the first before the others. */
+  /** Returns the encoded values. Matching is greedy, from the first variable on. */
   #find(uri: string): [Piece, string][] | undefined {
     const [first] = this.#pieces;
     if (uri.length > MAX_URI || (first && !first.mayBeMissing && !uri.startsWith(first.literal))) return undefined;
-    // A regular expression would try all ways to divide a URI. From the end: where each piece can begin so that the rest fits.
+    // A regular expression would backtrack. Backward: where each piece can start so that the rest matches.
     let rest = new Int16Array(uri.length + 1).fill(-1);
     rest[uri.length] = uri.length;
-    const longest: Int16Array[] = []; // For each piece, where it ends if it begins there; -1: it cannot.
+    const longest: Int16Array[] = []; // For each piece, its end by its start; -1 if it cannot start there.
     for (const piece of this.#pieces.toReversed()) longest.unshift((rest = ends(piece, uri, rest)));
     const values: [Piece, string][] = [];
     let at = 0;
@@ -135,15 +135,15 @@ export class Template {
   }
 }
 
-/** For each place where a piece can begin, its last end; the rest has to begin there. One that is missing ends where it begins. */
+/** Returns the latest end of a piece by its start; the rest must start there. An absent piece ends where it starts. */
 function ends({ literal, names, endsAt, separator, mayBeMissing }: Piece, uri: string, rest: Int16Array): Int16Array<ArrayBuffer> {
   const canEnd = (at: number) => (rest[at] ?? -1) >= 0;
-  const values = new Int16Array(uri.length + 2).fill(-1); // Where a value ends that begins there.
+  const values = new Int16Array(uri.length + 2).fill(-1); // The end of a value by its start.
   if (names.length) {
-    let end = -1; // The last that is reached from here.
+    let end = -1; // The latest end from this position.
     for (let at = uri.length; at >= 0; at--) {
       if (endsAt.includes(uri.charAt(at)) && at < uri.length) end = -1;
-      if (separator && end < 0 && canEnd(at)) end = at; // It may be empty.
+      if (separator && end < 0 && canEnd(at)) end = at; // The value may be empty.
       values[at] = end;
       if (end < 0 && canEnd(at)) end = at;
     }

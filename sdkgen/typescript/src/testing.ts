@@ -26,7 +26,7 @@ import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
 import type { Emit, Round } from "./context.js";
 import { toBytes, toObject } from "./json.js";
 
-/** A caller that can be asked everything and wants to see everything. */
+/** A caller that supports all questions, and requests progress and all logs. */
 export const EVERYTHING = CallContext.fromPartial({
   protocolVersion: "2026-07-28",
   clientInfo: { name: "mcpbridge/testing", version: "1" },
@@ -35,19 +35,19 @@ export const EVERYTHING = CallContext.fromPartial({
   progressWanted: true,
 });
 
-/** What a test answers, each list in the order of the questions. What it does not have fails the test. */
+/** The answers of a test, each list in the order of the questions. A missing answer fails the test. */
 export interface Answers {
-  /** What the user fills in, "decline" or "cancel"; a simple value for a form of one field; or an answer of the contract. */
+  /** The content of a form, "decline" or "cancel"; a simple value for a form of one field; or an answer of the contract. */
   elicit?: unknown[];
-  /** What the model says. */
+  /** The answers of the model. */
   sample?: (string | CreateMessageResult)[];
-  /** The client's folders. */
+  /** The client's root directories. */
   roots?: string[];
-  /** Who calls. */
+  /** The caller. */
   context?: CallContext;
 }
 
-/** What a call came to. */
+/** The outcome of a call. */
 export class Called<R> {
   readonly progress: Progress[] = [];
   readonly logs: LogMessage[] = [];
@@ -56,7 +56,7 @@ export class Called<R> {
   constructor(public result: R) {}
 }
 
-/** What the call of a tool came to. */
+/** The outcome of a tool call. */
 export class ToolCalled extends Called<CallToolResult> {
   get text(): string {
     return this.result.content.map(({ block }) => (block?.$case === "text" ? block.value.text : "")).join("\n");
@@ -89,7 +89,7 @@ export async function read(app: App, uri: string, answers: Answers = {}): Promis
   );
 }
 
-/** Fills in a prompt. */
+/** Gets a prompt. */
 export async function prompt(
   app: App,
   name: string,
@@ -104,7 +104,7 @@ export async function prompt(
   );
 }
 
-/** What an argument of a prompt, or of a resource template, is completed to. */
+/** Returns the completions of an argument of a prompt or a resource template. */
 export async function complete(
   app: App,
   of: { prompt: string } | { resource: string },
@@ -163,7 +163,7 @@ async function rounds<R, C extends Called<R>>(
   }
 }
 
-/** The keys in the order they were asked in: a map of protobuf has none, but our state has. A handler's own has not. */
+/** Returns the keys in their order, from the state: protobuf maps are unordered. A handler's own state has no order. */
 function inOrder(state: Uint8Array | undefined): string[] | undefined {
   try {
     return (toObject(state ?? new Uint8Array()) as { asked?: string[] }).asked;

@@ -1,4 +1,4 @@
-/** The messages of the contract, as generated. Only needed where the SDK's own words do not reach. */
+/** The generated messages of the contract, for exact control. */
 export * from "./gen/mcpbridge/v1/capability.js";
 export * from "./gen/mcpbridge/v1/common.js";
 export * from "./gen/mcpbridge/v1/error.js";
