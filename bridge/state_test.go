@@ -10,8 +10,8 @@ import (
 
 // processWide are the variables below the command that change and are meant to be of the process.
 var processWide = map[string]string{
-	"internal/child.beginning": "the system has one table of child processes for a process",
-	"internal/child.started":   "the system has one table of child processes for a process",
+	"internal/child.startMu":  "the system has one table of child processes for a process",
+	"internal/child.children": "the system has one table of child processes for a process",
 }
 
 func TestNothingBelowTheCommandIsOfTheProcess(t *testing.T) {

@@ -27,7 +27,7 @@ func (l hopeful) Accept() (net.Conn, error) {
 		}
 		if !told {
 			told = true
-			l.log.Warn().Err(err).Str("fix", child.MoreFiles).Msg("there are no descriptors left for connections")
+			l.log.Warn().Err(err).Str("fix", child.MoreFilesFix).Msg("there are no descriptors left for connections")
 		}
 		<-time.After(acceptAgain) // nobody tells when there are some
 	}

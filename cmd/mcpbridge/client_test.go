@@ -541,7 +541,7 @@ func TestNobodyIsToldToRepeatWhatMayHaveBeenDone(t *testing.T) {
 func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 	_, shop := startShop(t)
 	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
-	if got := runCommand(t, "", "call", shop, "wait"); got.code != exitTimeout || !strings.Contains(got.stderr, "it lasted 50ms") {
+	if got := runCommand(t, "", "call", shop, "wait"); got.code != exitTimeout || !strings.Contains(got.stderr, "it took longer than 50ms") {
 		t.Errorf("with a limit, it said %+v", got)
 	}
 }

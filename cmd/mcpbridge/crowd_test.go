@@ -63,7 +63,7 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 	if c.httpFront, err = a.newHTTPFront(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.port.Most = most
+	c.port.MaxConns = most
 	served := make(chan error, 1)
 	go func() { served <- c.serve() }()
 	t.Cleanup(func() {

@@ -69,7 +69,7 @@ func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 	f := &httpFront{
 		now: now, cancel: cancel, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
 		calls: a.calls, silent: map[net.Conn]struct{}{},
-		port: conns.Port{Name: "HTTP", Most: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
+		port: conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
 	}
 	f.ln = f.port.Listener(a.ln)
 	for _, e := range a.endpoints() {
@@ -101,7 +101,7 @@ func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 // maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have
 // all of them.
 func maxHTTPConns(streams int) int {
-	return conns.Most + streams + streams/3
+	return conns.MaxConns + streams + streams/3
 }
 
 // connKey is the key of a request's context that has its *conns.Conn.
@@ -125,7 +125,7 @@ func countFrames(srv *http.Server) error {
 
 // An h2Conn is a connection of HTTP/2 over TLS.
 type h2Conn struct {
-	*conns.Framed
+	*conns.FramedConn
 	tls *tls.Conn
 }
 
@@ -185,9 +185,9 @@ func (f *httpFront) track(c net.Conn, state http.ConnState) {
 	if of := conns.Of(c); of != nil {
 		switch state {
 		case http.StateNew:
-			of.Back()
+			of.Release()
 		case http.StateHijacked:
-			of.Take()
+			of.Hijack()
 		default:
 		}
 		c = of // net/http has TLS over it, and HTTP/2 has more

@@ -66,7 +66,7 @@ func (o *ops) run(ctx context.Context) {
 
 // ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and again.
 func (o *ops) ready() bool {
-	if !o.serving.Load() || o.app.calls.isDraining() || o.app.panics.Unwell() != "" {
+	if !o.serving.Load() || o.app.calls.isDraining() || o.app.panics.Degraded() != "" {
 		return false
 	}
 	for _, b := range o.app.backends {
@@ -85,7 +85,7 @@ func (o *ops) tell(w http.ResponseWriter, good bool) {
 		switch {
 		case o.app.calls.isDraining():
 			h.Status = "ending"
-		case o.app.panics.Unwell() != "":
+		case o.app.panics.Degraded() != "":
 			h.Status = "panics again and again: see the log"
 		}
 	}

@@ -14,5 +14,5 @@ func buryOrphans(ctx context.Context) {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	defer signal.Stop(died)
-	child.BuryOrphans(ctx, died)
+	child.ReapOrphans(ctx, died)
 }

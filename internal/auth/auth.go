@@ -1,8 +1,8 @@
-// Package auth lets in only those who prove who they are. It is an OAuth 2.1 resource server (2025-03-26 to 2026-07-28:
-// basic/authorization): every HTTP request has a bearer token that one of the known issuers has made for this server. Small
-// set-ups have tokens written down instead, or client certificates.
+// Package auth authenticates callers. It is an OAuth 2.1 resource server (2025-03-26 to 2026-07-28:
+// basic/authorization): each HTTP request has a bearer token that a trusted issuer has issued for this server. Small
+// installations can use static tokens or client certificates instead.
 //
-// What a caller presents ends here. What is known of it goes on: its name, its scopes and its claims.
+// Credentials are not forwarded. Backends receive the caller's name, scopes and claims.
 package auth
 
 import (
@@ -26,92 +26,90 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options say who is let in.
+// Options configure an Auth.
 type Options struct {
-	// Resource is the URI by which clients know this server, such as "https://mcp.example.com/mcp". Tokens are made for it.
+	// Resource is the URI of this server, such as "https://mcp.example.com/mcp", which is the audience of tokens.
 	Resource string
-	// Endpoints are the parts of this server that clients may know by themselves: by the path of requests what follows Resource, such as
-	// "/weather" for "/mcp/weather". Each has metadata of its own (RFC 9728, 3.3), and a token may be for one of them alone.
+	// Endpoints maps request paths to the suffix of Resource that identifies the endpoint, such as "/weather" for
+	// "/mcp/weather". Each endpoint has its own metadata (RFC 9728, 3.3), and can be the audience of a token.
 	Endpoints map[string]string
-	// Issuers are whose tokens are good.
+	// Issuers are the trusted issuers.
 	Issuers []Issuer
-	// Tokens are good by themselves.
+	// Tokens are the static tokens.
 	Tokens []Token
-	// Certificates says that a client certificate, which the TLS server has verified, is good.
+	// Certificates allows client certificates, which the TLS server has verified.
 	Certificates bool
-	// Scopes are what every caller must have. A certificate has none.
+	// Scopes are the scopes that every caller needs. A certificate has none.
 	Scopes []string
-	// MoreScopes are what callers of some tools must have besides. They are told to whoever asks what there is.
+	// MoreScopes are further scopes for some tools, which the metadata lists.
 	MoreScopes []string
-	// Client fetches keys and asks about tokens. Nil: one with a timeout of 10 s.
+	// Client fetches keys and introspects tokens. If nil, a client with a timeout of 10 s is used.
 	Client *http.Client
-	// Limits are the limits of JSON in tokens. Zero fields are the defaults.
+	// Limits are the limits of JSON in tokens. If a field is zero, its default is used.
 	Limits limits.Limits
-	// Log receives why callers are refused, at most once a second. It never has a token.
+	// Log receives rejections, at most one per second, without tokens.
 	Log zerolog.Logger
 }
 
-// An Issuer makes tokens.
+// An Issuer issues tokens.
 type Issuer struct {
-	// URL is what tokens say in `iss`, to the letter.
+	// URL is the exact `iss` of its tokens.
 	URL string
-	// Audiences are what tokens may say in `aud`. Empty: Resource.
+	// Audiences are the accepted values of `aud`. If empty, Resource is used.
 	Audiences []string
-	// JWKS is where its keys are. Empty: where its metadata says.
+	// JWKS is the URL of its keys. If empty, its metadata is used.
 	JWKS string
-	// Introspection is how it is asked about tokens that cannot be read here (RFC 7662). Nil: there are none. Such a token does not
-	// say whose it is, so one issuer at most has it.
+	// Introspection introspects tokens that are not JWTs (RFC 7662). If nil, there are none. At most one issuer may
+	// have it, since such a token does not name its issuer.
 	Introspection *Introspection
 }
 
-// Introspection is how an issuer is asked about a token (RFC 7662).
+// Introspection configures token introspection (RFC 7662).
 type Introspection struct {
-	// URL is its introspection endpoint.
+	// URL is the introspection endpoint.
 	URL string
-	// ClientID and ClientSecret are who asks.
+	// ClientID and ClientSecret authenticate the bridge.
 	ClientID, ClientSecret string
 }
 
-// A Token is one that is good by itself.
+// A Token is a static token.
 type Token struct {
-	// Token is what the caller presents.
 	Token string
-	// Subject is who that is.
+	// Subject is the caller's name.
 	Subject string
-	// Scopes are what it may do.
-	Scopes []string
+	Scopes  []string
 }
 
-// IssuerTokens is the issuer of those who have a Token.
-const IssuerTokens = "mcpbridge:tokens" //nolint:gosec // a name, and no secret
+// IssuerTokens is the issuer in the principal of a static token.
+const IssuerTokens = "mcpbridge:tokens" //nolint:gosec // not a secret
 
 const (
-	// maxToken bounds a token, in bytes.
+	// maxToken is the maximum size of a token in bytes.
 	maxToken = 16 << 10
-	// skew is how far clocks may be apart.
+	// skew is the tolerated clock skew.
 	skew = time.Minute
-	// logEvery is the minimum interval between lines of the log about refused callers.
+	// logEvery is the minimum interval between log lines about rejections.
 	logEvery = time.Second
 )
 
-// An Auth knows who is let in. Its methods may be called concurrently.
+// An Auth authenticates callers. Its methods may be called concurrently.
 type Auth struct {
-	o       Options
-	issuers []*issuer
-	asked   *issuer // the one that has an Introspection; nil: none
-	tokens  map[[sha256.Size]byte]*pb.Principal
-	// whole is all of this server, parts are its Endpoints by their paths, and metadata is whose metadata is where.
+	o            Options
+	issuers      []*issuer
+	introspector *issuer // the one with Introspection, or nil
+	tokens       map[[sha256.Size]byte]*pb.Principal
+	// whole is the server, parts are its endpoints by path, and metadata are both by the path of their metadata.
 	whole    part
 	parts    map[string]part
 	metadata map[string]part
 
-	refused, refusedGRPC rate.Sometimes // pace what is logged of refused callers
+	refused, refusedGRPC rate.Sometimes // rate limits of log lines
 }
 
-// A part is this server, or an endpoint of it, as clients know it: by its resource. Its metadata says whom to ask for a token.
+// A part is the server or one of its endpoints, with a resource and metadata (RFC 9728) of its own.
 type part struct{ resource, metadataURL string }
 
-// part returns what a request with the path is for.
+// part returns the part that a request path belongs to.
 func (a *Auth) part(path string) part {
 	if p, ok := a.parts[path]; ok {
 		return p
@@ -119,7 +117,7 @@ func (a *Auth) part(path string) part {
 	return a.whole
 }
 
-// New returns an Auth. It fetches nothing yet.
+// New returns an Auth. It fetches keys when they are needed.
 func New(o Options) (*Auth, error) {
 	if o.Client == nil {
 		o.Client = &http.Client{Timeout: 10 * time.Second}
@@ -137,7 +135,8 @@ func New(o Options) (*Auth, error) {
 	if len(o.Issuers) > 0 {
 		u, err := url.Parse(o.Resource)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
-			return nil, fmt.Errorf("the resource is %q: it must be the URL by which clients know this server, such as https://mcp.example.com/mcp", o.Resource)
+			return nil, fmt.Errorf("the resource is %q: it must be the URL by which clients know this server, "+
+				"such as https://mcp.example.com/mcp", o.Resource)
 		}
 		at := func(path string) string {
 			return (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: path}).String()
@@ -163,11 +162,11 @@ func New(o Options) (*Auth, error) {
 		if i.Introspection == nil {
 			continue
 		}
-		if a.asked != nil {
+		if a.introspector != nil {
 			return nil, fmt.Errorf("both %s and %s are to be asked about tokens that are no JWT (introspection), and such a token does not say which of them it may be shown to: leave one of them without introspection, and let it issue JWTs",
-				a.asked.URL, i.URL)
+				a.introspector.URL, i.URL)
 		}
-		a.asked = known
+		a.introspector = known
 	}
 	if len(a.tokens) == 0 && len(a.issuers) == 0 {
 		switch {
@@ -180,10 +179,10 @@ func New(o Options) (*Auth, error) {
 	return a, nil
 }
 
-// A refusal is why somebody is not let in.
+// A refusal is the error of a rejected request.
 type refusal struct {
 	status int
-	// code is the error of the challenge (RFC 6750, 3.1). Empty: the caller has presented nothing.
+	// code is the error of the challenge (RFC 6750, 3.1). It is empty if the request has no credentials.
 	code string
 	why  string
 }
@@ -198,12 +197,12 @@ func unavailable(format string, args ...any) error {
 	return &refusal{status: http.StatusServiceUnavailable, why: fmt.Sprintf(format, args...)}
 }
 
-// Verify returns whose token it is. It fails if nobody is let in by it.
+// Verify returns the principal of a token.
 func (a *Auth) Verify(ctx context.Context, token string) (*pb.Principal, error) {
 	return a.verifyFor(ctx, token, a.whole)
 }
 
-// verifyFor is Verify at a part of this server.
+// verifyFor returns the principal of a token for a part of the server.
 func (a *Auth) verifyFor(ctx context.Context, token string, at part) (*pb.Principal, error) {
 	p, err := a.verify(ctx, token, at)
 	if err != nil {
@@ -212,15 +211,15 @@ func (a *Auth) verifyFor(ctx context.Context, token string, at part) (*pb.Princi
 	return p, a.checkScopes(p, "the token lacks the scopes")
 }
 
-// checkScopes returns why a caller is not let in who lacks some of the scopes that every caller must have.
+// checkScopes returns an error if the caller lacks scopes that every caller needs.
 func (a *Auth) checkScopes(p *pb.Principal, why string) error {
-	if missing := lacks(p, a.o.Scopes); len(missing) > 0 {
+	if missing := missingScopes(p, a.o.Scopes); len(missing) > 0 {
 		return &refusal{http.StatusForbidden, "insufficient_scope", why + " " + strings.Join(missing, " ")}
 	}
 	return nil
 }
 
-// checkCertificate is checkScopes for who has shown a certificate, and no token.
+// checkCertificate is checkScopes for a caller with a certificate.
 func (a *Auth) checkCertificate(p *pb.Principal) error {
 	return a.checkScopes(p, "a certificate has no scopes: send a token that has")
 }
@@ -238,17 +237,16 @@ func (a *Auth) verify(ctx context.Context, token string, at part) (*pb.Principal
 	if iss, ok := peekIssuer(token); ok {
 		for _, i := range a.issuers {
 			if i.URL == iss {
-				return i.read(ctx, token, at.resource)
+				return i.verifyJWT(ctx, token, at.resource)
 			}
 		}
-	} else if a.asked != nil {
-		return a.asked.introspect(ctx, token, at.resource)
+	} else if a.introspector != nil {
+		return a.introspector.introspect(ctx, token, at.resource)
 	}
 	return nil, invalidToken("the token is not of an issuer that is known here")
 }
 
-// lacks returns the scopes that a caller needs and does not have.
-func lacks(p *pb.Principal, need []string) []string {
+func missingScopes(p *pb.Principal, need []string) []string {
 	var missing []string
 	for _, s := range need {
 		if !slices.Contains(p.GetScopes(), s) {
@@ -258,14 +256,14 @@ func lacks(p *pb.Principal, need []string) []string {
 	return missing
 }
 
-// Handler returns a bridge.Handler that lets callers call only those tools of next that they have the scopes for, which are by
-// the tool's name. Whoever lacks some is told of always, too, which are what every caller must have. A caller whom nobody was asked to
-// verify, on stdio or a socket of the user's own, may call all of them.
+// Handler returns a Handler that rejects calls of tools without the scopes that scopes requires, by tool name. The
+// error lists always, too, the scopes that every caller needs. Callers without a principal, on stdio or on a socket
+// of the user, may call all tools.
 func Handler(next bridge.Handler, always []string, scopes map[string][]string) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if p := call.Context().GetPrincipal(); p != nil && call.Method == bridge.CallTool {
 			need := scopes[call.Method.Target(call.Request)]
-			if missing := lacks(p, need); len(missing) > 0 {
+			if missing := missingScopes(p, need); len(missing) > 0 {
 				e := bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "INSUFFICIENT_SCOPE",
 					"%s: tool %q needs the scopes %s, and the token lacks %s", call.Method.Name, call.Method.Target(call.Request),
 					strings.Join(need, " "), strings.Join(missing, " "))

@@ -14,10 +14,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Caller returns who makes a gRPC call with the given metadata: whose token its `authorization` is, as Admit reads that of HTTP, or,
-// without one, whom the client's certificate names, which the gRPC server has verified. It fails with a *bridge.Error if that is nobody:
-// UNAUTHENTICATED, PERMISSION_DENIED where scopes are lacking, and UNAVAILABLE where a token cannot be checked at the moment. It may be
-// called concurrently.
+// Caller authenticates a gRPC call by the token in `authorization`, or without one by the verified client
+// certificate. It returns a *bridge.Error: UNAUTHENTICATED, PERMISSION_DENIED if scopes are missing, or UNAVAILABLE
+// if a token cannot be checked at the moment. It may be called concurrently.
 func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) {
 	p, err := a.identify(ctx, md)
 	if err == nil {
@@ -43,7 +42,6 @@ func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) 
 	return nil, bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, "%s; the call was not executed", why)
 }
 
-// identify returns who makes a gRPC call.
 func (a *Auth) identify(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) {
 	values := md.Get("authorization")
 	if from, ok := peer.FromContext(ctx); ok && len(values) == 0 {

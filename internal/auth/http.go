@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// wellKnown is where a protected resource has its metadata (RFC 9728, 3).
+// wellKnown is the path of a protected resource's metadata (RFC 9728, 3).
 const wellKnown = "/.well-known/oauth-protected-resource"
 
 // A metadata is the metadata of a protected resource (RFC 9728, 2).
@@ -28,35 +28,33 @@ type metadata struct {
 	Scopes   []string `json:"scopes_supported,omitempty"`
 }
 
-// principalKey is the key of a request's context by which Principal finds who makes it.
 type principalKey struct{}
 
-// Principal returns who makes a request that Admit has let in.
+// Principal returns the principal of a request that Admit returned.
 func Principal(r *http.Request) *pb.Principal {
 	p, _ := r.Context().Value(principalKey{}).(*pb.Principal)
 	return p
 }
 
-// endlessFor is how long somebody is let in without being asked about again, whose token does not say when it ends.
-const endlessFor = time.Hour
+// maxUnexpiring is the assumed lifetime of a token without an expiry.
+const maxUnexpiring = time.Hour
 
-// Until returns until when somebody is let in: until the token has ended that says who it is. What lasts longer than the request that had
-// the token ends then. For a token that an issuer was asked about and that has no `exp`, it is an hour from now: the issuer may say
-// otherwise by then. It is zero if the token does not end: one that is written down, a certificate.
+// Until returns when the principal's token expires, at which time streams and sessions of the request end. For an
+// introspected token without `exp` it is an hour from now. It is zero for a static token or a certificate.
 func Until(p *pb.Principal) time.Time {
 	if len(p.GetClaims()) == 0 {
 		return time.Time{}
 	}
 	c, err := readClaims(p.GetClaims(), nil)
 	if err != nil || c.Expiry == nil {
-		return time.Now().Add(endlessFor)
+		return time.Now().Add(maxUnexpiring)
 	}
 	return c.Expiry.Time().Add(skew)
 }
 
-// Admit authenticates a request (2025-06-18 to 2026-07-28: basic/authorization, access token usage), and returns it with
-// its Principal and without its credentials. If it returns nil, the request has been answered: it was refused, or it asked for
-// the metadata of the protected resource. A mcphttp.Guard before it answers the preflight requests of browsers.
+// Admit authenticates a request (2025-06-18 to 2026-07-28: basic/authorization, access token usage), and returns it
+// with its Principal and without its credentials. It returns nil if it has sent the response: a rejection, or the
+// metadata of the protected resource. An mcphttp.Guard has to handle preflight requests before.
 func (a *Auth) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	if of, ok := a.metadata[r.URL.Path]; ok {
 		a.serveMetadata(w, r, of.resource)
@@ -73,15 +71,18 @@ func (a *Auth) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	return in
 }
 
-// authenticate returns who makes a request.
 func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 	values := r.Header["Authorization"]
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	switch {
 	case query.Has("access_token"):
-		return nil, &refusal{http.StatusUnauthorized, "invalid_request", "a token in the URL is not taken: send it in the Authorization header"}
+		return nil, &refusal{
+			http.StatusUnauthorized, "invalid_request", "a token in the URL is not accepted: send it in the Authorization header",
+		}
 	case err != nil: // somebody else may find a token in it
-		return nil, &refusal{http.StatusBadRequest, "invalid_request", "the query of the URL cannot be read: leave out ; and write % as %25"}
+		return nil, &refusal{
+			http.StatusBadRequest, "invalid_request", "the query of the URL is invalid: remove ; and write % as %25",
+		}
 	case len(values) == 0 && a.o.Certificates:
 		if p := bridge.CertificatePrincipal(r.TLS); p != nil {
 			return p, a.checkCertificate(p)
@@ -90,7 +91,7 @@ func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 	return a.bearer(r.Context(), values, a.part(r.URL.Path))
 }
 
-// bearer returns whose token is in the Authorization header that has the given values, at a part of this server.
+// bearer returns the principal for the values of the Authorization header.
 func (a *Auth) bearer(ctx context.Context, values []string, at part) (*pb.Principal, error) {
 	switch len(values) {
 	case 0:
@@ -106,7 +107,7 @@ func (a *Auth) bearer(ctx context.Context, values []string, at part) (*pb.Princi
 	return a.verifyFor(ctx, strings.Trim(token, " "), at)
 }
 
-// refuse answers a request that is not let in.
+// refuse sends the response to a rejected request.
 func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	no := &refusal{status: http.StatusInternalServerError, why: "who calls cannot be checked"}
 	errors.As(err, &no)
@@ -119,20 +120,22 @@ func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
 		h.Set("WWW-Authenticate", a.challenge(r.URL.Path, no.code, no.why, a.o.Scopes))
 	case http.StatusServiceUnavailable:
-		h.Set("Retry-After", strconv.Itoa(int(keysAgain.Seconds())))
+		h.Set("Retry-After", strconv.Itoa(int(minKeysRefresh.Seconds())))
 		no = &refusal{status: no.status, why: cannotCheck}
 	}
 	mcphttp.Refuse(w, no.status, no.why)
 }
 
-const cannotCheck = "tokens cannot be checked at the moment: their issuer does not answer, or not as it should; try again later"
+const cannotCheck = "tokens cannot be checked at the moment: " +
+	"their issuer does not answer, or not as it should; try again later"
 
-// Challenge returns the value of WWW-Authenticate for a caller who lacks some of the scopes that a call needs, at the endpoint with the path.
+// Challenge returns the WWW-Authenticate header for a caller who lacks scopes for a call, at the endpoint with the
+// path.
 func (a *Auth) Challenge(path string, scopes []string) string {
 	return a.challenge(path, "insufficient_scope", "the call needs more scopes", scopes)
 }
 
-// challenge returns the value of WWW-Authenticate (RFC 6750, 3; RFC 9728, 5.1).
+// challenge returns a WWW-Authenticate header (RFC 6750, 3; RFC 9728, 5.1).
 func (a *Auth) challenge(path, code, why string, scopes []string) string {
 	var params []string
 	add := func(name, value string) {
@@ -149,7 +152,7 @@ func (a *Auth) challenge(path, code, why string, scopes []string) string {
 	return strings.TrimSpace("Bearer " + strings.Join(params, ", "))
 }
 
-// quotable leaves out of a text what a quoted string in a header must not have (RFC 6750, 3).
+// quotable replaces or removes characters that are not allowed in a quoted string (RFC 6750, 3).
 func quotable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -162,7 +165,7 @@ func quotable(text string) string {
 	}, text)
 }
 
-// serveMetadata tells whom to ask for a token for a resource (RFC 9728, 3.2). Everybody may read it, pages too.
+// serveMetadata serves the metadata of a resource to everybody (RFC 9728, 3.2).
 func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request, resource string) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -175,13 +178,12 @@ func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request, resource st
 	for _, i := range a.issuers {
 		m.Servers = append(m.Servers, i.URL)
 	}
-	body, _ := json.Marshal(m) //nolint:errchkjson // strings can always be written
+	body, _ := json.Marshal(m) //nolint:errchkjson // strings can always be encoded
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "public, max-age=3600")
-	_, _ = w.Write(body) // as above
+	_, _ = w.Write(body)
 }
 
-// allScopes returns every scope that matters here.
 func (a *Auth) allScopes() []string {
 	all := slices.Concat(a.o.Scopes, a.o.MoreScopes)
 	slices.Sort(all)

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// goodFor and badFor are how long it is not asked again whether a token is good.
-	goodFor = time.Minute
-	badFor  = 10 * time.Second
-	// maxAsked bounds how many good tokens are remembered, and how many bad ones.
-	maxAsked = 10_000
-	// maxAsking bounds how many are asked about at a time, and askWithin how long it may take until there is an answer.
-	maxAsking = 32
-	askWithin = 10 * time.Second
+	// activeTTL and inactiveTTL are how long results are cached.
+	activeTTL   = time.Minute
+	inactiveTTL = 10 * time.Second
+	// maxCached is the maximum number of cached active tokens, and of inactive ones.
+	maxCached = 10_000
+	// maxIntrospections is the maximum number of concurrent requests.
+	maxIntrospections    = 32
+	introspectionTimeout = 10 * time.Second
 )
 
-// An introspections is what an issuer has said about tokens, and is being asked.
-type introspections struct {
-	asking chan struct{} // holds a token for each question under way
+// An introspectionCache caches the results of introspection, and limits its concurrency.
+type introspectionCache struct {
+	asking chan struct{} // semaphore of requests in flight
 
 	mu sync.Mutex // guards what follows
-	// good and bad are what was said, apart: tokens that somebody makes up push no good ones out.
+	// good and bad are separate so that invented tokens do not evict active ones.
 	good, bad map[[sha256.Size]byte]introspection
 }
 
@@ -42,8 +42,8 @@ type introspection struct {
 	until     time.Time
 }
 
-// known returns what was said about a token, if that still counts.
-func (a *introspections) known(sum [sha256.Size]byte) (introspection, bool) {
+// get returns the cached result for a token, if it has not expired.
+func (a *introspectionCache) get(sum [sha256.Size]byte) (introspection, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	in, ok := a.good[sum]
@@ -53,69 +53,72 @@ func (a *introspections) known(sum [sha256.Size]byte) (introspection, bool) {
 	return in, ok && time.Now().Before(in.until)
 }
 
-func (a *introspections) remember(sum [sha256.Size]byte, in introspection) {
+func (a *introspectionCache) remember(sum [sha256.Size]byte, in introspection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	said, other := &a.good, a.bad
+	cache, other := &a.good, a.bad
 	if in.err != nil {
-		said, other = &a.bad, a.good
+		cache, other = &a.bad, a.good
 	}
-	if len(*said) >= maxAsked || *said == nil {
-		*said = map[[sha256.Size]byte]introspection{} // it costs asking again, and no bookkeeping
+	if len(*cache) >= maxCached || *cache == nil {
+		*cache = map[[sha256.Size]byte]introspection{} // simpler than eviction, and rare
 	}
-	(*said)[sum] = in
+	(*cache)[sum] = in
 	delete(other, sum)
 }
 
-// introspect returns whose token it is, for a resource of this server, by asking the issuer (RFC 7662). Anybody can make up tokens: those
-// that are too many to be asked about at a time wait for their turn.
+// introspect returns the principal of a token for a resource of this server (RFC 7662). Anybody can invent tokens, so
+// requests above the concurrency limit wait.
 func (i *issuer) introspect(ctx context.Context, token, resource string) (*pb.Principal, error) {
-	sum := sha256.Sum256([]byte(token + "\n" + resource)) // a header has one line
-	if in, ok := i.asked.known(sum); ok {
+	sum := sha256.Sum256([]byte(token + "\n" + resource)) // a token has no line break
+	if in, ok := i.cache.get(sum); ok {
 		return in.principal, in.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, introspectionTimeout)
 	defer cancel()
 	select {
-	case i.asked.asking <- struct{}{}:
-		defer func() { <-i.asked.asking }()
+	case i.cache.asking <- struct{}{}:
+		defer func() { <-i.cache.asking }()
 	case <-ctx.Done():
-		return nil, unavailable("%s is asked about %d tokens at a time, and this one has waited for its turn: %v", i.URL, maxAsking, ctx.Err())
+		return nil, unavailable("too many concurrent token introspections at %s (limit %d): %v",
+			i.URL, maxIntrospections, ctx.Err())
 	}
-	if in, ok := i.asked.known(sum); ok { // somebody has asked about it meanwhile
+	if in, ok := i.cache.get(sum); ok { // cached while waiting
 		return in.principal, in.err
 	}
-	in, err := i.ask(ctx, token, resource)
+	in, err := i.requestIntrospection(ctx, token, resource)
 	if err != nil {
 		return nil, err
 	}
-	i.asked.remember(sum, in)
+	i.cache.remember(sum, in)
 	return in.principal, in.err
 }
 
-// ask asks the issuer about a token. The error is that it has not said anything about it.
-func (i *issuer) ask(ctx context.Context, token, resource string) (introspection, error) {
+// requestIntrospection sends an introspection request. The error does not depend on the token.
+func (i *issuer) requestIntrospection(ctx context.Context, token, resource string) (introspection, error) {
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.Introspection.URL, strings.NewReader(form.Encode()))
 	if err != nil {
 		return introspection{}, unavailable("%v", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.SetBasicAuth(url.QueryEscape(i.Introspection.ClientID), url.QueryEscape(i.Introspection.ClientSecret)) // RFC 6749, 2.3.1
+	// RFC 6749, 2.3.1.
+	req.SetBasicAuth(url.QueryEscape(i.Introspection.ClientID), url.QueryEscape(i.Introspection.ClientSecret))
 	var answer jsontext.Value
 	now := time.Now()
 	if err := i.exchange(req, &answer); err != nil {
 		return introspection{}, unavailable("%s cannot be asked about a token: %v", i.URL, err)
 	}
-	in, err := i.judge(answer, resource, now)
+	in, err := i.parseIntrospection(answer, resource, now)
 	if err != nil {
 		return introspection{}, unavailable("%s has answered what says nothing about a token: %v", i.URL, err)
 	}
 	return in, nil
 }
 
-// judge returns what an issuer's answer says of a token. The error is that it is none (RFC 7662, 2.2), which says nothing of the token.
-func (i *issuer) judge(answer jsontext.Value, resource string, now time.Time) (introspection, error) {
+// parseIntrospection returns the result in an introspection response, or an error if the response is invalid (RFC
+// 7662, 2.2).
+func (i *issuer) parseIntrospection(answer jsontext.Value, resource string, now time.Time) (introspection, error) {
 	var said struct {
 		Active *bool `json:"active"`
 	}
@@ -125,7 +128,7 @@ func (i *issuer) judge(answer jsontext.Value, resource string, now time.Time) (i
 	case said.Active == nil:
 		return introspection{}, errors.New(`it has no "active"`)
 	}
-	bad := now.Add(badFor)
+	bad := now.Add(inactiveTTL)
 	if !*said.Active {
 		return introspection{err: invalidToken("%s says that the token is not good", i.URL), until: bad}, nil
 	}
@@ -134,10 +137,10 @@ func (i *issuer) judge(answer jsontext.Value, resource string, now time.Time) (i
 		return introspection{}, err
 	}
 	in := introspection{until: bad}
-	if in.principal, in.err = i.accept(answer, c, resource, true); in.err != nil {
-		return in, nil //nolint:nilerr // it is what is said of the token
+	if in.principal, in.err = i.checkClaims(answer, c, resource, true); in.err != nil {
+		return in, nil //nolint:nilerr // in.err is the result
 	}
-	in.until = now.Add(goodFor)
+	in.until = now.Add(activeTTL)
 	if c.Expiry != nil {
 		if end := c.Expiry.Time().Add(skew); end.Before(in.until) {
 			in.until = end

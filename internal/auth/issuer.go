@@ -25,67 +25,71 @@ import (
 )
 
 const (
-	// keysFor is how long keys are good without having been fetched again.
-	keysFor = time.Hour
-	// keysAgain is how long it takes at least until keys are fetched again, whatever tokens name.
-	keysAgain = 10 * time.Second
-	// maxDocument bounds what an issuer may answer, in bytes, and maxKeys how many keys it may have.
+	// keysTTL is how long fetched keys are cached.
+	keysTTL = time.Hour
+	// minKeysRefresh is the minimum interval between fetches, whatever keys tokens name.
+	minKeysRefresh = 10 * time.Second
+	// maxDocument is the maximum size of a response in bytes, and maxKeys the maximum number of keys.
 	maxDocument = 1 << 20
 	maxKeys     = 100
-	// maxKeyID bounds the name of a key, in bytes.
+	// maxKeyID is the maximum size of a key ID in bytes.
 	maxKeyID = 256
-	// leastRSA is how many bits an RSA key has at least (RFC 7518, 3.3).
-	leastRSA = 2048
+	// minRSABits is the minimum size of an RSA key (RFC 7518, 3.3).
+	minRSABits = 2048
 )
 
-// types are what a token may say that it is, with or without application/ before it. A proof, a logout and so on of the same issuer are
-// JWTs, too, and no access tokens (RFC 8725, 3.11; RFC 9068, 4).
+// types are the accepted `typ` of a token, with or without application/. Other JWTs of an issuer, such as proofs and
+// logout tokens, are not access tokens (RFC 8725, 3.11; RFC 9068, 4).
 var types = []string{"jwt", "at+jwt", "jose"}
 
-// algorithms are those by which a token may be signed: none that needs a shared secret, and not none at all.
+// algorithms are the accepted signature algorithms: no shared secrets, and not "none".
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// An issuer is an Issuer and what is known of it.
+// An issuer is an Issuer with its keys and caches.
 type issuer struct {
 	Issuer
 
-	// parts says that a token may be for a part of this server alone: what its audiences are is not said.
+	// parts allows tokens for an endpoint of this server, unless Audiences are configured.
 	parts  bool
 	client *http.Client
 	limits limits.Limits
-	asked  introspections
+	cache  introspectionCache
 
-	fetching chan struct{} // holds a token while somebody fetches keys
+	fetching chan struct{} // semaphore of the fetch in flight
 
 	mu      sync.Mutex // guards what follows
 	keys    []jose.JSONWebKey
-	fetched time.Time // when the keys were
-	tried   time.Time // when somebody last began to fetch them
-	failed  error     // why they could not be fetched then
+	fetched time.Time // time of the last successful fetch
+	tried   time.Time // start of the last fetch
+	failed  error     // its error
 }
 
 func newIssuer(i Issuer, c *http.Client, l limits.Limits) *issuer {
 	stays := *c
 	stays.CheckRedirect = sameOrigin
-	return &issuer{Issuer: i, client: &stays, limits: l, asked: introspections{asking: make(chan struct{}, maxAsking)}, fetching: make(chan struct{}, 1)}
+	return &issuer{
+		Issuer: i, client: &stays, limits: l,
+		cache:    introspectionCache{asking: make(chan struct{}, maxIntrospections)},
+		fetching: make(chan struct{}, 1),
+	}
 }
 
-// maxRedirects is how many redirections are followed.
 const maxRedirects = 3
 
-// sameOrigin keeps a request where the configuration or the issuer's metadata sends it: what it carries, a token that is asked about
-// and our secret, or what it brings, keys, are nobody else's. A redirection that is not followed is no answer.
+// sameOrigin follows redirects within the origin only: requests contain tokens and the bridge's secret, and responses
+// contain keys.
 func sameOrigin(next *http.Request, via []*http.Request) error {
 	first := via[0]
-	if len(via) > maxRedirects || next.Method != first.Method || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
+	if len(via) > maxRedirects || next.Method != first.Method ||
+		next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
 		return http.ErrUseLastResponse
 	}
 	return nil
 }
 
-// peekIssuer returns what a token says its issuer is, if it is a JWT. Nothing of that is verified.
+// peekIssuer returns the unverified issuer of a JWT.
 func peekIssuer(token string) (string, bool) {
 	if strings.Count(token, ".") != 2 {
 		return "", false
@@ -100,8 +104,8 @@ func peekIssuer(token string) (string, bool) {
 	return c.Issuer, t.UnsafeClaimsWithoutVerification(&c) == nil && c.Issuer != ""
 }
 
-// read returns whose token it is, a JWT that says it is of this issuer, for a resource of this server.
-func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principal, error) {
+// verifyJWT returns the principal of a JWT of this issuer for a resource of this server.
+func (i *issuer) verifyJWT(ctx context.Context, token, resource string) (*pb.Principal, error) {
 	t, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
 		return nil, invalidToken("the token cannot be read: %v", err)
@@ -120,7 +124,8 @@ func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principa
 		}
 	}
 	if len(head.KeyID) > maxKeyID {
-		return nil, invalidToken("the name of the token's key has %d bytes, and at most %d are allowed", len(head.KeyID), maxKeyID)
+		return nil, invalidToken("the name of the token's key has %d bytes, and at most %d are allowed",
+			len(head.KeyID), maxKeyID)
 	}
 	keys, err := i.keysOf(ctx, head.KeyID)
 	if err != nil {
@@ -137,10 +142,10 @@ func (i *issuer) read(ctx context.Context, token, resource string) (*pb.Principa
 	if err != nil {
 		return nil, invalidToken("the claims of the token cannot be read: %v", err)
 	}
-	return i.accept(text, c, resource, false)
+	return i.checkClaims(text, c, resource, false)
 }
 
-// checkHeader reports what of the header of a JWT parsers disagree about.
+// checkHeader rejects JWT headers that parsers read differently.
 func (i *issuer) checkHeader(token string) error {
 	encoded, _, _ := strings.Cut(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(encoded)
@@ -150,7 +155,7 @@ func (i *issuer) checkHeader(token string) error {
 	return rawjson.CheckWithin(text, &i.limits)
 }
 
-// claims are what a token is judged by.
+// claims are the claims that are checked.
 type claims struct {
 	jwt.Claims
 
@@ -159,33 +164,34 @@ type claims struct {
 	ClientID string         `json:"client_id"`
 }
 
-// readClaims reads what a token, or its issuer, says of it. l is nil if the text was checked.
+// readClaims parses claims. l is nil if the text was validated.
 func readClaims(text jsontext.Value, l *limits.Limits) (*claims, error) {
-	if err := rawjson.CheckWithin(text, l); err != nil { // a backend gets them, and may be less patient
+	if err := rawjson.CheckWithin(text, l); err != nil { // also because backends receive the claims
 		return nil, err
 	}
-	// Strictly: what an issuer lets others name, such as SUB, is not taken for sub.
+	// Case-sensitive: SUB is not sub.
 	c := &claims{}
 	return c, json.Unmarshal(text, c)
 }
 
-// accept returns whom claims are about, if they are for this server or the given resource of it, and now. When the issuer was asked about the
-// token, it need not say who it is, nor when the token ends.
-func (i *issuer) accept(text jsontext.Value, c *claims, resource string, asked bool) (*pb.Principal, error) {
+// checkClaims returns the principal if the claims are valid now and for this server or the given resource of it. The
+// response of an introspection may lack the issuer and the expiry.
+func (i *issuer) checkClaims(text jsontext.Value, c *claims, resource string, asked bool) (*pb.Principal, error) {
 	switch {
 	case c.Issuer != i.URL && (c.Issuer != "" || !asked):
 		return nil, invalidToken("the token is of issuer %q, which is not %q", rawjson.Shorten(c.Issuer), i.URL)
 	case c.Expiry == nil && !asked:
 		return nil, invalidToken("the token does not say when it ends")
 	case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || !c.Audience.Contains(resource)):
-		return nil, invalidToken("the token is for %q, and not for %q", rawjson.Shorten(strings.Join(c.Audience, " ")), i.Audiences)
+		return nil, invalidToken("the token is for %q, and not for %q",
+			rawjson.Shorten(strings.Join(c.Audience, " ")), i.Audiences)
 	}
 	if err := c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, skew); err != nil {
 		return nil, invalidToken("the token is not good now: %v", err)
 	}
 	p := &pb.Principal{Issuer: i.URL, Subject: c.Subject, Scopes: scopes(c.Scope, c.Scp), Claims: text}
 	if p.GetSubject() == "" {
-		p.Subject = c.ClientID // of a token that is a program's own
+		p.Subject = c.ClientID // of a client credentials grant
 	}
 	if p.GetSubject() == "" {
 		return nil, invalidToken("the token does not say whom it is about")
@@ -193,7 +199,7 @@ func (i *issuer) accept(text jsontext.Value, c *claims, resource string, asked b
 	return p, nil
 }
 
-// scopes returns what a token allows: `scope` is a string with spaces (RFC 8693), and some issuers have a list, `scp`.
+// scopes returns the scopes of `scope`, a string (RFC 8693), or of `scp`, which may be a list.
 func scopes(scope string, scp jsontext.Value) []string {
 	out := splitScopes(scope)
 	var list []string
@@ -207,15 +213,15 @@ func scopes(scope string, scp jsontext.Value) []string {
 	return out
 }
 
-// splitScopes returns the scopes in a text. Only spaces are between them (RFC 6749, 3.3).
+// splitScopes splits a list of scopes at spaces (RFC 6749, 3.3).
 func splitScopes(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' })
 }
 
-// keysOf returns the keys that a token may be signed by: those of the name, or all if it names none.
+// keysOf returns the keys with the ID, or all keys if the token has no ID.
 func (i *issuer) keysOf(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	for {
-		keys, fetch, err := i.known(id)
+		keys, fetch, err := i.cachedKeys(id)
 		if !fetch {
 			return keys, err
 		}
@@ -224,15 +230,15 @@ func (i *issuer) keysOf(ctx context.Context, id string) ([]jose.JSONWebKey, erro
 		case <-ctx.Done():
 			return nil, unavailable("waiting for the keys of %s: %v", i.URL, ctx.Err())
 		}
-		if _, still, _ := i.known(id); still { // nobody has fetched them meanwhile
+		if _, still, _ := i.cachedKeys(id); still { // not fetched while waiting
 			i.refresh(ctx)
 		}
 		<-i.fetching
 	}
 }
 
-// known returns the keys of a name as far as they are known, or that they must be fetched first.
-func (i *issuer) known(id string) (keys []jose.JSONWebKey, fetch bool, err error) {
+// cachedKeys returns the cached keys with the ID, or whether they have to be fetched first.
+func (i *issuer) cachedKeys(id string) (keys []jose.JSONWebKey, fetch bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, k := range i.keys {
@@ -241,10 +247,10 @@ func (i *issuer) known(id string) (keys []jose.JSONWebKey, fetch bool, err error
 		}
 	}
 	now := time.Now()
-	switch good := !i.fetched.IsZero() && now.Sub(i.fetched) < keysFor; {
+	switch good := !i.fetched.IsZero() && now.Sub(i.fetched) < keysTTL; {
 	case good && len(keys) > 0:
 		return keys, false, nil
-	case i.tried.IsZero() || now.Sub(i.tried) >= keysAgain:
+	case i.tried.IsZero() || now.Sub(i.tried) >= minKeysRefresh:
 		return nil, true, nil
 	case i.failed != nil || !good:
 		return nil, false, unavailable("the keys of %s cannot be had: %v", i.URL, i.failed)
@@ -252,9 +258,9 @@ func (i *issuer) known(id string) (keys []jose.JSONWebKey, fetch bool, err error
 	return nil, false, invalidToken("the token is signed by a key that %s does not have", i.URL)
 }
 
-// refresh fetches the keys. One that cannot be fetched any more is good no longer.
+// refresh fetches the keys, and removes those that the issuer no longer publishes.
 func (i *issuer) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // others wait for them, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // other requests wait for the keys, too
 	defer cancel()
 	keys, err := i.fetch(ctx)
 	i.mu.Lock()
@@ -285,7 +291,7 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, text := range set.Keys {
 		var k jose.JSONWebKey
-		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() && verifies(text, k.Key) { // others are to be ignored (RFC 7517, 5)
+		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() && verifies(text, k.Key) { // ignore others (RFC 7517, 5)
 			keys = append(keys, k)
 		}
 	}
@@ -295,7 +301,7 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// verifies reports whether a key may be used to verify what is signed.
+// verifies reports whether a key may be used to verify signatures.
 func verifies(text jsontext.Value, key any) bool {
 	var may struct {
 		Operations []string `json:"key_ops"`
@@ -304,10 +310,10 @@ func verifies(text jsontext.Value, key any) bool {
 		return false
 	}
 	k, ok := key.(*rsa.PublicKey)
-	return !ok || k.N.BitLen() >= leastRSA
+	return !ok || k.N.BitLen() >= minRSABits
 }
 
-// discover returns where the issuer's metadata says that its keys are (RFC 8414, 3.1; OpenID Connect Discovery, 4).
+// discover returns the URL of the keys in the issuer's metadata (RFC 8414, 3.1; OpenID Connect Discovery, 4).
 func (i *issuer) discover(ctx context.Context) (string, error) {
 	base, err := url.Parse(i.URL)
 	if err != nil {
@@ -315,7 +321,11 @@ func (i *issuer) discover(ctx context.Context) (string, error) {
 	}
 	path := strings.TrimSuffix(base.Path, "/")
 	var errs []error
-	for _, p := range []string{"/.well-known/oauth-authorization-server" + path, "/.well-known/openid-configuration" + path, path + "/.well-known/openid-configuration"} {
+	for _, p := range []string{
+		"/.well-known/oauth-authorization-server" + path,
+		"/.well-known/openid-configuration" + path,
+		path + "/.well-known/openid-configuration",
+	} {
 		at := *base
 		at.Path = p
 		var m struct {
@@ -329,7 +339,8 @@ func (i *issuer) discover(ctx context.Context) (string, error) {
 		case err == nil && m.JWKS == "":
 			err = fmt.Errorf("%s: the metadata does not say where the keys are", at.String())
 		case err == nil && base.Scheme == "https" && !strings.HasPrefix(m.JWKS, "https://"):
-			err = fmt.Errorf("%s: the keys are said to be at %q, where anybody could put others: they must be at https://", at.String(), rawjson.Shorten(m.JWKS))
+			err = fmt.Errorf("%s: the keys are said to be at %q, where anybody could put others: they must be at https://",
+				at.String(), rawjson.Shorten(m.JWKS))
 		case err == nil:
 			return m.JWKS, nil
 		}
@@ -346,7 +357,7 @@ func (i *issuer) get(ctx context.Context, at string, to any) error {
 	return i.exchange(req, to)
 }
 
-// exchange makes a request of the issuer, which answers with a JSON object.
+// exchange sends a request to the issuer, and decodes the JSON object of the response.
 func (i *issuer) exchange(req *http.Request, to any) error {
 	req.Header.Set("Accept", "application/json")
 	res, err := i.client.Do(req)

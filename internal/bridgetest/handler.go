@@ -1,5 +1,5 @@
-// Package bridgetest is what tests of fronts and backs share: a Handler that does a bit of everything, and the laws that
-// hold for every Handler that is made of another one.
+// Package bridgetest contains what tests of fronts and backs share: a Handler that uses every feature of MCP, and the
+// laws for Handlers that wrap another one.
 package bridgetest
 
 import (
@@ -21,9 +21,9 @@ import (
 
 // A Handler is a bridge.Handler with a tool, a resource or a prompt for everything that MCP can do.
 type Handler struct {
-	// Started gets the name of every call of the tool "wait" once it waits, and Ended once it has ended by its context.
+	// Started receives the name of each call of the tool "wait" when it waits, and Ended when its context has ended.
 	Started, Ended chan string
-	// Calls counts how often each tool was called, and how often the tools were listed, as "tools/list".
+	// Calls counts the calls of each tool, and "tools/list".
 	Calls Counter
 
 	serial atomic.Int64 // of the tool "survey"
@@ -51,7 +51,7 @@ func (c *Counter) add(name string) {
 	c.n[name]++
 }
 
-// Of returns how often name was counted.
+// Of returns the count of name.
 func (c *Counter) Of(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,9 +59,9 @@ func (c *Counter) Of(name string) int {
 }
 
 // New returns a Handler with every tool.
-func New() *Handler { return newHandler(kit, others) }
+func New() *Handler { return newHandler(kit, extraTools) }
 
-// Kit returns a Handler with the tools of the contract kit only. docs/verify.md says what they do.
+// Kit returns a Handler with the tools of the contract kit, which docs/verify.md describes.
 func Kit() *Handler { return newHandler(kit) }
 
 func newHandler(with ...map[string]tool) *Handler {
@@ -79,7 +79,7 @@ func newHandler(with ...map[string]tool) *Handler {
 	return h
 }
 
-// schemaOf returns the schema of a tool's arguments.
+// schemaOf returns the input schema of a tool.
 func schemaOf(name string) string {
 	if name == "echo" {
 		return `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},` +
@@ -90,7 +90,6 @@ func schemaOf(name string) string {
 
 var _ bridge.Handler = (*Handler)(nil)
 
-// pageSize is how many tools are on a page.
 const pageSize = 4
 
 // Handle implements bridge.Handler.
@@ -151,12 +150,12 @@ func needs(state string, reqs map[string]*pb.InputRequest) (*bridge.Result, erro
 	return &bridge.Result{InputRequired: n}, nil
 }
 
-// Text returns a tool's result that is text.
+// Text returns a text result.
 func Text(format string, args ...any) *pb.CallToolResult {
 	return &pb.CallToolResult{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: fmt.Sprintf(format, args...)}}}}}
 }
 
-// Form returns a question with one field.
+// Form returns a form elicitation with one field.
 func Form(message, field string) *pb.InputRequest {
 	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
 		Message: message, RequestedSchema: []byte(`{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`),
@@ -197,7 +196,7 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: Text("x is %s", x).GetContent()[0]}}})
 }
 
-// Add adds a tool, which answers with its name, and tells listeners.
+// Add adds a tool that returns its name, and notifies subscribers.
 func (h *Handler) Add(name string) {
 	h.mu.Lock()
 	h.tools = append(h.tools, &pb.Tool{Name: name, InputSchema: []byte(schemaOf(name))})
@@ -205,30 +204,30 @@ func (h *Handler) Add(name string) {
 		return done(Text("%s", name))
 	}
 	h.mu.Unlock()
-	h.tellTools()
+	h.notifyTools()
 }
 
-// Remove removes a tool and tells listeners.
+// Remove removes a tool, and notifies subscribers.
 func (h *Handler) Remove(name string) {
 	h.mu.Lock()
 	delete(h.called, name)
 	h.tools = slices.DeleteFunc(h.tools, func(t *pb.Tool) bool { return t.GetName() == name })
 	h.mu.Unlock()
-	h.tellTools()
+	h.notifyTools()
 }
 
-func (h *Handler) tellTools() {
+func (h *Handler) notifyTools() {
 	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
 }
 
-// Refuse makes every Listen fail from now on that is to the resource.
+// Refuse makes further Listen calls for the resource fail.
 func (h *Handler) Refuse(uri string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.refused = uri
 }
 
-// Drop ends every Listen that is open, as a backend does that ends.
+// Drop ends all Listen calls with an error, as when a backend exits.
 func (h *Handler) Drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,12 +237,12 @@ func (h *Handler) Drop() {
 	}
 }
 
-// Update tells listeners that a resource changed.
+// Update notifies subscribers of a resource update.
 func (h *Handler) Update(uri string) {
 	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
 }
 
-// Tell tells every listener a change.
+// Tell sends a change to all subscribers.
 func (h *Handler) Tell(change *pb.ListenResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -252,7 +251,7 @@ func (h *Handler) Tell(change *pb.ListenResponse) {
 	}
 }
 
-// Listeners returns how many Listen calls are open.
+// Listeners returns the number of Listen calls in flight.
 func (h *Handler) Listeners() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -294,24 +293,24 @@ func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 
 type tool func(ctx context.Context, h *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error)
 
-// others are the tools that the laws and the kit do not need.
-var others = map[string]tool{
-	// why asks for a name and returns why there is none.
+// extraTools are the tools that the laws and the kit do not need.
+var extraTools = map[string]tool{
+	// why requests a name and returns why there is none.
 	"why": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if in := r.GetInputResponses()["name"]; in != nil {
 			return done(Text("%v %d %s", in.GetError().GetReason(), in.GetError().GetCode(), in.GetError().GetMessage()))
 		}
 		return needs("", map[string]*pb.InputRequest{"name": Form("who?", "name")})
 	},
-	// endless asks again and again.
+	// endless requires input in every round.
 	"endless": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		return needs(string(r.GetState())+"x", map[string]*pb.InputRequest{"name": Form("who?", "name")})
 	},
-	// broken fails as a backend does that must not be heard of.
+	// broken fails with an error that must be redacted.
 	"broken": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return nil, errors.New("password is hunter2")
 	},
-	// visit has a web page visited.
+	// visit requests a URL elicitation.
 	"visit": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if a := r.GetInputResponses()["page"].GetElicit(); a != nil {
 			return done(Text("visited: %v", a.GetAction()))
@@ -320,7 +319,7 @@ var others = map[string]tool{
 			Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "sign in", Url: "https://example.com/in"}},
 		}}}})
 	},
-	// mustvisit fails with an error that names a web page, until it is visited.
+	// mustvisit fails with the error that requires a URL elicitation, until it is completed.
 	"mustvisit": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if a := r.GetInputResponses()["e1"].GetElicit(); a != nil {
 			return done(Text("visited: %v", a.GetAction()))
@@ -330,11 +329,11 @@ var others = map[string]tool{
 			Data: []byte(`{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/in","message":"sign in"}]}`),
 		}}
 	},
-	// panic has a bug.
+	// panic panics.
 	"panic": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		panic("a bug")
 	},
-	// garbage returns what is not JSON.
+	// garbage returns invalid JSON.
 	"garbage": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return done(&pb.CallToolResult{StructuredContent: []byte(`{"a":1,"a":`)})
 	},

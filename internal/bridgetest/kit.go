@@ -17,8 +17,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// kit are the tools of the contract kit: what the laws and `mcpbridge verify` call. There is a program with the same tools
-// for each SDK, and docs/verify.md says exactly what they do.
+// kit are the tools of the contract kit, which the laws and `mcpbridge verify` call. Each SDK has a program with the
+// same tools, and docs/verify.md describes them.
 var kit = map[string]tool{
 	// echo returns its arguments.
 	"echo": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -28,13 +28,13 @@ var kit = map[string]tool{
 	"structured": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		return done(&pb.CallToolResult{StructuredContent: r.GetArguments(), Content: []*pb.ContentBlock{}})
 	},
-	// who returns what it is told of its caller.
+	// who returns the context of the call.
 	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		c := r.GetContext()
 		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetProtocolVersion(), c.GetClientInfo().GetName(), c.GetProgressWanted(),
 			c.GetLogLevel(), bridge.ElicitsForms(c.GetClientCapabilities())))
 	},
-	// count makes progress that does not always increase, and logs at two levels.
+	// count sends progress that does not always increase, and logs at two levels.
 	"count": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for _, e := range []bridge.Event{
 			{Progress: &pb.Progress{Progress: 0, Total: proto.Float64(2), Message: proto.String("begin")}},
@@ -50,7 +50,7 @@ var kit = map[string]tool{
 		}
 		return done(Text("counted"))
 	},
-	// ask asks for a name, then whether that is right, and remembers the name in its state.
+	// ask requests a name, then its confirmation, and keeps the name in its state.
 	"ask": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ var kit = map[string]tool{
 		}
 		return done(Text("%s %s", r.GetState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
 	},
-	// many asks for everything at once.
+	// many requests all kinds of input at once.
 	"many": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		in := r.GetInputResponses()
 		if len(in) == 0 {
@@ -92,7 +92,7 @@ var kit = map[string]tool{
 		w.end()
 		return nil, ctx.Err()
 	},
-	// started answers once the call of wait with the same n has started.
+	// started returns when the call of wait with the same n has started.
 	"started": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		select {
 		case <-h.waiting(r).started:
@@ -101,7 +101,7 @@ var kit = map[string]tool{
 			return nil, ctx.Err()
 		}
 	},
-	// ended answers once the call of wait with the same n has ended.
+	// ended returns when the call of wait with the same n has ended.
 	"ended": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		select {
 		case <-h.waiting(r).ended:
@@ -110,17 +110,17 @@ var kit = map[string]tool{
 			return nil, ctx.Err()
 		}
 	},
-	// fail fails as a tool does.
+	// fail returns a result with isError.
 	"fail": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		res := Text("it does not work")
 		res.IsError = proto.Bool(true)
 		return done(res)
 	},
-	// exact fails with a JSON-RPC error of its own.
+	// exact fails with an exact JSON-RPC error.
 	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return nil, &bridge.Error{Code: codes.Unknown, Message: "no luck", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
 	},
-	// steps makes as much progress as it is told.
+	// steps sends n progress notifications.
 	"steps": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		n, err := strconv.Atoi(string(rawjson.Get(r.GetArguments(), "n")))
 		if err != nil {
@@ -133,9 +133,9 @@ var kit = map[string]tool{
 		}
 		return done(Text("%d steps", n))
 	},
-	// blob returns as many bytes as it is told.
+	// blob returns n bytes.
 	"blob": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		data := make([]byte, number(r, "size"))
+		data := make([]byte, intArgument(r, "size"))
 		for i := range data {
 			data[i] = byte(i % 251)
 		}
@@ -156,20 +156,20 @@ var kit = map[string]tool{
 		}
 		return done(Text("logged"))
 	},
-	// meta returns the request's _meta and what of it the contract has no field for.
+	// meta returns the request's _meta and its unknown members.
 	"meta": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		res := Text("meta")
 		res.Meta, res.Extra = r.GetContext().GetMeta(), r.GetExtra()
 		return done(res)
 	},
-	// noise prints. This one is no program of its own, and does not.
+	// noise prints to the standard files, except in this Handler.
 	"noise": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return done(Text("quiet"))
 	},
-	// sleep takes its time.
+	// sleep sleeps.
 	"sleep": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		select {
-		case <-time.After(time.Duration(number(r, "ms")) * time.Millisecond):
+		case <-time.After(time.Duration(intArgument(r, "ms")) * time.Millisecond):
 			return done(Text("slept"))
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -177,20 +177,20 @@ var kit = map[string]tool{
 	},
 	// add adds a tool.
 	"add": func(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		h.Add(word(r, "name"))
+		h.Add(stringArgument(r, "name"))
 		return done(Text("added"))
 	},
 	// remove removes a tool.
 	"remove": func(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		h.Remove(word(r, "name"))
+		h.Remove(stringArgument(r, "name"))
 		return done(Text("removed"))
 	},
-	// update tells that a resource has changed.
+	// update notifies subscribers of a resource update.
 	"update": func(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		h.Update(word(r, "uri"))
+		h.Update(stringArgument(r, "uri"))
 		return done(Text("updated"))
 	},
-	// tell asks one question and tells what became of it.
+	// tell sends one input request, and returns its outcome.
 	"tell": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if !bridge.ElicitsForms(r.GetContext().GetClientCapabilities()) {
 			return done(Text("unsupported"))
@@ -199,14 +199,14 @@ var kit = map[string]tool{
 		if !asked {
 			return needs("told", map[string]*pb.InputRequest{"said": Form("Say something.", "value")})
 		}
-		return done(Text("%s", told(in)))
+		return done(Text("%s", describe(in)))
 	},
-	// survey asks two questions, then one that follows from their answers, and remembers a number from the first round.
+	// survey sends two input requests, then one that depends on the answers, and keeps a number of the first round.
 	"survey": survey,
 }
 
-// told says what became of a question for a text.
-func told(in *pb.InputResponse) string {
+// describe describes an input response.
+func describe(in *pb.InputResponse) string {
 	switch in.GetError().GetReason() {
 	case pb.InputError_REASON_UNSUPPORTED:
 		return "unsupported"
@@ -232,8 +232,8 @@ func told(in *pb.InputResponse) string {
 	}
 }
 
-// A surveyed is what the tool "survey" remembers between its rounds.
-type surveyed struct {
+// surveyState is the request state of the tool "survey".
+type surveyState struct {
 	Serial int64
 	Name   string
 	Age    int
@@ -251,15 +251,15 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 		return json.Unmarshal(form.Value, to)
 	}
 	if r.State == nil {
-		state, err := json.Marshal(surveyed{Serial: h.serial.Add(1)})
+		state, err := json.Marshal(surveyState{Serial: h.serial.Add(1)})
 		if err != nil {
 			return nil, err
 		}
 		return needs(string(state), map[string]*pb.InputRequest{
-			"name": form("What is your name?", `{"type":"string"}`), "age": form("How old are you?", `{"type":"integer"}`),
+			"name": formOf("What is your name?", `{"type":"string"}`), "age": formOf("How old are you?", `{"type":"integer"}`),
 		})
 	}
-	var s surveyed
+	var s surveyState
 	if err := json.Unmarshal(r.GetState(), &s); err != nil {
 		return nil, bridge.Errorf(codes.InvalidArgument, "the state is not ours: %w", err)
 	}
@@ -275,7 +275,7 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 			return nil, err
 		}
 		return needs(string(state), map[string]*pb.InputRequest{
-			"right": form(fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`),
+			"right": formOf(fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`),
 		})
 	}
 	var right bool
@@ -285,33 +285,30 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 	return done(Text("%s is %d: %v, %d", s.Name, s.Age, right, s.Serial))
 }
 
-// form returns a question for one value.
-func form(message, of string) *pb.InputRequest {
+// formOf returns a form elicitation for one value.
+func formOf(message, of string) *pb.InputRequest {
 	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
 		Message: message, RequestedSchema: []byte(`{"type":"object","properties":{"value":` + of + `},"required":["value"]}`),
 	}}}}}
 }
 
-// number returns an argument that is a number.
-func number(r *pb.CallToolRequest, name string) int {
+func intArgument(r *pb.CallToolRequest, name string) int {
 	n, _ := strconv.Atoi(string(rawjson.Get(r.GetArguments(), name)))
 	return n
 }
 
-// word returns an argument that is text.
-func word(r *pb.CallToolRequest, name string) string {
+func stringArgument(r *pb.CallToolRequest, name string) string {
 	var s string
 	_ = json.Unmarshal(rawjson.Get(r.GetArguments(), name), &s) // what is not text is none
 	return s
 }
 
-// A waiting is the calls of the tool "wait" with one n.
+// waiting are the calls of the tool "wait" with one n.
 type waiting struct {
 	started, ended chan struct{}
 	start, end     func()
 }
 
-// waiting returns the calls of the tool "wait" with the request's n.
 func (h *Handler) waiting(r *pb.CallToolRequest) *waiting {
 	n := string(rawjson.Get(r.GetArguments(), "n"))
 	h.mu.Lock()

@@ -16,22 +16,21 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Laws checks that a chain of adapters around a Handler cannot be told from the Handler itself: whatever is called, the
-// same events come in the same order, and then the same result or the same error. A new chain is one call of Laws.
+// Laws checks that a chain of adapters around a Handler behaves like the Handler: every call has the same events in
+// the same order, and the same result or error. A new chain is one call of Laws.
 func Laws(t *testing.T, wrap func(t *testing.T, h bridge.Handler) bridge.Handler) {
 	t.Helper()
 	laws(t, Kit(), wrap(t, Kit()), true)
 }
 
-// ProgramLaws checks that a program with the tools of the contract kit, written by whatever means, does the same as ours. What
-// a program may decide by itself is not compared: how it cuts lists into pages and how long they may be kept, and how it
-// words the errors that are not its author's. A new program is one call of ProgramLaws.
+// ProgramLaws checks that a program with the tools of the contract kit behaves like the Kit, except for its choices:
+// pages, caching hints, and the messages of its own errors. A new program is one call of ProgramLaws.
 func ProgramLaws(t *testing.T, program bridge.Handler) {
 	t.Helper()
-	laws(t, agreed(Kit()), agreed(program), false)
+	laws(t, normalized(Kit()), normalized(program), false)
 }
 
-// laws compares two Handlers. pages says whether they have to have the same ones.
+// laws compares two Handlers. pages also compares the pages of lists.
 func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 	t.Helper()
 	for _, s := range scenarios {
@@ -53,12 +52,12 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 			_, err := chain.Handle(ctx, toolCall("wait", `{"n":1}`), ignore)
 			failed <- err
 		}()
-		says(t, chain, "started", `{"n":1}`, "started")
+		expectText(t, chain, "started", `{"n":1}`, "started")
 		cancel()
 		if code := bridge.AsError(<-failed).Code.String(); code != "Canceled" {
 			t.Errorf("ended with %s", code)
 		}
-		says(t, chain, "ended", `{"n":1}`, "ended")
+		expectText(t, chain, "ended", `{"n":1}`, "ended")
 	})
 	t.Run("a listener is told what changes", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -83,8 +82,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 				cancel()
 			}
 		}()
-		// A change is a hint: the same one may come more often, such as all of them after an acknowledgement that was
-		// late.
+		// A change may be delivered more than once, such as all of them after a late acknowledgement.
 		told := func(want string) {
 			t.Helper()
 			for {
@@ -100,17 +98,17 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 			}
 		}
 		told("acknowledged")
-		says(t, chain, "update", `{"uri":"test://a"}`, "updated")
+		expectText(t, chain, "update", `{"uri":"test://a"}`, "updated")
 		told("test://a")
-		says(t, chain, "add", `{"name":"new"}`, "added")
+		expectText(t, chain, "add", `{"name":"new"}`, "added")
 		told("toolsListChanged")
-		if !lists(t, chain, "new") {
+		if !listsTool(t, chain, "new") {
 			t.Error("the tool that was added is not listed")
 		}
-		says(t, chain, "new", `{}`, "new")
-		says(t, chain, "remove", `{"name":"new"}`, "removed")
+		expectText(t, chain, "new", `{}`, "new")
+		expectText(t, chain, "remove", `{"name":"new"}`, "removed")
 		told("toolsListChanged")
-		if lists(t, chain, "new") {
+		if listsTool(t, chain, "new") {
 			t.Error("the tool that was removed is still listed")
 		}
 		cancel()
@@ -126,7 +124,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 				for err != nil && bridge.AsError(err).Code == codes.ResourceExhausted && notExecuted(err) { // too many for a slow machine
 					res, err = chain.Handle(t.Context(), toolCall("echo", args), ignore)
 				}
-				if err != nil || said(res) != args {
+				if err != nil || resultText(res) != args {
 					results <- fmt.Sprintf("%s: %v %v", args, res, err)
 					return
 				}
@@ -145,11 +143,11 @@ func notExecuted(err error) bool {
 	return bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
 }
 
-// ignore takes events that do not matter.
+// ignore drops events.
 func ignore(context.Context, bridge.Event) error { return nil }
 
-// said returns the text of a tool's result.
-func said(res *bridge.Result) string {
+// resultText returns the text of a tool's result.
+func resultText(res *bridge.Result) string {
 	r, _ := res.Complete.(*pb.CallToolResult)
 	if len(r.GetContent()) != 1 {
 		return text(r)
@@ -157,8 +155,8 @@ func said(res *bridge.Result) string {
 	return r.GetContent()[0].GetText().GetText()
 }
 
-// says checks what a tool says.
-func says(t *testing.T, h bridge.Handler, tool, args, want string) {
+// expectText checks the text that a tool returns.
+func expectText(t *testing.T, h bridge.Handler, tool, args, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -166,13 +164,13 @@ func says(t *testing.T, h bridge.Handler, tool, args, want string) {
 	if err != nil {
 		t.Fatalf("%s %s: %v", tool, args, err)
 	}
-	if got := said(res); got != want {
+	if got := resultText(res); got != want {
 		t.Errorf("%s %s says %q, want %q", tool, args, got, want)
 	}
 }
 
-// lists reports whether a tool is listed, on whichever page.
-func lists(t *testing.T, h bridge.Handler, tool string) bool {
+// listsTool reports whether a tool is in the list.
+func listsTool(t *testing.T, h bridge.Handler, tool string) bool {
 	t.Helper()
 	req := &pb.ListToolsRequest{Context: caller}
 	for {
@@ -193,10 +191,10 @@ func lists(t *testing.T, h bridge.Handler, tool string) bool {
 	}
 }
 
-// A scenario is a way to call a Handler. What it is called with and what comes of it is a transcript.
+// A scenario is a sequence of calls, whose transcript is compared.
 type scenario struct {
 	name string
-	// calls are made one after the other. A result that needs input is answered with the next answers, with its state.
+	// calls are made in sequence. A result that requires input is answered with the next answers and its state.
 	calls   []*bridge.Call
 	answers []map[string]*pb.InputResponse
 	pages   bool // it is about how lists are cut into pages
@@ -233,7 +231,7 @@ func (s scenario) play(ctx context.Context, h bridge.Handler) string {
 	return out.String()
 }
 
-// text returns a message as text that is the same for equal messages.
+// text returns a deterministic text of a message.
 func text(m proto.Message) string {
 	data, err := protojson.Marshal(m)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Log is a log that can be read, and waited for, while it is written. The zero value is empty.
+// A Log is a log that tests can read and wait for while it is written. The zero value is empty.
 type Log struct {
 	mu      sync.Mutex // guards the rest
 	text    bytes.Buffer

@@ -14,28 +14,28 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// MCPLaws checks that a chain with an MCP connection of a revision in it does the same as the Handler at its end, as far as the
-// revision can say it. What it cannot say is this, and nothing else:
+// MCPLaws checks that a chain with an MCP connection of a revision behaves like the Handler at its end, as far as the revision
+// can express it. The differences are these, and no others:
 //
 //	what                      2026-07-28             before
 //	-----------------------------------------------  ------------------------------------------------------------------
-//	members of messages       those of the revision, and what mcpjson says in its words instead
-//	errors                    the code of JSON-RPC and its text: bridge.Error's table, there and back
+//	members of messages       those of the revision, and the conversions of mcpjson
+//	errors                    the JSON-RPC code and its text: the table of bridge.Error, in both directions
 //	the caller's revision     2026-07-28             the one of the connection
-//	the caller's name         as it is               the client's own: a session is shared
-//	the caller's abilities    as they are            those that the revision has
+//	the caller's name         unchanged              the client's own: a session is shared
+//	the caller's capabilities unchanged              those that the revision has
 //	progress                  increases              increases, over all rounds of a call
-//	keys of what is asked     as they are            the client's own: a request of the server has an id and no name
-//	state                     as it is               the client's own: it stands for a call that is parked
-//	what cannot be asked      fails                  fails, in words of the server: asked is what they are compared by
+//	keys of input requests    unchanged              the client's own: a request of the server has an ID and no key
+//	request state             unchanged              the client's own: it identifies a pending call
+//	unsupported input         fails                  fails, with a message of the server that starts with unsupportedInput
 func MCPLaws(t *testing.T, rev bridge.Revision, wrap func(t *testing.T, h bridge.Handler) bridge.Handler) {
 	t.Helper()
 	var keys sync.Map
-	bare := asking(sayable(Kit(), rev), func(question, key string) string {
+	bare := withKeys(expressible(Kit(), rev), func(question, key string) string {
 		keys.Store(question, key)
 		return key
 	})
-	chain := asking(wrap(t, Kit()), func(question, key string) string {
+	chain := withKeys(wrap(t, Kit()), func(question, key string) string {
 		if k, ok := keys.Load(question); ok {
 			return k.(string)
 		}
@@ -44,8 +44,8 @@ func MCPLaws(t *testing.T, rev bridge.Revision, wrap func(t *testing.T, h bridge
 	laws(t, bare, chain, true)
 }
 
-// sayable returns a Handler that does what h does as a server of the revision can say it.
-func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
+// expressible returns a Handler that behaves like h, as far as the revision can express it.
+func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 	var mu sync.Mutex
 	reached := map[string]float64{} // the progress of the calls of the legacy era that are asked something
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -56,7 +56,7 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		if !rev.Modern() {
 			cc := call.Context()
 			cc.ProtocolVersion, cc.ClientInfo = rev.String(), &pb.Implementation{Name: "mcpbridge", Version: "1"}
-			cc.ClientCapabilities = through(cc.GetClientCapabilities(), rev).(*pb.ClientCapabilities)
+			cc.ClientCapabilities = converted(cc.GetClientCapabilities(), rev).(*pb.ClientCapabilities)
 		}
 		id, last := "", -1.0
 		if call.Method.MayRequireInput {
@@ -73,9 +73,9 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 				return nil
 			case e.Progress != nil:
 				last = e.Progress.GetProgress()
-				return emit(ctx, bridge.Event{Progress: through(e.Progress, rev).(*pb.Progress)})
+				return emit(ctx, bridge.Event{Progress: converted(e.Progress, rev).(*pb.Progress)})
 			}
-			return emit(ctx, bridge.Event{Log: through(e.Log, rev).(*pb.LogMessage)})
+			return emit(ctx, bridge.Event{Log: converted(e.Log, rev).(*pb.LogMessage)})
 		})
 		mu.Lock()
 		reached[id] = last
@@ -86,10 +86,10 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 					continue
 				}
 				if call.Method != bridge.CallTool {
-					err = bridge.Errorf(codes.FailedPrecondition, cannotAsk)
+					err = bridge.Errorf(codes.FailedPrecondition, unsupportedInput)
 					break
 				}
-				failed := Text(cannotAsk)
+				failed := Text(unsupportedInput)
 				failed.IsError = proto.Bool(true)
 				return &bridge.Result{Complete: failed}, nil
 			}
@@ -100,10 +100,10 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		case res.InputRequired != nil:
 			return res, nil
 		}
-		out := through(res.Complete, rev)
+		out := converted(res.Complete, rev)
 		if d, ok := out.(*pb.DiscoverResponse); ok {
 			said := res.Complete.(*pb.DiscoverResponse)
-			d.ServerInfo = through(said.GetServerInfo(), rev).(*pb.Implementation) // which is elsewhere
+			d.ServerInfo = converted(said.GetServerInfo(), rev).(*pb.Implementation) // which is elsewhere
 			if !rev.DeclaresCompletions() {
 				d.Capabilities.Completions = said.GetCapabilities().GetCompletions() // for which there is no word, and which is there
 			}
@@ -112,8 +112,8 @@ func sayable(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 	})
 }
 
-// through returns what is left of a message after it was said in a revision.
-func through(m proto.Message, rev bridge.Revision) proto.Message {
+// converted returns a message after encoding and decoding in a revision.
+func converted(m proto.Message, rev bridge.Revision) proto.Message {
 	data, err := mcpjson.Append(nil, m, rev)
 	if err != nil {
 		panic(err) // a message of the kit
@@ -125,11 +125,11 @@ func through(m proto.Message, rev bridge.Revision) proto.Message {
 	return out
 }
 
-// cannotAsk begins what a server says that is not able to ask its client.
-const cannotAsk = "This needs "
+// unsupportedInput is the prefix of a server's message about input that its client does not support.
+const unsupportedInput = "This needs "
 
-// asking returns h with what it asks by the keys that name says, and keeps the state for who comes back.
-func asking(h bridge.Handler, name func(question, key string) string) bridge.Handler {
+// withKeys returns h with the keys of input requests replaced by name, and keeps the state for retries.
+func withKeys(h bridge.Handler, name func(question, key string) string) bridge.Handler {
 	type round struct {
 		state []byte
 		keys  map[string]string // of h, by those that name says
@@ -156,14 +156,14 @@ func asking(h bridge.Handler, name func(question, key string) string) bridge.Han
 		res, err := h.Handle(ctx, call, emit)
 		if err != nil {
 			e := *bridge.AsError(err)
-			if i := strings.Index(e.Message, cannotAsk); i >= 0 {
-				e.Message, e.RPC = cannotAsk, nil
+			if i := strings.Index(e.Message, unsupportedInput); i >= 0 {
+				e.Message, e.RPC = unsupportedInput, nil
 			}
 			return nil, &e
 		}
-		if r, ok := res.Complete.(*pb.CallToolResult); ok && r.GetIsError() && strings.HasPrefix(said(res), cannotAsk) {
+		if r, ok := res.Complete.(*pb.CallToolResult); ok && r.GetIsError() && strings.HasPrefix(resultText(res), unsupportedInput) {
 			r = proto.CloneOf(r)
-			r.Content[0].GetText().Text = cannotAsk
+			r.Content[0].GetText().Text = unsupportedInput
 			return &bridge.Result{Complete: r}, nil
 		}
 		if res.InputRequired == nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Pass lets so much time pass in a bubble of testing/synctest, and waits until all that is due then has been done. It panics
-// outside of one.
+// Pass advances the time of a testing/synctest bubble, and waits until everything that is due then is done. It panics
+// outside a bubble.
 func Pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // by the bubble's clock
 	synctest.Wait()

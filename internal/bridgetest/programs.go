@@ -16,7 +16,7 @@ type Program struct {
 	made     string   // by this command
 }
 
-// Programs returns the kits there are: a new language is one row. docs/verify.md says what they have to do.
+// Programs returns all kits. A new language is one row. docs/verify.md describes their tools.
 func Programs() []Program {
 	return []Program{
 		{Language: "go", command: []string{"ROOT/examples/kit-go"}},
@@ -35,7 +35,7 @@ func Programs() []Program {
 	}
 }
 
-// Command returns the program's command line. A Go program is built first; the others have to be.
+// Command returns the program's command line. It builds a Go program; the others must be built before.
 func (p Program) Command(t *testing.T) []string {
 	t.Helper()
 	root := root(t)

@@ -2,8 +2,7 @@ package bridgetest
 
 import "testing"
 
-// SkipIfShort skips a test that starts programs or takes long if `go test` has -short. That is for a quick look while
-// editing: nothing else in the repository uses it.
+// SkipIfShort skips a slow test with `go test -short`, which is for editing only: make test and CI do not use it.
 func SkipIfShort(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {

@@ -1,5 +1,5 @@
-// Package child runs programs for the backs: each in a process group of its own, which ends with it and with us, with pipes
-// for its standard files and an environment that holds no secrets of ours.
+// Package child runs programs for the backs: each in its own process group, which ends with the program and with the
+// bridge, with pipes as standard files and an environment without the bridge's secrets.
 package child
 
 import (
@@ -24,74 +24,73 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// drainTime is how long we read on after a process has ended, if another one keeps its output open.
-const drainTime = 200 * time.Millisecond
+// drainTimeout is how long output is read after the process has ended, if another process keeps it open.
+const drainTimeout = 200 * time.Millisecond
 
-// A Process is one run of a program. Its fields are set before Start; its methods may be called concurrently after that.
+// A Process is one run of a program. Its fields are set before Start; then its methods may be called concurrently.
 type Process struct {
-	// Command is the program and its arguments. No shell is involved.
+	// Command is the program and its arguments. There is no shell.
 	Command []string
-	// Dir is the directory it runs in. Empty: ours.
+	// Dir is the working directory. If empty, the bridge's is used.
 	Dir string
-	// Env is its whole environment.
-	Env []string
-	// Limits are how much of the machine it may take.
+	// Env is the complete environment.
+	Env    []string
 	Limits limits.Machine
-	// Log is where it is told what could not be done.
+	// Log receives warnings.
 	Log *zerolog.Logger
-	// Panics counts the panics of the whole process. If nil, those of this one are only logged.
+	// Panics counts panics. If nil, they are only logged.
 	Panics *contain.Panics
-	// Stdout and Stderr read what the process prints, to the end of it. Each runs in a goroutine of its own.
+	// Stdout and Stderr read the output until its end, each in its own goroutine.
 	Stdout, Stderr func(*os.File)
-	// Exited is called when the process has ended, and before anything else learns of it. It may be nil.
+	// Exited is called when the process has ended, before Context ends for others to see. It may be nil.
 	Exited func()
 
 	cmd    *exec.Cmd
-	trap   trap     // kills the process group if we die
-	guard  guard    // kills what has left the group then
-	mark   string   // that the guard knows it by, in the environment
-	stdin  *os.File // ours of its standard input
-	bounds *bounds  // hold it to its limits
+	trap   trap     // kills the process group if the bridge is killed
+	guard  guard    // kills then what has left the group
+	mark   string   // environment entry that identifies the run to the guard
+	stdin  *os.File // write end
+	limits *resourceLimits
 
 	ctx   context.Context // ends when the process does
 	ended context.CancelFunc
 	wg    sync.WaitGroup // the goroutines that read and wait
 
-	ooms int // how often the system had killed somebody for memory before
+	ooms int // OOM kills before the start
 
 	mu     sync.Mutex // guards what follows, and cmd and stdin while they are being set
 	state  *os.ProcessState
-	killed bool // we have
+	killed bool // by the bridge
 	oom    bool
 }
 
-// New returns a Process that is not started yet.
+// New returns a Process that is not started.
 func New(command []string, dir string, log *zerolog.Logger) *Process {
 	p := &Process{Command: command, Dir: dir, Log: log, mark: newMark()}
 	p.ctx, p.ended = context.WithCancel(context.Background())
 	return p
 }
 
-// Start launches the process. The thread that calls it must not end before the process does: Linux takes that thread's end
-// for ours.
+// Start starts the process. The calling thread must not exit before the process does: Linux signals the parent's
+// death when that thread exits.
 func (p *Process) Start() error {
 	path, err := p.find()
 	if err != nil {
 		return err
 	}
-	if p.bounds, err = bound(p.Limits, p.Log); err != nil {
+	if p.limits, err = bound(p.Limits, p.Log); err != nil {
 		return err
 	}
 	ours, theirs, err := pipes()
 	if err != nil {
-		p.bounds.end(p.Log)
+		p.limits.end(p.Log)
 		return err
 	}
 	if p.guard, err = setGuard(p.mark); err != nil {
 		p.Log.Debug().Err(err).Msg("what leaves the backend's process group may survive if the bridge is killed")
 	}
-	p.mu.Lock() // whoever hears from the process can ask for its number
-	cmd, err := p.startAnyhow(path, theirs)
+	p.mu.Lock() // Pid must work as soon as the process runs
+	cmd, err := p.startWithFallback(path, theirs)
 	if err == nil {
 		p.cmd, p.stdin = cmd, ours[0]
 	}
@@ -99,7 +98,7 @@ func (p *Process) Start() error {
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
-		p.bounds.end(p.Log)
+		p.limits.end(p.Log)
 		p.guard.dismiss()
 		return err
 	}
@@ -111,55 +110,55 @@ func (p *Process) Start() error {
 	p.wg.Go(func() { defer errs.Close(); p.contain("reading its standard error", func() { p.Stderr(errs) }) })
 	p.wg.Go(func() {
 		p.reap()
-		// Whoever else has the pipes may keep them.
+		// Other processes may keep the pipes open.
 		for _, f := range []*os.File{out, errs} {
-			_ = f.SetReadDeadline(time.Now().Add(drainTime))
+			_ = f.SetReadDeadline(time.Now().Add(drainTimeout))
 		}
 	})
 	return nil
 }
 
-// contain runs what reads what the process prints. A bug in it kills the process, and does not end the bridge.
+// contain runs the code that reads the output. If it panics, the process is killed.
 func (p *Process) contain(doing string, read func()) {
 	defer p.Panics.With(*p.Log).Recover(doing, func(*bridge.Error) { p.Signal(Kill) })
 
 	read()
 }
 
-// startAnyhow starts the program at path: in its control groups, or without those that can be done without.
-func (p *Process) startAnyhow(path string, files []*os.File) (*exec.Cmd, error) {
-	cmd, err := p.startHeld(path, files)
-	if err != nil && p.bounds.dispense(p.Log, err) {
-		cmd, err = p.startHeld(path, files)
+// startWithFallback starts the program in its control groups, or without those that are optional.
+func (p *Process) startWithFallback(path string, files []*os.File) (*exec.Cmd, error) {
+	cmd, err := p.startLimited(path, files)
+	if err != nil && p.limits.dropOptional(p.Log, err) {
+		cmd, err = p.startLimited(path, files)
 	}
 	return cmd, err
 }
 
-// startHeld starts the program at path, and holds it to the limits.
-func (p *Process) startHeld(path string, files []*os.File) (*exec.Cmd, error) {
-	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // the kill ladder ends it; a context would know only SIGKILL
+// startLimited starts the program and applies its limits.
+func (p *Process) startLimited(path string, files []*os.File) (*exec.Cmd, error) {
+	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // ended by a sequence of signals; a context would only send SIGKILL
 	cmd.Args[0] = p.Command[0]
 	cmd.Dir, cmd.Env = p.Dir, p.Env
 	if p.mark != "" {
 		cmd.Env = append(slices.Clip(p.Env), p.mark)
 	}
-	// Files and not mere readers, so that waiting for the process is not waiting for its output.
+	// *os.File, because with other types Wait waits for the output.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
 	ownGroup(cmd)
-	p.bounds.into(cmd)
-	p.ooms = p.bounds.oomKills()
-	runtime.LockOSThread() // one thread starts it, and holds it
+	p.limits.configure(cmd)
+	p.ooms = p.limits.oomKills()
+	runtime.LockOSThread() // apply needs the thread that started the process
 	defer runtime.UnlockOSThread()
-	beginning.RLock()
+	startMu.RLock()
 	err := cmd.Start()
 	if err == nil {
-		started.Store(cmd.Process.Pid, cmd)
+		children.Store(cmd.Process.Pid, cmd)
 	}
-	beginning.RUnlock()
+	startMu.RUnlock()
 	if err != nil {
 		return nil, fmt.Errorf("cannot be run: %w", withoutPath(err))
 	}
-	if err := p.bounds.hold(cmd.Process.Pid); err != nil {
+	if err := p.limits.apply(cmd.Process.Pid); err != nil {
 		signalGroup(cmd.Process, Kill)
 		wait(cmd)
 		return nil, err
@@ -167,13 +166,13 @@ func (p *Process) startHeld(path string, files []*os.File) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// wait waits for a process that has been started. What is wrong with its end, its state says.
+// wait waits for a started process. Its state contains the error.
 func wait(cmd *exec.Cmd) {
 	_ = cmd.Wait()
-	started.CompareAndDelete(cmd.Process.Pid, cmd) // the number may be another's by now
+	children.CompareAndDelete(cmd.Process.Pid, cmd) // the pid may be reused
 }
 
-// pipes returns our ends of the pipes for standard files, input first, and those of the process.
+// pipes returns the bridge's ends of three pipes, standard input first, and those of the process.
 func pipes() (ours, theirs []*os.File, err error) {
 	for i := range 3 {
 		read, write, err := os.Pipe()
@@ -213,7 +212,7 @@ func (p *Process) find() (string, error) {
 	where := Lookup(p.Env, "PATH")
 	for _, dir := range filepath.SplitList(where) {
 		if !filepath.IsAbs(dir) {
-			continue // a program in the current directory is not run by chance
+			continue // never run a program in the current directory by accident
 		}
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return path, nil
@@ -225,33 +224,30 @@ func (p *Process) find() (string, error) {
 	}
 }
 
-// A NotFoundError is the error of a program that is not there.
+// A NotFoundError means that the program does not exist.
 type NotFoundError struct {
 	error
-	// Fix says what to do about it.
 	Fix string
 }
 
-// MoreFiles says what to do about OutOfFiles.
-const MoreFiles = "let mcpbridge have more files open (ulimit -n, LimitNOFILE); it tries again meanwhile"
+// MoreFilesFix is the fix for OutOfFiles.
+const MoreFilesFix = "let mcpbridge have more files open (ulimit -n, LimitNOFILE); it tries again meanwhile"
 
-// OutOfFiles reports whether err is that we, or the system, have no descriptors left.
+// OutOfFiles reports whether the process or the system has no file descriptors left.
 func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// A Shortage is a resource that there is nothing left of. That a program does not start then says nothing of the program.
+// A Shortage is an exhausted resource, because of which a program did not start.
 type Shortage struct {
-	// Resource names it.
 	Resource string
-	// Fix says what to do about it.
-	Fix string
+	Fix      string
 
 	errnos []syscall.Errno
 }
 
 var shortages = []Shortage{
-	{"file descriptors", MoreFiles, []syscall.Errno{syscall.EMFILE, syscall.ENFILE}},
+	{"file descriptors", MoreFilesFix, []syscall.Errno{syscall.EMFILE, syscall.ENFILE}},
 	{"disk space", "free some in the directory for temporary files (TMPDIR); mcpbridge tries again meanwhile", []syscall.Errno{syscall.ENOSPC}},
 	{"disk quota", "free some in the directory for temporary files (TMPDIR), or raise the quota; mcpbridge tries again meanwhile", []syscall.Errno{syscall.EDQUOT}},
 	{"memory", "let the machine or the container have more memory; mcpbridge tries again meanwhile", []syscall.Errno{syscall.ENOMEM}},
@@ -261,10 +257,10 @@ var shortages = []Shortage{
 	},
 }
 
-// ShortageOf returns the resource for whose want a program could not be started with err, or nil if that is not why.
+// ShortageOf returns the exhausted resource that caused err, or nil.
 func ShortageOf(err error) *Shortage {
 	if _, unheld := errors.AsType[*LimitError](err); unheld {
-		return nil // of a limit that was asked for
+		return nil // of a configured limit
 	}
 	for i := range shortages {
 		for _, errno := range shortages[i].errnos {
@@ -276,7 +272,7 @@ func ShortageOf(err error) *Shortage {
 	return nil
 }
 
-// withoutPath returns err without the path that the message around it has already.
+// withoutPath removes the path from err, for messages that contain it already.
 func withoutPath(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err
@@ -284,7 +280,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// reap waits for the process and for nobody else, and takes its group with it.
+// reap waits for the process, and kills its group.
 func (p *Process) reap() {
 	waitExit(p.cmd)
 	p.mu.Lock()
@@ -299,14 +295,14 @@ func (p *Process) reap() {
 	wait(p.cmd)
 	p.state = p.cmd.ProcessState
 	p.mu.Unlock()
-	p.Log.Debug().Int("pid", p.cmd.Process.Pid).Str("ended", p.How()).Msg("the process ended")
-	p.bounds.end(p.Log)
+	p.Log.Debug().Int("pid", p.cmd.Process.Pid).Str("ended", p.ExitReason()).Msg("the process ended")
+	p.limits.end(p.Log)
 	p.trap.disarm()
 	p.guard.dismiss()
 	_ = p.stdin.Close()
 }
 
-// Signal sends s to the process group, if the process has not ended.
+// Signal sends s to the process group, unless the process has ended.
 func (p *Process) Signal(s Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,8 +312,8 @@ func (p *Process) Signal(s Signal) {
 	}
 }
 
-// How says how the process ended. It is empty while it runs.
-func (p *Process) How() string {
+// ExitReason describes how the process ended. It is empty while the process runs.
+func (p *Process) ExitReason() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == nil {
@@ -330,49 +326,49 @@ func (p *Process) How() string {
 	return how
 }
 
-// oomKilled reports whether the system has killed for memory since the start, and we have not killed. The caller holds mu, and the
-// process's groups are there.
-func (p *Process) oomKilled() bool { return !p.killed && p.bounds.oomKills() > p.ooms }
+// oomKilled reports whether the system, and not the bridge, has killed a process since the start. The caller holds
+// mu, and the control groups must exist.
+func (p *Process) oomKilled() bool { return !p.killed && p.limits.oomKills() > p.ooms }
 
-// OutOfMemory reports whether the process was killed by the system because there was no memory left: of its limit, or, if it has
-// none, of the machine or of our own limit. Without one it may be wrong if another process of our control group was killed at the
-// same time.
+// OutOfMemory reports whether the system killed the process because it reached its memory limit, or without one that
+// of the machine or the bridge. Without a limit, it may be wrong if another process of the bridge's control group was
+// killed at the same time.
 func (p *Process) OutOfMemory() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil && p.ctx.Err() == nil { // it may be about to end, and what knows of it may learn before us
+	if p.cmd != nil && p.ctx.Err() == nil { // the caller may notice its end before reap does
 		return p.oomKilled()
 	}
 	return p.oom
 }
 
-// Started reports whether the process was launched.
+// Started reports whether the process was started.
 func (p *Process) Started() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd != nil
 }
 
-// Pid returns the number of a process that was launched. It is also that of its group.
+// Pid returns the ID of a started process and of its group.
 func (p *Process) Pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd.Process.Pid
 }
 
-// Stdin returns our end of the standard input of a process that was launched. It is closed when the process ends.
+// Stdin returns the write end of a started process's standard input. It is closed when the process ends.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
 // Context returns a context that ends when the process does.
 func (p *Process) Context() context.Context { return p.ctx }
 
-// Finish waits for what belongs to a process that has ended or never started.
+// Finish waits for the goroutines of a process that has ended or was never started.
 func (p *Process) Finish() {
 	p.wg.Wait()
 	p.ended()
 }
 
-// Quote returns a command as one could type it.
+// Quote returns a command as typed in a shell.
 func Quote(command []string) string {
 	words := make([]string, len(command))
 	for i, w := range command {

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownGroup makes cmd the leader of a process group, so that it can be signalled with its children, and has the kernel kill
-// it when the thread that starts it ends.
+// ownGroup starts cmd as the leader of a process group, so that signals reach its children, and lets the kernel kill
+// it when the thread that starts it exits.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// waitExit waits until cmd's process has ended, and leaves it to cmd.Wait to bury it.
+// waitExit waits until the process has ended, and leaves its status to cmd.Wait.
 func waitExit(cmd *exec.Cmd) {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -25,16 +25,15 @@ func waitExit(cmd *exec.Cmd) {
 	}
 }
 
-// A trap has the kernel kill a process group when we die, however we die. Pdeathsig alone would leave the child's own
-// children, and the lifeline needs somebody who watches it.
+// A trap makes the kernel kill a process group when the bridge dies for any reason. Pdeathsig does not apply to the
+// program's own children.
 //
-// It is a pipe that only we have. Its readers are asynchronous: when the last writer goes, which is us, the kernel sends
-// their owner a signal, the owner being the group and the signal SIGKILL. That works only as long as a reader is open, and
-// when we die all our files are closed, in an order that depends on the kernel: hence a reader with a lower number than the
-// writer's and one with a higher. What has left the group survives.
+// It is a pipe whose only writer is the bridge, with asynchronous readers: when the last writer is closed, the kernel
+// sends SIGKILL to the owner of the readers, which is the group. This needs an open reader, and at exit the kernel
+// closes all files in an undefined order: so one reader has a lower number than the writer, and one a higher.
+// Processes that have left the group survive.
 type trap struct{ files []int }
 
-// setTrap sets a trap for the process group pgid.
 func setTrap(pgid int) (trap, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -71,7 +70,7 @@ func setTrap(pgid int) (trap, error) {
 	return t, nil
 }
 
-// disarm removes the trap without springing it.
+// disarm removes the trap without killing the group.
 func (t trap) disarm() {
 	for i := len(t.files) - 1; i >= 0; i-- {
 		if i != 1 {

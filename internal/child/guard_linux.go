@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// guardVariable marks the environment of a program, and so that of all that it starts.
+// guardVariable identifies a program and everything that it starts.
 const guardVariable = "MCPBRIDGE_RUN"
 
-// guardScript waits for the end of the pipe. Unless it is killed before that, the bridge has been killed, and whatever
-// has the mark $1 in its environment is killed, until nothing is left. It has to be a process of its own to be there then, and a shell,
-// because any system that has programs which leave their group has one. The status of grep says nothing: some environments cannot be read.
+// guardScript waits for the end of the pipe, which means that the bridge was killed, and kills all processes with $1
+// in their environment. It is a shell script because systems with programs that leave their group have a shell. It
+// ignores the status of grep, which cannot read some environments.
 const guardScript = `read -r line
 for n in 1 2 3 4 5 6 7 8 9 10; do
 	found=$(grep -la "$1" /proc/[0-9]*/environ 2>/dev/null)
@@ -23,17 +23,17 @@ for n in 1 2 3 4 5 6 7 8 9 10; do
 	done
 done`
 
-// A guard kills what has left the process group of a program (setsid) when we are killed: neither the trap nor Pdeathsig reach it, and a
-// control group can be made in few places only. The zero value guards nothing.
+// A guard is a process that kills what has left a program's process group (setsid) when the bridge is killed. Neither
+// the trap nor Pdeathsig reach it, and control groups are often not available. The zero value does nothing.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe *os.File
 }
 
-// newMark returns an environment entry that no other run of a program has.
+// newMark returns a unique environment entry.
 func newMark() string { return guardVariable + "=" + rand.Text() }
 
-// setGuard starts to guard what has the mark.
+// setGuard starts a guard for the mark.
 func setGuard(mark string) (guard, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -44,18 +44,18 @@ func setGuard(mark string) (guard, error) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
 	cmd.Stdin = read
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what ends us does not end it
-	beginning.RLock()
-	defer beginning.RUnlock()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals to the bridge do not reach it
+	startMu.RLock()
+	defer startMu.RUnlock()
 	if err := cmd.Start(); err != nil {
 		_ = write.Close()
 		return guard{}, err
 	}
-	started.Store(cmd.Process.Pid, cmd)
+	children.Store(cmd.Process.Pid, cmd)
 	return guard{cmd, write}, nil
 }
 
-// dismiss kills the guard and waits for it. SIGKILL also ends a stopped guard (SIGSTOP).
+// dismiss kills the guard and waits for it. SIGKILL also ends a stopped process.
 func (g guard) dismiss() {
 	if g.cmd == nil {
 		return

@@ -2,13 +2,12 @@ package child
 
 import "fmt"
 
-// A LimitError is the error of a program that cannot be held to its limits, and so is not started.
+// A LimitError means that a limit cannot be applied, so that the program is not started.
 type LimitError struct {
-	// Limit is which: memory, processes or files.
+	// Limit is memory, processes or files.
 	Limit string
-	// Fix says what to do about it.
-	Fix string
-	err error
+	Fix   string
+	err   error
 }
 
 func (e *LimitError) Error() string {

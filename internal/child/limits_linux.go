@@ -19,53 +19,55 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// A bounds holds one process, and those that it starts, to limits.Machine. Memory and processes are those of control
-// groups that the process alone is in: in version 2 one, and in version 1 one for each. Whoever is in them when the
-// process ends is killed. So that nobody survives who has left the process group, there is one without limits, too,
-// wherever one can be made.
+// resourceLimits applies limits.Machine to one process and its descendants. Memory and processes are limited by
+// control groups of the process alone: one in version 2, and one for each in version 1. When the process ends, all
+// processes in them are killed. Where possible, there is a group without limits, too, for processes that leave the
+// process group.
 //
-// It is ours because the libraries for it (containerd, opencontainers) come with the ways to manage whole containers, by D-Bus and
-// eBPF, and do not have what is needed here: a group below our own, that goes when we do.
-type bounds struct {
-	files  uint64
-	asked  bool // somebody has said how many files
-	groups []*group
-	spare  bool // the groups limit nothing, and can be done without
+// The libraries for it (containerd, opencontainers) manage whole containers, by D-Bus and eBPF, and do not support a
+// group below the bridge's own that ends with the bridge.
+type resourceLimits struct {
+	files    uint64
+	explicit bool // the number of files is configured
+	groups   []*group
+	optional bool // the groups have no limits
 }
 
-// A group is a control group that we have made. Its directory is locked for as long as we live: one that is not was left by a
-// bridge that was killed.
+// A group is a control group of the bridge. Its directory is locked while the bridge runs: an unlocked one belongs to
+// a bridge that was killed.
 type group struct {
 	dir *os.File
 	v2  bool
 }
 
 const (
-	// groupNames are how our groups are named, and selfGroup is how the one is that we are in ourselves.
+	// groupNames is the prefix of the groups, and selfGroup the name of the bridge's own.
 	groupNames = "mcpb-"
 	selfGroup  = "mcpbridge"
-	// clearTime is how long it may take until nobody is left in a group.
-	clearTime = time.Second
+	// removeTimeout is the time limit until a group is empty.
+	removeTimeout = time.Second
 )
 
-// limitFix says what to do if there can be no control groups.
-const limitFix = "have mcpbridge run where it may make control groups (a systemd unit with `Delegate=memory pids` and `DelegateSubgroup=mcpbridge`), " +
+const limitFix = "have mcpbridge run where it may make control groups " +
+	"(a systemd unit with `Delegate=memory pids` and `DelegateSubgroup=mcpbridge`), " +
 	"limit the container that both run in instead, or leave the limit out"
 
-// bound makes what holds a process to the limits. Call hold when the process runs, and end when it does not or never will.
-func bound(l limits.Machine, log *zerolog.Logger) (*bounds, error) { return boundIn(l, "/", log) }
+// bound prepares the limits. Call apply when the process runs, and end when it has ended or did not start.
+func bound(l limits.Machine, log *zerolog.Logger) (*resourceLimits, error) {
+	return boundIn(l, "/", log)
+}
 
-// boundIn is bound with the file system at root.
-func boundIn(l limits.Machine, root string, log *zerolog.Logger) (*bounds, error) {
-	b := &bounds{}
+// boundIn is bound with another root of the file system.
+func boundIn(l limits.Machine, root string, log *zerolog.Logger) (*resourceLimits, error) {
+	b := &resourceLimits{}
 	sweepAll(root, log)
 	var ours unix.Rlimit
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &ours); err != nil {
 		return nil, &LimitError{"files", "report this", err}
 	}
-	b.files, b.asked = uint64(l.Files), l.Files != 0
+	b.files, b.explicit = uint64(l.Files), l.Files != 0
 	switch {
-	case !b.asked:
+	case !b.explicit:
 		b.files = min(uint64(limits.Machine{}.OrDefaults().Files), ours.Max)
 	case b.files > ours.Max:
 		return nil, &LimitError{"files", "raise that of mcpbridge (ulimit -n, LimitNOFILE), or lower the backend's", fmt.Errorf("mcpbridge itself may have %d", ours.Max)}
@@ -83,16 +85,16 @@ func boundIn(l limits.Machine, root string, log *zerolog.Logger) (*bounds, error
 		}
 	}
 	if len(b.groups) == 0 {
-		b.spare = true
+		b.optional = true
 		if err := b.gather(root); err != nil {
-			loose(log, err)
+			logNoGroup(log, err)
 		}
 	}
 	return b, nil
 }
 
-// gather makes a group that limits nothing. In version 2 that takes no controller; in version 1 there are some everywhere.
-func (b *bounds) gather(root string) error {
+// gather makes a group without limits, which needs no controller in version 2, and any in version 1.
+func (b *resourceLimits) gather(root string) error {
 	base, v2, err := hierarchy(root, "")
 	if err != nil {
 		base, v2, err = hierarchy(root, "pids")
@@ -107,23 +109,22 @@ func (b *bounds) gather(root string) error {
 	return err
 }
 
-// dispense removes groups that can be done without, because the process did not start in them. It reports whether there were any.
-func (b *bounds) dispense(log *zerolog.Logger, err error) bool {
-	if !b.spare || len(b.groups) == 0 {
+// dropOptional removes optional groups after the process did not start in them, and reports whether there were any.
+func (b *resourceLimits) dropOptional(log *zerolog.Logger, err error) bool {
+	if !b.optional || len(b.groups) == 0 {
 		return false
 	}
-	loose(log, err)
+	logNoGroup(log, err)
 	b.end(log)
 	return true
 }
 
-// loose says that a process has no control group.
-func loose(log *zerolog.Logger, err error) {
+func logNoGroup(log *zerolog.Logger, err error) {
 	log.Debug().Err(err).Msg("there is no control group for the backend: what leaves its process group may outlive it")
 }
 
-// limit sets the limit of a controller, in a group for it.
-func (b *bounds) limit(root, controller string, n int) error {
+// limit sets the limit of a controller in its group.
+func (b *resourceLimits) limit(root, controller string, n int) error {
 	base, v2, err := groupBase(root, controller)
 	if err != nil {
 		return err
@@ -142,18 +143,18 @@ func (b *bounds) limit(root, controller string, n int) error {
 	case controller == "pids":
 		return g.set("pids.max", value)
 	case v2:
-		_ = g.set("memory.swap.max", "0")  // there may be no swap
-		_ = g.set("memory.oom.group", "1") // a process without its helpers is of no use; old systems do not know it
+		_ = g.set("memory.swap.max", "0")  // fails without swap
+		_ = g.set("memory.oom.group", "1") // fails on old systems
 		return g.set("memory.max", value)
 	}
 	if err := g.set("memory.limit_in_bytes", value); err != nil {
 		return err
 	}
-	_ = g.set("memory.memsw.limit_in_bytes", value) // swap may not be counted
+	_ = g.set("memory.memsw.limit_in_bytes", value) // fails without swap accounting
 	return nil
 }
 
-// groupBase returns the directory in which groups with a controller can be made, below the group that we are in.
+// groupBase returns the directory below the bridge's group in which groups with a controller can be made.
 func groupBase(root, controller string) (base string, v2 bool, err error) {
 	base, v2, err = hierarchy(root, controller)
 	if err == nil && v2 {
@@ -162,7 +163,7 @@ func groupBase(root, controller string) (base string, v2 bool, err error) {
 	return base, v2, err
 }
 
-// hierarchy returns the directory below which groups that may have a controller are. Empty: any group of version 2.
+// hierarchy returns the directory of the bridge's group in the hierarchy of a controller. Empty: version 2.
 func hierarchy(root, controller string) (base string, v2 bool, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "proc", "self", "cgroup"))
 	if err != nil {
@@ -183,7 +184,7 @@ func hierarchy(root, controller string) (base string, v2 bool, err error) {
 		}
 		base = filepath.Join(mount, own)
 		if _, err := os.Stat(base); err != nil {
-			base = mount // a container may see its group as the root
+			base = mount // in a container, its group may be the root
 		}
 		if v2 && filepath.Base(base) == selfGroup {
 			base = filepath.Dir(base)
@@ -193,7 +194,7 @@ func hierarchy(root, controller string) (base string, v2 bool, err error) {
 	return "", false, fmt.Errorf("the system has no control groups for %s", cmp.Or(controller, "everything"))
 }
 
-// unified returns where version 2 is mounted: where all is, or beside version 1.
+// unified returns the mount point of version 2.
 func unified(mount string) (string, error) {
 	var err error
 	for _, dir := range []string{mount, filepath.Join(mount, "unified")} {
@@ -204,8 +205,8 @@ func unified(mount string) (string, error) {
 	return "", err
 }
 
-// enable lets groups below base have a controller. In version 2 there must be no process in base itself then, so we go to one of
-// those below if we must.
+// enable enables a controller for the groups below base. In version 2, base must contain no process, so the bridge
+// moves itself to a group below if necessary.
 func enable(base, controller string) error {
 	file := filepath.Join(base, "cgroup.subtree_control")
 	text, err := os.ReadFile(file)
@@ -247,11 +248,11 @@ func newGroup(base string, v2 bool) (*group, error) {
 			_ = os.Remove(name)
 			return nil, err
 		}
-		// Somebody has taken it for left in the moment before it was locked.
+		// Another bridge removed it before it was locked.
 	}
 }
 
-// lockGroup takes a group that nobody else has.
+// lockGroup locks a group that is not locked.
 func lockGroup(name string, v2 bool) (*group, error) {
 	dir, err := os.Open(name)
 	if err != nil {
@@ -264,7 +265,7 @@ func lockGroup(name string, v2 bool) (*group, error) {
 	return &group{dir, v2}, nil
 }
 
-// sweepAll removes the groups that bridges have left which were killed, with whatever limits.
+// sweepAll removes the groups of bridges that were killed.
 func sweepAll(root string, log *zerolog.Logger) {
 	for _, controller := range []string{"", "memory", "pids"} {
 		if base, v2, err := hierarchy(root, controller); err == nil {
@@ -273,13 +274,13 @@ func sweepAll(root string, log *zerolog.Logger) {
 	}
 }
 
-// sweepGroups removes the groups that bridges have left which were killed, with whoever is still in them.
+// sweepGroups removes the groups in base of bridges that were killed, and kills the processes in them.
 func sweepGroups(base string, v2 bool, log *zerolog.Logger) {
-	names, _ := filepath.Glob(filepath.Join(base, groupNames+"*")) // an error says that the name of the base has brackets in it
+	names, _ := filepath.Glob(filepath.Join(base, groupNames+"*")) // fails only if base contains brackets
 	for _, name := range names {
 		g, err := lockGroup(name, v2)
 		if err != nil {
-			continue // its bridge lives, or another one is faster
+			continue // its bridge is running, or another one removes it
 		}
 		if err := g.remove(); err != nil {
 			log.Debug().Err(err).Str("dir", name).Msg("a control group that a bridge has left cannot be removed")
@@ -296,8 +297,8 @@ func (g *group) set(name, value string) error { return write(g.file(name), value
 // write writes to a file of a control group.
 func write(name, text string) error { return os.WriteFile(name, []byte(text), 0o600) }
 
-// into has cmd start in its group. In version 1 that is not possible: it stops before it does anything, and hold moves it.
-func (b *bounds) into(cmd *exec.Cmd) {
+// configure starts cmd in its group. In version 1, cmd stops before its first instruction, and apply moves it.
+func (b *resourceLimits) configure(cmd *exec.Cmd) {
 	for _, g := range b.groups {
 		if g.v2 {
 			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(g.dir.Fd())
@@ -307,22 +308,22 @@ func (b *bounds) into(cmd *exec.Cmd) {
 	}
 }
 
-// hold holds a process to the limits that the calling thread has just started.
-func (b *bounds) hold(pid int) error {
+// apply applies the limits to a process that the calling thread has just started.
+func (b *resourceLimits) apply(pid int) error {
 	if slices.ContainsFunc(b.groups, func(g *group) bool { return !g.v2 }) {
 		if err := b.move(pid); err != nil {
 			return &LimitError{"memory and processes", limitFix, err}
 		}
 	}
 	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: b.files, Max: b.files}, nil)
-	if err != nil && b.asked && !errors.Is(err, unix.ESRCH) { // nobody has to know that it cannot be, of one that runs as another user
+	if err != nil && b.explicit && !errors.Is(err, unix.ESRCH) { // the default cannot be set on a process of another user
 		return &LimitError{"files", "raise it, or leave it out", err}
 	}
 	return nil
 }
 
-// move moves a process that has stopped into its groups of version 1, and lets it go.
-func (b *bounds) move(pid int) error {
+// move moves a stopped process to its groups of version 1, and continues it.
+func (b *resourceLimits) move(pid int) error {
 	for err := error(unix.EINTR); err != nil; {
 		if err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait until it has stopped: %w", err)
@@ -336,15 +337,14 @@ func (b *bounds) move(pid int) error {
 			return err
 		}
 	}
-	if err := unix.PtraceDetach(pid); err != nil && !errors.Is(err, unix.ESRCH) { // somebody has killed it already
+	if err := unix.PtraceDetach(pid); err != nil && !errors.Is(err, unix.ESRCH) { // it was killed
 		return fmt.Errorf("let it go: %w", err)
 	}
 	return nil
 }
 
-// oomKills returns how often the system has killed one of those whose memory is limited together, as far as it tells: in the
-// process's own group, or, if it has none, in ours.
-func (b *bounds) oomKills() int {
+// oomKills returns the number of OOM kills in the process's memory group, or else in the bridge's.
+func (b *resourceLimits) oomKills() int {
 	for _, g := range b.groups {
 		for _, name := range []string{"memory.events", "memory.oom_control"} { // version 2 and 1
 			if text, err := os.ReadFile(g.file(name)); err == nil {
@@ -355,8 +355,8 @@ func (b *bounds) oomKills() int {
 	return oomKills(cgroups)
 }
 
-// end kills whoever is left in the groups, and removes them.
-func (b *bounds) end(log *zerolog.Logger) {
+// end kills the processes in the groups, and removes the groups.
+func (b *resourceLimits) end(log *zerolog.Logger) {
 	for _, g := range b.groups {
 		if err := g.remove(); err != nil {
 			log.Warn().Err(err).Msg("a control group stays; the next start removes it")
@@ -365,26 +365,26 @@ func (b *bounds) end(log *zerolog.Logger) {
 	b.groups = nil
 }
 
-// remove kills whoever is in the group, and removes it.
+// remove kills the processes in the group, and removes it.
 func (g *group) remove() error {
 	defer g.dir.Close()
-	last := time.Now().Add(clearTime)
+	last := time.Now().Add(removeTimeout)
 	for pause := time.Millisecond; ; pause *= 2 {
 		g.kill()
 		err := unix.Rmdir(g.dir.Name())
 		if !errors.Is(err, unix.EBUSY) || time.Now().After(last) {
 			return err
 		}
-		time.Sleep(pause) //nolint:forbidigo // nobody tells when the last one is gone
+		time.Sleep(pause) //nolint:forbidigo // there is no notification
 	}
 }
 
-// kill kills whoever is in the group.
+// kill kills the processes in the group.
 func (g *group) kill() {
 	if g.v2 && g.set("cgroup.kill", "1") == nil {
 		return
 	}
-	text, _ := os.ReadFile(g.file("cgroup.procs")) // an error says that there is no such group
+	text, _ := os.ReadFile(g.file("cgroup.procs")) // fails if the group does not exist
 	for f := range strings.FieldsSeq(string(text)) {
 		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended

@@ -84,7 +84,7 @@ func within(t *testing.T, l limits.Machine, env []string, command ...string) *he
 		return nil
 	}
 	h := &held{Process: p}
-	for _, g := range p.bounds.groups {
+	for _, g := range p.limits.groups {
 		h.groups = append(h.groups, g.dir.Name())
 	}
 	fmt.Fprintln(p.Stdin())
@@ -110,7 +110,7 @@ func TestFilesAreLimited(t *testing.T) {
 			t.Errorf("%d: %+v", files, h)
 		}
 	}
-	if h := within(t, limits.Machine{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil || h.How() != "exit status 0" {
+	if h := within(t, limits.Machine{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil || h.ExitReason() != "exit status 0" {
 		t.Errorf("as many as are ours: %+v", h)
 	}
 	log := zerolog.Nop()
@@ -128,7 +128,7 @@ func TestProcessesAreLimited(t *testing.T) {
 	const three = "read go; sleep 60 & sleep 60 & echo started" // with the shell
 	for limit, want := range map[int]string{4: "started\n", 3: "started\n", 2: ""} {
 		if h := within(t, limits.Machine{Processes: limit}, nil, "sh", "-c", three); h != nil && h.out != want {
-			t.Errorf("%d: %q, %s", limit, h.out, h.How())
+			t.Errorf("%d: %q, %s", limit, h.out, h.ExitReason())
 		}
 	}
 }
@@ -140,10 +140,10 @@ func TestMemoryIsLimited(t *testing.T) {
 			continue
 		}
 		if fits != (h.out == "eaten\n") || fits == h.OutOfMemory() {
-			t.Errorf("%d MiB: %q, %s", mib, h.out, h.How())
+			t.Errorf("%d MiB: %q, %s", mib, h.out, h.ExitReason())
 		}
-		if !fits && h.How() != "killed by signal: killed, because there was no memory left" {
-			t.Errorf("%d MiB: %s", mib, h.How())
+		if !fits && h.ExitReason() != "killed by signal: killed, because there was no memory left" {
+			t.Errorf("%d MiB: %s", mib, h.ExitReason())
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestNobodyLeavesAControlGroup(t *testing.T) {
 // groupsCanBeMade reports whether we can make a group that limits nothing.
 func groupsCanBeMade(t *testing.T) bool {
 	t.Helper()
-	var b bounds
+	var b resourceLimits
 	if b.gather("/") != nil {
 		return false
 	}
@@ -184,7 +184,7 @@ func TestAControlGroupCanBeDoneWithout(t *testing.T) {
 	var told bytes.Buffer
 	log := zerolog.New(&told)
 	b, err := boundIn(limits.Machine{}, t.TempDir(), &log)
-	if err != nil || b.dispense(&log, errors.New("again")) || strings.Count(told.String(), "there is no control group") != 1 {
+	if err != nil || b.dropOptional(&log, errors.New("again")) || strings.Count(told.String(), "there is no control group") != 1 {
 		t.Errorf("without a system: %v, %s", err, told.String())
 	}
 	dir, err := os.Open(t.TempDir()) // which is no control group, so that nothing can be started in it
@@ -193,18 +193,18 @@ func TestAControlGroupCanBeDoneWithout(t *testing.T) {
 	}
 	told.Reset()
 	p := New([]string{"true"}, "", &log)
-	p.bounds = &bounds{files: 100, spare: true, groups: []*group{{dir: dir, v2: true}}}
+	p.limits = &resourceLimits{files: 100, optional: true, groups: []*group{{dir: dir, v2: true}}}
 	path, err := exec.LookPath("true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, err := p.startAnyhow(path, []*os.File{nil, nil, nil})
+	cmd, err := p.startWithFallback(path, []*os.File{nil, nil, nil})
 	if err != nil || cmd.Wait() != nil || strings.Count(told.String(), "there is no control group") != 1 {
 		t.Errorf("%v: %s", err, told.String())
 	}
 }
 
-// lives reports whether there is a process that does not only wait to be buried.
+// lives reports whether a process runs and is not a zombie.
 func lives(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
@@ -261,10 +261,10 @@ func TestAProcessBeginsInItsControlGroup(t *testing.T) {
 			continue // we may not
 		}
 		log := zerolog.Nop()
-		b := &bounds{groups: []*group{g}}
+		b := &resourceLimits{groups: []*group{g}}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & cat /proc/self/cgroup")
 		cmd.SysProcAttr = &unix.SysProcAttr{}
-		b.into(cmd)
+		b.configure(cmd)
 		out, err := cmd.Output()
 		b.end(&log)
 		if err != nil || !strings.Contains(string(out), "0::/"+filepath.Base(g.dir.Name())) {

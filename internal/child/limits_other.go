@@ -11,11 +11,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// A bounds is for Linux.
-type bounds struct{}
+// resourceLimits are available on Linux only.
+type resourceLimits struct{}
 
-// bound refuses limits that somebody has asked for.
-func bound(l limits.Machine, _ *zerolog.Logger) (*bounds, error) {
+// bound rejects configured limits.
+func bound(l limits.Machine, _ *zerolog.Logger) (*resourceLimits, error) {
 	for _, asked := range []struct {
 		limit string
 		n     int
@@ -24,15 +24,15 @@ func bound(l limits.Machine, _ *zerolog.Logger) (*bounds, error) {
 			return nil, &LimitError{asked.limit, "leave it out", errors.New("that is possible on Linux only")}
 		}
 	}
-	return &bounds{}, nil
+	return &resourceLimits{}, nil
 }
 
-func (*bounds) dispense(*zerolog.Logger, error) bool { return false }
+func (*resourceLimits) dropOptional(*zerolog.Logger, error) bool { return false }
 
-func (*bounds) into(*exec.Cmd) {}
+func (*resourceLimits) configure(*exec.Cmd) {}
 
-func (*bounds) hold(int) error { return nil }
+func (*resourceLimits) apply(int) error { return nil }
 
-func (*bounds) oomKills() int { return 0 }
+func (*resourceLimits) oomKills() int { return 0 }
 
-func (*bounds) end(*zerolog.Logger) {}
+func (*resourceLimits) end(*zerolog.Logger) {}

@@ -15,16 +15,16 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// MaxLine is how many bytes are kept of a line: a handshake fits.
+// MaxLine is the number of bytes that are kept of a line. A handshake fits.
 const MaxLine = limits.MaxLogLine
 
-// maxTail is how many lines are kept for errors.
+// maxTail is the number of lines that are kept for errors.
 const maxTail = 20
 
-// Lines cuts what is written to it into lines and passes them on, whatever their length: it never makes the writer wait for
-// the end of a line, and it keeps only the beginning of a long one.
+// Lines splits what is written to it into lines of any length. It never blocks the writer, and keeps only the
+// beginning of a long line.
 type Lines struct {
-	// Each gets the lines. The length is what the line had; line is valid during the call only.
+	// Each is called for each line with its full length. line is valid during the call only.
 	Each func(line []byte, length int)
 
 	kept []byte
@@ -56,7 +56,7 @@ func (l *Lines) flush() {
 	l.kept, l.size = l.kept[:0], 0
 }
 
-// Close passes on what is left.
+// Close flushes the last line.
 func (l *Lines) Close() error {
 	if l.size > 0 {
 		l.flush()
@@ -64,22 +64,21 @@ func (l *Lines) Close() error {
 	return nil
 }
 
-// CopyLines reads r to its end.
+// CopyLines calls each for the lines of r.
 func CopyLines(r io.Reader, each func(line []byte, length int)) {
 	l := &Lines{Each: each}
 	defer l.Close()
-	// WriterTo and ReaderFrom are of no use to pipes; an error is the end as well.
+	// The wrappers hide WriterTo and ReaderFrom, which do not help pipes. An error ends the output, too.
 	_, _ = io.CopyBuffer(struct{ io.Writer }{l}, struct{ io.Reader }{r}, make([]byte, 32<<10))
 }
 
-// A Tail remembers the last lines.
+// A Tail keeps the last lines.
 type Tail struct {
 	mu    sync.Mutex // guards the rest
 	last  []string
 	count int
 }
 
-// Add remembers a line.
 func (t *Tail) Add(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,45 +89,44 @@ func (t *Tail) Add(line []byte) {
 	t.last = append(t.last, string(line[:min(len(line), 500)]))
 }
 
-// Read returns the last lines and how many there were in all.
+// Read returns the last lines, and the number of all lines.
 func (t *Tail) Read() ([]string, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]string(nil), t.last...), t.count
 }
 
-// perLine is what a line counts besides its own length: it becomes a record.
-const perLine = 100
+// lineOverhead is the cost of a line besides its length: it becomes a log record.
+const lineOverhead = 100
 
-// A Log logs the output of a program, as much of it as anybody can want to read. Several goroutines may use it.
+// A Log logs the output of a program at a limited rate. It may be used concurrently.
 type Log struct {
-	to   *zerolog.Logger
-	most limits.Limits // LogLine and LogRate
+	to     *zerolog.Logger
+	limits limits.Limits // LogLine and LogRate
 
 	mu     sync.Mutex // guards the rest
 	budget *rate.Limiter
-	lines  int // that were left out since the last that was not
+	lines  int // dropped since the last logged line
 	bytes  int
 }
 
-// NewLog returns a Log that writes to another one.
 func NewLog(to *zerolog.Logger, most limits.Limits) *Log {
 	most = most.OrDefaults()
-	// The longest line is always logged when nothing else is.
-	return &Log{to: to, most: most, budget: rate.NewLimiter(rate.Limit(most.LogRate), max(most.LogRate, most.LogLine+perLine))}
+	// The burst allows the longest line.
+	return &Log{to: to, limits: most, budget: rate.NewLimiter(rate.Limit(most.LogRate), max(most.LogRate, most.LogLine+lineOverhead))}
 }
 
-// Line logs a line of a program's output: as it says if it is of a structured log, else with a guess at its level. Of a flood, some are
-// logged, and how many are not.
+// Line logs a line: with its own level if it is a structured log, or with a guessed one. Lines above the rate are
+// dropped, and counted.
 func (l *Log) Line(stream string, line []byte, length int) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
 	l.mu.Lock()
 	lines, size := l.lines, l.bytes
-	// A flood that has begun to be left out is left out for a while: else each line that is logged would bring two that say so.
+	// Dropping continues until a quarter of the rate is available, because each gap is logged, too.
 	now := time.Now()
-	in := (lines == 0 || l.budget.TokensAt(now) >= float64(l.most.LogRate)/4) && l.budget.AllowN(now, min(length, l.most.LogLine)+perLine)
+	in := (lines == 0 || l.budget.TokensAt(now) >= float64(l.limits.LogRate)/4) && l.budget.AllowN(now, min(length, l.limits.LogLine)+lineOverhead)
 	if in {
 		l.lines, l.bytes = 0, 0
 	} else {
@@ -137,19 +135,19 @@ func (l *Log) Line(stream string, line []byte, length int) {
 	l.mu.Unlock()
 	switch {
 	case in && lines > 0:
-		l.to.Warn().Int("lines", lines).Int("bytes", size).Msg("lines of its output were left out")
+		l.to.Warn().Int("lines", lines).Int("bytes", size).Msg("dropped lines of the program's output")
 	case !in && lines == 0:
-		l.to.Warn().Int("rate", l.most.LogRate).Msg("it prints more bytes in a second than are logged; some lines are left out")
+		l.to.Warn().Int("rate", l.limits.LogRate).Msg("the program's output exceeds the log rate (limits.logRate); dropping lines")
 	}
 	if in {
-		logLine(l.to, stream, line, length, l.most.LogLine)
+		logLine(l.to, stream, line, length, l.limits.LogLine)
 	}
 }
 
 func logLine(log *zerolog.Logger, stream string, line []byte, length, most int) {
 	if length == len(line) && length <= most {
 		if level, message, ok := structured(line); ok {
-			// What readers of the log could take for something else is text, and a record is a line.
+			// Only valid JSON is logged as a record, in one line.
 			if record, err := rawjson.AppendChecked(nil, line); err == nil {
 				log.WithLevel(level).Str("stream", stream).RawJSON("record", record).Msg(message)
 				return
@@ -164,7 +162,7 @@ func logLine(log *zerolog.Logger, stream string, line []byte, length, most int) 
 	e.Msg(string(line))
 }
 
-// structured reads the line of a structured log: of hclog, zerolog, or another whose members have the usual names.
+// structured parses a line of a structured log: of hclog, zerolog, or another one with the usual names.
 func structured(line []byte) (zerolog.Level, string, bool) {
 	if line[0] != '{' {
 		return 0, "", false
@@ -184,12 +182,12 @@ func structured(line []byte) (zerolog.Level, string, bool) {
 	return level, message, message != ""
 }
 
-// levelNamed returns the level that other logs call name.
+// levelNamed maps the level names of other loggers.
 func levelNamed(name string) zerolog.Level {
 	switch l, err := zerolog.ParseLevel(name); {
 	case err == nil && l <= zerolog.ErrorLevel && l >= zerolog.TraceLevel:
 		return l
-	case err == nil && l < zerolog.NoLevel: // fatal and panic of the backend are not ours
+	case err == nil && l < zerolog.NoLevel: // fatal and panic of the backend
 		return zerolog.ErrorLevel
 	}
 	switch name {
@@ -202,22 +200,22 @@ func levelNamed(name string) zerolog.Level {
 }
 
 var (
-	looksWrong = regexp.MustCompile(began + `(\[?(ERROR|CRITICAL|FATAL|SEVERE)\b|level=(?i:error|critical|fatal|panic)\b|panic: |fatal error: |Traceback \(most recent|Exception in thread)`)
-	looksOdd   = regexp.MustCompile(began + `(\[?(WARN|WARNING)\b|level=(?i:warn|warning)\b)`)
-	looksSmall = regexp.MustCompile(began + `(\[?(DEBUG|TRACE)\b|level=(?i:debug|trace)\b)`)
+	errorPattern = regexp.MustCompile(timePrefix + `(\[?(ERROR|CRITICAL|FATAL|SEVERE)\b|level=(?i:error|critical|fatal|panic)\b|panic: |fatal error: |Traceback \(most recent|Exception in thread)`)
+	warnPattern  = regexp.MustCompile(timePrefix + `(\[?(WARN|WARNING)\b|level=(?i:warn|warning)\b)`)
+	debugPattern = regexp.MustCompile(timePrefix + `(\[?(DEBUG|TRACE)\b|level=(?i:debug|trace)\b)`)
 )
 
-// began is what a line may begin with that is not its level: the time, as slog, logrus and Python's logging write it.
-const began = `^(time=\S+ |\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(Z|[+-]\d\d:?\d\d)? )?`
+// timePrefix matches the time at the beginning of a line, as slog, logrus and Python's logging write it.
+const timePrefix = `^(time=\S+ |\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(Z|[+-]\d\d:?\d\d)? )?`
 
-// guessLevel returns the level of a line by how it begins.
+// guessLevel returns the level of a line by its beginning.
 func guessLevel(line []byte) zerolog.Level {
 	switch {
-	case looksWrong.Match(line):
+	case errorPattern.Match(line):
 		return zerolog.ErrorLevel
-	case looksOdd.Match(line):
+	case warnPattern.Match(line):
 		return zerolog.WarnLevel
-	case looksSmall.Match(line):
+	case debugPattern.Match(line):
 		return zerolog.DebugLevel
 	}
 	return zerolog.InfoLevel

@@ -21,7 +21,7 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
 		l := NewLog(&log, limits.Limits{})
-		line := bytes.Repeat([]byte("x"), 1<<10-perLine)
+		line := bytes.Repeat([]byte("x"), 1<<10-lineOverhead)
 		logged := func(n int) int {
 			out.Reset()
 			for range n {
@@ -32,17 +32,17 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 		if got := logged(1023); got != 1023 {
 			t.Errorf("one below: %d", got)
 		}
-		if got := logged(1); got != 1 || strings.Contains(out.String(), "left out") {
+		if got := logged(1); got != 1 || strings.Contains(out.String(), "dropp") {
 			t.Errorf("the most: %d", got)
 		}
-		if got := logged(1); got != 0 || strings.Count(out.String(), "are left out") != 1 {
+		if got := logged(1); got != 0 || strings.Count(out.String(), "dropping lines") != 1 {
 			t.Errorf("one above: %d, %s", got, out.String())
 		}
 		if got := logged(9); got != 0 || out.Len() > 0 {
 			t.Errorf("many above: %d, %s", got, out.String())
 		}
 		<-time.After(time.Second / 2)
-		if got := logged(1000); got != 512 || !strings.Contains(out.String(), `"lines":10,"bytes":9240,"message":"lines of its output were left out"`) {
+		if got := logged(1000); got != 512 || !strings.Contains(out.String(), `"lines":10,"bytes":9240,"message":"dropped lines of the program's output"`) {
 			t.Errorf("half a second later: %d, %.300s", got, out.String())
 		}
 	})
@@ -61,7 +61,7 @@ func TestFloodsAreNotTalkedAbout(t *testing.T) {
 			}
 			<-time.After(time.Millisecond)
 		}
-		if n := strings.Count(out.String(), "left out"); n == 0 || n > 80 {
+		if n := strings.Count(out.String(), "dropp"); n == 0 || n > 80 {
 			t.Errorf("%d records about it", n)
 		}
 		if n := strings.Count(out.String(), "xxx\"}"); n < 40_000 || n > 60_000 {
@@ -76,7 +76,7 @@ func TestTheRateCanBeSet(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
 		l := NewLog(&log, limits.Limits{LogLine: 2000, LogRate: 3000})
-		line := bytes.Repeat([]byte("x"), 1000-perLine)
+		line := bytes.Repeat([]byte("x"), 1000-lineOverhead)
 		for n := 1; n <= 4; n++ {
 			out.Reset()
 			if l.Line("stderr", line, len(line)); strings.Contains(out.String(), "xxx") != (n <= 3) {

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// cgroups is the file system in which Linux tells of control groups. Elsewhere there is nothing in it.
+// cgroups is the file system with the files about control groups.
 var cgroups = os.DirFS("/")
 
-// oomKills returns how often the system has killed a process of our control group because there was no memory left, as far
-// as it tells.
+// oomKills returns the number of OOM kills in the bridge's control group, as far as the system reports them.
 func oomKills(root fs.FS) int {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {

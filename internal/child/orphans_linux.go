@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// started are the processes of this package that nobody has waited for yet. Whoever holds beginning for itself knows that there are no
-// others of ours.
+// children are the processes of this package that are not waited for yet. A write lock of startMu guarantees that no other
+// is being started.
 var (
-	beginning sync.RWMutex
-	started   sync.Map // of process ids
+	startMu  sync.RWMutex
+	children sync.Map // of process ids
 )
 
-// BuryOrphans waits, until ctx ends, for those processes that are children of this one only because their parents have ended, as happens to
-// the first process of a container: they would stay there as zombies. It looks when somebody has died. Whoever starts processes without this
-// package must not call it.
-func BuryOrphans(ctx context.Context, died <-chan os.Signal) {
+// ReapOrphans waits, until ctx ends, for processes that became children of the bridge because their parents ended, as
+// PID 1 of a container must: they would stay zombies. died receives SIGCHLD. Programs that start processes without
+// this package must not call it.
+func ReapOrphans(ctx context.Context, died <-chan os.Signal) {
 	for {
-		buryOrphans()
+		reapOrphans()
 		select {
 		case <-died:
 		case <-ctx.Done():
@@ -32,15 +32,14 @@ func BuryOrphans(ctx context.Context, died <-chan os.Signal) {
 	}
 }
 
-// buryOrphans waits for those that have ended.
-func buryOrphans() {
-	beginning.Lock()
-	defer beginning.Unlock()
+func reapOrphans() {
+	startMu.Lock()
+	defer startMu.Unlock()
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has gone
+			continue // it has ended
 		}
 		// The name of the program is in brackets, and may have any character.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -48,8 +47,8 @@ func buryOrphans() {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if _, ours := started.Load(pid); err == nil && !ours {
-			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // nobody else does
+		if _, ours := children.Load(pid); err == nil && !ours {
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 	}
 }

@@ -22,10 +22,10 @@ import (
 
 // What backends have started, and left behind when they ended, leaves no zombies where this process is the parent of all that have none; and
 // how the backends themselves ended is known.
-func TestOrphansAreBuried(t *testing.T) {
+func TestOrphansAreReaped(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	if os.Getenv("ORPHANS") == "" { // in a process of its own, which starts nothing in another way
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestOrphansAreBuried$", "-test.v")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestOrphansAreReaped$", "-test.v")
 		cmd.Env = append(os.Environ(), "ORPHANS=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -40,7 +40,7 @@ func TestOrphansAreBuried(t *testing.T) {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
 	defer signal.Stop(died)
-	go func() { child.BuryOrphans(ctx, died); close(done) }()
+	go func() { child.ReapOrphans(ctx, died); close(done) }()
 	log := zerolog.Nop()
 	for range 20 {
 		p := child.New([]string{"sh", "-c", "setsid sleep 0.05 & sleep 1000 & exit 7"}, "", &log)
@@ -52,7 +52,7 @@ func TestOrphansAreBuried(t *testing.T) {
 		}
 		<-p.Context().Done()
 		p.Finish()
-		if how := p.How(); !strings.Contains(how, "7") {
+		if how := p.ExitReason(); !strings.Contains(how, "7") {
 			t.Errorf("it ended %q", how)
 		}
 	}

@@ -4,8 +4,8 @@ package child
 
 import "sync"
 
-// What BuryOrphans needs on Linux.
+// State of ReapOrphans, which exists on Linux only.
 var (
-	beginning sync.RWMutex
-	started   sync.Map
+	startMu  sync.RWMutex
+	children sync.Map
 )

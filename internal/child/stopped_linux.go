@@ -7,15 +7,15 @@ import (
 	"strconv"
 )
 
-// Stopped reports whether the process has been stopped (SIGSTOP), or one that it has started and that reads the same standard input:
-// then what was to serve does nothing until somebody lets it go on. It is false where that cannot be told.
+// Stopped reports whether the process, or a descendant with the same standard input, is stopped (SIGSTOP). It is
+// false if that is unknown.
 func (p *Process) Stopped() bool {
 	in, err := p.Stdin().Stat()
 	if err != nil {
 		return false // it has ended
 	}
 	first := p.Pid()
-	for family := []int{first}; len(family) > 0; family = family[1:] { // and not all processes of the machine: there may be many
+	for family := []int{first}; len(family) > 0; family = family[1:] { // not all processes of the machine
 		pid := family[0]
 		family = append(family, childrenOf(pid)...)
 		if !IsStopped(pid) {
@@ -32,13 +32,13 @@ func (p *Process) Stopped() bool {
 // IsStopped reports whether a process is stopped (SIGSTOP). It is false if /proc does not show the process.
 func IsStopped(pid int) bool {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // it may have ended
-	// PID (NAME) STATE, and a name may have anything in it.
+	// PID (NAME) STATE, where the name may contain any character.
 	return bytes.HasPrefix(text[bytes.LastIndexByte(text, ')')+1:], []byte(" T "))
 }
 
-// childrenOf returns the processes that one has started.
+// childrenOf returns the children of a process.
 func childrenOf(pid int) (children []int) {
-	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children") // the pattern is right
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children") // the pattern is valid
 	for _, file := range threads {
 		text, _ := os.ReadFile(file) // it may have ended
 		for child := range bytes.FieldsSeq(text) {

@@ -16,7 +16,7 @@ import (
 
 const (
 	// Most is the default maximum number of connections of a port.
-	Most = 4_096
+	MaxConns = 4_096
 	// warnEvery is the minimum interval between warnings about a full port, and floodEvery between those about floods.
 	warnEvery, floodEvery = 10 * time.Second, time.Second
 )
@@ -26,17 +26,17 @@ type Port struct {
 	// Name is the protocol in log messages, such as "gRPC".
 	Name string
 	// Most is the maximum number of connections. If zero, the constant Most is used.
-	Most int
+	MaxConns int
 	// Log receives the warnings about a full port.
 	Log zerolog.Logger
 
 	mu     sync.Mutex // guards what follows
 	all    map[*Conn]struct{}
 	hosts  map[netip.Prefix]*host
-	opened uint64 // so many were accepted
+	opened uint64 // number of accepted connections
 
 	warned          time.Time
-	closed, refused int // since then: idle ones that gave way, and new ones that did not get in
+	closed, refused int // since then: idle connections closed, new connections refused
 
 	flooded time.Time // when a flood was logged last
 }
@@ -45,32 +45,32 @@ type Port struct {
 type host struct {
 	from  netip.Prefix
 	conns int
-	idle  int // while room looks for one that can give way
+	idle  int // used by victim
 }
 
 // A standing is how far a client has been authenticated.
 type standing int32
 
 const (
-	stranger standing = iota
-	caller            // it made a call that was admitted; without authentication, every call is
-	known             // it authenticated with a token or a certificate
+	anonymous     standing = iota
+	caller                 // it made a call that was admitted; without authentication, every call is
+	authenticated          // it authenticated with a token or a certificate
 )
 
-// A Conn is one of a Port's connections.
+// A Conn is a connection of a Port.
 type Conn struct {
 	net.Conn
 
 	port     *Port
-	host     *host // nil: it is of no network
+	host     *host // nil if it has no IP address
 	number   uint64
 	calls    atomic.Int32
 	standing atomic.Int32
-	taken    atomic.Bool
+	hijacked atomic.Bool
 }
 
-// Listener returns ln, of whose connections it returns those that Add accepts, each a *Conn. Others are not left
-// waiting: whoever holds the port's connections would decide for how long.
+// Listener returns a listener whose connections are those of ln that Add accepts, each a *Conn. Others are closed at
+// once: a backlog would be in the hands of whoever holds the connections.
 func (p *Port) Listener(ln net.Listener) net.Listener { return &listener{ln, p} }
 
 type listener struct {
@@ -91,17 +91,17 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Add returns a connection that was accepted, as one of those of the port. It returns nil, and has closed it, if there is no room: no
-// other connection gives way to it.
+// Add adds an accepted connection. If the port is full and no other connection can be closed for it, Add closes it
+// and returns nil.
 func (p *Port) Add(c net.Conn) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	most := p.Most
+	most := p.MaxConns
 	if most == 0 {
-		most = Most
+		most = MaxConns
 	}
 	h := p.host(c.RemoteAddr())
-	// The last quarter is for others than the address that has the rest. That of a small port is not worth dividing.
+	// One host may use three quarters of a port that is not very small.
 	crowded := h != nil && most >= 4 && h.conns >= most-most/4
 	if crowded || len(p.all) >= most {
 		var of *host
@@ -133,32 +133,33 @@ func (p *Port) Add(c net.Conn) *Conn {
 	return added
 }
 
-// victim returns the connection that gives way to a new one, of a host if that is not nil; nil: none does. It is idle, of a client that
-// has not shown who it is: of those that have made no call if there are any, of the host that has most of them, the oldest.
+// victim returns the connection to close for a new one, of a host if that is not nil, or nil. Candidates are idle and
+// not authenticated. Those without any call come first, then the host with the most of them, then the oldest.
 func (p *Port) victim(of *host) *Conn {
-	lowest := known
+	lowest := authenticated
 	for c := range p.all {
 		if c.idle(of) {
-			lowest = min(lowest, c.stands())
+			lowest = min(lowest, c.getStanding())
 		}
 	}
-	if lowest == known {
+	if lowest == authenticated {
 		return nil
 	}
 	for _, h := range p.hosts {
 		h.idle = 0
 	}
 	for c := range p.all {
-		if c.host != nil && c.idle(of) && c.stands() == lowest {
+		if c.host != nil && c.idle(of) && c.getStanding() == lowest {
 			c.host.idle++
 		}
 	}
 	var victim *Conn
 	for c := range p.all {
-		if !c.idle(of) || c.stands() != lowest {
+		if !c.idle(of) || c.getStanding() != lowest {
 			continue
 		}
-		if victim == nil || c.idleOfHost() > victim.idleOfHost() || c.idleOfHost() == victim.idleOfHost() && c.number < victim.number {
+		if victim == nil || c.idleOfHost() > victim.idleOfHost() ||
+			c.idleOfHost() == victim.idleOfHost() && c.number < victim.number {
 			victim = c
 		}
 	}
@@ -167,7 +168,7 @@ func (p *Port) victim(of *host) *Conn {
 
 func (c *Conn) idle(of *host) bool { return c.calls.Load() == 0 && (of == nil || c.host == of) }
 
-func (c *Conn) stands() standing { return standing(c.standing.Load()) }
+func (c *Conn) getStanding() standing { return standing(c.standing.Load()) }
 
 func (c *Conn) idleOfHost() int {
 	if c.host == nil {
@@ -176,19 +177,18 @@ func (c *Conn) idleOfHost() int {
 	return c.host.idle
 }
 
-// Network returns what counts as one address: that of IPv4, or of IPv6 the network of 64 bits. If ip is none, it is not
-// valid.
+// Network returns the prefix that identifies a host: an IPv4 address, or an IPv6 /64. It is invalid if ip is.
 func Network(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap()
 	bits := 64
 	if ip.Is4() {
 		bits = 32
 	}
-	network, _ := ip.Prefix(bits) // which is not valid if there is an error
+	network, _ := ip.Prefix(bits) // invalid if there is an error
 	return network
 }
 
-// host returns the host of an address, or nil if it is of no network.
+// host returns the host of an address, or nil if it has no IP address.
 func (p *Port) host(a net.Addr) *host {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -209,14 +209,14 @@ func (p *Port) host(a net.Addr) *host {
 	return h
 }
 
-// forget forgets a host that has no connections.
+// forget removes a host without connections.
 func (p *Port) forget(h *host) {
 	if h != nil && h.conns == 0 {
 		delete(p.hosts, h.from)
 	}
 }
 
-// remove removes a connection, if it is there.
+// remove removes a connection, if it is present.
 func (p *Port) remove(c *Conn) {
 	if _, ok := p.all[c]; !ok {
 		return
@@ -228,14 +228,15 @@ func (p *Port) remove(c *Conn) {
 	}
 }
 
-// warn says that there are too many connections, with those since it was said last. The caller holds mu.
+// warn logs that the port is full, with the counts since the last warning. The caller holds mu.
 func (p *Port) warn(from net.Addr, most int) {
 	now := time.Now()
 	if now.Sub(p.warned) < warnEvery {
 		return
 	}
 	p.warned = now
-	e := p.Log.Warn().Int("connections", len(p.all)).Int("limit", most).Int("idle_closed", p.closed).Int("refused", p.refused)
+	e := p.Log.Warn().Int("connections", len(p.all)).Int("limit", most).
+		Int("idle_closed", p.closed).Int("refused", p.refused)
 	if from != nil {
 		e.Str("remote", from.String())
 	}
@@ -248,12 +249,12 @@ func (p *Port) warn(from net.Addr, most int) {
 	if top != nil {
 		e.Stringer("most_from", top.from).Int("of_them", top.conns)
 	}
-	e.Msgf("too many %s connections: idle ones of clients that have not authenticated are closed for new ones, and else new ones refused; "+
-		"limit at the network who can reach the port", p.Name)
+	e.Msgf("too many %s connections: idle ones of unauthenticated clients are closed for new ones, or new ones are "+
+		"refused; restrict access to the port in the network", p.Name)
 	p.closed, p.refused = 0, 0
 }
 
-// warnFlood logs that a connection was closed whose client sent too many frames of HTTP/2, so many of them resets.
+// warnFlood logs that a connection was closed because of too many frames.
 func (p *Port) warnFlood(c *Conn, resets int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,45 +267,44 @@ func (p *Port) warnFlood(c *Conn, resets int) {
 	if from := c.RemoteAddr(); from != nil {
 		e.Stringer("remote", from)
 	}
-	e.Msgf("closed a %s connection: its client sent too many HTTP/2 frames that request nothing, or reset requests as soon as it made them; "+
+	e.Msgf("closed a %s connection: its client sent too many HTTP/2 control frames or reset too many new requests; "+
 		"further ones in the next second are not logged", p.Name)
 }
 
-// Begin notes that a call has begun that was let in, and whether its caller has shown who it is. End has to follow.
+// Begin notes that an admitted call starts, and whether its caller is authenticated. End must follow.
 func (c *Conn) Begin(identified bool) {
 	c.calls.Add(1)
 	stands := caller
 	if identified {
-		stands = known
+		stands = authenticated
 	}
-	if c.stands() < stands {
+	if c.getStanding() < stands {
 		c.standing.Store(int32(stands))
 	}
 }
 
-// End notes that a call has ended.
+// End notes that a call ended.
 func (c *Conn) End() { c.calls.Add(-1) }
 
-// Take notes that the connection was taken over by a call that lasts, such as a stream, and counts as one until it is
-// given Back.
-func (c *Conn) Take() {
-	if !c.taken.Swap(true) {
+// Hijack notes that the connection was hijacked, which counts as a call until Release.
+func (c *Conn) Hijack() {
+	if !c.hijacked.Swap(true) {
 		c.calls.Add(1)
 	}
 }
 
-// Back notes that the connection was given back, if it had been taken over.
-func (c *Conn) Back() {
-	if c.taken.Swap(false) {
+// Release notes that a hijacked connection was given back.
+func (c *Conn) Release() {
+	if c.hijacked.Swap(false) {
 		c.calls.Add(-1)
 	}
 }
 
-// Known notes that the client has shown who it is, before any call.
-func (c *Conn) Known() { c.standing.Store(int32(known)) }
+// Authenticated notes that the client authenticated before any call.
+func (c *Conn) Authenticated() { c.standing.Store(int32(authenticated)) }
 
-// CloseWrite closes the writing side, where a connection has that: package net/http does before it closes, so that its
-// answer is read.
+// CloseWrite closes the writing side, if the connection supports it, as package net/http does before it closes a
+// connection.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -312,7 +312,7 @@ func (c *Conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Of returns the connection of a port that c is, or is built on, as TLS is. If it is none, nil.
+// Of returns the Conn that c is or wraps, as TLS does, or nil.
 func Of(c net.Conn) *Conn {
 	for {
 		switch at := c.(type) {

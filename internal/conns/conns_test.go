@@ -61,7 +61,7 @@ func TestWhoGivesWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			p := &conns.Port{Name: "test", Most: full, Log: zerolog.New(&log)}
+			p := &conns.Port{Name: "test", MaxConns: full, Log: zerolog.New(&log)}
 			var peers []*peer
 			for _, c := range tt.there {
 				end := from(c.from)
@@ -96,7 +96,7 @@ func TestWhoGivesWay(t *testing.T) {
 
 // Places of connections that have ended are free, those that gave way once and not twice.
 func TestPlacesAreGivenBack(t *testing.T) {
-	p := &conns.Port{Most: 2}
+	p := &conns.Port{MaxConns: 2}
 	first, second := p.Add(from("10.0.0.1:1")), p.Add(from("10.0.0.1:2"))
 	if third := p.Add(from("10.0.0.1:3")); third == nil { // first has given way
 		t.Fatal("nobody gave way")
@@ -124,18 +124,18 @@ func TestPlacesAreGivenBack(t *testing.T) {
 // A connection that was taken over for a stream gives way to nobody until it is given back, however often either is
 // noted.
 func TestTakenConnectionsAreKept(t *testing.T) {
-	p := &conns.Port{Most: 1}
+	p := &conns.Port{MaxConns: 1}
 	c := p.Add(from("10.0.0.1:1"))
 	c.Begin(false)
-	c.Back() // as every new connection
-	c.Take()
-	c.Take()
+	c.Release() // as every new connection
+	c.Hijack()
+	c.Hijack()
 	c.End()
 	if p.Add(from("10.0.0.2:1")) != nil {
 		t.Error("it has given way")
 	}
-	c.Back()
-	c.Back()
+	c.Release()
+	c.Release()
 	c.Begin(false)
 	if p.Add(from("10.0.0.2:1")) != nil {
 		t.Error("it has given way during a call")
@@ -159,7 +159,7 @@ func TestConnectionsAreFound(t *testing.T) {
 func TestTheLogIsNotFlooded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		p := &conns.Port{Name: "test", Most: 1, Log: zerolog.New(&log)}
+		p := &conns.Port{Name: "test", MaxConns: 1, Log: zerolog.New(&log)}
 		for range 1_000 {
 			p.Add(from("10.0.0.1:1"))
 		}

@@ -11,100 +11,96 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// HTTP/2 frames that request nothing cost a client nothing, and a server a core if there is no end to them: SETTINGS,
-// PING, PRIORITY, WINDOW_UPDATE, empty DATA and CONTINUATION, frames of unknown types. So does a request that is reset
-// before it is answered (CVE-2023-44487), or that is one of too many. HTTP/2 servers limit some of them. So each
-// connection has an allowance, which comes back with time, and with what is sent to the client.
+// HTTP/2 control frames are cheap for a client, and can keep a server busy: SETTINGS, PING, PRIORITY, WINDOW_UPDATE,
+// empty DATA and CONTINUATION, frames of unknown types, and requests that are reset at once (CVE-2023-44487). HTTP/2
+// servers limit only some of them. So each connection has a rate limiter, which refills with time and with responses.
 const (
-	// allowance is how many of them may come at once, and allowanceRate how many in a second.
+	// allowance is the burst, and allowanceRate the rate per second.
 	allowance, allowanceRate = 10_000, 1_000
-	// answerWorth is how many more may come for each frame that a client is sent of an answer: clients open windows again, and may give up
-	// a call that has said something.
-	answerWorth = 2
-	// framesOfCall is how many short frames a call may have: its request, the end of that, and a reset after a while.
+	// framesPerResponseFrame is the refill per frame of a response, for window updates and canceled calls.
+	framesPerResponseFrame = 2
+	// framesOfCall is the number of free short frames per call: its request, the end of that, and a late reset.
 	framesOfCall = 3
-	// fullFrame is how many bytes a frame of DATA or CONTINUATION has that says enough to be worth it.
+	// fullFrame is the size in bytes from which a DATA or CONTINUATION frame is free.
 	fullFrame = 1 << 10
-	// young is how long a stream is there at most whose reset counts. Whoever has waited for an answer in vain does no harm.
-	young = 250 * time.Millisecond
-	// goodbye is how long the client has to read why its connection ends.
-	goodbye = 100 * time.Millisecond
+	// resetGrace is the age from which the reset of a stream is free.
+	resetGrace = 250 * time.Millisecond
+	// goAwayTimeout is how long the client has to read GOAWAY.
+	goAwayTimeout = 100 * time.Millisecond
 )
 
-// errFlood is the error of a connection whose client has sent too many frames that ask for nothing.
 var errFlood = errors.New("too many frames that ask for nothing")
 
 // A Framed is a connection of HTTP/2 whose frames are counted. If their rate is too high, the client receives GOAWAY
 // (ENHANCE_YOUR_CALM), and the connection ends.
-type Framed struct {
+type FramedConn struct {
 	net.Conn
 	of *Conn
 
-	// debt is what the client has sent and not been allowed. It is below allowance while all is well.
+	// debt is the number of frames that were not refilled yet.
 	debt atomic.Int64
 
-	// These are of the one who reads.
-	in      frames
-	young   mark
-	due     int // how many frames its calls may still have that cost nothing
-	resets  int
-	settled time.Time // when time has last reduced the debt
+	// The reading goroutine owns these fields.
+	in         frames
+	streams    streamAges
+	framesLeft int // free frames of its calls
+	resets     int
+	refilled   time.Time // last refill by time
 
-	mu  sync.Mutex // guards what follows, and writing
-	out frames
-	bye []byte // the frame that ends the connection, until it is written
+	mu     sync.Mutex // guards what follows, and writing
+	out    frames
+	goAway []byte // pending GOAWAY frame
 }
 
-// A mark is how far streams had been opened at a time, and before it.
-type mark struct {
-	last       uint32 // the stream that was opened last
+// streamAges tells old streams from new ones by the last stream at two times.
+type streamAges struct {
+	last       uint32 // last opened stream
 	at         time.Time
-	then, past uint32 // the last at that time, and at the time before
+	then, past uint32 // last opened stream at that time, and at the time before
 }
 
-// Framed returns conn, which is c or TLS over it, with its HTTP/2 frames counted. Nothing has been read from it or
-// written to it, except the TLS handshake.
-func (c *Conn) Framed(conn net.Conn) *Framed {
-	return &Framed{Conn: conn, of: c, in: frames{skip: len(http2.ClientPreface)}}
+// Framed returns a FramedConn for conn, which is c or TLS over it. Only the TLS handshake may have used conn.
+func (c *Conn) Framed(conn net.Conn) *FramedConn {
+	return &FramedConn{Conn: conn, of: c, in: frames{skip: len(http2.ClientPreface)}}
 }
 
-// NetConn returns the connection whose frames are counted.
-func (c *Framed) NetConn() net.Conn { return c.Conn }
+// NetConn returns the underlying connection.
+func (c *FramedConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn.
-func (c *Framed) Read(b []byte) (int, error) {
+func (c *FramedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	cost := 0
 	for rest, ok := c.in.next(b[:n]); ok; rest, ok = c.in.next(rest) {
-		cost += c.costs(&c.in)
+		cost += c.cost(&c.in)
 	}
 	if c.debt.Load()+int64(cost) == 0 {
 		return n, err
 	}
-	if c.debt.Add(int64(cost)) > allowance && c.floods() {
+	if c.debt.Add(int64(cost)) > allowance && c.overLimit() {
 		c.end()
 		return 0, errFlood
 	}
 	return n, err
 }
 
-// costs returns what a frame costs that the client has sent.
-func (c *Framed) costs(f *frames) int {
+// cost returns the cost of a frame of the client.
+func (c *FramedConn) cost(f *frames) int {
 	switch f.kind() {
 	case http2.FrameHeaders:
-		c.young.last = max(c.young.last, f.stream())
-		c.due = min(c.due+framesOfCall, allowance)
+		c.streams.last = max(c.streams.last, f.stream())
+		c.framesLeft = min(c.framesLeft+framesOfCall, allowance)
 		return 0
 	case http2.FrameContinuation:
 		if f.length() >= fullFrame {
 			return 0
 		}
 	case http2.FrameData:
-		if f.length() >= fullFrame || c.isDue() {
+		if f.length() >= fullFrame || c.spendFrame() {
 			return 0
 		}
 	case http2.FrameRSTStream:
-		if c.young.old(f.stream()) && c.isDue() {
+		if c.streams.old(f.stream()) && c.spendFrame() {
 			return 0
 		}
 		c.resets++
@@ -113,25 +109,25 @@ func (c *Framed) costs(f *frames) int {
 	return 1
 }
 
-// isDue reports whether a frame belongs to a call that was made, as far as that is counted.
-func (c *Framed) isDue() bool {
-	if c.due == 0 {
+// spendFrame reports whether a frame is one of the free ones of a call.
+func (c *FramedConn) spendFrame() bool {
+	if c.framesLeft == 0 {
 		return false
 	}
-	c.due--
+	c.framesLeft--
 	return true
 }
 
-// old reports whether a stream was opened some time ago.
-func (m *mark) old(stream uint32) bool {
-	if now := time.Now(); now.Sub(m.at) >= young {
+// old reports whether a stream is older than resetGrace.
+func (m *streamAges) old(stream uint32) bool {
+	if now := time.Now(); now.Sub(m.at) >= resetGrace {
 		m.past, m.then, m.at = m.then, m.last, now
 	}
 	return stream <= m.past
 }
 
 // Write implements net.Conn.
-func (c *Framed) Write(b []byte) (int, error) {
+func (c *FramedConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, err := c.Conn.Write(b)
@@ -139,7 +135,7 @@ func (c *Framed) Write(b []byte) (int, error) {
 	for rest, ok := c.out.next(b[:n]); ok; rest, ok = c.out.next(rest) {
 		switch c.out.kind() {
 		case http2.FrameHeaders, http2.FrameData:
-			worth += answerWorth
+			worth += framesPerResponseFrame
 		case http2.FrameRSTStream:
 			worth--
 		default:
@@ -148,42 +144,41 @@ func (c *Framed) Write(b []byte) (int, error) {
 	if debt := c.debt.Load(); worth < 0 || debt > 0 {
 		c.debt.Add(-min(int64(worth), debt))
 	}
-	c.farewell()
+	c.writeGoAway()
 	return n, err
 }
 
-// floods reports whether the client has sent too much, also when the time is counted that it has taken.
-func (c *Framed) floods() bool {
+// overLimit refills by time, and reports whether the debt is still above the limit.
+func (c *FramedConn) overLimit() bool {
 	now := time.Now()
-	if c.settled.IsZero() {
-		c.settled = now.Add(-time.Second)
+	if c.refilled.IsZero() {
+		c.refilled = now.Add(-time.Second)
 	}
-	back := min(int64(now.Sub(c.settled).Seconds()*allowanceRate), c.debt.Load())
-	c.settled = now
+	back := min(int64(now.Sub(c.refilled).Seconds()*allowanceRate), c.debt.Load())
+	c.refilled = now
 	return c.debt.Add(-back) > allowance
 }
 
-// end tells the client why the connection ends, as far as it listens.
-func (c *Framed) end() {
+// end sends GOAWAY and closes the connection.
+func (c *FramedConn) end() {
 	c.of.port.warnFlood(c.of, c.resets)
-	time.AfterFunc(goodbye, func() { _ = c.of.Conn.Close() }) // its serving goroutine notices, and removes it
-	c.mu.Lock()                                               // until goodbye, if the client does not read
-	c.bye = goAway(c.young.last)
-	c.farewell()
+	time.AfterFunc(goAwayTimeout, func() { _ = c.of.Conn.Close() }) // ends the serving goroutine, which removes it
+	c.mu.Lock()                                                     // at most for goAwayTimeout, if the client does not read
+	c.goAway = goAway(c.streams.last)
+	c.writeGoAway()
 	c.mu.Unlock()
-	<-time.After(goodbye) // to close at once would take back what was written: not all that has come was read
+	<-time.After(goAwayTimeout) // closing with unread data would reset the connection and discard GOAWAY
 }
 
-// farewell writes the frame that ends the connection, if there is one, once that before it is whole. The caller holds
-// mu.
-func (c *Framed) farewell() {
-	if c.bye != nil && c.out.whole() {
-		_, _ = c.Conn.Write(c.bye) // the client may have gone
-		c.bye = nil
+// writeGoAway writes the pending GOAWAY after the frame that is being written. The caller holds mu.
+func (c *FramedConn) writeGoAway() {
+	if c.goAway != nil && c.out.whole() {
+		_, _ = c.Conn.Write(c.goAway) // the client may have disconnected
+		c.goAway = nil
 	}
 }
 
-// goAway returns the frame that says that a client has sent too much, and which of its streams was looked at last.
+// goAway returns a GOAWAY frame (ENHANCE_YOUR_CALM) with the last processed stream.
 func goAway(last uint32) []byte {
 	const why = "too_many_frames"
 	f := []byte{0, 0, 8 + byte(len(why)), byte(http2.FrameGoAway), 0, 0, 0, 0, 0}
@@ -192,14 +187,14 @@ func goAway(last uint32) []byte {
 	return append(f, why...)
 }
 
-// A frames finds the frames of HTTP/2 in what is read or written, however it is cut.
+// frames finds HTTP/2 frame headers in a byte stream.
 type frames struct {
 	head [9]byte
 	have int // bytes of head
 	skip int // bytes until the next head
 }
 
-// next returns what is left of b after the head of the next frame, and whether that was whole.
+// next returns the rest of b after the next complete frame header, and whether there is one.
 func (f *frames) next(b []byte) (rest []byte, ok bool) {
 	n := min(f.skip, len(b))
 	f.skip -= n
@@ -213,7 +208,7 @@ func (f *frames) next(b []byte) (rest []byte, ok bool) {
 	return b[n:], true
 }
 
-// whole reports whether the last frame was whole.
+// whole reports whether the last frame is complete.
 func (f *frames) whole() bool { return f.have == 0 && f.skip == 0 }
 
 func (f *frames) length() int { return int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2]) }

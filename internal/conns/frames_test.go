@@ -20,7 +20,7 @@ func TestManyRequestsAreNoFlood(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	var log bytes.Buffer
-	p := &conns.Port{Most: 1, Log: zerolog.New(&log)}
+	p := &conns.Port{MaxConns: 1, Log: zerolog.New(&log)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package contain keeps a bug where it is met: a panic while one call is answered ends that call, and one in what belongs to a backend
-// ends that backend's life. Neither ends the process.
+// Package contain limits the effect of a panic: one while a call is answered fails that call, and one in the code of
+// a backend's instance ends that instance. Neither ends the process.
 package contain
 
 import (
@@ -15,17 +15,16 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Panics recovers, counts and logs panics: the first one of each place with its stack, the others without. It may be
-// used concurrently.
+// Panics recovers, counts and logs panics: the first one of each place with its stack. It may be used concurrently.
 type Panics struct {
 	log    zerolog.Logger
 	places *places
 }
 
-// New returns Panics that are logged to log.
+// New returns Panics that logs to log.
 func New(log zerolog.Logger) *Panics { return &Panics{log, &places{seen: map[string]*place{}}} }
 
-// With returns Panics that are logged to log, and counted together with those of p. If p is nil, With is New.
+// With returns Panics that logs to log and shares the counts of p. If p is nil, With is New.
 func (p *Panics) With(log zerolog.Logger) *Panics {
 	if p == nil {
 		return New(log)
@@ -33,10 +32,10 @@ func (p *Panics) With(log zerolog.Logger) *Panics {
 	return &Panics{log, p.places}
 }
 
-// Recover is to be deferred itself. If the function that defers it panics, it logs that, with what was being done, and calls then with
-// the error that whoever waits is to be told; then may be nil. A panic of then is logged as well.
+// Recover must be deferred directly. If the function panics, Recover logs the panic with the activity, and calls then
+// with the error for the caller; then may be nil. It recovers from a panic of then as well.
 func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
-	v := recover() //nolint:revive // it is this method that is deferred
+	v := recover() //nolint:revive // Recover itself is deferred
 	if v == nil {
 		return
 	}
@@ -45,21 +44,22 @@ func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
 		return
 	}
 	defer p.Recover(doing, nil)
-	then(bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "INTERNAL", "the bridge has a bug; its log says more"))
+	then(bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "INTERNAL",
+		"the bridge has a bug; its log says more"))
 }
 
 // record counts and logs a panic.
 func (p *Panics) record(doing string, v any) {
 	place := origin()
-	n := p.places.note(place)
+	n := p.places.add(place)
 	line := p.log.Error().Str("doing", doing).Str("place", place).Interface("panic", fmt.Sprint(v)).Int("count", n)
 	if n == 1 {
 		line.Bytes("stack", debug.Stack())
 	}
-	line.Msg("the bridge panicked, and goes on; please report this")
+	line.Msg("recovered panic; please report this")
 }
 
-// origin returns the function and the line where the panic comes from: the innermost of this module, below what recovers.
+// origin returns the innermost function of this module that panicked, and the line.
 func origin() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

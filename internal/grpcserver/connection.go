@@ -113,7 +113,7 @@ func (w *watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		return c, info, err
 	}
 	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
-		of.Known()
+		of.Authenticated()
 	}
 	return of.Framed(c), info, nil
 }

@@ -90,7 +90,7 @@ func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
 	if n <= longMessage {
 		return func() {}, nil
 	}
-	return func() { s.o.Memory.GiveBody(n) }, s.o.Memory.TakeBody(n)
+	return func() { s.o.Memory.ReleaseBody(n) }, s.o.Memory.ReserveBody(n)
 }
 
 // answer has the Handler that a call is for answer it, and returns the message that ends the call, which is no larger than it may
@@ -168,7 +168,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	case err != nil:
 		return nil, err
 	case res.InputRequired != nil:
-		needs, err := h.seal.Needs(call, res.InputRequired, round+1)
+		needs, err := h.seal.Seal(call, res.InputRequired, round+1)
 		if err != nil {
 			return nil, err
 		}

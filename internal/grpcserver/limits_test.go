@@ -263,7 +263,7 @@ func TestRequestsToListenHaveALimit(t *testing.T) {
 			}
 		}
 	}
-	if err := errors.Join(m.TakeBody(1), m.TakeBody(room-1)); err != nil {
+	if err := errors.Join(m.ReserveBody(1), m.ReserveBody(room-1)); err != nil {
 		t.Errorf("while streams are open: %v", err)
 	}
 }
@@ -304,7 +304,7 @@ func TestLongRequestsAreBounded(t *testing.T) {
 	const room = 512 << 10
 	for n, refused := range map[int]bool{room/2 - 1: false, room / 2: false, room/2 + 1: true, 128 << 10: false} {
 		m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
-		if err := m.TakeBody(room / 2); err != nil { // of another request
+		if err := m.ReserveBody(room / 2); err != nil { // of another request
 			t.Fatal(err)
 		}
 		c := client(t, serve(t, says("ok"), nil, grpcserver.Options{Memory: m}))

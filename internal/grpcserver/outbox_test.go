@@ -229,7 +229,7 @@ func TestWhoDoesNotReadMakesRoom(t *testing.T) {
 			over := make(chan error, 1)
 			go func() { over <- c.until(t, func(http2.Frame) bool { return false }) }()
 			taken.Store(1000)
-			for m.Full(limit.NewSessions) == nil { // which is read now and then
+			for m.Admit(limit.NewSessions) == nil { // which is read now and then
 				runtime.Gosched()
 			}
 			if err := <-over; err == nil {

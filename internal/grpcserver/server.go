@@ -148,7 +148,7 @@ var errClosed = errors.New("mcpbridge is shutting down")
 func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
 	o.Limits = o.Limits.OrDefaults()
 	or(&o.MaxStreams, 1_000)
-	or(&o.MaxConns, conns.Most)
+	or(&o.MaxConns, conns.MaxConns)
 	or(&o.MaxCalls, 16_384)
 	or(&o.Drain, 30*time.Second)
 	if o.Streams == nil {
@@ -161,8 +161,8 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
-		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.Limits.StateLife, o.Limits.State)}, byName: map[string]served{},
-		health: health.NewServer(), port: conns.Port{Name: "gRPC", Most: o.MaxConns, Log: o.Log},
+		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State)}, byName: map[string]served{},
+		health: health.NewServer(), port: conns.Port{Name: "gRPC", MaxConns: o.MaxConns, Log: o.Log},
 		refusals: rate.Sometimes{Interval: logEvery},
 	}
 	s.panics = o.Panics.With(o.Log)
@@ -174,7 +174,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		if _, again := s.byName[b.Name]; again || b.Name == "" {
 			return nil, fmt.Errorf("gRPC server: backend name %q is empty or there twice", b.Name)
 		}
-		s.byName[b.Name] = served{b.Handler, s.merged.seal.Of(b.Name)}
+		s.byName[b.Name] = served{b.Handler, s.merged.seal.ForBackend(b.Name)}
 		names = append(names, b.Name)
 		s.health.SetServingStatus(b.Name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
@@ -203,7 +203,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		creds = credentials.NewTLS(config)
 	}
 	s.grpc = grpc.NewServer(append(opts, grpc.Creds(&watched{creds, s}))...)
-	o.Memory.Relieve(s.relieve)
+	o.Memory.OnPressure(s.relieve)
 	s.register()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !o.NoReflection {
@@ -346,7 +346,7 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 		return handler(srv, ss)
 	}
 	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") { // probes are answered
-		if err := s.o.Memory.Full(limit.NewStreams); err != nil {
+		if err := s.o.Memory.Admit(limit.NewStreams); err != nil {
 			return err
 		}
 	}

@@ -27,11 +27,11 @@ func TestDocuments(t *testing.T) {
 	const many = 1000                                  // that come from one generator, so that the cores share them as they can
 	var next, wrong atomic.Int64
 	var mu sync.Mutex
-	var sum [len(rules)]tally
+	var sum [len(rules)]readCounts
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			var mine [len(rules)]tally
+			var mine [len(rules)]readCounts
 			for part := next.Add(1) - 1; part*many < int64(*documents); part = next.Add(1) - 1 {
 				g := newGenerator(*seed, uint64(part))
 				for range min(many, int64(*documents)-part*many) {
@@ -52,7 +52,7 @@ func TestDocuments(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	var all tally
+	var all readCounts
 	var table strings.Builder
 	for i, n := range sum {
 		all.accepted += n.accepted
@@ -76,10 +76,10 @@ func whole(read func() (bool, error)) (accepted bool, err error) {
 	return read()
 }
 
-// A tally is how documents were read.
-type tally struct{ accepted, refused int }
+// readCounts counts documents.
+type readCounts struct{ accepted, refused int }
 
-func (n *tally) add(accepted bool) {
+func (n *readCounts) add(accepted bool) {
 	if accepted {
 		n.accepted++
 	} else {

@@ -7,11 +7,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// IsID reports whether a JSON token can be the id of a message, or a progress token: a string or an integer.
+// IsID reports whether a JSON token is a valid message ID or progress token: a string or an integer.
 func IsID(token []byte, l *limits.Limits) bool { return checkID(token, l) == nil }
 
-// Key returns what an id is known by: ids are the same if their values are, and `"\u0061"` is "a", and -0 is 0. It is id itself wherever
-// the value is written in one way only.
+// Key returns the canonical form of an ID: equal IDs can be written in different ways, such as `"\u0061"` and "a". It
+// returns id itself if that is canonical.
 func Key(id []byte) []byte {
 	if string(id) == "-0" {
 		return id[1:]

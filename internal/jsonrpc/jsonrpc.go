@@ -1,6 +1,6 @@
-// Package jsonrpc reads and writes the messages of JSON-RPC 2.0 as MCP uses them. It looks at the envelope only: params,
-// results and ids stay the text they are, so that no digit of an id or an argument is lost. Reading is strict, because what
-// two parsers read differently, one of them can be tricked with.
+// Package jsonrpc reads and writes the JSON-RPC 2.0 messages of MCP. It parses the envelope only: params, results and
+// IDs keep their text, so that no digit is lost. Parsing is strict, since parsers that disagree about a message are a
+// vulnerability.
 package jsonrpc
 
 import (
@@ -16,57 +16,56 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The error codes of JSON-RPC 2.0 that reading a message can end in.
+// JSON-RPC 2.0 error codes.
 const (
 	codeParse          = -32700
 	codeInvalidRequest = -32600
 	codeInvalidParams  = -32602
 )
 
-// A Message is one JSON-RPC 2.0 message. Its parts are slices of the text it was parsed from.
+// A Message is a JSON-RPC 2.0 message. Its fields are slices of the text that it was parsed from.
 type Message struct {
-	// ID is the token of the id, a string or an integer, byte for byte. It is nil in a notification, and in an error
-	// that answers a message whose id could not be read.
+	// ID is the unparsed ID, a string or an integer. It is nil in a notification, and in the error response to a
+	// message with an unreadable ID.
 	ID []byte
-	// Method is what is called or told. It is empty in a response.
+	// Method is empty in a response.
 	Method string
-	// Params is a JSON object, or nil if there are none.
+	// Params is a JSON object, or nil.
 	Params []byte
-	// Meta is the member `_meta` of Params, or nil if there is none. It is found once, since params can be large.
+	// Meta is the member `_meta` of Params, or nil. It is stored because params can be large.
 	Meta []byte
-	// Result is a JSON object, or nil if the message is not the answer to a request that went well.
+	// Result is the JSON object of a successful response, or nil.
 	Result []byte
-	// Error is the answer to a request that did not go well. Its data is a slice of the text as well.
+	// Error is the error of a response. Its data is a slice of the text.
 	Error *pb.JsonRpcError
-	// Size is how many bytes the text of a request or a notification has.
+	// Size is the length of the text of a request or notification.
 	Size int
 }
 
-// IsRequest reports whether the message wants an answer.
+// IsRequest reports whether the message is a request.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
 
-// IsNotification reports whether the message wants no answer.
+// IsNotification reports whether the message is a notification.
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 
-// IsResponse reports whether the message is an answer.
+// IsResponse reports whether the message is a response.
 func (m *Message) IsResponse() bool { return m.Method == "" }
 
-// An Error is why a text is not a Message, and what to answer.
+// An Error is a parse error and the response to it.
 type Error struct {
-	// ID is the id of what the text was to be, or nil if it could not be read.
+	// ID is the ID of the invalid message, or nil if it is unreadable.
 	ID []byte
-	// RPC is the error to answer with.
+	// RPC is the error to respond with.
 	RPC *pb.JsonRpcError
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.RPC.GetMessage() }
 
-// OfNotification reports whether the text was to be a notification: nobody waits for an answer to one (JSON-RPC 2.0, 4.1).
+// OfNotification reports whether the text was a notification, which has no response (JSON-RPC 2.0, 4.1).
 func (e *Error) OfNotification() bool { return e.ID == nil && e.RPC.GetCode() == codeInvalidParams }
 
-// NotExecuted is the data of the error of what is no request: it says, as that of every call without an answer does, that nothing was
-// executed. It is not changed.
+// NotExecuted is the error data for an invalid message, which was not executed. It must not be modified.
 var NotExecuted = []byte(`{"reason":"INVALID_REQUEST","outcome":"not_executed"}`)
 
 func newError(id []byte, code int64, format string, args ...any) *Error {
@@ -74,7 +73,7 @@ func newError(id []byte, code int64, format string, args ...any) *Error {
 	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message, Data: NotExecuted}}
 }
 
-// check is rawjson.CheckWithin with the JSON-RPC code for what it finds. What is JSON by its grammar is no parse error.
+// check calls rawjson.CheckWithin. Valid JSON beyond a limit is an invalid request, not a parse error.
 func check(data []byte, l *limits.Limits) *Error {
 	err := rawjson.CheckWithin(data, l)
 	if err == nil {
@@ -86,12 +85,11 @@ func check(data []byte, l *limits.Limits) *Error {
 	return newError(nil, codeParse, "the message is not strict JSON: %v", err)
 }
 
-// members are those of an envelope.
+// members are the members of an envelope.
 var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// Parse reads a message within the limits. The error is an *Error. Members that an envelope does
-// not have are ignored, except for `Method` and the like: a reader that takes it for `method` would do something else
-// than what was decided on here.
+// Parse parses a message within the limits. The error is an *Error. Unknown members are ignored, except those that
+// differ from a member of the envelope by case only: another parser could accept them.
 func Parse(data []byte, l *limits.Limits) (Message, error) {
 	if err := check(data, l); err != nil {
 		return Message{}, err
@@ -100,7 +98,7 @@ func Parse(data []byte, l *limits.Limits) (Message, error) {
 		return Message{}, newError(nil, codeInvalidRequest, "a message is a JSON object, not %s", rawjson.Shorten(data))
 	}
 	var version, id, method, params, result, rpcError []byte
-	var disguised string
+	var wrongCase string
 	for name, value := range rawjson.Members(data) {
 		switch string(name) {
 		case "jsonrpc":
@@ -116,8 +114,9 @@ func Parse(data []byte, l *limits.Limits) (Message, error) {
 		case "error":
 			rpcError = value
 		default:
-			if disguised == "" && slices.ContainsFunc(members, func(m string) bool { return strings.EqualFold(m, string(name)) }) {
-				disguised = string(name)
+			like := func(m string) bool { return strings.EqualFold(m, string(name)) }
+			if wrongCase == "" && slices.ContainsFunc(members, like) {
+				wrongCase = string(name)
 			}
 		}
 	}
@@ -125,7 +124,7 @@ func Parse(data []byte, l *limits.Limits) (Message, error) {
 	if method == nil && rpcError != nil && rawjson.IsNull(id) {
 		id = nil
 	}
-	// The id comes first: an error about anything else is an answer to it.
+	// The ID comes first, because other errors contain it.
 	if id != nil {
 		if err := checkID(id, l); err != nil {
 			return Message{}, err
@@ -134,8 +133,8 @@ func Parse(data []byte, l *limits.Limits) (Message, error) {
 	fail := func(format string, args ...any) (Message, error) {
 		return Message{}, newError(id, codeInvalidRequest, format, args...)
 	}
-	if disguised != "" {
-		return fail("member %s is none, and must not look like one: names are in lower case", strconv.Quote(rawjson.Shorten(disguised)))
+	if wrongCase != "" {
+		return fail("unknown member %s: names are in lower case", strconv.Quote(rawjson.Shorten(wrongCase)))
 	}
 	if v, _ := rawjson.Bytes(version); string(v) != "2.0" {
 		return fail(`member "jsonrpc" must be "2.0"`)
@@ -149,7 +148,8 @@ func Parse(data []byte, l *limits.Limits) (Message, error) {
 			return fail(`member "method" must be a string that is not empty, not %s`, rawjson.Shorten(method))
 		}
 		if params != nil && !rawjson.IsObject(params) {
-			return Message{}, newError(id, codeInvalidParams, `member "params" must be an object, not %s`, rawjson.Shorten(params))
+			return Message{}, newError(id, codeInvalidParams, `member "params" must be an object, not %s`,
+				rawjson.Shorten(params))
 		}
 		return Message{ID: id, Method: name, Params: params, Meta: rawjson.Get(params, "_meta"), Size: len(data)}, nil
 	}
@@ -172,8 +172,8 @@ func Parse(data []byte, l *limits.Limits) (Message, error) {
 	return Message{ID: id, Error: e}, nil
 }
 
-// checkID reports what is wrong with an id. Every revision says that it is a string or an integer (basic, requests), and
-// `1.0` and `1e3` are integers that half of the world would answer in another form.
+// checkID returns an error unless id is a string or an integer (every revision: basic, requests). It rejects `1.0`
+// and `1e3`, which many implementations would return in another form.
 func checkID(id []byte, l *limits.Limits) *Error {
 	if len(id) > l.ID {
 		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, l.ID)
@@ -228,10 +228,10 @@ func parseRPCError(raw []byte) (*pb.JsonRpcError, error) {
 	return e, nil
 }
 
-// IsBatch reports whether data is to be a batch, by its first byte that is not white space.
+// IsBatch reports whether data starts like a JSON array.
 func IsBatch(data []byte) bool { return rawjson.IsArray(data) }
 
-// ParseBatch returns the texts of the messages in a batch within the limits, which may be anything yet. The
+// ParseBatch returns the texts of the messages in a batch within the limits. The messages are not validated. The
 // error is an *Error.
 func ParseBatch(data []byte, l *limits.Limits) ([][]byte, error) {
 	if err := check(data, l); err != nil {
@@ -253,14 +253,14 @@ func ParseBatch(data []byte, l *limits.Limits) ([][]byte, error) {
 	return texts, nil
 }
 
-// AppendRequest appends a request. Params are a JSON object, or nil for none.
+// AppendRequest appends a request. Params is a JSON object or nil.
 func AppendRequest(dst, id []byte, method string, params []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	return appendCall(append(dst, ','), method, params)
 }
 
-// AppendNotification appends a notification. Params are a JSON object, or nil for none.
+// AppendNotification appends a notification. Params is a JSON object or nil.
 func AppendNotification(dst []byte, method string, params []byte) []byte {
 	return appendCall(append(dst, `{"jsonrpc":"2.0",`...), method, params)
 }
@@ -273,7 +273,7 @@ func appendCall(dst []byte, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendResult appends the answer to a request that went well. The result is a JSON object; nil stands for an empty one.
+// AppendResult appends a successful response. Result is a JSON object; nil means an empty one.
 func AppendResult(dst, id, result []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(append(dst, id...), `,"result":`...)
@@ -283,8 +283,8 @@ func AppendResult(dst, id, result []byte) []byte {
 	return append(append(dst, result...), '}')
 }
 
-// AppendError appends the answer to a message that did not go well. If its id could not be read, id is nil, and written as
-// `null`, or not at all if omitID says so. Data that is not JSON is left out.
+// AppendError appends an error response. If id is nil, it is written as `null`, or omitted if omitID. Data that is
+// not valid JSON is omitted.
 func AppendError(dst, id []byte, e *pb.JsonRpcError, omitID bool) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0",`...)
 	if id != nil {

@@ -16,63 +16,62 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Tier is what is refused while memory is short. The more of it is taken, the more is: first what would stay for long.
+// A Tier is a class of requests that is rejected while memory is low. The longer-lived a class is, the sooner.
 type Tier int
 
-// The tiers, in the order in which they are reached.
+// The tiers, in order of their thresholds.
 const (
 	NewSessions Tier = iota
 	NewStreams
 	NewCalls
 )
 
-// tiers say from which share of the memory on something is refused.
 var tiers = [...]struct {
 	share float64
 	what  string
 }{
-	NewSessions: {.85, "no session is begun"},
-	NewStreams:  {.92, "no stream is opened"},
-	NewCalls:    {.97, "no call is taken"},
+	NewSessions: {.85, "new sessions are rejected"},
+	NewStreams:  {.92, "new streams are rejected"},
+	NewCalls:    {.97, "new calls are rejected"},
 }
 
 const (
-	// readEvery is how often it is looked at how much memory is taken.
-	readEvery = 10 * time.Millisecond
-	// collectEvery is how often garbage is collected before something is refused. What is free again is only known afterwards, and
-	// while everything is refused nothing else would collect it.
-	collectEvery = time.Second
-	// tellEvery is how often the log says that memory is short.
-	tellEvery = 10 * time.Second
-	// bodiesShare is how much of the memory the bodies of requests may have, as one divided by it.
+	// readInterval is the minimum interval between measurements.
+	readInterval = 10 * time.Millisecond
+	// collectInterval is the minimum interval between garbage collections before a rejection. Without them, a process that
+	// rejects everything would not learn that memory is free again.
+	collectInterval = time.Second
+	// logInterval is the minimum interval between warnings.
+	logInterval = 10 * time.Second
+	// Request bodies may use 1/bodiesShare of the memory.
 	bodiesShare = 8
-	// bodyCost is how many times its body a call takes until it is answered.
+	// bodyCost is the memory that a call needs, in multiples of its body.
 	bodyCost = 3
 )
 
-// A Memory knows how much of the memory that the process may take is taken. Its methods may be called concurrently; with a nil one,
-// there is always enough.
+// A Memory limits the memory of the process. Its methods may be called concurrently. A nil Memory has no limit.
 type Memory struct {
 	limit int64
 	read  func(collect bool) int64
 	log   zerolog.Logger
 
-	began                     time.Time
-	readAt, collectAt, tellAt atomic.Int64 // when something is due, in nanoseconds since began
-	taken                     atomic.Int64
-	bodies                    atomic.Int64
+	start                    time.Time
+	readAt, collectAt, logAt atomic.Int64 // next times, in nanoseconds since start
+	inUse                    atomic.Int64
+	bodies                   atomic.Int64
 
 	mu     sync.Mutex // guards relief
 	relief []func()
 }
 
-// NewMemory returns a Memory of so many bytes. How many are taken is what read says, after it has collected garbage if it is told to.
+// NewMemory returns a Memory with a limit in bytes. read returns the bytes in use, after a garbage collection if
+// collect is set.
 func NewMemory(limit int64, read func(collect bool) int64, log zerolog.Logger) *Memory {
-	return &Memory{limit: limit, read: read, log: log, began: time.Now()}
+	return &Memory{limit: limit, read: read, log: log, start: time.Now()}
 }
 
-// Relieve has f called, before something is refused, to let go what is kept for nobody. It returns at once.
-func (m *Memory) Relieve(f func()) {
+// OnPressure registers f, which is called to release caches before something is rejected.
+func (m *Memory) OnPressure(f func()) {
 	if m == nil {
 		return
 	}
@@ -81,7 +80,6 @@ func (m *Memory) Relieve(f func()) {
 	m.relief = append(m.relief, f)
 }
 
-// relieve lets go what is kept for nobody.
 func (m *Memory) relieve() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,69 +88,68 @@ func (m *Memory) relieve() {
 	}
 }
 
-// Full returns why something is refused, or nil.
-func (m *Memory) Full(t Tier) error {
+// Admit returns an error if requests of the tier are rejected because memory is low.
+func (m *Memory) Admit(t Tier) error {
 	if m == nil {
 		return nil
 	}
-	if m.due(&m.readAt, readEvery) {
-		m.taken.Store(m.read(false))
+	if m.due(&m.readAt, readInterval) {
+		m.inUse.Store(m.read(false))
 	}
 	row := tiers[t]
-	most := int64(row.share * float64(m.limit))
-	if m.taken.Load() < most {
+	threshold := int64(row.share * float64(m.limit))
+	if m.inUse.Load() < threshold {
 		return nil
 	}
-	if m.due(&m.collectAt, collectEvery) {
+	if m.due(&m.collectAt, collectInterval) {
 		m.relieve()
-		m.taken.Store(m.read(true))
+		m.inUse.Store(m.read(true))
 	}
-	taken := m.taken.Load()
-	if taken < most {
+	inUse := m.inUse.Load()
+	if inUse < threshold {
 		return nil
 	}
-	if m.due(&m.tellAt, tellEvery) {
-		m.log.Warn().Int64("taken", taken).Int64("limit", m.limit).
-			Msg("memory is short, and " + row.what + ": raise limits.memory, or the container's, or serve from more than one process")
+	if m.due(&m.logAt, logInterval) {
+		m.log.Warn().Int64("taken", inUse).Int64("limit", m.limit).
+			Msg("memory is low: " + row.what + "; raise limits.memory or the container's limit, or run more processes")
 	}
-	return short("%.0f %% of the memory is taken, and %s: try again later", 100*float64(taken)/float64(m.limit), row.what)
+	return lowMemory("memory is low (%.0f %% in use), %s: try again later", 100*float64(inUse)/float64(m.limit), row.what)
 }
 
-// due reports whether it is time for something that is done once in a while, by one of those who ask.
+// due reports whether the time is reached, to one of concurrent callers, and sets the next one.
 func (m *Memory) due(at *atomic.Int64, every time.Duration) bool {
-	now, then := int64(time.Since(m.began)), at.Load()
+	now, then := int64(time.Since(m.start)), at.Load()
 	return now >= then && at.CompareAndSwap(then, now+int64(every))
 }
 
-// TakeBody notes that the body of a request has n more bytes, until they are given back. It returns an error if bodies take as much
-// as they may, or more than what is left. A single one may be as long as it likes.
-func (m *Memory) TakeBody(n int64) error {
+// ReserveBody reserves memory for n more bytes of a request body. It returns an error if all bodies together exceed
+// their share or the free memory. A single body may have any size.
+func (m *Memory) ReserveBody(n int64) error {
 	if m == nil {
 		return nil
 	}
-	if all := m.bodies.Add(n); all > n && (all > m.limit/bodiesShare || m.taken.Load()+bodyCost*all > m.limit) {
+	if all := m.bodies.Add(n); all > n && (all > m.limit/bodiesShare || m.inUse.Load()+bodyCost*all > m.limit) {
 		m.bodies.Add(-n)
-		return short("the requests that are answered have %d bytes, and %d more are too many: try again later", all-n, n)
+		return lowMemory("memory is low: requests in flight have %d bytes, this one adds %d: try again later", all-n, n)
 	}
 	return nil
 }
 
-// GiveBody gives back what TakeBody has taken.
-func (m *Memory) GiveBody(n int64) {
+func (m *Memory) ReleaseBody(n int64) {
 	if m != nil {
 		m.bodies.Add(-n)
 	}
 }
 
-// short is the error of what memory is too short for.
-func short(format string, args ...any) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded, format, args...)
-	e.Failure.RetryAfterMs = proto.Int64(collectEvery.Milliseconds())
+func lowMemory(format string, args ...any) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+		format, args...)
+	e.Failure.RetryAfterMs = proto.Int64(collectInterval.Milliseconds())
 	return e
 }
 
-// Process is what Go says that this process takes: what was in use when garbage was last collected, and what is around it. Garbage
-// does not count: there is as much of it as the limit allows, however little is in use. Nothing is stopped for that.
+// Process returns the memory of this process without garbage: what was in use at the last garbage collection, and
+// overhead. Garbage grows up to the limit however little is in use.
 func Process(collect bool) int64 {
 	if collect {
 		runtime.GC()

@@ -27,7 +27,7 @@ func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
 	} {
 		m := memory(taken)
 		for i, tier := range tiers {
-			err := m.Full(tier)
+			err := m.Admit(tier)
 			if (err != nil) != (i < refused) {
 				t.Errorf("%d bytes are taken, tier %d: %v", taken, tier, err)
 			}
@@ -37,7 +37,7 @@ func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
 		}
 	}
 	var enough *limit.Memory
-	if err := enough.Full(limit.NewCalls); err != nil {
+	if err := enough.Admit(limit.NewCalls); err != nil {
 		t.Error(err)
 	}
 }
@@ -56,7 +56,7 @@ func TestMemoryIsReadNowAndThen(t *testing.T) {
 		second := func() (refused int) {
 			reads, collected = 0, 0
 			for range 1000 {
-				if m.Full(limit.NewCalls) != nil {
+				if m.Admit(limit.NewCalls) != nil {
 					refused++
 				}
 				bridgetest.Pass(time.Millisecond)
@@ -85,7 +85,7 @@ func TestGarbageIsCollectedBeforeSomethingIsRefused(t *testing.T) {
 		}
 		return 1000
 	}, zerolog.Nop())
-	if err := m.Full(limit.NewSessions); err != nil {
+	if err := m.Admit(limit.NewSessions); err != nil {
 		t.Error(err)
 	}
 }
@@ -95,7 +95,7 @@ func TestTheLogSaysThatMemoryIsShort(t *testing.T) {
 		var log strings.Builder
 		m := limit.NewMemory(1000, func(bool) int64 { return 900 }, zerolog.New(&log))
 		for range 1000 {
-			_ = m.Full(limit.NewSessions) // is refused each time
+			_ = m.Admit(limit.NewSessions) // is refused each time
 			bridgetest.Pass(20 * time.Millisecond)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "raise limits.memory") {
@@ -124,21 +124,21 @@ func TestBodiesTakeMemory(t *testing.T) {
 		{"the only one that is too long for what is left", 949_999, 0, 120_000, true},
 	} {
 		m := memory(c.used)
-		if err := m.Full(limit.NewCalls); err != nil { // reads what is taken
+		if err := m.Admit(limit.NewCalls); err != nil { // reads what is taken
 			t.Fatal(err)
 		}
-		if err := m.TakeBody(c.first); err != nil {
+		if err := m.ReserveBody(c.first); err != nil {
 			t.Fatal(err)
 		}
-		err := m.TakeBody(c.body)
+		err := m.ReserveBody(c.body)
 		if (err == nil) != c.taken || err != nil && failure(err) != overloaded {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		m.GiveBody(c.first)
+		m.ReleaseBody(c.first)
 		if err == nil {
-			m.GiveBody(c.body)
+			m.ReleaseBody(c.body)
 		}
-		if m.TakeBody(1) != nil || m.TakeBody(500_000) == nil || m.TakeBody(1) != nil {
+		if m.ReserveBody(1) != nil || m.ReserveBody(500_000) == nil || m.ReserveBody(1) != nil {
 			t.Errorf("%s: not all is given back, or more", c.name)
 		}
 	}

@@ -12,21 +12,22 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Shares counts what verified callers have. What callers have whom nobody has verified is not counted. Whoever has it guards it.
-type Shares struct {
-	// Most is how many each may have.
-	Most int
+// A PrincipalCounter limits what each authenticated caller holds. Unauthenticated callers are not counted. It must
+// not be used concurrently.
+type PrincipalCounter struct {
+	// Max is the maximum per principal.
+	Max int
 
 	n map[principal]int
 }
 
-// Enter counts one more of p's. It reports false if p has as many as may be.
-func (s *Shares) Enter(p *pb.Principal) bool {
+// Acquire adds one to p's count, and returns false if it has reached the maximum.
+func (s *PrincipalCounter) Acquire(p *pb.Principal) bool {
 	if p == nil {
 		return true
 	}
 	who := principal{p.GetIssuer(), p.GetSubject()}
-	if s.n[who] >= s.Most {
+	if s.n[who] >= s.Max {
 		return false
 	}
 	if s.n == nil {
@@ -36,8 +37,7 @@ func (s *Shares) Enter(p *pb.Principal) bool {
 	return true
 }
 
-// Leave counts one less of p's.
-func (s *Shares) Leave(p *pb.Principal) {
+func (s *PrincipalCounter) Release(p *pb.Principal) {
 	if p == nil {
 		return
 	}
@@ -47,54 +47,54 @@ func (s *Shares) Leave(p *pb.Principal) {
 	}
 }
 
-// A Streams counts the streams that are open and only tell what changes, of all fronts that have it. It may be used
-// concurrently.
+// Streams limits the open subscription streams of all fronts that share it. It may be used concurrently.
 type Streams struct {
-	// Most is how many there may be.
-	Most int
-	// Reason is why one beyond Most fails. Empty: bridge.ReasonOverloaded.
+	// Max is the maximum number of streams.
+	Max int
+	// Reason is the reason of the error above Max. If empty, bridge.ReasonOverloaded is used.
 	Reason string
-	// PerPrincipal is how many of them may be of one verified caller.
+	// PerPrincipal is the maximum of an authenticated caller.
 	PerPrincipal int
-	// Memory is how much there is: while it is short, none is opened. Nil: there is enough.
+	// Memory rejects new streams while memory is low. If nil, none are.
 	Memory *Memory
 
 	mu     sync.Mutex // guards what follows
 	n      int
-	owners Shares
+	owners PrincipalCounter
 }
 
-// StreamsOf returns the Streams of a process.
+// StreamsOf returns Streams with the limits of the configuration.
 func StreamsOf(l limits.Limits, memory *Memory) *Streams {
 	l = l.OrDefaults()
-	return &Streams{Most: l.Streams, PerPrincipal: l.StreamsPerCaller, Memory: memory}
+	return &Streams{Max: l.Streams, PerPrincipal: l.StreamsPerCaller, Memory: memory}
 }
 
-// Open counts one more, of p's if that is somebody, until done. There is an error if there are as many as may be.
+// Open counts a stream of p until done is called. It returns an error at the limit.
 func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
-	if err := s.Memory.Full(NewStreams); err != nil {
+	if err := s.Memory.Admit(NewStreams); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n >= s.Most {
-		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), "%d streams are open, which is the most", s.Most)
+	if s.n >= s.Max {
+		return nil, tooManyStreams(cmp.Or(s.Reason, bridge.ReasonOverloaded), "too many open streams (limit %d)", s.Max)
 	}
-	s.owners.Most = s.PerPrincipal
-	if !s.owners.Enter(p) {
-		return nil, tooManyStreams(bridge.ReasonTooMany, "you have %d streams open, which is the most of one caller", s.owners.Most)
+	s.owners.Max = s.PerPrincipal
+	if !s.owners.Acquire(p) {
+		return nil, tooManyStreams(bridge.ReasonTooMany, "too many open streams of this caller (limit %d)", s.owners.Max)
 	}
 	s.n++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.n--
-		s.owners.Leave(p)
+		s.owners.Release(p)
 	}, nil
 }
 
-func tooManyStreams(reason, why string, most int) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, why+": end one of them, or try again later", most)
+func tooManyStreams(reason, why string, limit int) error {
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
+		why+": end one of them, or try again later", limit)
 	e.Failure.RetryAfterMs = proto.Int64(1_000)
 	return e
 }

@@ -15,13 +15,13 @@ func TestAsManyStreamsAsMayBe(t *testing.T) {
 		open []*pb.Principal
 		want string // why the last one is refused
 	}{
-		{"one below the most", &Streams{Most: 3, PerPrincipal: 9}, []*pb.Principal{nil, ada}, ""},
-		{"the most", &Streams{Most: 3, PerPrincipal: 9}, []*pb.Principal{nil, nil, nil}, ""},
-		{"one above the most", &Streams{Most: 3, Reason: "FULL", PerPrincipal: 9}, []*pb.Principal{nil, nil, nil, nil}, "FULL"},
-		{"one below the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada}, ""},
-		{"the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada}, ""},
-		{"one above the most of one", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, ada}, bridge.ReasonTooMany},
-		{"others beside it", &Streams{Most: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, bob, bob, nil, nil, nil}, ""},
+		{"one below the most", &Streams{Max: 3, PerPrincipal: 9}, []*pb.Principal{nil, ada}, ""},
+		{"the most", &Streams{Max: 3, PerPrincipal: 9}, []*pb.Principal{nil, nil, nil}, ""},
+		{"one above the most", &Streams{Max: 3, Reason: "FULL", PerPrincipal: 9}, []*pb.Principal{nil, nil, nil, nil}, "FULL"},
+		{"one below the most of one", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada}, ""},
+		{"the most of one", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada}, ""},
+		{"one above the most of one", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, ada}, bridge.ReasonTooMany},
+		{"others beside it", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, bob, bob, nil, nil, nil}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var dones []func()

@@ -55,8 +55,8 @@ type Limits struct {
 	LogLine           int           `koanf:"logLine"`
 	LogRate           int           `koanf:"logRate"`
 	Memory            int           `koanf:"memory"`
-	StateLife         time.Duration `koanf:"stateLife"`
-	ParkedLife        time.Duration `koanf:"stateLife"`
+	StateTTL          time.Duration `koanf:"stateLife"`
+	LegacyStateTTL    time.Duration `koanf:"stateLife"`
 	AnswerTime        time.Duration `koanf:"answerTime"`
 }
 

@@ -165,10 +165,10 @@ var tables = complete(map[reflect.Type][]Row{
 				"the bridge itself needs more"),
 		},
 		{
-			Field: "StateLife", Doc: "in which a client of 2026-07-28 or gRPC has to come back with answers",
+			Field: "StateTTL", Doc: "in which a client of 2026-07-28 or gRPC has to come back with answers",
 			Default: 10 * minute,
 		},
-		{Field: "ParkedLife", Doc: "to older MCP servers", Default: 5 * minute},
+		{Field: "LegacyStateTTL", Doc: "to older MCP servers", Default: 5 * minute},
 		{Field: "AnswerTime", Doc: "in which an older client has to answer a question", Default: 5 * minute},
 	},
 	reflect.TypeFor[Machine](): {

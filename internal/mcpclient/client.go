@@ -267,7 +267,7 @@ func New(o Options) (*Client, error) {
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return nil, fmt.Errorf("server %q: the command's first word is empty", o.Name)
 	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.Limits.CallTotal < 0 || o.Limits.Message < 0 ||
-		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.Limits.ParkedLife < 0 || o.Limits.AnswerTime < 0 ||
+		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.Limits.LegacyStateTTL < 0 || o.Limits.AnswerTime < 0 ||
 		o.Machine.Memory < 0 || o.Machine.Processes < 0 || o.Machine.Files < 0:
 		return nil, fmt.Errorf("server %q: a limit or timeout is negative", o.Name)
 	}

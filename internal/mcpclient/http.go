@@ -51,7 +51,7 @@ func newHTTPClient(t http.RoundTripper) *http.Client {
 			Proxy:                  http.ProxyFromEnvironment,
 			DialContext:            nonblock.Dial((&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext),
 			ForceAttemptHTTP2:      true,
-			HTTP2:                  mcphttp.Pings(),
+			HTTP2:                  mcphttp.HTTP2Config(),
 			MaxIdleConnsPerHost:    256,
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    10 * time.Second,

@@ -318,7 +318,7 @@ func TestAnswersComeInTime(t *testing.T) {
 	for set, life := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
 		for _, late := range []time.Duration{-time.Nanosecond, 0, time.Nanosecond} {
 			s := &curious{}
-			bubble(t, mcpclient.Options{Limits: limits.Limits{ParkedLife: set}, MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
+			bubble(t, mcpclient.Options{Limits: limits.Limits{LegacyStateTTL: set}, MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 				t.Helper()
 				ask := asking("ask", `{}`, "a")
 				n := needs(t, c, ask)
@@ -343,7 +343,7 @@ func TestALegacyCallerMayAnswerThatThereIsNoAnswer(t *testing.T) {
 	} {
 		for _, late := range []time.Duration{0, time.Nanosecond} {
 			s := &curious{}
-			bubble(t, mcpclient.Options{Limits: limits.Limits{AnswerTime: c.ask, ParkedLife: c.park}}, s.serve, func(t *testing.T, client *mcpclient.Client) {
+			bubble(t, mcpclient.Options{Limits: limits.Limits{AnswerTime: c.ask, LegacyStateTTL: c.park}}, s.serve, func(t *testing.T, client *mcpclient.Client) {
 				t.Helper()
 				ask := asking("ask", `{}`, "a")
 				ask.Context().ProtocolVersion = bridge.Rev20250618.String()
@@ -425,7 +425,7 @@ func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
 				return true
 			}}).serve(ctx, in, out)
 		}
-		o := mcpclient.Options{MaxSessions: 1 + n%4, SessionIdle: 20 * time.Second, Limits: limits.Limits{ParkedLife: 10 * time.Second}}
+		o := mcpclient.Options{MaxSessions: 1 + n%4, SessionIdle: 20 * time.Second, Limits: limits.Limits{LegacyStateTTL: 10 * time.Second}}
 		bubble(t, o, serve, func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
 			upTo := func(most time.Duration) <-chan time.Time { return time.After(rand.N(most)) }

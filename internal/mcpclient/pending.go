@@ -47,7 +47,7 @@ func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, 
 	if l.full {
 		return nil, &lost{err: errClosed}
 	}
-	ttl := l.c.o.Limits.ParkedLife
+	ttl := l.c.o.Limits.LegacyStateTTL
 	if rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion()); ok && !rev.Modern() {
 		ttl = max(ttl, l.c.o.Limits.AnswerTime+comesBack)
 	}

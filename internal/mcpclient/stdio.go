@@ -135,7 +135,7 @@ func (c *Client) notStarted(err error) error {
 // lastWords says how a program ended and what it said last, for an error about it.
 func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 	var b strings.Builder
-	if how := proc.How(); how != "" {
+	if how := proc.ExitReason(); how != "" {
 		fmt.Fprintf(&b, "\n  it ended: %s", how)
 	}
 	for _, said := range []struct {

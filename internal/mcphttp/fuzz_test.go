@@ -53,11 +53,11 @@ func FuzzParam(f *testing.F) {
 		value, ok := p.Value(arguments)
 		if !ok {
 			if err := p.Check(arguments, nil); err != nil {
-				t.Fatalf("%s: no header can say it, and none is refused: %v", arguments, err)
+				t.Fatalf("%s: no header can represent it, and none is rejected: %v", arguments, err)
 			}
 			return
 		}
-		if err := p.Check(arguments, []string{value}); err != nil && !strings.Contains(err.Error(), "no header can say") {
+		if err := p.Check(arguments, []string{value}); err != nil && !strings.Contains(err.Error(), "a header cannot represent") {
 			t.Fatalf("%s: a client says %q, which is refused: %v", arguments, value, err)
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {

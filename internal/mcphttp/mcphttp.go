@@ -1,5 +1,5 @@
-// Package mcphttp is what both sides of MCP's HTTP transports share: the names of headers, how a header carries any value,
-// and server-sent events.
+// Package mcphttp contains what clients and servers of MCP's HTTP transports share: header names, the encoding of
+// header values, and server-sent events.
 package mcphttp
 
 import (
@@ -11,17 +11,17 @@ import (
 
 // The headers of Streamable HTTP, as net/http spells them.
 const (
-	// HeaderVersion says the revision (since 2025-06-18).
+	// HeaderVersion is the revision (since 2025-06-18).
 	HeaderVersion = "Mcp-Protocol-Version"
-	// HeaderSession names the session (2025-03-26 to 2025-11-25).
+	// HeaderSession is the session ID (2025-03-26 to 2025-11-25).
 	HeaderSession = "Mcp-Session-Id"
-	// HeaderLastEvent names the last event that was received (2025-03-26 to 2025-11-25).
+	// HeaderLastEvent is the ID of the last event that the client received (2025-03-26 to 2025-11-25).
 	HeaderLastEvent = "Last-Event-Id"
-	// HeaderMethod says the body's method (since 2026-07-28).
+	// HeaderMethod is the body's method (since 2026-07-28).
 	HeaderMethod = "Mcp-Method"
-	// HeaderName says what the body's request is about (since 2026-07-28).
+	// HeaderName is the target of the body's request (since 2026-07-28).
 	HeaderName = "Mcp-Name"
-	// HeaderParamPrefix begins the headers that repeat a tool's arguments (since 2026-07-28).
+	// HeaderParamPrefix is the prefix of headers that repeat a tool's arguments (since 2026-07-28).
 	HeaderParamPrefix = "Mcp-Param-"
 )
 
@@ -33,15 +33,14 @@ const (
 	EventStream = "text/event-stream"
 )
 
-// A value that a header cannot carry as it is goes in base64 between these marks, in exactly this case (2026-07-28:
-// streamable-http, header value encoding).
+// The markers of a base64 value, which are case-sensitive (2026-07-28: streamable-http, header value encoding).
 const (
 	sentinelStart = "=?base64?"
 	sentinelEnd   = "?="
 )
 
-// DecodeValue returns what a header's value stands for. It reports false for base64 that is none; a value that has only one
-// of the marks is meant literally.
+// DecodeValue returns the decoded value of a header, and false for invalid base64. A value with only one of the
+// markers is literal.
 func DecodeValue(v string) (string, bool) {
 	inner, ok := strings.CutPrefix(v, sentinelStart)
 	if !ok {
@@ -55,8 +54,8 @@ func DecodeValue(v string) (string, bool) {
 	return string(data), err == nil
 }
 
-// IsText reports whether a header's value has only characters that it can have: others are encoded (2026-07-28: streamable-http, server
-// validation).
+// IsText reports whether a header value has only characters that need no encoding (2026-07-28: streamable-http,
+// server validation).
 func IsText(v string) bool {
 	for i := range len(v) {
 		if c := v[i]; c != '\t' && (c < 0x20 || c >= 0x7f) {
@@ -66,7 +65,7 @@ func IsText(v string) bool {
 	return true
 }
 
-// EncodeValue returns the value of a header that stands for v.
+// EncodeValue returns the header value for v.
 func EncodeValue(v string) string {
 	plain := v == strings.Trim(v, " \t") && !strings.HasPrefix(v, sentinelStart)
 	for i := 0; plain && i < len(v); i++ {
@@ -78,8 +77,7 @@ func EncodeValue(v string) string {
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(v)) + sentinelEnd
 }
 
-// AppendEvent appends a server-sent event that holds one message, a JSON text without line breaks. An empty id or name is
-// left out.
+// AppendEvent appends a server-sent event with one message, which has no line breaks. An empty id or name is omitted.
 func AppendEvent(dst []byte, id, name string, message []byte) []byte {
 	if name != "" {
 		dst = append(append(append(dst, "event: "...), name...), '\n')
@@ -91,12 +89,11 @@ func AppendEvent(dst []byte, id, name string, message []byte) []byte {
 	return append(dst, "\n\n"...)
 }
 
-// Comment is a server-sent event that says nothing: it keeps proxies from cutting an idle stream.
+// Comment is a server-sent event without a message. It prevents proxies from closing an idle stream.
 const Comment = ": keepalive\n\n"
 
-// Pings returns how a client of HTTP/2 finds out that a connection is dead of which nobody has said so, because a host is off or something
-// in between has forgotten it: when nothing has come for a while, it asks. Otherwise calls are sent on it until the system gives it up,
-// after a quarter of an hour.
-func Pings() *http.HTTP2Config {
+// HTTP2Config returns the keep-alive settings of an HTTP/2 client. It pings idle connections, because without pings
+// it takes up to 15 minutes to detect that a host is unreachable.
+func HTTP2Config() *http.HTTP2Config {
 	return &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}
 }

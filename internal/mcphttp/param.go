@@ -11,32 +11,31 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// A Param is an argument of a tool that HTTP clients repeat in a header of its own (2026-07-28: streamable-http, custom
-// headers; XH-1 to XH-7 of the digest). A property of the tool's input schema says so by `x-mcp-header`.
+// A Param is an argument of a tool that HTTP clients repeat in a header (2026-07-28: streamable-http, custom headers;
+// XH-1 to XH-7 of the digest). `x-mcp-header` in the tool's input schema declares it.
 type Param struct {
-	// Header is the whole name of the header, such as "Mcp-Param-Region".
+	// Header is the header's name, such as "Mcp-Param-Region".
 	Header string
-	// Path is where the argument is: the names of properties, from the arguments inwards.
+	// Path is the path of property names from the arguments to the argument.
 	Path []string
-	// Type is what the schema says of it: "string", "integer" or "boolean".
+	// Type is the schema's type: "string", "integer" or "boolean".
 	Type string
 }
 
-// annotation is the keyword by which a property asks for a header.
-const annotation = "x-mcp-header"
+const paramKeyword = "x-mcp-header"
 
-// maxExact is the largest integer that is the same number to everybody (XH-1).
+// maxExact is the largest integer that all implementations represent exactly (XH-1).
 const maxExact = 1<<53 - 1
 
-// Params returns the parameters of a tool's input schema, in the order of the schema, and why other annotations are none. The
-// schema is one that rawjson.Check has passed.
+// Params returns the parameters of a valid input schema, in the order of the schema, and the errors of invalid
+// annotations.
 func Params(inputSchema []byte) ([]Param, []error) {
 	params, bad := findParams(inputSchema)
 	return params, bad.errs
 }
 
-// CleanSchema returns the schema without the annotations that are invalid, and why they are: clients must not offer a tool
-// that has one (XH-3), though everything else about it may be right. A schema without such annotations is returned as it is.
+// CleanSchema returns the schema without invalid annotations, and their errors: clients must not use a tool with an
+// invalid annotation (XH-3). Without invalid annotations it returns the schema itself.
 func CleanSchema(inputSchema []byte) ([]byte, []error) {
 	_, bad := findParams(inputSchema)
 	if len(bad.errs) == 0 {
@@ -45,7 +44,7 @@ func CleanSchema(inputSchema []byte) ([]byte, []error) {
 	return bad.cut(make([]byte, 0, len(inputSchema)), inputSchema, ""), bad.errs
 }
 
-// invalid remembers which annotations are invalid, by the JSON pointer of what they are in.
+// invalid collects invalid annotations by the JSON pointer of their schema.
 type invalid struct {
 	at   map[string]bool
 	errs []error
@@ -56,17 +55,17 @@ func (v *invalid) add(at, format string, args ...any) {
 		v.at = map[string]bool{}
 	}
 	v.at[at] = true
-	v.errs = append(v.errs, fmt.Errorf("%s at %q: %s", annotation, rawjson.Shorten(at), fmt.Sprintf(format, args...)))
+	v.errs = append(v.errs, fmt.Errorf("%s at %q: %s", paramKeyword, rawjson.Shorten(at), fmt.Sprintf(format, args...)))
 }
 
-// cut appends value without the annotations that are invalid.
+// cut appends value without the invalid annotations.
 func (v *invalid) cut(dst, value []byte, at string) []byte {
 	switch {
 	case rawjson.IsObject(value):
 		dst = append(dst, '{')
 		first := true
 		for name, member := range rawjson.Members(value) {
-			if v.at[at] && string(name) == annotation {
+			if v.at[at] && string(name) == paramKeyword {
 				continue
 			}
 			if !first {
@@ -99,22 +98,22 @@ func step(pointer, name string) string { return pointer + "/" + pointerEscapes.R
 type paramFinder struct {
 	invalid
 	params []Param
-	taken  map[string]bool
+	seen   map[string]bool
 }
 
 func findParams(schema []byte) ([]Param, invalid) {
-	if !bytes.Contains(schema, []byte(annotation)) && bytes.IndexByte(schema, '\\') < 0 {
-		return nil, invalid{} // most schemas; one may also spell the keyword with escapes
+	if !bytes.Contains(schema, []byte(paramKeyword)) && bytes.IndexByte(schema, '\\') < 0 {
+		return nil, invalid{} // most schemas; the keyword may also contain escapes
 	}
-	f := &paramFinder{taken: map[string]bool{}}
+	f := &paramFinder{seen: map[string]bool{}}
 	f.schema(schema, "", nil, true)
 	return f.params, f.invalid
 }
 
-// schema looks at a schema. It is reachable if only `properties` lead to it, by path (XH-2).
+// schema visits a schema. It is reachable if only `properties` lead to it (XH-2).
 func (f *paramFinder) schema(schema []byte, at string, path []string, reachable bool) {
-	if header := rawjson.Get(schema, annotation); header != nil {
-		f.annotated(schema, header, at, path, reachable)
+	if header := rawjson.Get(schema, paramKeyword); header != nil {
+		f.annotation(schema, header, at, path, reachable)
 	}
 	for name, value := range rawjson.Members(schema) {
 		at := step(at, string(name))
@@ -139,7 +138,7 @@ func (f *paramFinder) schema(schema []byte, at string, path []string, reachable 
 	}
 }
 
-func (f *paramFinder) annotated(schema, header []byte, at string, path []string, reachable bool) {
+func (f *paramFinder) annotation(schema, header []byte, at string, path []string, reachable bool) {
 	name, isString := rawjson.String(header)
 	typ, _ := rawjson.String(rawjson.Get(schema, "type"))
 	switch {
@@ -149,15 +148,15 @@ func (f *paramFinder) annotated(schema, header []byte, at string, path []string,
 		f.add(at, "only a property that nothing but properties leads to can have one")
 	case typ != "string" && typ != "integer" && typ != "boolean":
 		f.add(at, "only a string, an integer or a boolean can be in a header") // U-21: a list of types and none are neither
-	case f.taken[strings.ToLower(name)]:
+	case f.seen[strings.ToLower(name)]:
 		f.add(at, "another property has the header %q already", rawjson.Shorten(name))
 	default:
-		f.taken[strings.ToLower(name)] = true
+		f.seen[strings.ToLower(name)] = true
 		f.params = append(f.params, Param{Header: HeaderParamPrefix + name, Path: path, Type: typ})
 	}
 }
 
-// isToken reports whether s can be part of a header's name (RFC 9110, 5.6.2).
+// isToken reports whether s is a token (RFC 9110, 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -169,8 +168,8 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// Check reports whether the header says the same as the arguments. The values are all that the request has of it: an argument
-// that is there and not null needs exactly one, any other needs none (XH-4, XH-6, U-7, U-20).
+// Check returns an error unless the header's values match the arguments: an argument that is present and not null
+// needs exactly one, any other none (XH-4, XH-6, U-7, U-20).
 func (p Param) Check(arguments []byte, values []string) error {
 	value := arguments
 	for _, name := range p.Path {
@@ -178,31 +177,31 @@ func (p Param) Check(arguments []byte, values []string) error {
 	}
 	switch {
 	case len(values) > 1:
-		return fmt.Errorf("the header %s is there %d times", p.Header, len(values))
+		return fmt.Errorf("duplicate header %s (%d values)", p.Header, len(values))
 	case value == nil || rawjson.IsNull(value):
 		if len(values) > 0 {
-			return fmt.Errorf("the header %s is there, and the argument %s is not", p.Header, p.name())
+			return fmt.Errorf("the header %s is present, but the argument %s is not", p.Header, p.name())
 		}
 		return nil
 	case rawjson.IsObject(value) || rawjson.IsArray(value):
 		if len(values) > 0 {
-			return fmt.Errorf("the header %s cannot say the same as the argument %s, which is no single value", p.Header, p.name())
+			return fmt.Errorf("the header %s cannot match the argument %s, which is not a single value", p.Header, p.name())
 		}
-		return nil // nothing that a header could say; the tool's schema refuses it
+		return nil // the tool's schema rejects it
 	case len(values) == 0:
-		return fmt.Errorf("the header %s is missing, and the argument %s is there", p.Header, p.name())
+		return fmt.Errorf("the header %s is missing, but the argument %s is present", p.Header, p.name())
 	}
 	return p.compare(value, strings.Trim(values[0], " \t"))
 }
 
-// compare compares a string, number or boolean with a header's value.
+// compare compares a string, number or boolean with a header value.
 func (p Param) compare(value []byte, header string) error {
 	if !IsText(header) {
-		return fmt.Errorf("the header %s has a character in it that a header cannot have", p.Header)
+		return fmt.Errorf("the header %s contains an invalid character", p.Header)
 	}
 	said, ok := DecodeValue(header)
 	if !ok {
-		return fmt.Errorf("the header %s is not base64 between its marks", p.Header)
+		return fmt.Errorf("the header %s contains invalid base64", p.Header)
 	}
 	var same bool
 	if s, isString := rawjson.String(value); isString {
@@ -212,21 +211,22 @@ func (p Param) compare(value []byte, header string) error {
 	} else {
 		n, ok := number(text)
 		if !ok || n.IsInt() && n.Num().CmpAbs(big.NewInt(maxExact)) > 0 {
-			return fmt.Errorf("the argument %s is a number that no header can say: %s", p.name(), rawjson.Shorten(text))
+			return fmt.Errorf("the argument %s is a number that a header cannot represent: %s", p.name(), rawjson.Shorten(text))
 		}
 		m, ok := number(said)
 		same = ok && n.Cmp(m) == 0
 	}
 	if !same {
-		return fmt.Errorf("the header %s does not say the same as the argument %s", p.Header, p.name())
+		return fmt.Errorf("the header %s does not match the argument %s", p.Header, p.name())
 	}
 	return nil
 }
 
-// number returns the number that a JSON text is, unless it is longer than any that is exact needs to be.
+// number parses a JSON number of limited length.
 func number(text string) (*big.Rat, bool) {
 	const maxDigits, maxExponent = 64, 64
-	if len(text) > maxDigits || text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') || rawjson.Check([]byte(text)) != nil {
+	if len(text) > maxDigits || text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') ||
+		rawjson.Check([]byte(text)) != nil {
 		return nil, false
 	}
 	if _, exponent, ok := strings.Cut(strings.ToLower(text), "e"); ok {
@@ -237,11 +237,10 @@ func number(text string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
-// name returns the argument's name for people.
+// name returns the argument's name for errors.
 func (p Param) name() string { return rawjson.Shorten(strings.Join(p.Path, ".")) }
 
-// Value returns the value of the header for a call with the arguments. It reports false if the argument is not there, or
-// nothing that a header can say: the call then has no such header (XH-4).
+// Value returns the header value for a call with the arguments, and false if there must be no such header (XH-4).
 func (p Param) Value(arguments []byte) (string, bool) {
 	value := arguments
 	for _, name := range p.Path {

@@ -18,10 +18,10 @@ type decoder struct {
 	rev bridge.Revision
 }
 
-// message fills m. The member tag is the one that led here from a union.
+// message fills m. tag is the member that selected m in a union.
 func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag string) error {
 	if !rawjson.IsObject(data) {
-		return wrong("an object", data)
+		return typeError("an object", data)
 	}
 	if p.union != nil {
 		return d.union(data, m, p.union)
@@ -36,15 +36,15 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 			}
 			if p.resultType != "" && string(name) == "resultType" && d.rev.HasResultType() {
 				if s, _ := rawjson.Bytes(value); string(s) != p.resultType {
-					return at(wrong(quote(p.resultType), value), "resultType")
+					return at(typeError(quote(p.resultType), value), "resultType")
 				}
 				continue
 			}
-			if own := p.like(string(name), tag); own != "" {
+			if own := p.caseConflict(string(name), tag); own != "" {
 				if p.request {
-					return fmt.Errorf("member %s is not %s: names are to be in the right case", rawjson.Shorten(quote(string(name))), quote(own))
+					return fmt.Errorf("member %s must be written %s", rawjson.Shorten(quote(string(name))), quote(own))
 				}
-				continue // nobody is told of it, so that nobody takes it for the other
+				continue // dropped, because another parser could take it for own
 			}
 			unknown = appendUnknown(unknown, name, value)
 			continue
@@ -57,7 +57,7 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 			to = m.Mutable(f.via).Message()
 		}
 		if err := d.field(value, to, f); err != nil {
-			if f.in(d.rev) {
+			if f.definedIn(d.rev) {
 				return at(err, f.name)
 			}
 			unknown = appendUnknown(unknown, name, value)
@@ -67,7 +67,7 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 	}
 	if p.required&^seen != 0 {
 		for _, f := range p.fields {
-			if p.required&^seen&f.bit != 0 && f.in(d.rev) {
+			if p.required&^seen&f.bit != 0 && f.definedIn(d.rev) {
 				return fmt.Errorf("member %q is missing", f.name)
 			}
 		}
@@ -78,7 +78,7 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 	return nil
 }
 
-// appendUnknown appends a member to the object of those without a field.
+// appendUnknown appends a member to the object of unknown members.
 func appendUnknown(dst, name, value []byte) []byte {
 	if dst == nil {
 		dst = append(dst, '{')
@@ -89,9 +89,9 @@ func appendUnknown(dst, name, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// union fills the field of a union that data is about.
+// union sets the field of a union.
 func (d *decoder) union(data []byte, m protoreflect.Message, u *union) error {
-	f, err := u.meant(data)
+	f, err := u.choose(data)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (d *decoder) union(data []byte, m protoreflect.Message, u *union) error {
 	return nil
 }
 
-// meant returns the field of the union that a JSON object is about.
-func (u *union) meant(data []byte) (*field, error) {
+// choose returns the field of the union for a JSON object.
+func (u *union) choose(data []byte) (*field, error) {
 	if u.tag == "" {
 		whens := make([]string, len(u.fields))
 		for i, f := range u.fields {
@@ -133,7 +133,7 @@ func (u *union) meant(data []byte) (*field, error) {
 	}
 	name, ok := rawjson.Bytes(tag)
 	if !ok {
-		return nil, at(wrong("a string", tag), u.tag)
+		return nil, at(typeError("a string", tag), u.tag)
 	}
 	f := u.names[string(name)]
 	if f == nil {
@@ -146,17 +146,17 @@ func (u *union) meant(data []byte) (*field, error) {
 	return f, nil
 }
 
-// field sets a field of m, wholly or not at all.
+// field sets a field of m completely, or not at all.
 func (d *decoder) field(data []byte, m protoreflect.Message, f *field) error {
-	if f.alone != nil {
-		if other := m.WhichOneof(f.alone); other != nil {
+	if f.oneof != nil {
+		if other := m.WhichOneof(f.oneof); other != nil {
 			return fmt.Errorf("cannot be there together with %q", other.JSONName())
 		}
 	}
 	switch {
 	case f.fd.IsMap():
 		if !rawjson.IsObject(data) {
-			return wrong("an object", data)
+			return typeError("an object", data)
 		}
 		v := m.NewField(f.fd)
 		for name, value := range rawjson.Members(data) {
@@ -171,7 +171,7 @@ func (d *decoder) field(data []byte, m protoreflect.Message, f *field) error {
 		v := m.NewField(f.fd)
 		if !rawjson.IsArray(data) {
 			if !f.single {
-				return wrong("an array", data)
+				return typeError("an array", data)
 			}
 			element, err := d.value(data, f, v.List().NewElement)
 			if err != nil {
@@ -201,7 +201,7 @@ func (d *decoder) field(data []byte, m protoreflect.Message, f *field) error {
 	return nil
 }
 
-// value reads a single value. Empty makes room for a message.
+// value reads a single value. empty returns an empty message.
 func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) (protoreflect.Value, error) {
 	switch f.kind {
 	case kindMessage:
@@ -210,20 +210,20 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 	case kindString:
 		s, ok := rawjson.String(data)
 		if !ok {
-			return protoreflect.Value{}, wrong("a string", data)
+			return protoreflect.Value{}, typeError("a string", data)
 		}
 		return protoreflect.ValueOfString(s), nil
 	case kindText:
 		b, ok := rawjson.Bytes(data)
 		if !ok {
-			return protoreflect.Value{}, wrong("a string", data)
+			return protoreflect.Value{}, typeError("a string", data)
 		}
 		return protoreflect.ValueOfBytes(b), nil
 	case kindBytes:
 		return readBase64(data)
 	case kindRaw:
 		if !f.nullable && !rawjson.IsObject(data) {
-			return protoreflect.Value{}, wrong("an object", data)
+			return protoreflect.Value{}, typeError("an object", data)
 		}
 		return protoreflect.ValueOfBytes(data), nil
 	case kindBool:
@@ -233,13 +233,13 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 		case "false":
 			return protoreflect.ValueOfBool(false), nil
 		}
-		return protoreflect.Value{}, wrong("true or false", data)
+		return protoreflect.Value{}, typeError("true or false", data)
 	case kindInt:
 		n, err := readInt(data)
 		return protoreflect.ValueOfInt64(n), err
 	case kindDouble:
 		if !isNumber(data) {
-			return protoreflect.Value{}, wrong("a number", data)
+			return protoreflect.Value{}, typeError("a number", data)
 		}
 		x, err := strconv.ParseFloat(string(data), 64)
 		if err != nil {
@@ -249,7 +249,7 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 	case kindEnum:
 		name, ok := rawjson.Bytes(data)
 		if !ok {
-			return protoreflect.Value{}, wrong("a string", data)
+			return protoreflect.Value{}, typeError("a string", data)
 		}
 		n, ok := f.enum.numbers[string(name)]
 		if !ok {
@@ -260,26 +260,26 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 	return protoreflect.Value{}, errors.New("has no form in JSON")
 }
 
-// readBase64 reads base64 of RFC 4648, section 4, and none of its relatives.
+// readBase64 reads standard base64 (RFC 4648, section 4).
 func readBase64(data []byte) (protoreflect.Value, error) {
 	s, ok := rawjson.Bytes(data)
 	if !ok {
-		return protoreflect.Value{}, wrong("a string", data)
+		return protoreflect.Value{}, typeError("a string", data)
 	}
 	b, err := bridge.DecodeBase64(base64.StdEncoding, s)
 	if err != nil {
-		return protoreflect.Value{}, wrong("base64", data)
+		return protoreflect.Value{}, typeError("base64", data)
 	}
 	return protoreflect.ValueOfBytes(b), nil
 }
 
-// readInt reads an integer, however it is written: 100, 100.0 and 1e2 are the same number to a sender without integers.
+// readInt reads an integer in any notation: 100, 100.0 and 1e2 are the same number to a sender without integers.
 func readInt(data []byte) (int64, error) {
 	if n, err := strconv.ParseInt(string(data), 10, 64); err == nil {
 		return n, nil
 	}
 	if !isNumber(data) {
-		return 0, wrong("an integer", data)
+		return 0, typeError("an integer", data)
 	}
 	digits, sign := string(data), ""
 	if digits[0] == '-' {
@@ -303,7 +303,7 @@ func readInt(data []byte) (int64, error) {
 	case digits == "":
 		return 0, nil
 	case exponent < 0:
-		return 0, wrong("an integer", data)
+		return 0, typeError("an integer", data)
 	case len(digits)+exponent <= most:
 		if n, err := strconv.ParseInt(sign+digits+strings.Repeat("0", exponent), 10, 64); err == nil {
 			return n, nil
@@ -317,6 +317,6 @@ func isNumber(data []byte) bool {
 	return len(data) > 0 && (data[0] == '-' || '0' <= data[0] && data[0] <= '9')
 }
 
-func wrong(want string, data []byte) error {
+func typeError(want string, data []byte) error {
 	return fmt.Errorf("must be %s, not %s", want, rawjson.Shorten(data))
 }

@@ -16,11 +16,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Members that a revision does not have are left out because json.proto says so. Here is what that does not do: what is
-// said in other words to an older revision, and what cannot be said to it at all.
+// json.proto defines which members a revision lacks. This file converts what an older revision expresses differently,
+// and rejects what it cannot express.
 
-// A downFunc says a message in the words of a revision. It returns the message itself if there is nothing to do, and never
-// changes it: it may be in a cache.
+// A downFunc converts a message to a revision. It returns the message itself if there is nothing to convert, and does
+// not modify it, because it may be cached.
 type downFunc func(m proto.Message, rev bridge.Revision) (proto.Message, error)
 
 var downs = map[protoreflect.FullName]downFunc{
@@ -39,25 +39,25 @@ var downs = map[protoreflect.FullName]downFunc{
 	"mcpbridge.v1.SubscriptionsAcknowledged": modernOnly,
 }
 
-// down makes a downFunc of a function for one type of message.
+// down makes a downFunc from a function for one message type.
 func down[M proto.Message](f func(M, bridge.Revision) (M, error)) downFunc {
 	return func(m proto.Message, rev bridge.Revision) (proto.Message, error) { return f(m.(M), rev) }
 }
 
-func unsaid(what string, rev bridge.Revision) error {
+func unsupported(what string, rev bridge.Revision) error {
 	return fmt.Errorf("%s cannot be said in %s", what, rev)
 }
 
-// modernOnly refuses what a front of an older revision must not write.
+// modernOnly rejects messages that legacy revisions do not have.
 func modernOnly(m proto.Message, rev bridge.Revision) (proto.Message, error) {
 	if !rev.Modern() {
-		return nil, unsaid(string(m.ProtoReflect().Descriptor().Name()), rev)
+		return nil, unsupported(string(m.ProtoReflect().Descriptor().Name()), rev)
 	}
 	return m, nil
 }
 
-// downTool finds a place for the title where there is none of its own (2025-03-26: ToolAnnotations.title), and drops an
-// output schema that is not one of objects where it has to be.
+// downTool moves the title to where the revision has it (2025-03-26: ToolAnnotations.title), and drops an output
+// schema that is not an object schema where it has to be.
 func downTool(t *pb.Tool, rev bridge.Revision) (*pb.Tool, error) {
 	if t.Title != nil && !rev.HasToolTitle() && t.GetAnnotations().GetTitle() == "" {
 		t = bridge.ShallowCopy(t)
@@ -77,7 +77,7 @@ func downTool(t *pb.Tool, rev bridge.Revision) (*pb.Tool, error) {
 	return t, nil
 }
 
-// downCallToolResult makes text of structured content that a revision has no place for, unless there is text already
+// downCallToolResult converts structured content to text where the revision lacks it, unless there is text already
 // (2025-06-18 and later: server/tools, structured content).
 func downCallToolResult(r *pb.CallToolResult, rev bridge.Revision) (*pb.CallToolResult, error) {
 	content, keep, err := downStructured(r.GetStructuredContent(), r.GetContent(), rev)
@@ -99,8 +99,10 @@ func downToolResultContent(r *pb.ToolResultContent, rev bridge.Revision) (*pb.To
 	return r, nil
 }
 
-// downStructured reports whether structured content can stay what it is. If it cannot, it returns the content to send.
-func downStructured(structured []byte, content []*pb.ContentBlock, rev bridge.Revision) (_ []*pb.ContentBlock, keep bool, _ error) {
+// downStructured reports whether structured content can stay. If not, it returns the content to send.
+func downStructured(
+	structured []byte, content []*pb.ContentBlock, rev bridge.Revision,
+) (_ []*pb.ContentBlock, keep bool, _ error) {
 	has, anyValue := rev.HasStructuredContent()
 	if len(structured) == 0 || has && (anyValue || rawjson.IsObject(structured)) {
 		return nil, true, nil
@@ -116,8 +118,8 @@ func downStructured(structured []byte, content []*pb.ContentBlock, rev bridge.Re
 	return append(slices.Clip(content), textBlock(string(text), nil)), false, nil
 }
 
-// downContentBlock says a block in the words of a revision that does not have its type: older clients refuse the whole
-// message for a type that they do not know.
+// downContentBlock converts a block whose type the revision lacks: older clients reject a message with an unknown
+// type.
 func downContentBlock(b *pb.ContentBlock, rev bridge.Revision) (*pb.ContentBlock, error) {
 	if !rev.HasAudio() && b.GetAudio() != nil {
 		audio := b.GetAudio()
@@ -140,16 +142,16 @@ func textBlock(text string, a *pb.Annotations) *pb.ContentBlock {
 	return &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text, Annotations: a}}}
 }
 
-// contentURI names bytes that have no other name by their hash, as RFC 6920 does.
+// contentURI returns the RFC 6920 URI of data, its hash.
 func contentURI(data []byte) string {
 	hash := sha256.Sum256(data)
 	return "ni:///sha-256;" + base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// maxCompletions is how many values a completion may have (every revision: server/utilities/completion).
+// maxCompletions is the maximum number of values of a completion (every revision: server/utilities/completion).
 const maxCompletions = 100
 
-// downCompletion cuts off what no revision can say.
+// downCompletion truncates the values.
 func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error) {
 	if len(c.GetValues()) <= maxCompletions {
 		return c, nil
@@ -162,10 +164,9 @@ func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error)
 	return c, nil
 }
 
-// hopMembers are the members that belong to a hop and not to what is passed on: a token, or a side of `initialize`. Whoever
-// speaks to the peer reads and writes them. Nobody does so with the wish for a task, to which there would be no result: there are
-// none here, and who does not declare tasks does what is asked as if it were not there (2025-11-25: basic/utilities/tasks, task
-// support and handling).
+// hopMembers are members between two peers that are not forwarded: tokens, and those of `initialize`. The bridge
+// drops the request for a task, since it has no tasks, and a receiver that declares none must ignore it (2025-11-25:
+// basic/utilities/tasks, task support and handling).
 var hopMembers = map[protoreflect.FullName][]string{
 	"mcpbridge.v1.Progress":             {"progressToken"},
 	"mcpbridge.v1.DiscoverResponse":     {"protocolVersion", "serverInfo"},
@@ -175,7 +176,7 @@ var hopMembers = map[protoreflect.FullName][]string{
 	"mcpbridge.v1.CreateMessageRequest": {"task"},
 }
 
-// downElicitForm rewrites the form's schema for a revision with fewer kinds of fields.
+// downElicitForm converts the form's schema to a revision with fewer types of fields.
 func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, error) {
 	if rev.HasTitledEnums() && rev.HasMultiSelect() && rev.HasFormDefaults() || !rawjson.IsObject(f.GetRequestedSchema()) {
 		return f, nil
@@ -192,7 +193,7 @@ func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, erro
 	return f, nil
 }
 
-// downFormSchema returns the schema of a form without `$schema`, and with its properties rewritten.
+// downFormSchema returns the schema of a form without `$schema`, and with converted properties.
 func downFormSchema(schema []byte, rev bridge.Revision) ([]byte, error) {
 	out := encoder{dst: []byte{'{'}}
 	for name, value := range rawjson.Members(schema) {
@@ -215,15 +216,15 @@ func downFormSchema(schema []byte, rev bridge.Revision) ([]byte, error) {
 	return append(out.dst, '}'), nil
 }
 
-// downFormField rewrites the schema of one field of a form: a titled choice by `enumNames`, and without the default that
-// only boolean fields have in 2025-06-18.
+// downFormField converts the schema of a form field: titled choices to `enumNames`, and no default except of
+// booleans, as in 2025-06-18.
 func downFormField(field []byte, rev bridge.Revision) ([]byte, error) {
 	if !rawjson.IsObject(field) {
 		return field, nil
 	}
 	typ, _ := rawjson.String(rawjson.Get(field, "type"))
 	if typ == "array" && !rev.HasMultiSelect() {
-		return nil, unsaid("a choice of several values", rev)
+		return nil, unsupported("a choice of several values", rev)
 	}
 	out := encoder{dst: []byte{'{'}}
 	for name, value := range rawjson.Members(field) {
@@ -233,7 +234,7 @@ func downFormField(field []byte, rev bridge.Revision) ([]byte, error) {
 			for choice := range rawjson.Elements(value) {
 				constant, title := rawjson.Get(choice, "const"), rawjson.Get(choice, "title")
 				if constant == nil {
-					return nil, at(unsaid("a choice without const", rev), "oneOf")
+					return nil, at(unsupported("a choice without const", rev), "oneOf")
 				}
 				if title == nil {
 					title = constant
@@ -257,7 +258,7 @@ func appendElement(array, value []byte) []byte {
 	return append(array, value...)
 }
 
-// downElicitURL makes up the elicitationId where there must be one (2025-11-25: client/elicitation, URL mode).
+// downElicitURL generates the required elicitationId (2025-11-25: client/elicitation, URL mode).
 func downElicitURL(u *pb.ElicitUrl, rev bridge.Revision) (*pb.ElicitUrl, error) {
 	if u.ElicitationId != nil || !rev.HasElicitationID() {
 		return u, nil
@@ -267,18 +268,19 @@ func downElicitURL(u *pb.ElicitUrl, rev bridge.Revision) (*pb.ElicitUrl, error) 
 	return u, nil
 }
 
-// downCreateMessageRequest splits what one speaker says into messages of one block each, where a message has one.
+// downCreateMessageRequest splits messages into messages of one block each, where a message has one.
 func downCreateMessageRequest(r *pb.CreateMessageRequest, rev bridge.Revision) (*pb.CreateMessageRequest, error) {
 	if !rev.HasSamplingTools() {
 		if len(r.GetTools()) > 0 {
-			return nil, at(unsaid("a tool for the model", rev), "tools")
+			return nil, at(unsupported("a tool for the model", rev), "tools")
 		}
 		if r.GetToolChoice() != nil {
-			return nil, at(unsaid("a tool for the model", rev), "toolChoice")
+			return nil, at(unsupported("a tool for the model", rev), "toolChoice")
 		}
 	}
 	one := func(m *pb.SamplingMessage) bool { return len(m.GetContent()) == 1 }
-	if rev.HasSamplingLists() || !slices.ContainsFunc(r.GetMessages(), func(m *pb.SamplingMessage) bool { return !one(m) }) {
+	several := func(m *pb.SamplingMessage) bool { return !one(m) }
+	if rev.HasSamplingLists() || !slices.ContainsFunc(r.GetMessages(), several) {
 		return r, nil
 	}
 	var messages []*pb.SamplingMessage
@@ -296,12 +298,12 @@ func downCreateMessageRequest(r *pb.CreateMessageRequest, rev bridge.Revision) (
 
 func downSamplingMessage(m *pb.SamplingMessage, rev bridge.Revision) (*pb.SamplingMessage, error) {
 	if !rev.HasSamplingLists() && len(m.GetContent()) != 1 {
-		return nil, at(unsaid(fmt.Sprintf("a message of %d blocks", len(m.GetContent())), rev), "content")
+		return nil, at(unsupported(fmt.Sprintf("a message of %d blocks", len(m.GetContent())), rev), "content")
 	}
 	return m, downSamplingContent(m.GetContent(), rev)
 }
 
-// downCreateMessageResult joins an answer of several texts, where an answer is one block.
+// downCreateMessageResult joins text blocks where a result has one block.
 func downCreateMessageResult(r *pb.CreateMessageResult, rev bridge.Revision) (*pb.CreateMessageResult, error) {
 	if err := downSamplingContent(r.GetContent(), rev); err != nil || rev.HasSamplingLists() || len(r.GetContent()) == 1 {
 		return r, err
@@ -309,7 +311,7 @@ func downCreateMessageResult(r *pb.CreateMessageResult, rev bridge.Revision) (*p
 	var texts []string
 	for _, b := range r.GetContent() {
 		if b.GetText() == nil {
-			return nil, at(unsaid(fmt.Sprintf("an answer of %d blocks", len(r.GetContent())), rev), "content")
+			return nil, at(unsupported(fmt.Sprintf("an answer of %d blocks", len(r.GetContent())), rev), "content")
 		}
 		texts = append(texts, b.GetText().GetText())
 	}
@@ -318,12 +320,12 @@ func downCreateMessageResult(r *pb.CreateMessageResult, rev bridge.Revision) (*p
 	return r, nil
 }
 
-// downSamplingContent refuses sound where a model cannot hear. Elsewhere it would become an embedded resource, but a model
-// never gets those.
+// downSamplingContent rejects audio where sampling lacks it. The conversion to an embedded resource is not possible,
+// as sampling lacks those, too.
 func downSamplingContent(content []*pb.ContentBlock, rev bridge.Revision) error {
 	for i, b := range content {
 		if b.GetAudio() != nil && !rev.HasAudio() {
-			return at(at(unsaid(`"audio"`, rev), index(i)), "content")
+			return at(at(unsupported(`"audio"`, rev), index(i)), "content")
 		}
 	}
 	return nil

@@ -19,8 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// maxNesting is how many messages may be inside one another. MCP needs a handful; only a tool result that holds tool results
-// can have more.
+// maxNesting is the maximum depth of nested messages. Only tool results that contain tool results come near it.
 const maxNesting = 64
 
 type encoder struct {
@@ -30,13 +29,13 @@ type encoder struct {
 	depth  int
 }
 
-// An object says what is particular to one object that is written.
+// An object configures the encoding of one object.
 type object struct {
-	// head is the first member, as it is written: the tag of a union.
+	// head is the encoded first member, the tag of a union.
 	head string
-	// tag is the tag's name.
+	// tag is the name of the tag.
 	tag string
-	// meta is set in the object's `_meta`.
+	// meta is added to `_meta`.
 	meta []Member
 }
 
@@ -60,7 +59,7 @@ func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
 		e.dst = rawjson.AppendString(e.dst, p.resultType)
 	}
 	for _, f := range p.fields {
-		if !f.in(e.rev) {
+		if !f.definedIn(e.rev) {
 			continue
 		}
 		from := m
@@ -99,7 +98,7 @@ func (e *encoder) union(m protoreflect.Message, u *union, o object) error {
 	if f == nil {
 		return errors.New("nothing is set")
 	}
-	if !f.in(e.rev) {
+	if !f.definedIn(e.rev) {
 		return fmt.Errorf("%q cannot be said in %s", f.name, e.rev)
 	}
 	o.tag = u.tag
@@ -119,7 +118,6 @@ func (e *encoder) union(m protoreflect.Message, u *union, o object) error {
 	return nil
 }
 
-// key begins a member.
 func (e *encoder) key(key string) {
 	if e.dst[len(e.dst)-1] != '{' {
 		e.dst = append(e.dst, ',')
@@ -127,7 +125,7 @@ func (e *encoder) key(key string) {
 	e.dst = append(e.dst, key...)
 }
 
-// field writes the member of a field, if there is one.
+// field writes the member of a field, if it is set.
 func (e *encoder) field(m protoreflect.Message, f *field) error {
 	if !m.Has(f.fd) && !f.always {
 		if f.fallback != "" {
@@ -145,7 +143,7 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 		e.key(f.key)
 		return e.list(v.List(), f)
 	case f.kind == kindEnum && v.Enum() == 0:
-		// Somebody said that they do not say. Where that is no answer, it is a mistake.
+		// The enum value UNSPECIFIED, which is a mistake of the backend unless there is a default.
 		if f.always {
 			return errors.New("is not set")
 		}
@@ -176,7 +174,7 @@ func (e *encoder) list(list protoreflect.List, f *field) error {
 	return nil
 }
 
-// entries writes a map, in the order of its keys, so that the same message is always the same text.
+// entries writes a map sorted by key, so that the output is deterministic.
 func (e *encoder) entries(m protoreflect.Map, f *field) error {
 	values := make(map[string]protoreflect.Value, m.Len())
 	for k, v := range m.Range {
@@ -207,7 +205,8 @@ func (e *encoder) value(v protoreflect.Value, f *field) error {
 		if !utf8.Valid(b) {
 			return errors.New("must be UTF-8")
 		}
-		e.dst = rawjson.AppendString(e.dst, unsafe.String(unsafe.SliceData(b), len(b))) //nolint:gosec // G103: it is read before this function returns, and nobody writes it
+		//nolint:gosec // only read, before this function returns
+		e.dst = rawjson.AppendString(e.dst, unsafe.String(unsafe.SliceData(b), len(b)))
 	case kindBytes:
 		e.dst = base64.StdEncoding.AppendEncode(append(e.dst, '"'), v.Bytes())
 		e.dst = append(e.dst, '"')
@@ -233,7 +232,7 @@ func (e *encoder) value(v protoreflect.Value, f *field) error {
 	return nil
 }
 
-// raw writes JSON text. What cannot be null is an object: every such member of MCP is.
+// raw writes JSON text. A value that cannot be null must be an object, as all such members of MCP are.
 func (e *encoder) raw(text []byte, f *field) error {
 	if !f.nullable && !rawjson.IsObject(text) {
 		return fmt.Errorf("must be a JSON object, not %s", rawjson.Shorten(text))
@@ -245,7 +244,7 @@ func (e *encoder) raw(text []byte, f *field) error {
 	return nil
 }
 
-// meta writes `_meta` of what the message has and of what is set in it.
+// meta writes the message's `_meta` merged with the members of set.
 func (e *encoder) meta(has []byte, set []Member) error {
 	if len(has) > 0 {
 		if !rawjson.IsObject(has) {
@@ -276,8 +275,7 @@ func (e *encoder) meta(has []byte, set []Member) error {
 	return nil
 }
 
-// extra writes the members without a field. A member that has a field is never one of them, whatever the revision: it would
-// be there twice, or where it must not be.
+// extra writes the unknown members. It drops those that have a field in any revision, which would be duplicates.
 func (e *encoder) extra(text []byte, p *plan, tag string) error {
 	if len(text) == 0 {
 		return nil
@@ -289,14 +287,14 @@ func (e *encoder) extra(text []byte, p *plan, tag string) error {
 		return fmt.Errorf("unknown members are not strict JSON: %w", err)
 	}
 	for name, value := range rawjson.Members(text) {
-		if !p.owns(string(name)) && p.like(string(name), tag) == "" && string(name) != tag {
+		if !p.owns(string(name)) && p.caseConflict(string(name), tag) == "" && string(name) != tag {
 			e.member(string(name), value)
 		}
 	}
 	return nil
 }
 
-// member writes a member whose value was checked.
+// member writes a member with a validated value.
 func (e *encoder) member(name string, value []byte) {
 	e.key("")
 	e.dst = append(rawjson.AppendString(e.dst, name), ':')

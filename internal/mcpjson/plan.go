@@ -14,36 +14,35 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A plan is how a message is read and written.
+// A plan describes the JSON of a message.
 type plan struct {
-	// fields are the fields that have members, in the order in which they are written.
+	// fields are the fields that have members, in the order of encoding.
 	fields []*field
-	// members are the same fields by the names of their members.
+	// members are the fields by JSON name.
 	members map[string]*field
-	// extra is the field of the members without a field, if there is one.
+	// extra is the field for unknown members, or nil.
 	extra protoreflect.FieldDescriptor
-	// required are the bits of the fields that a JSON object must have.
-	required uint64
-	// resultType is the message's `resultType`, if it is a result.
+	// required is the bit set of the required fields.
+	required   uint64
 	resultType string
-	// union is not nil if the message is one.
+	// union is not nil for a union.
 	union *union
-	// hop are the members that are neither read nor written here.
+	// hop are the members that are not forwarded.
 	hop []string
-	// down says a message in the words of a revision.
+	// down converts a message to a revision.
 	down downFunc
-	// request says that the message is what a client asks for.
+	// request reports whether the message is a client's request.
 	request bool
 }
 
-// owns reports whether a member is not one of those without a field, in any revision.
+// owns reports whether a member is known in any revision.
 func (p *plan) owns(name string) bool {
 	return p.members[name] != nil || name == "_meta" || name == "resultType" || slices.Contains(p.hop, name)
 }
 
-// like returns the member that another one would be in another case, or nothing: whoever reads names without regard to case would take
-// it for that one. The tag is that of a union.
-func (p *plan) like(name, tag string) string {
+// caseConflict returns the known member that differs from name by case only, which a case-insensitive parser would
+// confuse with it, or "". tag is the tag of a union.
+func (p *plan) caseConflict(name, tag string) string {
 	for own := range p.members {
 		if own != name && strings.EqualFold(own, name) {
 			return own
@@ -57,49 +56,50 @@ func (p *plan) like(name, tag string) string {
 	return ""
 }
 
-// A field is how one field is read and written.
+type plansByMessage = map[protoreflect.MessageDescriptor]*plan
+
+// A field describes the JSON of one field.
 type field struct {
 	fd protoreflect.FieldDescriptor
-	// via is the field of the inlined message that has the field, if it is not the message itself.
+	// via is the field of the inlined message that contains the field, or nil.
 	via protoreflect.FieldDescriptor
-	// name is the member's name, and in a union the value of the tag.
+	// name is the JSON name, or the value of the tag in a union.
 	name string
-	// key is the name as it is written, with its colon.
+	// key is the encoded name with its colon.
 	key string
-	// head is, in a union with a tag, the member that is the tag, as it is written.
+	// head is the encoded tag of a union.
 	head         string
 	kind         kind
 	message      *plan
 	enum         *enum
 	since, until bridge.Revision
-	// always says that the member is written when the field is not set too.
+	// always reports whether an unset field is written.
 	always   bool
 	fallback string
 	nullable bool
 	single   bool
-	// alone says that no other field of the same oneof can be set.
-	alone protoreflect.OneofDescriptor
-	// when is, in a union without a tag, the member that tells that this field is meant.
+	// oneof is the oneof of which at most one field may be set.
+	oneof protoreflect.OneofDescriptor
+	// when is, in a union without a tag, the member that selects this field.
 	when string
 	bit  uint64
 }
 
-// in reports whether a revision has the member.
-func (f *field) in(rev bridge.Revision) bool { return rev.Within(f.since, f.until) }
+func (f *field) definedIn(rev bridge.Revision) bool { return rev.Within(f.since, f.until) }
 
-// A union is how a message is written that is one of several others.
+// A union describes the JSON of a message that is one of several others.
 type union struct {
 	oneof   protoreflect.OneofDescriptor
 	tag     string
 	content string
-	// missing is the field that is meant when there is no tag, if that is allowed.
+	// missing is the field that is used when there is no tag, or nil.
 	missing  *field
 	tagSince bridge.Revision
 	fields   []*field
 	names    map[string]*field
 }
 
-// set returns the field of the union that is set in m, or nil.
+// set returns the field that is set in m, or nil.
 func (u *union) set(m protoreflect.Message) *field {
 	fd := m.WhichOneof(u.oneof)
 	if fd == nil {
@@ -113,7 +113,7 @@ func (u *union) set(m protoreflect.Message) *field {
 	return nil
 }
 
-// A kind is how a single value is written.
+// A kind is the encoding of a single value.
 type kind uint8
 
 const (
@@ -128,19 +128,17 @@ const (
 	kindMessage
 )
 
-// An enum is how the values of an enum are written.
+// An enum describes the names of the values of an enum.
 type enum struct {
 	names   map[protoreflect.EnumNumber]string
 	numbers map[string]protoreflect.EnumNumber
-	// list names all values, for errors.
-	list string
+	list    string
 }
 
 // planOf returns the plan for m, or nil if m is not a message of the contract.
 func planOf(m proto.Message) *plan { return plans()[m.ProtoReflect().Descriptor()] }
 
-// plans returns the plans for all messages of the contract. Options that make no sense panic here: they are a mistake in a
-// .proto file, which any test finds.
+// plans are the plans for all messages of the contract. It panics on invalid options in a .proto file.
 var plans = sync.OnceValue(func() map[protoreflect.MessageDescriptor]*plan {
 	all := map[protoreflect.MessageDescriptor]*plan{}
 	for _, file := range []protoreflect.FileDescriptor{
@@ -154,15 +152,18 @@ var plans = sync.OnceValue(func() map[protoreflect.MessageDescriptor]*plan {
 	return all
 })
 
-// newPlan returns the plan for a message. It makes it, and the plans it needs, if they are not among all yet.
+// newPlan adds the plan for a message, and the plans that it needs, to all.
 func newPlan(md protoreflect.MessageDescriptor, all map[protoreflect.MessageDescriptor]*plan) *plan {
 	if p := all[md]; p != nil {
 		return p
 	}
 	opts, _ := proto.GetExtension(md.Options(), pb.E_JsonMessage).(*pb.JsonMessage)
-	p := &plan{members: map[string]*field{}, resultType: opts.GetResultType(), hop: hopMembers[md.FullName()], down: downs[md.FullName()]}
+	p := &plan{
+		members: map[string]*field{}, resultType: opts.GetResultType(),
+		hop: hopMembers[md.FullName()], down: downs[md.FullName()],
+	}
 	p.request = strings.HasSuffix(string(md.Name()), "Request")
-	all[md] = p // before the messages inside: some of them hold the one they are in
+	all[md] = p // before the nested messages, which may be recursive
 	if opts.GetTag() != "" || opts.GetUntagged() {
 		p.union = newUnion(md, opts, all)
 		return p
@@ -171,8 +172,8 @@ func newPlan(md protoreflect.MessageDescriptor, all map[protoreflect.MessageDesc
 	return p
 }
 
-// add adds the fields of a message to the plan: of the plan's own, or of one that is inlined by the field via.
-func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDescriptor, all map[protoreflect.MessageDescriptor]*plan) {
+// add adds the fields of a message, which is inlined by the field via unless that is nil.
+func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDescriptor, all plansByMessage) {
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		opts := optionsOf(fd)
@@ -198,7 +199,7 @@ func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDesc
 	}
 }
 
-func newUnion(md protoreflect.MessageDescriptor, opts *pb.JsonMessage, all map[protoreflect.MessageDescriptor]*plan) *union {
+func newUnion(md protoreflect.MessageDescriptor, opts *pb.JsonMessage, all plansByMessage) *union {
 	u := &union{
 		oneof: md.Oneofs().Get(0), tag: opts.GetTag(), content: opts.GetContent(), names: map[string]*field{},
 		tagSince: revision(md, opts.GetTagSince()),
@@ -220,7 +221,7 @@ func newUnion(md protoreflect.MessageDescriptor, opts *pb.JsonMessage, all map[p
 	return u
 }
 
-func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all map[protoreflect.MessageDescriptor]*plan) *field {
+func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all plansByMessage) *field {
 	f := &field{
 		fd: fd, name: fd.JSONName(), fallback: opts.GetFallback(), nullable: opts.GetNullable(), single: opts.GetSingle(),
 		since: revision(fd, opts.GetSince()), until: revision(fd, opts.GetUntil()),
@@ -263,12 +264,12 @@ func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all map[proto
 	scalar := f.kind != kindMessage && f.kind != kindRaw && !fd.IsList() && !fd.IsMap() && !fd.HasPresence()
 	f.always = scalar || opts.GetRequired() && f.kind != kindRaw
 	if oneof := fd.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
-		f.alone = oneof
+		f.oneof = oneof
 	}
 	return f
 }
 
-// newEnum returns how the values of an enum are written: LOG_LEVEL_DEBUG of LogLevel as "debug".
+// newEnum returns the names of the values: LOG_LEVEL_DEBUG of LogLevel is "debug".
 func newEnum(ed protoreflect.EnumDescriptor) *enum {
 	e := &enum{names: map[protoreflect.EnumNumber]string{}, numbers: map[string]protoreflect.EnumNumber{}}
 	prefix := strings.TrimSuffix(string(ed.Values().ByNumber(0).Name()), "UNSPECIFIED")

@@ -49,7 +49,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var msg jsonrpc.Message
 	defer s.panics.Recover("a message", func(e *bridge.Error) { broken(w, msg.ID, e) })
 	taken, body, ok := s.receive(w, r)
-	defer s.opts.Memory.GiveBody(taken)
+	defer s.opts.Memory.ReleaseBody(taken)
 	if !ok {
 		return
 	}
@@ -138,7 +138,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, b
 		return taken, body, true
 	}
 	if bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
-		s.opts.Memory.GiveBody(taken)
+		s.opts.Memory.ReleaseBody(taken)
 		s.refuseUnread(w, r, err)
 		return 0, nil, false
 	}
@@ -255,7 +255,7 @@ func (s *Server) short(r *http.Request) error {
 	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce && bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
 		return nil
 	}
-	return s.opts.Memory.Full(limit.NewCalls)
+	return s.opts.Memory.Admit(limit.NewCalls)
 }
 
 // readBody returns the body of a request, and how much of it is to be given back to Memory. The client must send it in time, and memory
@@ -273,7 +273,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 	}
 	switch {
 	case n > bodyAtOnce:
-		if err := s.opts.Memory.TakeBody(n); err != nil {
+		if err := s.opts.Memory.ReserveBody(n); err != nil {
 			return 0, nil, err
 		}
 		taken = n
@@ -282,7 +282,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 		from = long
 		defer func() {
 			if taken = long.taken; taken <= bodyAtOnce { // now that it is there, it is as if it had said so
-				s.opts.Memory.GiveBody(taken)
+				s.opts.Memory.ReleaseBody(taken)
 				taken = 0
 			}
 		}()
@@ -360,7 +360,7 @@ type longBody struct {
 // Read implements io.Reader.
 func (b *longBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if full := b.memory.TakeBody(int64(n)); full != nil {
+	if full := b.memory.ReserveBody(int64(n)); full != nil {
 		return 0, full // with bytes, it could be overlooked
 	}
 	b.taken += int64(n)
@@ -426,7 +426,7 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 			", which is no revision: leave it out of initialize")
 		return
 	}
-	if err := s.opts.Memory.Full(limit.NewSessions); err != nil {
+	if err := s.opts.Memory.Admit(limit.NewSessions); err != nil {
 		refuseFull(w, err)
 		return
 	}

@@ -102,7 +102,7 @@ func TestAStreamKeepsLittleOfItsMessage(t *testing.T) {
 				if kept := heap() - before; kept > n*long/2 {
 					t.Errorf("%d streams keep %d KiB, and each began with a message of %d KiB", n, kept>>10, long>>10)
 				}
-				if err := errors.Join(m.TakeBody(1), m.TakeBody(2*long-1)); err != nil { // all that there is
+				if err := errors.Join(m.ReserveBody(1), m.ReserveBody(2*long-1)); err != nil { // all that there is
 					t.Errorf("while streams are open: %v", err)
 				}
 				runtime.KeepAlive(body)

@@ -35,7 +35,7 @@ func newShort() *short {
 func (s *short) take(n int64) {
 	s.taken.Store(n)
 	for before := s.reads.Load(); s.reads.Load() == before; {
-		_ = s.Full(limit.NewSessions) // which reads it anew once in a while
+		_ = s.Admit(limit.NewSessions) // which reads it anew once in a while
 		runtime.Gosched()
 	}
 }
@@ -93,7 +93,7 @@ func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
 					continue
 				}
 				text, _ := io.ReadAll(res.Body) // what is missing shows
-				if !strings.Contains(string(text), `"jsonrpc":"2.0"`) || !strings.Contains(string(text), "of the memory is taken") || res.Header.Get("Retry-After") != "1" {
+				if !strings.Contains(string(text), `"jsonrpc":"2.0"`) || !strings.Contains(string(text), "memory is low") || res.Header.Get("Retry-After") != "1" {
 					t.Errorf("%s, %v", text, res.Header)
 				}
 			}
@@ -124,7 +124,7 @@ func TestLongBodiesAreBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
 			f := newFront(t, mcpserver.Options{Memory: m})
-			if err := m.TakeBody(room / 2); err != nil { // of another request
+			if err := m.ReserveBody(room / 2); err != nil { // of another request
 				t.Fatal(err)
 			}
 			for range 3 { // what one has taken it gives back

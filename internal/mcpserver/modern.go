@@ -54,7 +54,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		x.fail(call.Method, x.about(call, err))
 	case res.InputRequired != nil:
 		// The client receives what is needed, and the state sealed.
-		needs, err := s.seal.Needs(call, withoutContext(res.InputRequired, call.Context().GetClientCapabilities(), x.rev), round+1)
+		needs, err := s.seal.Seal(call, withoutContext(res.InputRequired, call.Context().GetClientCapabilities(), x.rev), round+1)
 		x.finish(call.Method, needs, err, d.serverInfo())
 	default:
 		x.finish(call.Method, res.Complete, nil, d.serverInfo())

@@ -156,7 +156,7 @@ var (
 func New(h bridge.Handler, o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
-		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.Limits.StateLife, o.Limits.State),
+		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State),
 		sessions: map[string]*session{}, conns: map[string]*conn{},
 	}
 	s.panics = o.Panics.With(o.Log)

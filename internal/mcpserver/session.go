@@ -149,7 +149,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss := &session{
 		s: s, rev: rev, tag: rand.Text()[:6] + ".", scope: rand.Text(), caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		ready: make(chan struct{}), streams: limit.Streams{Most: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.Limits.SessionReplay},
+		ready: make(chan struct{}), streams: limit.Streams{Max: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.Limits.SessionReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none

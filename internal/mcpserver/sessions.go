@@ -33,7 +33,7 @@ type Sessions struct {
 
 	mu      sync.Mutex // guards what follows
 	n       int
-	owners  limit.Shares
+	owners  limit.PrincipalCounter
 	servers map[*Server]struct{} // that have not closed
 }
 
@@ -53,7 +53,7 @@ const (
 func NewSessions(l limits.Limits) *Sessions {
 	l = l.OrDefaults()
 	return &Sessions{
-		most: l.Sessions, owners: limit.Shares{Most: l.SessionsPerCaller}, replay: replay{most: l.Replay},
+		most: l.Sessions, owners: limit.PrincipalCounter{Max: l.SessionsPerCaller}, replay: replay{most: l.Replay},
 		swept: time.Now(), servers: map[*Server]struct{}{},
 	}
 }
@@ -135,8 +135,8 @@ func (s *Sessions) enter(p *pb.Principal) error {
 	if s.n >= s.most {
 		return tooManySessions(bridge.ReasonOverloaded, "%d sessions are open, which is the most", s.most)
 	}
-	if !s.owners.Enter(p) {
-		return tooManySessions(bridge.ReasonTooMany, "you have %d sessions open, which is the most of one caller", s.owners.Most)
+	if !s.owners.Acquire(p) {
+		return tooManySessions(bridge.ReasonTooMany, "you have %d sessions open, which is the most of one caller", s.owners.Max)
 	}
 	s.n++
 	return nil
@@ -147,7 +147,7 @@ func (s *Sessions) leave(p *pb.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n--
-	s.owners.Leave(p)
+	s.owners.Release(p)
 }
 
 func tooManySessions(reason, why string, most int) error {

@@ -70,7 +70,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	c.principal = s.origin(r).principal
 	c.until = s.until(c.principal)
 	id := rand.Text()
-	err := s.opts.Memory.Full(limit.NewSessions)
+	err := s.opts.Memory.Admit(limit.NewSessions)
 	if err == nil {
 		err = s.admit(c.principal, networkOf(r), func() { s.conns[id] = c })
 	}

@@ -28,7 +28,8 @@ type Keys struct {
 
 // New returns keys for one launch.
 //
-// The curve is P-256, not go-plugin's P-521: that one takes 20 ms longer, and gRPC for Python before 1.60 does not support it.
+// The curve is P-256, not go-plugin's P-521, which takes 20 ms longer, and which gRPC for Python before 1.60 does not
+// support.
 func New() (*Keys, error) {
 	authority, err := issue(nil, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "mcpbridge"}, KeyUsage: x509.KeyUsageCertSign,

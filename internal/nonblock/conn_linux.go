@@ -4,8 +4,8 @@ package nonblock
 
 import "net"
 
-// Conn returns a connection that is c, and does not tell the scheduler when it is read and written, where that is known to be of use:
-// on Linux, if c is of TCP. The race detector must see what goes through sockets, which is why it gets c itself.
+// Conn returns c with Read and Write that do not notify the scheduler, if c is a TCP connection. With the race
+// detector, which has to see synchronization through sockets, it returns c.
 func Conn(c net.Conn) net.Conn {
 	if t, ok := c.(*net.TCPConn); ok {
 		return newConn(t)

@@ -4,6 +4,5 @@ package nonblock
 
 import "net"
 
-// Conn returns a connection that is c, and does not tell the scheduler when it is read and written, where that is known to be of use:
-// on Linux, if c is of TCP. The race detector must see what goes through sockets, which is why it gets c itself.
+// Conn returns c. On Linux, it returns a connection that does not notify the scheduler.
 func Conn(c net.Conn) net.Conn { return c }

@@ -1,12 +1,10 @@
-// Package nonblock has connections be read and written without a word to Go's scheduler.
+// Package nonblock reads and writes sockets without notifying Go's scheduler.
 //
-// Before each system call, Go says that the thread may block, and if everything had been waiting until then, that wakes the
-// thread that watches over the others (runtime.sysmon). It looks around every 20 µs then, until everything waits again. Where calls
-// come one by one, everything waits twice for each of them, and waking that thread and its looks are a fifth of what the process uses.
-// But a socket of package net never blocks, it says EAGAIN: nobody needs to watch.
+// Before a system call that may block, Go notifies its monitor thread (runtime.sysmon), which wakes up if everything
+// was idle, and then polls every 20 µs until everything is idle again. For sequential calls this happens twice per
+// call, and takes a fifth of the process's CPU time. Sockets of package net are non-blocking, and do not need it.
 //
-// What is longer than 16 KiB is read and written as ever, so that work that takes long is watched over: Go lets others run when a
-// goroutine has run for 10 ms, which it learns from that thread. It wakes by itself for timers, too.
+// Transfers of more than 16 KiB are not affected, so that long work is preempted as usual.
 package nonblock
 
 import (
@@ -14,10 +12,10 @@ import (
 	"net"
 )
 
-// A DialFunc connects to an address, as that of net.Dialer.
+// A DialFunc connects to an address, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Dial returns dial whose connections are those of Conn.
+// Dial returns a DialFunc that applies Conn to the connections of dial.
 func Dial(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
@@ -28,7 +26,7 @@ func Dial(dial DialFunc) DialFunc {
 	}
 }
 
-// Listener returns ln whose connections are those of Conn.
+// Listener returns a listener that applies Conn to the connections of ln.
 func Listener(ln net.Listener) net.Listener { return listener{ln} }
 
 type listener struct{ net.Listener }

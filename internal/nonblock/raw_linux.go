@@ -10,10 +10,10 @@ import (
 	"unsafe"
 )
 
-// most is how many bytes are read or written without telling the scheduler.
-const most = 16 << 10
+// maxSize is the maximum number of bytes that are transferred without notifying the scheduler.
+const maxSize = 16 << 10
 
-// A conn is a connection of TCP whose Read and Write do not tell the scheduler.
+// A conn is a TCP connection whose Read and Write do not notify the scheduler.
 type conn struct {
 	*net.TCPConn
 
@@ -23,14 +23,14 @@ type conn struct {
 func newConn(c *net.TCPConn) net.Conn {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return c // it is none
+		return c // without a file descriptor
 	}
 	return &conn{c, raw}
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	if len(p) == 0 || len(p) > most {
+	if len(p) == 0 || len(p) > maxSize {
 		return c.TCPConn.Read(p)
 	}
 	t := begin(p)
@@ -38,7 +38,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	err := c.raw.Read(t.read)
 	switch {
 	case err != nil || t.errno != 0:
-		return 0, c.problem("read", err, t.errno)
+		return 0, c.opError("read", err, t.errno)
 	case t.done == 0:
 		return 0, io.EOF
 	}
@@ -47,34 +47,33 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	if len(p) == 0 || len(p) > most {
+	if len(p) == 0 || len(p) > maxSize {
 		return c.TCPConn.Write(p)
 	}
 	t := begin(p)
 	defer t.end()
 	if err := c.raw.Write(t.write); err != nil || t.errno != 0 {
-		return t.done, c.problem("write", err, t.errno)
+		return t.done, c.opError("write", err, t.errno)
 	}
 	return t.done, nil
 }
 
-// ReadFrom implements io.ReaderFrom, for package net/http, which writes bodies by it. That of package net makes a new buffer for each.
+// ReadFrom implements io.ReaderFrom, which net/http uses to write bodies. Package net would allocate a buffer for
+// each.
 func (c *conn) ReadFrom(r io.Reader) (int64, error) {
-	b := pieces.Get().(*[]byte) //nolint:forcetypeassert // nothing else is put there
-	defer pieces.Put(b)
+	b := copyBuffers.Get().(*[]byte) //nolint:forcetypeassert // nothing else is put there
+	defer copyBuffers.Put(b)
 	return io.CopyBuffer(struct{ io.Writer }{c}, r, *b)
 }
 
-// pieces are buffers of ReadFrom.
-var pieces = sync.Pool{New: func() any { return new(make([]byte, most)) }}
+var copyBuffers = sync.Pool{New: func() any { return new(make([]byte, maxSize)) }}
 
-// problem returns the error of Read or Write in the words of package net. It is err, if it could not be waited for the connection, or
-// else errno, of the system call.
-func (c *conn) problem(op string, err error, errno syscall.Errno) error {
+// opError returns the error of Read or Write as package net does: err if waiting failed, or errno of the system call.
+func (c *conn) opError(op string, err error, errno syscall.Errno) error {
 	if err == nil {
 		err = os.NewSyscallError(op, errno)
 	} else if of, ok := errors.AsType[*net.OpError](err); ok {
-		err = of.Err // whose Op is raw-read, or raw-write
+		err = of.Err // its Op is raw-read or raw-write
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
@@ -85,12 +84,12 @@ type transfer struct {
 	done  int
 	errno syscall.Errno
 
-	read, write func(fd uintptr) bool // its own reads and writes: making them anew each time would be garbage
+	read, write func(fd uintptr) bool // method values, stored because creating one allocates
 }
 
 var transfers = sync.Pool{New: func() any {
 	t := new(transfer)
-	t.read, t.write = t.reads, t.writes
+	t.read, t.write = t.readOnce, t.writeAll
 	return t
 }}
 
@@ -105,14 +104,14 @@ func (t *transfer) end() {
 	transfers.Put(t)
 }
 
-// reads reads once. It reports whether that is all, and otherwise is called again when there is something to read.
-func (t *transfer) reads(fd uintptr) bool {
+// readOnce reads, and returns false if it has to wait for data.
+func (t *transfer) readOnce(fd uintptr) bool {
 	t.do(syscall.SYS_READ, fd)
 	return t.errno != syscall.EAGAIN
 }
 
-// writes writes all. It reports whether that is so, and otherwise is called again when there is room.
-func (t *transfer) writes(fd uintptr) bool {
+// writeAll writes the rest, and returns false if it has to wait for space.
+func (t *transfer) writeAll(fd uintptr) bool {
 	for t.done < len(t.p) {
 		if t.do(syscall.SYS_WRITE, fd); t.errno != 0 {
 			return t.errno != syscall.EAGAIN
@@ -121,11 +120,12 @@ func (t *transfer) writes(fd uintptr) bool {
 	return true
 }
 
-// do makes a system call for what is left, and again if a signal was faster.
+// do makes a system call for the rest, and repeats it if it was interrupted.
 func (t *transfer) do(call, fd uintptr) {
 	rest := t.p[t.done:]
 	for {
-		n, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(rest))), uintptr(len(rest))) //nolint:gosec // as unsafe.Pointer's rule 4 has it
+		//nolint:gosec // rule 4 of unsafe.Pointer
+		n, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(rest))), uintptr(len(rest)))
 		if errno == syscall.EINTR {
 			continue
 		}

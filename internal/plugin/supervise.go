@@ -91,10 +91,10 @@ func (p launched) Release(ctx context.Context, l *life) bool {
 	l.frames.leave()
 	m.stop(p.o.StopTimeout, ctx.Err() != nil)
 	if ctx.Err() != nil {
-		p.log.Info().Str("status", m.How()).Msg("the backend was stopped")
+		p.log.Info().Str("status", m.ExitReason()).Msg("the backend was stopped")
 		return false
 	}
-	p.log.Error().Str("status", m.How()).Str("why", l.lost.why).Strs("stderr", m.lastWords()).
+	p.log.Error().Str("status", m.ExitReason()).Str("why", l.lost.why).Strs("stderr", m.lastWords()).
 		Dur("lived", time.Since(l.began)).Msg("the backend was lost")
 	return l.called.Load() && time.Since(l.ready) >= p.pace.settled
 }
@@ -376,7 +376,7 @@ func (r *process) lastWords() []string {
 // explain says why a process did not start: what was run and where, what happened, what it said, and what to do.
 func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	var fix string
-	how := r.How()
+	how := r.ExitReason()
 	printed, count := r.stdout.Read()
 	why := err
 	missing, absent := errors.AsType[*child.NotFoundError](err)

@@ -14,48 +14,45 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// bearable are the highest limits that can be configured.
-var bearable = &limits.Limits{
+// maxLimits are the highest configurable limits.
+var maxLimits = &limits.Limits{
 	JSONDepth: limits.MaxJSONDepth, JSONMembers: limits.MaxJSONMembers, JSONElements: limits.MaxJSONElements,
 }
 
-// An Error is why a text is refused.
+// An Error describes invalid JSON.
 type Error struct {
-	// Offset is the byte of the text at which it is refused.
 	Offset int
-	// Reason is what is wrong there.
 	Reason string
-	// JSON says that the text is JSON as far as it was read: it is refused for a name that is there twice, or for its size.
+	// JSON reports whether the text is JSON, but has a duplicate name or exceeds a limit.
 	JSON bool
 }
 
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Reason) }
 
-// Check reports whether data is exactly one JSON value. It refuses what parsers disagree about, so that what passed means
-// the same to everybody: names that an object has twice, invalid UTF-8, lone surrogates, a byte order mark, anything
-// after the value. It also refuses what no configuration allows. The error is an *Error.
+// Check returns an *Error unless data is exactly one JSON value that all parsers read in the same way. It rejects
+// duplicate names, invalid UTF-8, lone surrogates, a byte order mark, text after the value, and what exceeds the
+// highest configurable limits.
 func Check(data []byte) error { return CheckWithin(data, nil) }
 
-// CheckWithin is Check with the limits that are configured, for text that comes from outside. If l is nil, there are
-// none below those that can be configured.
+// CheckWithin is Check with configured limits, for text of clients and backends. If l is nil, the highest
+// configurable limits are used.
 func CheckWithin(data []byte, l *limits.Limits) error {
 	if l == nil {
-		l = bearable
+		l = maxLimits
 	}
 	s := scanner{data: data, limits: l}
 	end := s.value(skipSpace(data, 0), l.JSONDepth)
 	if end != bad && skipSpace(data, end) == len(data) {
 		return nil
 	}
-	if s.over != nil {
-		return s.over
+	if s.limitError != nil {
+		return s.limitError
 	}
 	return explain(data)
 }
 
-// explain returns why data, which is known to be invalid, is so. It reads data again, which only those pay who send
-// invalid text.
+// explain returns the error of invalid data. It parses data again with jsontext.
 func explain(data []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(data))
 	_, err := d.ReadValue()
@@ -76,19 +73,19 @@ func explain(data []byte) error {
 	return &Error{Offset: int(s.ByteOffset), Reason: Shorten(strings.TrimPrefix(s.Err.Error(), "jsontext: "))}
 }
 
-// maxShown is how much of somebody else's text goes into an error.
-const maxShown = 80
+// maxQuoted is the maximum number of quoted bytes in an error.
+const maxQuoted = 80
 
-// Shorten returns somebody else's text for use in an error: s, or its beginning and an ellipsis.
-func Shorten[T ~string | ~[]byte](s T) string { return ShortenTo(s, maxShown) }
+// Shorten truncates text for use in an error.
+func Shorten[T ~string | ~[]byte](s T) string { return ShortenTo(s, maxQuoted) }
 
-// ShortenTo returns s if it has at most so many bytes, of which there are 4 or more. Otherwise it returns the beginning of s, to
-// the end of a character, and an ellipsis, which have no more together. What is no UTF-8 is replaced by U+FFFD, which is longer.
-func ShortenTo[T ~string | ~[]byte](s T, most int) string {
-	if len(s) <= most {
+// ShortenTo returns s, truncated at a character boundary so that it has at most limit bytes (4 or more) with the
+// ellipsis. Invalid UTF-8 is replaced by U+FFFD, which may be longer.
+func ShortenTo[T ~string | ~[]byte](s T, limit int) string {
+	if len(s) <= limit {
 		return strings.ToValidUTF8(string(s), "\uFFFD")
 	}
-	cut := most - len("…")
+	cut := limit - len("…")
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}

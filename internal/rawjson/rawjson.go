@@ -1,6 +1,6 @@
-// Package rawjson handles JSON text that stays text: arguments, schemas, `_meta` and the like pass through the bridge as the
-// bytes they came in, with every digit and in the order of their author. Check is the one strict pass over a text that
-// comes from outside; everything else walks over text that passed it, and only promises not to crash on other text.
+// Package rawjson handles JSON that the bridge forwards unparsed, such as arguments, schemas and `_meta`: digits and
+// the order of members stay. Check validates text from outside. The other functions expect validated text; with other
+// text they return undefined results, and do not panic.
 package rawjson
 
 import (
@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// Members returns the members of an object: their names, unquoted, and their values. It returns none for anything else.
-// Values, and names without escapes, are slices of object.
+// Members iterates over the unquoted names and the values of an object. For anything else, there are none. Values and
+// names without escapes are slices of object.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		i, ok := open(object, '{')
@@ -25,7 +25,7 @@ func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Elements returns the elements of an array, which are slices of it. It returns none for anything else.
+// Elements iterates over the elements of an array, which are slices of it. For anything else, there are none.
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		i, ok := open(array, '[')
@@ -38,7 +38,7 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Get returns the value of an object's member, or nil if there is none of that name.
+// Get returns the value of the member, or nil.
 func Get(object []byte, name string) []byte {
 	for n, value := range Members(object) {
 		if string(n) == name {
@@ -48,7 +48,7 @@ func Get(object []byte, name string) []byte {
 	return nil
 }
 
-// Without returns an object without the named members, or nil if there are no others.
+// Without returns the object without the named members, or nil if no others are left.
 func Without(object []byte, names ...string) []byte {
 	out := []byte{'{'}
 	for n, value := range Members(object) {
@@ -67,17 +67,17 @@ func Without(object []byte, names ...string) []byte {
 	return append(out, '}')
 }
 
-// String returns the value of a JSON string. It reports false for anything else.
+// String returns the value of a JSON string, and false for anything else.
 func String(raw []byte) (string, bool) {
 	quoted := trim(raw)
 	s, ok := unquote(quoted)
 	if n := len(s); n > 0 && n < len(quoted)-2 && cap(s) <= 2*n {
-		return unsafe.String(unsafe.SliceData(s), n), ok //nolint:gosec // it had escapes, and was made for us
+		return unsafe.String(unsafe.SliceData(s), n), ok //nolint:gosec // unquote allocated it, because it has escapes
 	}
 	return string(s), ok
 }
 
-// Bytes returns the value of a JSON string, as String does: as a slice of raw where it has no escapes.
+// Bytes is String that returns a slice of raw if the string has no escapes.
 func Bytes(raw []byte) ([]byte, bool) { return unquote(trim(raw)) }
 
 // IsObject reports whether raw is an object.
@@ -95,11 +95,11 @@ func IsArray(raw []byte) bool {
 // IsNull reports whether raw is `null`.
 func IsNull(raw []byte) bool { return string(trim(raw)) == "null" }
 
-// AppendString appends s as a JSON string. What is not UTF-8 in s is replaced.
+// AppendString appends s as a JSON string. Invalid UTF-8 is replaced.
 func AppendString(dst []byte, s string) []byte {
-	b := unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // it is only read
+	b := unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // read only
 	dst = append(dst, '"')
-	from := 0 // what stands for itself from here on is yet to be appended
+	from := 0 // start of the unescaped bytes that are not appended yet
 	for i := special(b, 0); i < len(b); i = special(b, i) {
 		c := b[i]
 		if c >= utf8.RuneSelf {
@@ -139,8 +139,8 @@ func AppendString(dst []byte, s string) []byte {
 
 const hex = "0123456789abcdef"
 
-// AppendChecked appends JSON text of a backend, if Check passes it, as text of a single line: a newline between its tokens
-// would end a line of stdio or of an SSE event. Otherwise not a byte is changed.
+// AppendChecked appends JSON of a backend as a single line, if it passes Check: line breaks delimit messages on stdio
+// and in SSE. Other bytes do not change.
 func AppendChecked(dst, raw []byte) ([]byte, error) {
 	if err := Check(raw); err != nil {
 		return dst, err
@@ -148,13 +148,13 @@ func AppendChecked(dst, raw []byte) ([]byte, error) {
 	return AppendLine(dst, raw), nil
 }
 
-// AppendLine appends JSON text that was checked as text of a single line.
+// AppendLine appends valid JSON as a single line.
 func AppendLine(dst, raw []byte) []byte {
 	raw = trim(raw)
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return append(dst, raw...)
 	}
-	// No string has a bare newline in it, and of two tokens with only space between them one is punctuation.
+	// A string contains no raw line break, and of two adjacent tokens one is punctuation.
 	from := 0
 	for i, c := range raw {
 		if c == '\n' || c == '\r' {

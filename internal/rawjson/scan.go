@@ -12,39 +12,39 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// A scanner reads a text once, and strictly. Its methods read what begins at data[i] and return where it ends, or bad.
+// A scanner validates a text in one pass. Its methods read the value at data[i] and return its end, or bad.
 //
-// jsontext would do: it says what is wrong with a text that is bad, and the tests compare with it. But it takes up to twice
-// as long, without the limits, and reading a large call is most of what the bridge itself does with it.
+// jsontext takes up to twice as long and has no limits, and validation dominates the bridge's own cost of a large
+// call. The tests compare the scanner with jsontext.
 type scanner struct {
-	data   []byte
-	limits *limits.Limits
-	over   *Error // the limit that data is over
-	// names are those of the objects around, as far as they are compared one by one; there are n. Being an array of places
-	// they are on the stack, and reading a small text makes no garbage.
-	names [4 * fewNames]place
+	data       []byte
+	limits     *limits.Limits
+	limitError *Error // the limit that data is over
+	// names are the first n names of the enclosing objects, which are compared one by one. The array is on the stack, so
+	// that reading a small text does not allocate.
+	names [4 * fewNames]span
 	n     int
-	// more are the names of the objects around that are sorted at the end of their object, as there are many or no places are left.
-	more []place
-	// plain are the names of the objects around that have escapes, without them.
-	plain []byte
+	// many are the further names, which are sorted at the end of their object.
+	many []span
+	// unescaped contains the names with escapes.
+	unescaped []byte
 }
 
-// A place is where a name is in a text, or in plain as if that followed the text.
-type place struct{ from, to int }
+// A span is a range of the text, or of unescaped as if that followed the text.
+type span struct{ from, to int }
 
-// bad is where something ends that is not JSON, or is over a limit.
+// bad is returned for text that is not JSON or exceeds a limit.
 const bad = -1
 
-// fewNames is how many names of an object are compared one by one, which is faster than sorting them and needs no memory.
+// fewNames is the number of names of an object that are compared one by one, which is faster than sorting.
 const fewNames = 16
 
 func (s *scanner) exceeds(at int, format string, limit int) int {
-	s.over = &Error{at, fmt.Sprintf(format, limit), true}
+	s.limitError = &Error{at, fmt.Sprintf(format, limit), true}
 	return bad
 }
 
-// value reads what may have so many more levels.
+// levels is the remaining nesting depth.
 func (s *scanner) value(i, levels int) int {
 	if i == len(s.data) {
 		return bad
@@ -100,7 +100,7 @@ func (s *scanner) object(i, levels int) int {
 	if i < len(s.data) && s.data[i] == '}' {
 		return i + 1
 	}
-	outer, more, plain := s.n, len(s.more), len(s.plain)
+	outer, more, plain := s.n, len(s.many), len(s.unescaped)
 	for n := 1; ; n++ {
 		if i == len(s.data) || s.data[i] != '"' {
 			return bad
@@ -109,13 +109,13 @@ func (s *scanner) object(i, levels int) int {
 		if end == bad {
 			return bad
 		}
-		name := place{i + 1, end - 1}
+		name := span{i + 1, end - 1}
 		if escaped {
 			name = s.unescape(i, end)
 		}
 		if n > fewNames || s.n == len(s.names) {
-			s.more = append(s.more, name)
-		} else if !s.isNew(name, outer) {
+			s.many = append(s.many, name)
+		} else if !s.addUnique(name, outer) {
 			return bad
 		}
 		i = skipSpace(s.data, end)
@@ -130,10 +130,10 @@ func (s *scanner) object(i, levels int) int {
 		case i == len(s.data):
 			return bad
 		case s.data[i] == '}':
-			if len(s.more) > more && !s.areNew(outer, more) {
+			if len(s.many) > more && !s.allUnique(outer, more) {
 				return bad
 			}
-			s.n, s.plain = outer, s.plain[:plain]
+			s.n, s.unescaped = outer, s.unescaped[:plain]
 			return i + 1
 		case s.data[i] != ',':
 			return bad
@@ -144,8 +144,8 @@ func (s *scanner) object(i, levels int) int {
 	}
 }
 
-// isNew adds a name to those from outer on, and reports false if it is one of them.
-func (s *scanner) isNew(name place, outer int) bool {
+// addUnique adds a name to those from outer on, and returns false if it is a duplicate.
+func (s *scanner) addUnique(name span, outer int) bool {
 	text := s.text(name)
 	for _, other := range s.names[outer:s.n] {
 		if bytes.Equal(s.text(other), text) {
@@ -157,38 +157,38 @@ func (s *scanner) isNew(name place, outer int) bool {
 	return true
 }
 
-// areNew takes the names of an object from more, and reports false if one of them is there twice, or among those from outer on.
-func (s *scanner) areNew(outer, more int) bool {
-	s.more = append(s.more, s.names[outer:s.n]...)
-	all := s.more[more:]
-	slices.SortFunc(all, func(a, b place) int { return bytes.Compare(s.text(a), s.text(b)) })
+// allUnique removes an object's names from many, and returns false if there is a duplicate among them and those from
+// outer on.
+func (s *scanner) allUnique(outer, more int) bool {
+	s.many = append(s.many, s.names[outer:s.n]...)
+	all := s.many[more:]
+	slices.SortFunc(all, func(a, b span) int { return bytes.Compare(s.text(a), s.text(b)) })
 	for i := range all[1:] {
 		if bytes.Equal(s.text(all[i]), s.text(all[i+1])) {
 			return false
 		}
 	}
-	s.more = s.more[:more]
+	s.many = s.many[:more]
 	return true
 }
 
-// text returns a name.
-func (s *scanner) text(name place) []byte {
+func (s *scanner) text(name span) []byte {
 	if n := len(s.data); name.from >= n {
-		return s.plain[name.from-n : name.to-n]
+		return s.unescaped[name.from-n : name.to-n]
 	}
 	return s.data[name.from:name.to]
 }
 
-// unescape adds a name that has escapes to plain.
-func (s *scanner) unescape(i, end int) place {
-	from := len(s.plain)
-	s.plain = append(s.plain, s.data[i+1:end-1]...)
-	n, _ := unescape(s.plain[from:]) // it was read, and is one
-	s.plain = s.plain[:from+n]
-	return place{len(s.data) + from, len(s.data) + len(s.plain)}
+// unescape adds a name with escapes to unescaped.
+func (s *scanner) unescape(i, end int) span {
+	from := len(s.unescaped)
+	s.unescaped = append(s.unescaped, s.data[i+1:end-1]...)
+	n, _ := unescape(s.unescaped[from:]) // str has validated it
+	s.unescaped = s.unescaped[:from+n]
+	return span{len(s.data) + from, len(s.data) + len(s.unescaped)}
 }
 
-// str reads a string, which begins with a quote, and reports whether it has escapes.
+// str reads a string, and reports whether it has escapes.
 func (s *scanner) str(i int) (end int, escaped bool) {
 	b := s.data
 	for i = special(b, i+1); i < len(b); i = special(b, i) {
@@ -196,7 +196,7 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 		case c == '"':
 			return i + 1, escaped
 		case c >= utf8.RuneSelf:
-			// What is not ASCII is often not alone.
+
 			for i < len(b) && b[i] >= utf8.RuneSelf {
 				n := runeLen(b[i:])
 				if n == 0 {
@@ -216,10 +216,10 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 	return bad, escaped
 }
 
-// runeLen returns how long the character beyond ASCII is that b begins with, or 0 if it is not UTF-8.
+// runeLen returns the length of the non-ASCII character that b begins with, or 0 if it is not UTF-8.
 func runeLen(b []byte) int {
 	if len(b) > 1 && 0xc2 <= b[0] && b[0] < 0xe0 && b[1]&0xc0 == 0x80 {
-		return 2 // which is what most are, and decided faster than utf8 does
+		return 2 // the most frequent case, without utf8
 	}
 	if r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1 {
 		return n
@@ -227,12 +227,11 @@ func runeLen(b []byte) int {
 	return 0
 }
 
-// special returns the first place from i on that has a quote, a backslash, a control character or a byte beyond ASCII, or
-// len(b).
+// special returns the index of the first quote, backslash, control character or non-ASCII byte from i on, or len(b).
 func special(b []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	// Eight bytes at a time. In each sum of differences, the high bit of a byte is set if the byte is what is looked for. A
-	// borrow can set it for a byte above such a one too, but the lowest one is right.
+	// Eight bytes at a time: the high bit of each byte of the sum is set if that byte matches. A borrow can also set it
+	// for a byte above a match, but the lowest one is right.
 	for ; i+8 <= len(b); i += 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
 		quote, backslash := w^ones*'"', w^ones*'\\'
@@ -248,7 +247,7 @@ func special(b []byte, i int) int {
 	return i
 }
 
-// escape reads an escape, and two if they are the halves of a surrogate pair.
+// escape reads an escape, or the two of a surrogate pair.
 func (s *scanner) escape(i int) int {
 	if i+1 < len(s.data) && escapes[s.data[i+1]] != 0 {
 		return i + 2
@@ -260,8 +259,8 @@ func (s *scanner) escape(i int) int {
 	return i + n
 }
 
-// escapedRune returns the character that the escapes `\u0000` say that b begins with, two if they are the halves of a surrogate pair, and
-// how long they are: 0 if there is none.
+// escapedRune returns the character of the \u escape, or pair of them, that b begins with, and its length: 0 if it is
+// invalid.
 func escapedRune(b []byte) (r rune, n int) {
 	switch r := escapedUnit(b); {
 	case r == bad, 0xdc00 <= r && r < 0xe000:
@@ -277,7 +276,7 @@ func escapedRune(b []byte) (r rune, n int) {
 	}
 }
 
-// escapedUnit returns the number that an escape `\u0000` says that b begins with, or bad if it is no such escape.
+// escapedUnit returns the number in the \u escape that b begins with, or bad.
 func escapedUnit(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return bad

@@ -5,10 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// The functions here walk over text that was checked, so they look at no more of it than they must. On other text they
-// return sooner or later, and never read beyond its end.
+// The functions in this file expect validated text. On other text they terminate, and do not read beyond its end.
 
-// open returns where the first member or element of raw may begin, if raw is the given kind of bracketed value.
+// open returns the index after the opening bracket of raw, and whether there is one.
 func open(raw []byte, bracket byte) (int, bool) {
 	i := skipSpace(raw, 0)
 	if i == len(raw) || raw[i] != bracket {
@@ -17,7 +16,7 @@ func open(raw []byte, bracket byte) (int, bool) {
 	return i + 1, true
 }
 
-// member returns the member that begins at i or after it, and where it ends.
+// member returns the first member at or after i, and its end.
 func member(object []byte, i int) (name, value []byte, next int, ok bool) {
 	i = skipComma(object, i)
 	if i == len(object) || object[i] != '"' {
@@ -34,14 +33,14 @@ func member(object []byte, i int) (name, value []byte, next int, ok bool) {
 	return name, object[i:end:end], end, end > i
 }
 
-// element returns the element that begins at i or after it, and where it ends.
+// element returns the first element at or after i, and its end.
 func element(array []byte, i int) (value []byte, next int, ok bool) {
 	i = skipComma(array, i)
 	end := SkipValue(array, i)
 	return array[i:end:end], end, end > i
 }
 
-// unquote returns the value of a string: a slice of it where it has no escapes. It reports false for anything else.
+// unquote returns the value of a string, which is a slice of it if there are no escapes, and false for anything else.
 func unquote(quoted []byte) ([]byte, bool) {
 	if !isString(quoted) {
 		return nil, false
@@ -54,8 +53,8 @@ func unquote(quoted []byte) ([]byte, bool) {
 	return s[:n], ok
 }
 
-// unescape replaces the escapes of s, the inside of a string that was checked, and returns how long it is then. It reports false if s is
-// no such inside. It writes where it has read, as a string is never longer than its text.
+// unescape replaces the escapes in the content of a string in place, and returns its new length. It returns false if
+// the content is invalid.
 func unescape(s []byte) (n int, ok bool) {
 	for i := 0; ; {
 		plain := bytes.IndexByte(s[i:], '\\')
@@ -80,7 +79,7 @@ func unescape(s []byte) (n int, ok bool) {
 	}
 }
 
-// escapes are what stands for itself or something else after a backslash, and what for.
+// escapes maps the character after a backslash to its value.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // isString reports whether raw looks like a string.
@@ -118,7 +117,7 @@ func trim(raw []byte) []byte {
 	return raw[i:end:end]
 }
 
-// SkipValue returns the end of the value that begins at i, or i if none does. The text was checked.
+// SkipValue returns the end of the value at i, or i if there is none.
 func SkipValue(b []byte, i int) int {
 	if i >= len(b) {
 		return i
@@ -132,7 +131,7 @@ func SkipValue(b []byte, i int) int {
 	return SkipLiteral(b, i)
 }
 
-// SkipLiteral returns the end of the number or literal that begins at i, or i if none does. The text was checked.
+// SkipLiteral returns the end of the number or literal at i, or i if there is none.
 func SkipLiteral(b []byte, i int) int {
 	for i < len(b) && class[b[i]] == 0 {
 		i++
@@ -140,7 +139,7 @@ func SkipLiteral(b []byte, i int) int {
 	return i
 }
 
-// skipBrackets returns the end of the object or array that begins at i.
+// skipBrackets returns the end of the object or array at i.
 func skipBrackets(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
@@ -160,13 +159,13 @@ func skipBrackets(b []byte, i int) int {
 	return i
 }
 
-// SkipString returns the end of the string that begins at i, or i if none does. The text was checked.
+// SkipString returns the end of the string at i, or i if there is none.
 func SkipString(b []byte, i int) int {
 	if i >= len(b) || b[i] != '"' {
 		return i
 	}
 	i++
-	// Most strings are short, and looking at a few bytes is faster than calling for help.
+	// Most strings are short, and a loop over a few bytes is faster than IndexByte.
 	for near := min(i+16, len(b)); i < near; i++ {
 		switch b[i] {
 		case '"':
@@ -193,7 +192,7 @@ func SkipString(b []byte, i int) int {
 	return min(i, len(b))
 }
 
-// What a byte outside a string means to the walk. Zero is part of a number or a literal.
+// The classes of bytes outside strings. Zero is a part of a number or literal.
 const (
 	opens = iota + 1
 	closes

@@ -15,7 +15,7 @@ func TestStatesOfClientsAtTheirLimit(t *testing.T) {
 	call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "x"}}
 	for _, most := range []int{limits.MaxState, 2 << 10} {
 		s := New(nil, time.Minute, most)
-		for length, opens := range map[int]bool{s.most - 1: true, s.most: true, s.most + 2: false} {
+		for length, opens := range map[int]bool{s.maxSize - 1: true, s.maxSize: true, s.maxSize + 2: false} {
 			sealed := s.seal(call, make([]byte, length*3/4-len(s.ids[0])-s.aeads[0].NonceSize()-s.aeads[0].Overhead()-headerLen), 1)
 			if len(sealed) != length {
 				t.Fatalf("%d bytes, want %d", len(sealed), length)
@@ -25,9 +25,9 @@ func TestStatesOfClientsAtTheirLimit(t *testing.T) {
 			}
 		}
 		// A backend's state has half of that, so that what is sealed can be opened.
-		for n := s.most/2 - 1; n <= s.most/2+1; n++ {
-			out, err := s.Needs(call, &pb.InputRequired{State: make([]byte, n)}, 1)
-			if (err == nil) != (n <= s.most/2) {
+		for n := s.maxSize/2 - 1; n <= s.maxSize/2+1; n++ {
+			out, err := s.Seal(call, &pb.InputRequired{State: make([]byte, n)}, 1)
+			if (err == nil) != (n <= s.maxSize/2) {
 				t.Errorf("a state of %d bytes: %v", n, err)
 			}
 			if err != nil {

@@ -1,5 +1,5 @@
-// Package seal protects the state that a backend gives a client to bring back. Both fronts use it: a client must neither read
-// nor change the state, whichever protocol it speaks, because backends rely on it.
+// Package seal encrypts and authenticates the request state that a client carries between rounds, in every protocol,
+// because backends rely on it.
 package seal
 
 import (
@@ -22,37 +22,37 @@ import (
 )
 
 const (
-	// MaxRounds bounds how often one call may ask.
+	// MaxRounds is the maximum number of rounds of a call.
 	MaxRounds = 10
 )
 
-// A Sealer protects a backend's state on its way through the client, which must neither read nor change it (2026-07-28:
-// basic/patterns/mrtr, requestState). What is sealed can be opened only together with the same principal, method, target
-// and arguments, and only for a while. Replicas that share keys open what any of them sealed. It may be used concurrently.
+// A Sealer encrypts and authenticates a backend's request state, which clients must not read or modify (2026-07-28:
+// basic/patterns/mrtr, requestState). Sealed state can be opened only with the same principal, method, target and
+// arguments, and until it expires. Replicas that share keys open each other's states. It may be used concurrently.
 type Sealer struct {
 	// aeads are the keys: the first seals, all of them open.
-	aeads []cipher.AEAD
-	ids   [][keyIDLen]byte
-	ttl   time.Duration
-	most  int
-	// whose is the backend whose state it is, where there are several.
-	whose string
+	aeads   []cipher.AEAD
+	ids     [][keyIDLen]byte
+	ttl     time.Duration
+	maxSize int
+	// backend is the name of the backend, if there are several.
+	backend string
 }
 
 const (
 	keyIDLen  = 4
-	headerLen = 8 + 1 // when it ends, in Unix seconds, and the round
+	headerLen = 8 + 1 // expiry in Unix seconds, round
 )
 
-// New returns a Sealer with the given 32-byte keys, the first of which seals and all of which open, or with a key of its own if
-// there are none. What it seals can be opened for ttl. A requestState has at most so many bytes.
-func New(keys [][32]byte, ttl time.Duration, most int) *Sealer {
+// New returns a Sealer that seals with the first of the 32-byte keys and opens with all of them, or uses a random key
+// if there are none. Sealed state expires after ttl, and has at most maxSize bytes.
+func New(keys [][32]byte, ttl time.Duration, maxSize int) *Sealer {
 	if len(keys) == 0 {
 		var key [32]byte
 		rand.Read(key[:]) // never fails
 		keys = [][32]byte{key}
 	}
-	s := &Sealer{ttl: ttl, most: most}
+	s := &Sealer{ttl: ttl, maxSize: maxSize}
 	for _, key := range keys {
 		block, err := aes.NewCipher(key[:])
 		if err != nil {
@@ -60,7 +60,7 @@ func New(keys [][32]byte, ttl time.Duration, most int) *Sealer {
 		}
 		aead, err := cipher.NewGCM(block)
 		if err != nil {
-			panic(err) // so is AES in GCM
+			panic(err) // AES has the block size of GCM
 		}
 		sum := sha256.Sum256(append([]byte("mcpbridge state key id"), key[:]...))
 		s.aeads = append(s.aeads, aead)
@@ -69,15 +69,15 @@ func New(keys [][32]byte, ttl time.Duration, most int) *Sealer {
 	return s
 }
 
-// Of returns a Sealer with the keys of s for one of several backends: what is sealed for one cannot be opened for another.
-func (s *Sealer) Of(backend string) *Sealer {
+// ForBackend returns a Sealer with the same keys whose states are not valid for other backends.
+func (s *Sealer) ForBackend(backend string) *Sealer {
 	of := *s
-	of.whose = backend
+	of.backend = backend
 	return &of
 }
 
-// Open puts the state of a call that is made again in place of what was sealed, and returns how many rounds the call has been
-// through. The call's request is changed.
+// Open replaces the sealed state in the call's request by the backend's state, and returns the number of rounds so
+// far.
 func (s *Sealer) Open(call *bridge.Call) (round byte, err error) {
 	sealed := bridge.State(call.Request)
 	if sealed == nil {
@@ -91,9 +91,9 @@ func (s *Sealer) Open(call *bridge.Call) (round byte, err error) {
 	return round, nil
 }
 
-// Needs returns what the client is told when a call needs input, after so many rounds. It is an error to ask for what the
-// client cannot do (2026-07-28: basic/patterns/mrtr, server requirements).
-func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (*pb.InputRequired, error) {
+// Seal returns the input requests with sealed state. It returns an error if the client lacks a capability that they
+// need (2026-07-28: basic/patterns/mrtr, server requirements).
+func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*pb.InputRequired, error) {
 	if err := Check(call, needs); err != nil {
 		return nil, err
 	}
@@ -107,8 +107,9 @@ func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (
 			return nil, err
 		}
 		return nil, &bridge.Error{
-			Code: codes.FailedPrecondition, Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(key),
-			RPC: &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: append(data, '}')},
+			Code:    codes.FailedPrecondition,
+			Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(key),
+			RPC:     &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: append(data, '}')},
 		}
 	}
 	if needs.State == nil {
@@ -117,35 +118,38 @@ func (s *Sealer) Needs(call *bridge.Call, needs *pb.InputRequired, round byte) (
 	if round > MaxRounds {
 		return nil, TooManyRounds(call)
 	}
-	if n := len(needs.GetState()); n > s.most/2 {
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's state has %d bytes; at most %d are allowed",
-			call.Method.Name, n, s.most/2)
+	if n := len(needs.GetState()); n > s.maxSize/2 {
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"%s: the backend's state has %d bytes; at most %d are allowed", call.Method.Name, n, s.maxSize/2)
 	}
 	out := bridge.ShallowCopy(needs)
 	out.State = []byte(s.seal(call, needs.GetState(), round))
 	return out, nil
 }
 
-// Check returns an error if a backend asks where it cannot, or for nothing.
+// Check returns an error if the method cannot require input, or if there is neither an input request nor a state.
 func Check(call *bridge.Call, needs *pb.InputRequired) error {
 	if !call.Method.MayRequireInput {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asks for input, which this method cannot", call.Method.Name)
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"%s: the backend requested input, which this method does not support", call.Method.Name)
 	}
 	if len(needs.GetRequests()) == 0 && needs.State == nil {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend needs input and does not say what: it must send requests or a state", call.Method.Name)
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"%s: the backend requires input, but sent neither input requests nor a state", call.Method.Name)
 	}
 	return nil
 }
 
-// TooManyRounds is the error of a call that asks more than MaxRounds times.
+// TooManyRounds returns the error of a call with more than MaxRounds rounds.
 func TooManyRounds(call *bridge.Call) error {
-	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend asked more than %d times", call.Method.Name, MaxRounds)
+	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		"%s: the backend required input more than %d times", call.Method.Name, MaxRounds)
 }
 
-// binding returns what a state can only be opened with.
-func (s *Sealer) binding(call *bridge.Call) []byte { return append(call.Binding(), s.whose...) }
+// binding returns the additional authenticated data.
+func (s *Sealer) binding(call *bridge.Call) []byte { return append(call.Binding(), s.backend...) }
 
-// seal returns the requestState that stands for state after the given round of call.
+// seal returns the requestState for state after the given round.
 func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) string {
 	aead := s.aeads[0]
 	prefix := keyIDLen + aead.NonceSize()
@@ -157,11 +161,11 @@ func (s *Sealer) seal(call *bridge.Call, state []byte, round byte) string {
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(out, out[keyIDLen:], plain, s.binding(call)))
 }
 
-// open returns what a requestState stands for.
+// open returns the content of a requestState.
 func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byte, err error) {
 	bad := bridge.Errorf(codes.InvalidArgument, "requestState was not issued for this request: "+
 		"send back exactly the one that came with the inputRequests, with the same method and arguments")
-	if len(sealed) > s.most {
+	if len(sealed) > s.maxSize {
 		return nil, 0, bad
 	}
 	raw, err := bridge.DecodeBase64(base64.RawURLEncoding, sealed)

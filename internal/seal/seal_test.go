@@ -34,7 +34,7 @@ func call(subject string, state []byte) *bridge.Call {
 // sealed returns what a client of a subject gets for a state.
 func sealed(t *testing.T, s *seal.Sealer, subject string, state []byte, round byte) []byte {
 	t.Helper()
-	needs, err := s.Needs(call(subject, nil), &pb.InputRequired{State: state}, round)
+	needs, err := s.Seal(call(subject, nil), &pb.InputRequired{State: state}, round)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func code(err error) codes.Code {
 }
 
 func TestStateComesBackToItsCaller(t *testing.T) {
-	s := newSealer(nil, usual.StateLife)
+	s := newSealer(nil, usual.StateTTL)
 	for _, state := range [][]byte{{}, []byte("text"), {0, 255, 254}, bytes.Repeat([]byte("x"), 32<<10)} {
 		back := sealed(t, s, "me", state, 3)
 		if len(state) > 0 && bytes.Contains(back, state) || len(back) > 64<<10 {
@@ -77,7 +77,7 @@ func TestStateComesBackToItsCaller(t *testing.T) {
 
 func TestStateIsNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, ttl := range []time.Duration{usual.StateLife, time.Minute} {
+		for _, ttl := range []time.Duration{usual.StateTTL, time.Minute} {
 			s := newSealer(nil, ttl)
 			back := sealed(t, s, "me", []byte("s"), 1)
 			<-time.After(ttl - time.Second)
@@ -95,15 +95,15 @@ func TestStateIsNotForEver(t *testing.T) {
 }
 
 func TestSealingHasLimits(t *testing.T) {
-	s := newSealer(nil, usual.StateLife)
+	s := newSealer(nil, usual.StateTTL)
 	for n := 32<<10 - 1; n <= 32<<10+1; n++ {
-		_, err := s.Needs(call("me", nil), &pb.InputRequired{State: make([]byte, n)}, 1)
+		_, err := s.Seal(call("me", nil), &pb.InputRequired{State: make([]byte, n)}, 1)
 		if (err == nil) != (n <= 32<<10) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
 	for n := byte(seal.MaxRounds - 1); n <= seal.MaxRounds+1; n++ {
-		_, err := s.Needs(call("me", nil), &pb.InputRequired{State: []byte("s")}, n)
+		_, err := s.Seal(call("me", nil), &pb.InputRequired{State: []byte("s")}, n)
 		if (err == nil) != (n <= seal.MaxRounds) {
 			t.Errorf("round %d: %v", n, err)
 		}
@@ -113,7 +113,7 @@ func TestSealingHasLimits(t *testing.T) {
 			t.Errorf("%.20q: %v", bad, err)
 		}
 	}
-	if _, err := s.Needs(call("me", nil), &pb.InputRequired{}, 1); code(err) != codes.Internal {
+	if _, err := s.Seal(call("me", nil), &pb.InputRequired{}, 1); code(err) != codes.Internal {
 		t.Errorf("asked for nothing: %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func FuzzOpen(f *testing.F) {
 	for _, s := range []string{"", "A", "AAAA", "!!!", "\xff", string(bytes.Repeat([]byte("A"), 200))} {
 		f.Add([]byte(s))
 	}
-	s := newSealer([][32]byte{{1}}, usual.StateLife)
+	s := newSealer([][32]byte{{1}}, usual.StateTTL)
 	fuzzing.Run(f, func(t *testing.T, state []byte) {
 		if state == nil {
 			state = []byte{}

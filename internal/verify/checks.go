@@ -184,9 +184,9 @@ func (t *trial) launchedOrRefused(with []string, look func(*backend)) {
 		p.Finish()
 		switch {
 		case p.crashed():
-			t.wrong("started with %s it crashed: %s", spelled(with), p.How())
-		case p.How() == "exit status 0" || !p.spoke():
-			t.wrong("started with %s it ended (%s) and did not say why on standard error", spelled(with), p.How())
+			t.wrong("started with %s it crashed: %s", spelled(with), p.ExitReason())
+		case p.ExitReason() == "exit status 0" || !p.spoke():
+			t.wrong("started with %s it ended (%s) and did not say why on standard error", spelled(with), p.ExitReason())
 		}
 		p.stop()
 		return
@@ -246,8 +246,8 @@ func (t *trial) refuses(with string) {
 	}
 	switch {
 	case p.crashed():
-		t.wrong("started with %s it crashes: %s", spelled([]string{with}), p.How())
-	case p.How() == "exit status 0":
+		t.wrong("started with %s it crashes: %s", spelled([]string{with}), p.ExitReason())
+	case p.ExitReason() == "exit status 0":
 		t.wrong("started with %s it exits with 0, as if all were well", spelled([]string{with}))
 	}
 	if !p.spoke() {

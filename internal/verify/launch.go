@@ -78,7 +78,7 @@ func (d *driver) start(ctx context.Context, with ...string) (*process, error) {
 	case <-p.Context().Done():
 		p.Finish()
 		err = &StartError{Defect{
-			What: fmt.Sprintf("%s ended before it said where it listens: %s", child.Quote(d.o.Command), p.How()), Why: p.said(),
+			What: fmt.Sprintf("%s ended before it said where it listens: %s", child.Quote(d.o.Command), p.ExitReason()), Why: p.said(),
 			Fix: "run it by hand with the environment variable " + cookie + "=mcpbridge.v1 and look at what it prints",
 		}}
 	case <-time.After(d.o.StartTimeout):
@@ -198,14 +198,14 @@ func (p *process) exits(within time.Duration) (string, bool) {
 	select {
 	case <-p.Context().Done():
 		p.Finish()
-		return p.How(), true
+		return p.ExitReason(), true
 	case <-time.After(within):
 		return "", false
 	}
 }
 
 // crashed reports whether a signal has ended the process.
-func (p *process) crashed() bool { return strings.HasPrefix(p.How(), "killed by signal: ") }
+func (p *process) crashed() bool { return strings.HasPrefix(p.ExitReason(), "killed by signal: ") }
 
 // fields returns the fields of the handshake, six at least.
 func (p *process) fields() []string {

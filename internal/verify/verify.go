@@ -241,7 +241,7 @@ func (d *driver) try(ctx context.Context, r row, c *Check) {
 		if !r.launch {
 			p.Finish()
 			ended := Defect{
-				What: "the process has ended: " + p.How(), Why: "its other calls end with it\n" + p.said(),
+				What: "the process has ended: " + p.ExitReason(), Why: "its other calls end with it\n" + p.said(),
 				Fix: "an error of one call must not end the program: catch it where the call is answered",
 			}
 			t.found = slices.Insert(t.found, 0, ended) // the others follow from it

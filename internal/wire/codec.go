@@ -1,4 +1,4 @@
-// Package wire is how messages of the contract get onto gRPC connections and off them, on both sides of the bridge.
+// Package wire encodes and decodes gRPC messages for fronts and backs.
 package wire
 
 import (
@@ -11,19 +11,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A Codec writes and reads messages as gRPC's own one does, but in buffers of about the size that they need. The pool that
-// gRPC would use has one size for every message from 32 KiB to 1 MiB, and clears the whole MiB for each.
+// A Codec is gRPC's protobuf codec with buffers of about the needed size. gRPC's own pool has one size for every
+// message from 32 KiB to 1 MiB, and clears the whole MiB for each.
 type Codec struct{}
 
 var _ encoding.CodecV2 = Codec{}
 
-// Name implements encoding.CodecV2. It would become part of the content type, which stays `application/grpc` this way.
+// Name implements encoding.CodecV2. It returns "" so that the content type stays `application/grpc`.
 func (Codec) Name() string { return "" }
 
 // Marshal implements encoding.CodecV2.
 func (Codec) Marshal(v any) (mem.BufferSlice, error) { return Marshal(v, Buffers) }
 
-// Marshal writes a message in a buffer of the pool, which gets it back when it is not needed any more, or at once if there is an error.
+// Marshal encodes a message in a buffer of the pool. The buffer returns to the pool when it is freed, or on error.
 func Marshal(v any, from mem.BufferPool) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
@@ -47,25 +47,25 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	b := data.MaterializeToBuffer(Buffers)
 	defer b.Free()
-	return proto.Unmarshal(b.ReadOnlyData(), m) // which copies what it keeps
+	return proto.Unmarshal(b.ReadOnlyData(), m) // copies bytes fields
 }
 
-// Buffers is what messages are in between memory and the connection. gRPC gives each one back when it is done with it.
+// Buffers is the pool of buffers for encoded messages.
 var Buffers = new(pool)
 
-// A pool keeps buffers for the next one who needs about as much. It does not clear them: they are written as a whole before
-// they are read. What is small, or very large, is left to the garbage collector.
-type pool [mostBits + 1]sync.Pool // by the power of two that the capacity is
+// A pool contains buffers by size class. It does not clear them, because they are overwritten before they are read.
+// Small and very large buffers are not pooled.
+type pool [maxBits + 1]sync.Pool // by the logarithm of the capacity
 
 const (
-	leastBits = 11 // of smaller ones gRPC gives none back
-	mostBits  = 24
+	minBits = 11 // gRPC does not return smaller ones
+	maxBits = 24
 )
 
 // Get implements mem.BufferPool.
 func (p *pool) Get(n int) *[]byte {
 	power := bits.Len(uint(max(n, 1) - 1))
-	if power < leastBits || power > mostBits {
+	if power < minBits || power > maxBits {
 		b := make([]byte, n)
 		return &b
 	}
@@ -79,7 +79,7 @@ func (p *pool) Get(n int) *[]byte {
 
 // Put implements mem.BufferPool.
 func (p *pool) Put(b *[]byte) {
-	if power := bits.Len(uint(cap(*b))) - 1; power >= leastBits && power <= mostBits {
+	if power := bits.Len(uint(cap(*b))) - 1; power >= minBits && power <= maxBits {
 		p[power].Put(b)
 	}
 }

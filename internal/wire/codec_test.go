@@ -102,7 +102,7 @@ func TestPool(t *testing.T) {
 	for _, n := range []int{0, 1, 1024, 1025, 2048, 2049, 65_535, 65_536, 65_537, 1 << 24, 1<<24 + 1} {
 		for range 3 { // new, and used
 			b := p.Get(n)
-			if len(*b) != n || cap(*b) >= 2*max(n, 1<<leastBits) {
+			if len(*b) != n || cap(*b) >= 2*max(n, 1<<minBits) {
 				t.Errorf("%d: %d of %d bytes", n, len(*b), cap(*b))
 			}
 			*b = (*b)[:n/2]

@@ -1,6 +1,6 @@
-// Package fuzzing is what every fuzz target holds its parser to, besides the law of its own: reading what comes from outside costs
-// time and memory in proportion to it, and what is accepted is what a strict reader takes it for. It imports nothing of the
-// bridge, so that the tests of every package can use it.
+// Package fuzzing contains the checks of all fuzz targets besides their own laws: parsing takes time and memory in
+// proportion to its input, and accepts only what a strict parser reads in the same way. It does not import packages
+// of the bridge, so that the tests of every package can use it.
 package fuzzing
 
 import (
@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	// longest is how long reading an input may take.
-	longest = time.Second
-	// factor is how many bytes reading may allocate for each byte of an input, and atAll how many reading anything may.
+	// maxTime is the time limit for parsing an input.
+	maxTime = time.Second
+	// Parsing may allocate factor bytes per byte of input, and base bytes for any input.
 	factor = 10
-	atAll  = 64 << 10
-	// tries is how often an input must cost too much. Other work of the machine, or of the process, does so only now and then.
-	tries = 3
-	// sampled is of how many inputs that seem to cost little one is measured all the same.
-	sampled = 64
+	base   = 64 << 10
+	// attempts is how often an input must exceed the limits in succession, since other processes can cause it, too.
+	attempts = 3
+	// One of sampleEvery cheap inputs is measured exactly.
+	sampleEvery = 64
 )
 
-// Bounded calls read, which reads so many bytes from outside. The test fails if that takes too long, or too much memory. Read may be
-// called several times.
+// Bounded fails the test if read, which parses size bytes, takes too much time or memory. It may call read several
+// times.
 func Bounded(tb testing.TB, size int, read func()) {
 	tb.Helper()
-	Within(tb, size, atAll, read)
+	Within(tb, size, base, read)
 }
 
-// Within is Bounded for what takes more memory than others whatever it reads, in bytes.
+// Within is Bounded with another constant part of the memory limit, in bytes.
 func Within(tb testing.TB, size, anyway int, read func()) {
 	tb.Helper()
 	most := uint64(factor*size + anyway)
-	if searching() && costsLittle(most/4, read) && tried.Add(1)%sampled > 0 {
+	if isFuzzing() && seemsCheap(most/4, read) && cheapInputs.Add(1)%sampleEvery > 0 {
 		return
 	}
 	var before, after runtime.MemStats
@@ -52,40 +52,39 @@ func Within(tb testing.TB, size, anyway int, read func()) {
 		took := time.Since(began)
 		runtime.ReadMemStats(&after)
 		taken := after.TotalAlloc - before.TotalAlloc
-		if took <= longest && taken <= most {
+		if took <= maxTime && taken <= most {
 			return
 		}
-		if try == tries {
-			tb.Fatalf("%d bytes take %v and %d bytes of memory to read; %v and %d bytes are the most", size, took, taken, longest, most)
+		if try == attempts {
+			tb.Fatalf("%d bytes take %v and %d bytes of memory to read; %v and %d bytes are the most", size, took, taken, maxTime, most)
 			return
 		}
 	}
 }
 
-// searching reports whether inputs are tried that nobody has seen yet, of which there should be many. It is not so where tests read what
-// is known.
-var searching = sync.OnceValue(func() bool {
+// isFuzzing reports whether the fuzzing engine generates inputs.
+var isFuzzing = sync.OnceValue(func() bool {
 	f := flag.Lookup("test.fuzzworker")
 	return f != nil && f.Value.String() == "true"
 })
 
-// tried is how many inputs seemed to cost little.
-var tried atomic.Uint64
+// cheapInputs counts inputs that seemed cheap.
+var cheapInputs atomic.Uint64
 
-// costsLittle reports whether read seems to allocate less. ReadMemStats knows it exactly and stops the world, which takes longer than
-// reading most inputs; this counts small objects only when their page is full, and takes a hundredth of the time.
-func costsLittle(most uint64, read func()) bool {
+// seemsCheap reports whether read seems to allocate less than most. It counts small objects only when their page is
+// full, but takes a hundredth of the time of ReadMemStats, which stops the world.
+func seemsCheap(most uint64, read func()) bool {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	before, began := sample[0].Value.Uint64(), time.Now()
 	read()
 	took := time.Since(began)
 	metrics.Read(sample)
-	return took <= longest && sample[0].Value.Uint64()-before <= most
+	return took <= maxTime && sample[0].Value.Uint64()-before <= most
 }
 
-// Value returns what JSON text means to encoding/json/v2, as plainly as can be, or why it means nothing: objects are maps, arrays are
-// slices, strings are strings, and everything else is the text that it is.
+// Value parses JSON with encoding/json/v2 in the simplest way: objects are maps, arrays are slices, strings are
+// strings, and everything else is a Literal.
 func Value(text []byte) (any, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	v, err := value(d)
@@ -135,5 +134,5 @@ func value(d *jsontext.Decoder) (any, error) {
 	return Literal(token.String()), nil
 }
 
-// A Literal is a number, true, false or null, as it is written.
+// A Literal is the text of a number, true, false or null.
 type Literal string

@@ -11,19 +11,19 @@ import (
 	"testing"
 )
 
-// Variants is how many inputs a round reads besides the one that the engine has made. tools/fuzz counts by this line.
+// Variants is the number of inputs that a round parses besides the engine's. tools/fuzz reads this line.
 const Variants = 31
 
 const (
-	// longer is how many bytes a variant may be longer than the input.
-	longer = 64
-	// changes is how many changes a variant has at most.
-	changes = 4
+	// maxGrowth is how many bytes a variant may be longer than the input.
+	maxGrowth = 64
+	// maxChanges is the maximum number of changes of a variant.
+	maxChanges = 4
 )
 
-// Run is f.Fuzz(fn), and several times as fast by input: what the engine does around each takes longer than reading most inputs, so that
-// each round of it reads variants of its input, too. They are made from the input alone, and a kept input fails in the same way again. Who
-// keeps the arguments, or changes them, has those of a variant for itself.
+// Run is f.Fuzz(fn) with several times as many inputs: the engine's overhead per round is larger than the cost of
+// parsing most inputs, so each round also parses variants of its input. They are derived from the input alone, so
+// that failures are reproducible. fn may retain and modify its arguments.
 func Run(f *testing.F, fn any) {
 	f.Helper()
 	target := reflect.ValueOf(fn)
@@ -57,7 +57,7 @@ func round(target reflect.Value, in []reflect.Value) {
 	}
 }
 
-// corpusFile returns arguments as the engine keeps them.
+// corpusFile encodes arguments in the engine's format.
 func corpusFile(args []reflect.Value) string {
 	lines := []string{"go test fuzz v1"}
 	for _, a := range args {
@@ -73,7 +73,7 @@ func corpusFile(args []reflect.Value) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// variants makes variants of arguments.
+// variants generates variants of arguments.
 type variants struct {
 	*rand.Rand
 
@@ -99,14 +99,14 @@ func newVariants(of []reflect.Value) variants {
 
 func isText(a reflect.Value) bool { return a.Kind() == reflect.Slice || a.Kind() == reflect.String }
 
-// next puts the next variant into args.
+// next writes the next variant to args.
 func (v variants) next(args []reflect.Value) {
 	copy(args, v.of)
 	texts := make([][]byte, len(args))
 	for _, i := range v.texts {
 		texts[i] = v.text(v.of[i])
 	}
-	for range 1 + v.IntN(changes) {
+	for range 1 + v.IntN(maxChanges) {
 		i := v.IntN(len(args))
 		if len(v.texts) > 0 && v.IntN(2) == 0 { // of which there is more to find in
 			i = v.texts[v.IntN(len(v.texts))]
@@ -115,7 +115,7 @@ func (v variants) next(args []reflect.Value) {
 			args[i] = v.number(v.of[i].Type())
 			continue
 		}
-		texts[i] = v.change(texts[i], v.of[i].Len()+longer)
+		texts[i] = v.change(texts[i], v.of[i].Len()+maxGrowth)
 	}
 	for _, i := range v.texts {
 		args[i] = reflect.ValueOf(texts[i]).Convert(v.of[i].Type())
@@ -124,7 +124,7 @@ func (v variants) next(args []reflect.Value) {
 
 // text returns a copy of an argument.
 func (v variants) text(a reflect.Value) []byte {
-	b := make([]byte, a.Len(), a.Len()+longer)
+	b := make([]byte, a.Len(), a.Len()+maxGrowth)
 	if a.Kind() == reflect.String {
 		copy(b, a.String())
 	} else {
@@ -133,7 +133,8 @@ func (v variants) text(a reflect.Value) []byte {
 	return b
 }
 
-// number returns a number of a type, or a bool. Beside a text half of them are small: without one, they stand for something random.
+// number returns a number of a type, or a bool. Half of the numbers beside a text are small; those without a text are
+// often random seeds.
 func (v variants) number(t reflect.Type) reflect.Value {
 	x, n := reflect.New(t).Elem(), v.Uint64()
 	if len(v.texts) > 0 && v.IntN(2) == 0 {
@@ -152,7 +153,7 @@ func (v variants) number(t reflect.Type) reflect.Value {
 	return x
 }
 
-// change does one thing to a text, which is its own and grows to no more than most.
+// change modifies a text, which grows to at most most bytes.
 func (v variants) change(b []byte, most int) []byte {
 	if len(b) == 0 {
 		return append(b, tokens[v.IntN(len(tokens))]...)
@@ -195,7 +196,7 @@ func (v variants) change(b []byte, most int) []byte {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// put replaces a range of a text by another, or as much of it as there is room for.
+// put replaces a range of a text by another, up to a maximum size.
 func put(b []byte, from, to int, by string, most int) []byte {
 	room := most - (len(b) - (to - from))
 	return slices.Replace(b, from, to, []byte(by[:min(len(by), room)])...)
@@ -206,7 +207,7 @@ const bytesToTry = "\x00\x01\t\n\r \"',./:;=?[\\]{|}~\x7f\x80\xbf\xc0\xed\xf4\xf
 var numbers = strings.Fields(`0 -0 1 -1 00 1.0 1e2 0.1 1e-1 1e999 1e-999 1e999999999 255 256 65536 2147483648 4294967296 9007199254740991 9007199254740992
 	9007199254740993 9223372036854775807 9223372036854775808 18446744073709551616 -9223372036854775809 99999999999999999999 0x1 1_0 NaN`)
 
-// tokens are what texts consist of that are read here: JSON, lines, events, headers, addresses, tokens and configurations.
+// tokens are frequent parts of the inputs: of JSON, lines, events, headers, addresses, tokens and configurations.
 var tokens = slices.Concat(numbers, strings.Fields(`
 	{ } [ ] , : " \ ' {} [] "" [[ ]] {{ }} \" \\ \/ \b \n \u0000 \u0041 \u006f \u2028 \ud800 \udc00 \ud83d\ude00 \u \uD8 null true false True
 	"a" "a":1 ,"a":1 {"a":1} [1,2] ,0 ,[] ,{} ,"" "id": "jsonrpc":"2.0" "method": "params": "result": "error": "_meta": "name": "type": "$ref":"#" "enum":[1]

@@ -60,7 +60,7 @@ func TestVariantsAreThoseOfTheInput(t *testing.T) {
 func TestVariantsAreBounded(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 100, 5000} {
 		for _, v := range variantsOf(5000, bytes.Repeat([]byte("1"), size), strings.Repeat("x", size)) {
-			if b, s := v[0].([]byte), v[1].(string); len(b) > size+longer || len(s) > size+longer {
+			if b, s := v[0].([]byte), v[1].(string); len(b) > size+maxGrowth || len(s) > size+maxGrowth {
 				t.Fatalf("%d and %d bytes are variants of %d", len(b), len(s), size)
 			}
 		}

@@ -55,7 +55,7 @@ func newEgress(o *Options, server *url.URL) *egress {
 		guard: ssrf.New(ssrf.WithAnyPort()), proxy: http.ProxyFromEnvironment,
 	}
 	e.transport = &http.Transport{
-		DialContext: e.dial, Proxy: e.viaProxy, TLSClientConfig: o.TLS.Clone(), ForceAttemptHTTP2: true, HTTP2: mcphttp.Pings(),
+		DialContext: e.dial, Proxy: e.viaProxy, TLSClientConfig: o.TLS.Clone(), ForceAttemptHTTP2: true, HTTP2: mcphttp.HTTP2Config(),
 		TLSHandshakeTimeout: fetchTimeout, ResponseHeaderTimeout: fetchTimeout, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second,
 	}

@@ -236,7 +236,7 @@ func New(o Options) (*Transport, error) {
 		base.MaxResponseHeaderBytes = 256 << 10
 		base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, maxIdle // all of them are of one server
 		base.DisableCompression = true
-		base.HTTP2 = mcphttp.Pings()
+		base.HTTP2 = mcphttp.HTTP2Config()
 		base.DialContext = nonblock.Dial(base.DialContext)
 		t.base = base
 	}

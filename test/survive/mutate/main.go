@@ -125,8 +125,8 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// reports match the line with which a kind of detector reports what does not hold. A scenario of survive that could not
-// be measured has no goal in its line.
+// reports match the failure lines of each kind of detector. A scenario that could not be measured has no goal in its
+// line.
 var reports = map[string]*regexp.Regexp{
 	"test":    regexp.MustCompile(`(?m)^\s*(--- FAIL|panic): .*$`),
 	"survive": regexp.MustCompile(`(?m)^\S+ +FAIL .*\(goal: .*$`),

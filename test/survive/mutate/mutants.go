@@ -169,9 +169,9 @@ var mutants = []mutant{
 		detector: "test ./internal/catalog .",
 	},
 	{
-		name: "one call more than limits.calls is admitted", file: "internal/limit/lot.go",
-		old:      "if l.taken < l.most {",
-		new:      "if l.taken <= l.most {",
+		name: "one call more than limits.calls is admitted", file: "internal/limit/semaphore.go",
+		old:      "if s.inUse < s.limit {",
+		new:      "if s.inUse <= s.limit {",
 		detector: "test ./internal/limit .",
 	},
 	{

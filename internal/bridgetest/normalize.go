@@ -10,11 +10,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// agreed returns h without what every program may decide by itself: a list comes as a whole, without hints how long it stays
-// true, schemas have one spelling, and an error that is not an exact one has no words.
-func agreed(h bridge.Handler) bridge.Handler {
+// normalized returns h without the choices of a program: lists are in one page without caching hints, schemas have
+// one form, and only exact errors have a message.
+func normalized(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-		res, err := whole(ctx, h, call, emit)
+		res, err := allPages(ctx, h, call, emit)
 		if err != nil {
 			e := *bridge.AsError(err)
 			if e.RPC == nil {
@@ -23,14 +23,14 @@ func agreed(h bridge.Handler) bridge.Handler {
 			return nil, &e
 		}
 		if res.Complete != nil {
-			res = &bridge.Result{Complete: plain(res.Complete)}
+			res = &bridge.Result{Complete: withoutChoices(res.Complete)}
 		}
 		return res, nil
 	})
 }
 
-// whole answers a call. A list of tools that is asked for from its beginning is joined from its pages.
-func whole(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+// allPages answers a call, and joins the pages of a list of tools.
+func allPages(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	res, err := h.Handle(ctx, call, emit)
 	if err != nil || call.Method != bridge.ListTools || call.Request.(*pb.ListToolsRequest).Cursor != nil {
 		return res, err
@@ -48,19 +48,19 @@ func whole(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge
 	return &bridge.Result{Complete: all}, nil
 }
 
-// plain returns a result without what is the program's own affair.
-func plain(m proto.Message) proto.Message {
+// withoutChoices removes from a result what a program may choose.
+func withoutChoices(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	switch m := m.(type) {
 	case *pb.DiscoverResponse:
 		m.TtlMs, m.CacheScope, m.Limits = nil, nil, nil
 		if p := m.GetCapabilities().GetPrompts(); p != nil {
-			p.ListChanged = nil // ours do not change; those of a program may
+			p.ListChanged = nil // depends on the program
 		}
 	case *pb.ListToolsResponse:
 		m.TtlMs, m.CacheScope = nil, nil
 		for _, t := range m.GetTools() {
-			t.InputSchema = respelled(t.GetInputSchema())
+			t.InputSchema = canonicalSchema(t.GetInputSchema())
 		}
 	case *pb.ListResourcesResponse:
 		m.TtlMs, m.CacheScope = nil, nil
@@ -69,7 +69,7 @@ func plain(m proto.Message) proto.Message {
 	case *pb.ListPromptsResponse:
 		m.TtlMs, m.CacheScope = nil, nil
 	case *pb.CompleteResponse:
-		// These are all there are, whether it is said or not.
+		// The total is optional when all values are present.
 		c := m.GetCompletion()
 		if c.GetTotal() == int64(len(c.GetValues())) && !c.GetHasMore() {
 			c.Total, c.HasMore = nil, nil
@@ -78,8 +78,8 @@ func plain(m proto.Message) proto.Message {
 	return m
 }
 
-// respelled returns a schema with its members in one order.
-func respelled(schema []byte) []byte {
+// canonicalSchema returns a schema with sorted members.
+func canonicalSchema(schema []byte) []byte {
 	var v any
 	if json.Unmarshal(schema, &v) != nil {
 		return schema

@@ -8,15 +8,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Three panics of one place within a minute make the process unwell, until the first of them is older. As many of several places do not.
+// Three panics of one place within a minute degrade the process, until the first of them is older. As many of several places do not.
 func TestAPlaceThatPanicsOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := New(zerolog.Nop())
 		parts := []*Panics{all, all.With(zerolog.Nop()), New(zerolog.Nop()).With(zerolog.Nop())}
 		for n, step := range []struct {
-			wait   time.Duration
-			place  string
-			unwell string
+			wait     time.Duration
+			place    string
+			degraded string
 		}{
 			{0, "here", ""},
 			{time.Second, "there", ""},
@@ -29,10 +29,10 @@ func TestAPlaceThatPanicsOften(t *testing.T) {
 			{time.Minute, "there", ""},
 		} {
 			time.Sleep(step.wait) //nolint:forbidigo // by the bubble's clock
-			parts[n%2].places.note(step.place)
-			parts[2].places.note("another process")
-			if got := all.Unwell(); got != step.unwell {
-				t.Errorf("step %d: unwell is %q, want %q", n, got, step.unwell)
+			parts[n%2].places.add(step.place)
+			parts[2].places.add("another process")
+			if got := all.Degraded(); got != step.degraded {
+				t.Errorf("step %d: degraded is %q, want %q", n, got, step.degraded)
 			}
 		}
 	})
