@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// An answerCheck verifies the answers to one caller's calls: the id and every byte of the echoed payload.
+// An answerCheck verifies the answers to one caller's calls: the ID and every byte of the echoed payload.
 //
-// The first answer is decoded and compared whole. It then becomes the template of those that follow, which differ from it in the call's
-// number only, so that checking 64 KiB costs a comparison of bytes and the machine's two cores are left to what is measured. An answer
-// that is not byte for byte the template is decoded again: the template makes checking cheap, never weaker.
+// The first answer is decoded and compared. It becomes the template for the following ones, which differ in the
+// call's number only, so that checking 64 KiB costs a comparison of bytes. An answer that differs from the template
+// is decoded, so that the template does not weaken the check.
 type answerCheck struct {
 	bare     bool   // answers are the payload alone, and no messages
 	text     []byte // the decoded payload
@@ -25,14 +25,14 @@ func newAnswerCheck(p payload) *answerCheck {
 	return &answerCheck{text: bytes.Clone(p.text), textAt: places(p.text, firstCall)}
 }
 
-// newEchoCheck is for answers that a client library has read: they are what was echoed.
+// newEchoCheck checks answers that a client library has decoded.
 func newEchoCheck(p payload) *answerCheck {
 	c := newAnswerCheck(p)
 	c.bare = true
 	return c
 }
 
-// check says what is wrong with message as the answer to call n.
+// check returns an error unless message is the answer to call n.
 func (c *answerCheck) check(message []byte, n int) error {
 	for _, i := range c.at {
 		number(c.template[i:], n)
@@ -84,7 +84,7 @@ func (c *answerCheck) decode(message []byte, n int) error {
 	return c.echoed(arguments, n)
 }
 
-// echoed says what is wrong with the arguments that came back from call n.
+// echoed returns an error unless the arguments are those of call n.
 func (c *answerCheck) echoed(arguments []byte, n int) error {
 	var echoed struct {
 		Text string `json:"text"`

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// bench starts the subjects, visits every setting once a round with each subject in turn, and reports.
+// bench starts the subjects, measures every setting once per round with each subject in turn, and reports.
 func bench(ctx context.Context, o options, w io.Writer) error {
 	r := newReport(o)
 	fmt.Fprint(w, r.Machine)
@@ -30,7 +30,7 @@ func bench(ctx context.Context, o options, w io.Writer) error {
 	for round := range o.Rounds {
 		for i, s := range settings {
 			for j := range running {
-				// Whoever goes first goes last the next time: none has the quiet machine, or the warm one, to itself.
+				// Rotate the order, so that no subject always has the cold or the warm machine.
 				subject := running[(j+i+round)%len(running)]
 				if !speaks(subject.name, s.Era) {
 					continue
@@ -65,7 +65,7 @@ type runningSubject struct {
 	*process
 }
 
-// warmUp calls the subjects that want it. What goes wrong here goes wrong again when it is measured, and is told then.
+// warmUp calls the subjects that need it. Errors occur again in the measurement, which reports them.
 func warmUp(ctx context.Context, running []runningSubject, o options) {
 	for _, subject := range running {
 		for _, size := range o.Sizes {
@@ -86,7 +86,8 @@ func warmUp(ctx context.Context, running []runningSubject, o options) {
 	}
 }
 
-// startAll starts what can be started. What is not built is left out and said so, unless it was asked for by name.
+// startAll starts the subjects. Those that are not built are skipped with a message, unless they were selected by
+// name.
 func startAll(w io.Writer, r *report, o options) ([]runningSubject, error) {
 	var running []runningSubject
 	for _, s := range wanted(o) {

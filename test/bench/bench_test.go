@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// The test binary is also the peers, as the real one is.
+// The test binary also runs the peers, like the real one.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && peers[os.Args[1]] != nil {
 		main()
@@ -51,7 +51,7 @@ func TestPayloadHasItsSizeAndDecodesToItsText(t *testing.T) {
 	}
 }
 
-// answerForms are the ways servers put the same answer on the wire.
+// answerForms are the encodings of an answer that servers use.
 var answerForms = map[string]func(http.ResponseWriter, []byte){
 	"content-length": func(w http.ResponseWriter, message []byte) {
 		w.Header().Set("Content-Type", "application/json")
@@ -85,7 +85,7 @@ func chunksOf(b []byte, n int) func(func([]byte) bool) {
 	}
 }
 
-// echoServer answers calls with what respond makes of them, and the handshake.
+// echoServer answers the handshake, and calls with respond.
 func echoServer(t *testing.T, respond func(w http.ResponseWriter, id string, arguments json.RawMessage)) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,7 +211,7 @@ func swap(b json.RawMessage, from, to string) json.RawMessage {
 
 func swapText(s, from, to string) string { return strings.Replace(s, from, to, 1) }
 
-// pairs holds back an answer until another caller's call comes, then gives each the other's arguments under its own id.
+// pairs delays an answer until another caller's call arrives, and swaps their arguments.
 type pairs struct {
 	mu      sync.Mutex
 	waiting chan json.RawMessage

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An era says which MCP a caller speaks.
+// An era is the era of a caller.
 type era string
 
 const (
@@ -21,11 +21,11 @@ const clientInfo = `{"name":"bench","version":"1"}`
 const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + clientInfo + `}`
 
-// A client makes calls, one after the other, and verifies their answers.
+// A client makes sequential calls, and verifies their answers.
 type client interface {
-	// call makes the next call. An error says what is wrong with its answer.
+	// call makes the next call. It returns an error if the answer is wrong.
 	call() error
-	// decoded is how many answers were decoded. The others were compared with one that was.
+	// decoded returns the number of decoded answers. The others were compared with a decoded one.
 	decoded() int
 	close()
 }
@@ -36,7 +36,7 @@ type dialer func(endpoint string, e era, p payload) (client, error)
 // dialRaw connects a caller.
 func dialRaw(endpoint string, e era, p payload) (client, error) { return dial(endpoint, e, p) }
 
-// A caller is one MCP client: a keep-alive connection, in the legacy era a session, and calls one after the other.
+// A caller is an MCP client with a keep-alive connection, and a session in the legacy era. It makes sequential calls.
 type caller struct {
 	conn      net.Conn
 	responses *responseReader
@@ -49,7 +49,7 @@ type caller struct {
 	next      int
 }
 
-// patience is the longest a call may take.
+// patience is the time limit for a call.
 const patience = 30 * time.Second
 
 // dial connects a caller and, in the legacy era, opens its session.
@@ -90,7 +90,7 @@ func (c *caller) prepare(e era, p payload) error {
 	return nil
 }
 
-// initialize is the legacy handshake.
+// initialize performs the legacy handshake.
 func (c *caller) initialize() error {
 	resp, err := c.exchange(c.http("POST", "", []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
 		`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":`+clientInfo+`}}`)))
@@ -139,7 +139,7 @@ func (c *caller) call() error {
 
 func (c *caller) decoded() int { return c.answers.decoded }
 
-// close ends the session, so that a later measurement does not pay for it, and the connection.
+// close ends the session, so that it does not affect later measurements, and the connection.
 func (c *caller) close() {
 	if c.session != "" {
 		_, _ = c.exchange(c.http("DELETE", c.sessionHeaders(), nil)) // a server need not support it

@@ -27,9 +27,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// The floor is the least a bridge of this build could do: net/http reads a body, one unary gRPC call takes its bytes over a unix
-// socket to a plugin that sends them back, and what came back is written as a result. It checks nothing, knows no session, and answers
-// the arguments as structuredContent, byte for byte, where a tool's text would have to be escaped.
+// The floor is the minimum work of a bridge: net/http reads a body, one unary gRPC call sends it over a Unix socket to a
+// plugin that returns it, and the result is written. It checks nothing, has no sessions, and returns the arguments as
+// structuredContent without escaping.
 
 const (
 	floorMethod = "/bench.v1.Floor/Echo"
@@ -87,7 +87,7 @@ func serveFloor(ctx context.Context, args []string) error {
 	return serveHTTP(ctx, floorHandler(conn))
 }
 
-// floorHandler forwards what is posted. Only the handshake, which is not measured, is answered here.
+// floorHandler forwards requests. It answers the handshake itself, which is not measured.
 func floorHandler(conn grpc.ClientConnInterface) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := make([]byte, max(r.ContentLength, 0))
@@ -128,7 +128,7 @@ func floorHandshake(w http.ResponseWriter, body []byte) {
 	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":`+clientInfo+`}}`)
 }
 
-// floorPlugin is the other end: it sends back the bytes it gets.
+// floorPlugin returns the bytes that it receives.
 func floorPlugin(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("floor-plugin wants a socket, got %q", args)
@@ -159,7 +159,7 @@ var floorService = grpc.ServiceDesc{
 	}}},
 }
 
-// newIdentity is a P-256 certificate for localhost and its key, in PEM. Both ends use the same one: what it costs is the same.
+// newIdentity returns a P-256 certificate for localhost and its key in PEM, for both ends.
 func newIdentity() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -183,7 +183,7 @@ func newIdentity() ([]byte, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...), nil
 }
 
-// mutualTLS trusts exactly the one identity, at both ends.
+// mutualTLS returns credentials that trust the identity only.
 func mutualTLS(identity []byte) (credentials.TransportCredentials, error) {
 	pair, err := tls.X509KeyPair(identity, identity)
 	if err != nil {

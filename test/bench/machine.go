@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A machine is what figures depend on beside the code.
+// A machine describes the environment of a run.
 type machine struct {
 	Cores       int               `json:"cores"`
 	CPU         string            `json:"cpu"`
@@ -60,7 +60,7 @@ func firstLine(path string) string {
 	return line
 }
 
-// ownCPU is what this process, the load generator, has used.
+// ownCPU returns the CPU time of this process, the load generator.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail for oneself

@@ -1,18 +1,19 @@
-// Command bench measures what a tool call costs: through the bridge, through the least that could stand in its place (the floor), and
-// in the official SDKs, and another, that serve the same tool in their own process.
+// Command bench measures the cost of a tool call: through the bridge, through the minimum in its place (the floor), and in SDKs
+// that serve the same tool in their own process.
 //
 //	go run . [-rounds 3 -duration 3s -sizes 200,65536 -callers 1,16,64 -eras legacy,modern -only floor,go-sdk -text mixed -out bench.json]
 //
-// Every subject runs for the whole run, in processes of its own; the load generator is this process. A round visits each setting once,
-// and at each setting each subject in turn, so that whatever else the machine does falls on all of them alike. CPU-seconds per 10,000
-// calls, of the server and all its descendants and not of the load generator, is the figure to compare; ratios are taken inside a round.
+// Every subject runs during the whole run in its own processes; this process generates the load. A round measures
+// each setting once, with each subject in turn, so that other load affects all of them. The figure to compare is the
+// CPU time per 10,000 calls of the server and its descendants, without the load generator. Ratios are computed within
+// a round.
 //
-// What the bridge adds between a client and an MCP server is measured with clients that cost as much as real ones do: go-sdk's, and one of
-// gRPC. They run in the load generator, whose CPU counts where the subject is compared with go-sdk's client calling the server directly.
-// The least that could stand there is net/http's reverse proxy, which passes bytes on and knows no MCP.
+// The cost of the bridge between a client and an MCP server is measured with real clients, of go-sdk and gRPC. They
+// run in the load generator, whose CPU time counts where the subject is compared with go-sdk's client and no bridge.
+// The minimum in place of the bridge is net/http's reverse proxy.
 //
-// Arguments are text as it comes, with escapes and letters beyond ASCII. Most scanners are faster over plain ASCII: -text ascii shows
-// how much of a figure is that.
+// Arguments are ordinary text, with escapes and non-ASCII letters. Most parsers are faster with ASCII: -text ascii
+// shows by how much.
 package main
 
 import (
@@ -38,7 +39,7 @@ func main() {
 	}
 }
 
-// run is a peer when a peer is asked for, and the measurement otherwise.
+// run runs a peer if its name is given, and the benchmark otherwise.
 func run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		if serve, ok := peers[args[0]]; ok {
@@ -52,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	return bench(ctx, o, os.Stdout)
 }
 
-// peers are the sub-commands this binary starts itself with.
+// peers are the subcommands with which this program starts itself.
 var peers = map[string]func(context.Context, []string) error{
 	"serve-gosdk":   serveGoSDK,
 	"serve-mcpgo":   serveMCPGo,
@@ -62,7 +63,6 @@ var peers = map[string]func(context.Context, []string) error{
 	"floor-plugin":  floorPlugin,
 }
 
-// options say what to measure.
 type options struct {
 	Rounds   int           `json:"rounds"`
 	Duration time.Duration `json:"durationNs"` // of one measurement, after its warm-up

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// A setting is one cell of what is measured.
+// A setting is a combination of parameters.
 type setting struct {
 	Era     era `json:"era"`
 	Size    int `json:"size"`
 	Callers int `json:"callers"`
 }
 
-// A sample is one measurement of one subject.
+// A sample is a measurement of a subject.
 type sample struct {
 	Calls     int     `json:"calls"`
 	PerSecond float64 `json:"callsPerSecond"`
@@ -30,15 +30,14 @@ type sample struct {
 	Decoded   int     `json:"answersDecoded"`        // the others were compared with one that was
 }
 
-// Phases of a measurement. A call counts if it ends while they measure.
+// The phases of a measurement. A call counts if it ends during measuring.
 const (
 	warming = iota
 	measuring
 	over
 )
 
-// measure drives one subject for d, after a warm-up. An error means that at least one call was not answered as it must be: there is
-// no sample then.
+// measure runs callers for d after a warm-up. It returns an error if any answer was wrong.
 func measure(ctx context.Context, p *process, s setting, text string, d time.Duration) (sample, error) {
 	callers, err := dialAll(p, s, text)
 	if err != nil {
@@ -119,7 +118,7 @@ func dialAll(server *process, s setting, text string) ([]client, error) {
 	return callers, nil
 }
 
-// drive calls until it is over, and says how long the calls that count took. It stops at the first wrong answer.
+// drive makes calls until the end, and returns the durations of those that count. It stops at the first wrong answer.
 func drive(c client, phase *atomic.Int32) ([]time.Duration, error) {
 	took := make([]time.Duration, 0, 1<<14)
 	for {
@@ -136,7 +135,7 @@ func drive(c client, phase *atomic.Int32) ([]time.Duration, error) {
 	}
 }
 
-// failures counts the callers that met a wrong answer, and shows the first.
+// failures returns an error with the number of callers that failed and the first failure.
 func failures(failed []error) error {
 	var first error
 	n := 0

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// A payload is the arguments of one caller's calls: {"text":"caller 00000 call 00000000 …"}. Only the number changes from call to
-// call, and it has always the same digits, so that a request is written once and then patched.
+// A payload is the arguments of one caller's calls: {"text":"caller 00000 call 00000000 …"}. Only the digits of the
+// call differ, so that a request is encoded once and then patched.
 type payload struct {
 	arguments []byte // JSON, with the number of call 0
 	text      []byte // what the text decodes to, with the number of call 0
@@ -19,14 +19,14 @@ const (
 	firstCall    = 10_000_000
 )
 
-// What callers send: prose, code and log lines, with the escapes and the non-ASCII letters such text has.
+// The texts: prose, code and log lines, with escapes and non-ASCII letters.
 var samples = map[string]string{
 	"mixed": "The naïve café plan — 12 €, due 3 May — was sent to 東京.\nfunc main() { fmt.Println(\"hello, world\") }\n" +
 		"2026-07-28 INFO served in 3 ms path=C:\\temp\\log.txt\tuser=\"Zoë\" and the rest of the line is plain words that say little, as lines do.\n",
 	"ascii": "The quick brown fox jumps over the lazy dog while 12 other foxes look on and say nothing of note about any of it. ",
 }
 
-// newPayload makes the arguments of a caller, size bytes of JSON.
+// newPayload returns the arguments of a caller, size bytes of JSON.
 func newPayload(caller, size int, text string) (payload, error) {
 	sample, ok := samples[text]
 	if !ok {
@@ -53,7 +53,7 @@ func newPayload(caller, size int, text string) (payload, error) {
 	return payload{arguments, append(decoded, padding...)}, nil
 }
 
-// quoted is s as it stands inside a JSON string, without the HTML escapes encoding/json adds.
+// quoted returns the content of a JSON string without HTML escapes.
 func quoted(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -64,7 +64,7 @@ func quoted(s string) []byte {
 	return b.Bytes()[1 : b.Len()-2]
 }
 
-// number writes n's digits over b's first bytes.
+// number writes the digits of n to b.
 func number(b []byte, n int) {
 	for i := numberDigits - 1; i >= 0; i-- {
 		b[i] = byte('0' + n%10)
@@ -72,7 +72,7 @@ func number(b []byte, n int) {
 	}
 }
 
-// places are where the digits of n stand in b.
+// places returns the positions of n's digits in b.
 func places(b []byte, n int) []int {
 	digits := make([]byte, numberDigits)
 	number(digits, n)

@@ -15,7 +15,7 @@ import (
 
 const echoSchema = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`
 
-// serveHTTP serves handler at /mcp of a free port, says where, and ends with ctx.
+// serveHTTP serves handler at /mcp of a free port, prints the endpoint, and ends with ctx.
 func serveHTTP(ctx context.Context, handler http.Handler) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,12 +32,12 @@ func serveHTTP(ctx context.Context, handler http.Handler) error {
 	return nil
 }
 
-// serveGoSDK serves echo with go-sdk, to both eras.
+// serveGoSDK serves echo with go-sdk in both eras.
 func serveGoSDK(ctx context.Context, _ []string) error { return serveHTTP(ctx, goSDKHandler("")) }
 
-// goSDKHandler serves echo with go-sdk the fastest way it has: a raw tool, which gets the arguments as bytes and is spared the schema's
-// validation, and JSON answers. It cannot serve both eras from one handler; the header that tells them apart is looked at here, unless it
-// is to be of one era only.
+// goSDKHandler serves echo with go-sdk in the fastest way: a raw tool, which gets the arguments as bytes without
+// validation, and JSON responses. One go-sdk handler cannot serve both eras, so that the version header selects one,
+// unless only is set.
 func goSDKHandler(only era) http.Handler {
 	server := gosdk.NewServer(&gosdk.Implementation{Name: "bench", Version: "1"}, nil)
 	server.AddTool(&gosdk.Tool{Name: "echo", Description: "Answers its arguments.", InputSchema: json.RawMessage(echoSchema)},
@@ -56,7 +56,7 @@ func goSDKHandler(only era) http.Handler {
 	})
 }
 
-// serveMCPGo serves echo with mcp-go: stateful sessions, the arguments as bytes, JSON answers, which it gives when nothing was notified.
+// serveMCPGo serves echo with mcp-go: stateful sessions, arguments as bytes, and JSON responses.
 func serveMCPGo(ctx context.Context, _ []string) error {
 	server := mcpgoserver.NewMCPServer("bench", "1")
 	server.AddTool(mcpgo.NewToolWithRawSchema("echo", "Answers its arguments.", json.RawMessage(echoSchema)),

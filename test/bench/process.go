@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process is a started subject: a server and whatever it started in turn.
+// A process is a running subject with its descendants.
 type process struct {
 	url  string
 	dial dialer // nil: dialRaw
@@ -30,13 +30,13 @@ type process struct {
 
 var endpoint = regexp.MustCompile(`https?://[0-9A-Za-z.:\[\]-]+/mcp\b|unix:\S+`)
 
-// start runs cmd until it says on stderr where it listens.
+// start starts cmd, and waits until it prints its endpoint to stderr.
 func start(cmd *exec.Cmd, within time.Duration) (*process, error) {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
 	}
-	// A group of its own, so that stop reaches the plugin as well.
+	// A process group, so that stop reaches the plugin, too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func start(cmd *exec.Cmd, within time.Duration) (*process, error) {
 	}
 }
 
-// stop ends the server in order, then whatever is left of its group by force.
+// stop stops the server gracefully, and then kills the rest of its group.
 func (p *process) stop() {
 	_ = syscall.Kill(p.pid, syscall.SIGTERM) // it may have ended
 	select {
@@ -70,14 +70,14 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// A usage is the CPU time that a server and its descendants have used so far.
+// A usage is the CPU time of a server and its descendants.
 type usage struct {
 	total  time.Duration
 	server time.Duration // of the server alone
 	pids   []int         // all of them
 }
 
-// cpu reads the kernel's clock of each process: it has no ticks, as /proc/PID/stat has, and counts threads that have ended.
+// cpu reads the CPU clock of each process, which is more precise than /proc/PID/stat and includes ended threads.
 func (p *process) cpu() (usage, error) {
 	u := usage{pids: descendants(p.pid)}
 	for _, pid := range u.pids {
@@ -93,7 +93,7 @@ func (p *process) cpu() (usage, error) {
 	return u, nil
 }
 
-// descendants are pid and every process below it, in order.
+// descendants returns pid and all processes below it, sorted.
 func descendants(pid int) []int {
 	parents := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -103,7 +103,7 @@ func descendants(pid int) []int {
 			continue // ended meanwhile
 		}
 		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		// PID (NAME) STATE PARENT …: the name may hold anything.
+		// PID (NAME) STATE PARENT …, where the name may contain any character.
 		fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 		if len(fields) < 2 {
 			continue
@@ -119,13 +119,13 @@ func descendants(pid int) []int {
 	return all
 }
 
-// A tail keeps the last lines a process wrote, to show if it fails.
+// A tail keeps the last lines of a process, for errors.
 type tail struct {
 	mu    sync.Mutex
 	lines [][]byte
 }
 
-// follow reads until the end, and sends the first endpoint it sees.
+// follow reads until the end, and sends the first endpoint.
 func (t *tail) follow(r io.Reader, ready chan<- string) {
 	br := bufio.NewReader(r)
 	found := false

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A report is everything a run found; it is also the JSON file.
+// A report is the result of a run, and the JSON file.
 type report struct {
 	Started  time.Time     `json:"started"`
 	Machine  machine       `json:"machine"`
@@ -27,7 +27,7 @@ type subjectInfo struct {
 	About string `json:"about"`
 }
 
-// A cell is one subject at one setting, over all rounds.
+// A cell is one subject at one setting over all rounds.
 type cell struct {
 	Subject string `json:"subject"`
 	setting
@@ -41,15 +41,15 @@ type cell struct {
 	Whole     spread    `json:"wholeCPUSecondsPer10k"` // with the load generator's
 }
 
-// A spread is a median over rounds, with the least and the most.
+// A spread is the median over the rounds, with the minimum and the maximum.
 type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// A ratio is CPU per call of a subject over that of another: the median of the rounds' own ratios. Over direct, where the subject has
-// another client, the load generator's CPU counts, too.
+// A ratio is the CPU time per call of a subject over that of another: the median of the ratios of the rounds. Over
+// direct, where the client differs, it includes the load generator.
 type ratio struct {
 	Subject string `json:"subject"`
 	Over    string `json:"over"`
@@ -58,8 +58,8 @@ type ratio struct {
 	P50 spread `json:"addedP50ms"` // what the subject's p50 is more than the other's
 }
 
-// A goal says what a subject's CPU per call is to be at most, over another's; or, of kind added, how many milliseconds its p50 may be
-// above the other's.
+// A goal is the maximum CPU time per call over that of another subject, or, of kind added, the maximum difference of
+// the p50 in milliseconds.
 type goal struct {
 	subject string
 	over    string
@@ -71,8 +71,8 @@ type goal struct {
 	limit   float64
 }
 
-// goals are those of the benchmark's own issue, and of the SDKs': N times the calls per CPU-second is 1/N of the CPU per call. The
-// floor that counts is the one without TLS. Reaching a server through the bridge is to add half of what the whole direct call costs.
+// goals are those of the bridge and of the SDKs: N times the calls per CPU second is 1/N of the CPU time per call.
+// They use the floor without TLS. The bridge in front of a server may add half of the cost of a direct call.
 var goals = []goal{
 	{subject: bridgeGo, over: floor, least: 16, minSize: 0, maxSize: 1 << 30, limit: 1.4},
 	{subject: bridgeGo, over: goSDK, least: 16, minSize: 0, maxSize: 1 << 10, limit: 0.5},
@@ -164,7 +164,7 @@ func (r *report) conclude() {
 // columns are the subjects that others are compared with.
 var columns = []string{floor, floorTLS, goSDK, direct}
 
-// comparedWith are the subjects that have a column for subject, and those that a goal of it names.
+// comparedWith returns the subjects in the columns for subject, and those of its goals.
 func comparedWith(subject string) []string {
 	others := []string{floor, floorTLS, goSDK}
 	if slices.Contains(through, subject) {

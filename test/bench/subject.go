@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A subject is something that answers tools/call of a tool named echo, which answers its arguments.
-// Its command writes the address of its endpoint, http://HOST:PORT/mcp, to stderr once it is ready.
+// A subject is a server of the tool echo, which returns its arguments. Its command prints its endpoint,
+// http://HOST:PORT/mcp, to stderr when it is ready.
 type subject struct {
 	name    string
 	about   string
@@ -18,7 +18,7 @@ type subject struct {
 	dial    dialer // what calls it; nil: this benchmark's own MCP client, which takes next to nothing
 }
 
-// subjects are what is compared, in the order the report shows them.
+// subjects are the compared servers, in the order of the report.
 var subjects = []subject{
 	{bridgeGo, "the bridge with a Go plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, filepath.Join(o.Bin, "echo-go"))
@@ -89,22 +89,21 @@ const (
 	grpcModern       = "grpc-modern"
 )
 
-// through are the subjects in which something stands between a client and a server.
+// through are the subjects between a client and a server.
 var through = []string{proxyLegacy, proxyModern, passLegacy, passModern, grpcLegacy, grpcModern}
 
-// only are the subjects that speak one era, or are about it.
+// only contains the subjects of a single era.
 var only = map[string]era{
 	javaSDK: legacy, javaSDKFast: legacy, proxyLegacy: legacy, proxyModern: modern, passLegacy: legacy, passModern: modern, grpcLegacy: legacy, grpcModern: modern,
 }
 
-// speaks reports whether a subject speaks the MCP of an era.
+// speaks reports whether a subject supports an era.
 func speaks(name string, e era) bool { return only[name] == "" || only[name] == e }
 
-// warmUps say how many calls of each era and size a subject gets before the first round: a JVM compiles what is called often, and the
-// first rounds are not to pay for it.
+// warmUps are the numbers of calls per era and size before the first round, for a JVM's just-in-time compiler.
 var warmUps = map[string]int{bridgeJava: 30_000, javaSDK: 30_000, javaSDKFast: 30_000}
 
-// self starts this binary as one of its peers.
+// self starts this program as a peer.
 func self(args ...string) (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -113,13 +112,13 @@ func self(args ...string) (*exec.Cmd, error) {
 	return exec.Command(exe, args...), nil
 }
 
-// bridge runs the bridge in front of a plugin. Both must have been built: what is measured is what `make bench` has just built.
+// bridge starts the bridge with a plugin, as `make bench` has built them.
 func bridge(o options, plugin ...string) (*exec.Cmd, error) {
 	exe, err := filepath.Abs(filepath.Join(o.Bin, "mcpbridge"))
 	if err != nil {
 		return nil, err
 	}
-	// A program may be named as a shell would find it.
+
 	if plugin[0], err = exec.LookPath(plugin[0]); err != nil {
 		return nil, err
 	}
@@ -141,7 +140,7 @@ func bridge(o options, plugin ...string) (*exec.Cmd, error) {
 	return exec.Command(exe, append([]string{"run", "--http", "127.0.0.1:0", "--"}, plugin...)...), nil
 }
 
-// wanted are the subjects the options ask for.
+// wanted returns the selected subjects.
 func wanted(o options) []subject {
 	if len(o.Only) == 0 {
 		return subjects

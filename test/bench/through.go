@@ -24,12 +24,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// What it costs to reach an MCP server through the bridge: the server, and the client where there is MCP on both sides, are go-sdk's.
+// The cost of the bridge in front of an MCP server. The server, and the client where it is an MCP client, are go-sdk's.
 
-// versions are what the eras are spoken in.
 var versions = map[era]string{legacy: "2025-11-25", modern: "2026-07-28"}
 
-// An sdkCaller is go-sdk's client: a connection, a session and calls one after the other.
+// An sdkCaller is go-sdk's client with one connection and session. It makes sequential calls.
 type sdkCaller struct {
 	session   *gosdk.ClientSession
 	transport *http.Transport
@@ -39,7 +38,7 @@ type sdkCaller struct {
 	next      int
 }
 
-// dialSDK connects go-sdk's client the fastest way it has: nothing that it can be asked, and no stream besides its calls.
+// dialSDK connects go-sdk's client in the fastest way: without capabilities, and without a stream besides its calls.
 func dialSDK(endpoint string, e era, p payload) (client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -89,7 +88,7 @@ func (c *sdkCaller) close() {
 	c.transport.CloseIdleConnections()
 }
 
-// A grpcCaller is a client of the contract: a connection and calls one after the other.
+// A grpcCaller is a client of the contract with one connection. It makes sequential calls.
 type grpcCaller struct {
 	conn    *grpc.ClientConn
 	service pb.McpServiceClient
@@ -99,7 +98,7 @@ type grpcCaller struct {
 	next    int
 }
 
-// dialGRPC connects a client with nothing but stubs. Which era there is behind the bridge it does not see.
+// dialGRPC connects a client with the generated stubs.
 func dialGRPC(endpoint string, _ era, p payload) (client, error) {
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -141,8 +140,7 @@ func (c *grpcCaller) decoded() int { return c.answers.decoded }
 
 func (c *grpcCaller) close() { c.conn.Close() }
 
-// servePassing is the least that could stand in the place of a bridge between MCP and MCP: net/http's own reverse proxy. It passes
-// bytes on, and knows no MCP.
+// servePassing runs the minimum in place of a bridge between MCP and MCP: net/http's reverse proxy.
 func servePassing(ctx context.Context, args []string) error {
 	target, err := url.Parse(args[0])
 	if err != nil {
@@ -154,7 +152,7 @@ func servePassing(ctx context.Context, args []string) error {
 	})
 }
 
-// behind runs a go-sdk server of an era behind the bridge, whose front is http or grpc, or behind the floor.
+// behind runs a go-sdk server of an era behind the bridge, whose front is http or grpc, or behind the proxy.
 func behind(front string, e era) func(options) (*exec.Cmd, error) {
 	return func(o options) (*exec.Cmd, error) {
 		exe, err := filepath.Abs(filepath.Join(o.Bin, "mcpbridge"))
@@ -168,7 +166,7 @@ func behind(front string, e era) func(options) (*exec.Cmd, error) {
 	}
 }
 
-// serveBehind is a go-sdk server in this process and the bridge in a child of it, and says where the bridge is.
+// serveBehind runs a go-sdk server in this process and the bridge as its child, and prints the bridge's endpoint.
 func serveBehind(ctx context.Context, args []string) error {
 	exe, front, e := args[0], args[1], era(args[2])
 	server := httptest.NewServer(goSDKHandler(e))

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// A response is what one HTTP/1.1 response says. Its bytes are valid until the next one is read.
+// A response is an HTTP/1.1 response. Its bytes are valid until the next one is read.
 type response struct {
 	status  int
 	sse     bool
@@ -17,8 +17,8 @@ type response struct {
 	body    []byte
 }
 
-// A responseReader reads one response after the other from a connection. It knows what servers of this benchmark send, and refuses the
-// rest: net/http's client would take as much of two cores as some of the servers.
+// A responseReader reads consecutive responses from a connection. It supports only what the servers of this benchmark
+// send: net/http's client would use as much CPU time as some of the servers.
 type responseReader struct {
 	r    *bufio.Reader
 	body []byte
@@ -115,7 +115,7 @@ func (rr *responseReader) chunks() error {
 	}
 }
 
-// line is the next line, without its end.
+// line returns the next line without its end.
 func (rr *responseReader) line() ([]byte, error) {
 	line, err := rr.r.ReadSlice('\n')
 	if err != nil {
@@ -124,7 +124,7 @@ func (rr *responseReader) line() ([]byte, error) {
 	return bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'}), nil
 }
 
-// message is the JSON-RPC message a response carries: its body, or the last event that has data (a priming event has none).
+// message returns the JSON-RPC message of a response: its body, or the last event with data.
 func (resp response) message() ([]byte, error) {
 	if !resp.sse {
 		return resp.body, nil

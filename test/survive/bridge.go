@@ -21,7 +21,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/checker"
 )
 
-// A Bridge is a running mcpbridge, with a faultplug if nothing else is said.
+// A Bridge is a running mcpbridge, by default with a faultplug.
 type Bridge struct {
 	URL     string
 	PID     int
@@ -35,7 +35,7 @@ type Bridge struct {
 	done    chan struct{}
 }
 
-// A setup is how a bridge is started. The zero value serves HTTP on any port.
+// A setup configures a bridge. The zero value serves HTTP on any port.
 type setup struct {
 	dir   string   // empty: a new one
 	addr  string   // empty: any port of this machine
@@ -45,13 +45,14 @@ type setup struct {
 	own   []string // environment of the bridge
 	auth  string   // serve.http.auth, as YAML
 	bin   string   // the mcpbridge. Empty: the rig's
-	// config returns the configuration file of a bridge, which has a directory and a journal. Nil: what the rest says.
+	// config returns the configuration file of a bridge, which has a directory and a journal. If nil, the other
+	// fields are used.
 	config func(b *Bridge) string
 }
 
 var ready = regexp.MustCompile(`"url":"([^"]+)"`)
 
-// start starts a bridge and returns it when it is ready.
+// start starts a bridge, and waits until it is ready.
 func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 	b := &Bridge{Dir: s.dir, Lost: make(chan time.Time, 1), done: make(chan struct{})}
 	if b.Dir == "" {
@@ -105,7 +106,7 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 		if b.In, err = b.cmd.StdinPipe(); err != nil {
 			return nil, err
 		}
-		// Not StdoutPipe: what has not been read when the process ends would be lost.
+		// Not StdoutPipe, which drops unread output when the process ends.
 		out, in, err := os.Pipe()
 		if err != nil {
 			return nil, err
@@ -158,7 +159,7 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 	}
 }
 
-// stop tells the bridge to end, and returns how long that took.
+// stop stops the bridge with SIGTERM, and returns how long that took.
 func (b *Bridge) stop() (time.Duration, error) {
 	began := time.Now()
 	_ = syscall.Kill(b.PID, syscall.SIGTERM) // it may have ended
@@ -175,18 +176,18 @@ func (b *Bridge) stop() (time.Duration, error) {
 	return took, nil
 }
 
-// kill ends the bridge as nothing can prevent.
+// kill kills the bridge with SIGKILL.
 func (b *Bridge) kill() {
 	_ = syscall.Kill(b.PID, syscall.SIGKILL) // it may have ended
 	<-b.done
 }
 
-// journal returns what the backend did, after so many bytes of its journal.
+// journal returns the backend's journal after an offset in bytes.
 func (b *Bridge) journal(after int64) ([]checker.Entry, error) {
 	return checker.ReadJournal(b.Journal, after)
 }
 
-// journalSize returns how long the journal is.
+// journalSize returns the size of the journal in bytes.
 func (b *Bridge) journalSize() int64 {
 	info, err := os.Stat(b.Journal)
 	if err != nil {
@@ -195,7 +196,7 @@ func (b *Bridge) journalSize() int64 {
 	return info.Size()
 }
 
-// children are the processes that a process has started, and has not waited for.
+// children returns the child processes, with zombies.
 func children(pid int) []int {
 	var pids []int
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -210,7 +211,7 @@ func children(pid int) []int {
 	return pids
 }
 
-// alive reports whether there is a process that is not only waited for.
+// alive reports whether a process runs and is not a zombie.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -220,13 +221,13 @@ func alive(pid int) bool {
 	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
 }
 
-// A holding is what a process holds of the machine.
+// A holding is the resources of a process.
 type holding struct {
 	FDs, Threads, Children, Sockets, Files int
 	RSS                                    int64 // bytes
 }
 
-// holds returns what a bridge holds. Sockets are those with a name, and files those in its temporary directory.
+// holds returns the resources of a bridge. Sockets are those with a name, and files those in its temporary directory.
 func (b *Bridge) holds() holding {
 	var h holding
 	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.PID))
@@ -249,7 +250,7 @@ func (b *Bridge) holds() holding {
 	return h
 }
 
-// status returns a figure of /proc/PID/status in bytes.
+// status returns a value of /proc/PID/status in bytes.
 func status(pid int, name string) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {

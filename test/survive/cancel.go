@@ -16,11 +16,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// prompt is the longest that a call goes on after it was cancelled. What ends it later is something else: the end of
-// its session, for example.
+// prompt is the time limit for the end of a canceled call. A later end has another cause, such as the end of its
+// session.
 const prompt = 10 * time.Second
 
-// crowd has several callers of an era make so many calls together, one after the other each.
+// crowd makes calls of several concurrent callers of an era.
 func crowd(url, era string, callers, calls int, call func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call) ([]checker.Call, error) {
 	history := make([][]checker.Call, callers)
 	errs := make([]error, callers)
@@ -59,7 +59,7 @@ func crowd(url, era string, callers, calls int, call func(c *loadgen.Caller, asi
 	return all, errors.Join(errs...)
 }
 
-// finished waits until the journal says what became of every call that began.
+// finished waits until the journal contains the end of every started call.
 func finished(b *Bridge, from int64) ([]checker.Entry, error) {
 	for until := time.Now().Add(20 * time.Second); ; {
 		journal, err := b.journal(from)
@@ -82,7 +82,7 @@ func finished(b *Bridge, from int64) ([]checker.Entry, error) {
 	}
 }
 
-// cancels is R8: how long it takes from a caller's cancellation to the end of the work, in both eras.
+// cancels is R8: the time from a caller's cancellation to the end of the work, in both eras.
 func cancels(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {
@@ -161,7 +161,8 @@ func cancels(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// dropStream opens the event stream of a client of 2024-11-05, makes a call, and loses the stream during it, once w.OnEvent says so.
+// dropStream opens the event stream of a client of 2024-11-05, makes a call, and closes the stream during it, when
+// w.OnEvent requests it.
 func dropStream(ctx context.Context, c *http.Client, endpoint string, number int, w loadgen.Work) (checker.Call, error) {
 	w.Token = loadgen.NewToken()
 	call := checker.Call{Token: w.Token, Caller: number, Era: loadgen.Legacy, Tool: "work"}
@@ -222,7 +223,7 @@ func dropStream(ctx context.Context, c *http.Client, endpoint string, number int
 	return call, err
 }
 
-// drops is R9: a legacy client that goes away has not cancelled anything.
+// drops is R9: the disconnection of a legacy client cancels nothing.
 func drops(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {

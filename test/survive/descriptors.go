@@ -17,8 +17,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// starves is F20 and R17: clients take all descriptors that the bridge may have, and its backend is killed meanwhile. Whoever is connected
-// notices neither, and the backend is back when there are descriptors again.
+// starves is F20 and R17: clients use all file descriptors of the bridge, and its backend is killed meanwhile.
+// Connected clients notice neither, and the backend is restarted when there are descriptors again.
 func starves(ctx context.Context, r *Rig) error {
 	const files = 256
 	b, err := r.start(ctx, setup{})
@@ -107,7 +107,7 @@ func starves(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// flood keeps so many connections that say half a request, until what it returns is called.
+// flood holds connections with an incomplete request until the returned function is called.
 func flood(ctx context.Context, url string, n int) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// root is the repository, as seen from where this runs.
+// root is the repository, relative to this directory.
 const root = "../.."
 
 var (
@@ -27,8 +27,8 @@ var (
 	testsFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// attacks is S1 and S6: the attacks of test/survive/attack, all of them in a long run, and else those on tokens and on
-// headers and names.
+// attacks is S1 and S6: all attacks of test/survive/attack in a long run, and otherwise those on tokens, headers and
+// names.
 func attacks(ctx context.Context, r *Rig) error {
 	args := []string{"run", "./attack", "-bin", r.bin, "-root", root}
 	if !r.long {
@@ -52,7 +52,7 @@ func attacks(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// attackRows returns the ids of the attacks.
+// attackRows returns the IDs of the attacks.
 func attackRows() (map[string]bool, error) {
 	text, err := os.ReadFile(filepath.Join(root, "test", "survive", "attack", "attacks.yaml"))
 	rows := map[string]bool{}
@@ -62,7 +62,7 @@ func attackRows() (map[string]bool, error) {
 	return rows, err
 }
 
-// fuzzes is S3: every fuzz target for 10 s in a long run, and else one, to show that they run; and the inputs that tests read each time.
+// fuzzes is S3: every fuzz target for 10 s in a long run, otherwise one, and the corpus of all.
 func fuzzes(ctx context.Context, r *Rig) error {
 	args := []string{"3s", "jsonrpc FuzzParse"}
 	if r.long {
@@ -90,7 +90,7 @@ func fuzzes(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// readsAlike is S4: documents of other random numbers each time, read by the bridge and by the strict reference.
+// readsAlike is S4: documents with new random numbers, parsed by the bridge and by the strict reference.
 func readsAlike(ctx context.Context, r *Rig) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestDocuments$", "./internal/jsonrpc",
 		"-documents", strconv.Itoa(r.cycles(1_000_000, 100_000_000)), "-seed", strconv.FormatInt(time.Now().UnixNano(), 10))
@@ -107,8 +107,8 @@ func readsAlike(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// limits is S10: every limit of docs/security.md names what tests it, and that is there. The rows are run by make test-attack, and the
-// tests by make test.
+// limits is S10: every limit of docs/security.md names an existing test. make test-attack runs the rows, and make
+// test the tests.
 func limits(_ context.Context, r *Rig) error {
 	n, tests, wrong, err := limitTests()
 	if err != nil {
@@ -118,7 +118,7 @@ func limits(_ context.Context, r *Rig) error {
 	return nil
 }
 
-// limitTests returns how many limits there are in docs/security.md, and tests of them, and what is wrong with them.
+// limitTests returns the numbers of limits in docs/security.md and of their tests, and the errors.
 func limitTests() (n, tests int, wrong []string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
@@ -170,7 +170,7 @@ func limitTests() (n, tests int, wrong []string, err error) {
 	return n, tests, wrong, err
 }
 
-// through returns the rows from one to another, as in "L01 to L03", or what else is named.
+// through returns the rows of a range, as in "L01 to L03", or the other name.
 func through(name string) (ids []string) {
 	first, last, ok := strings.Cut(name, " to ")
 	if !ok {

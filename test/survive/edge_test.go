@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A limit without a test is none: docs/security.md names one for each, and it is there.
+// docs/security.md names an existing test for each limit.
 func TestEveryLimitHasATest(t *testing.T) {
 	t.Parallel()
 	n, tests, wrong, err := limitTests()

@@ -18,11 +18,10 @@ import (
 	"time"
 )
 
-// gofail is what turns comments into failpoints.
+// gofail makes failpoints from comments.
 const gofail = "go.etcd.io/gofail"
 
-// buildFailing builds mcpbridge with the failpoints of panicPoints, from a copy of what it is built of in the directory
-// below.
+// buildFailing builds mcpbridge with the failpoints of panicPoints from a copy of its source.
 func buildFailing(ctx context.Context, source, dir string) (program string, err error) {
 	if err := copySource(ctx, source, dir); err != nil {
 		return "", err
@@ -93,7 +92,7 @@ func (p *panicPoint) insert(dir, name string) error {
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600)
 }
 
-// copySource copies what mcpbridge is built of.
+// copySource copies the source of mcpbridge.
 func copySource(ctx context.Context, source, dir string) error {
 	list, err := goTool(ctx, source, "list", "-deps", "-json=Dir,GoFiles,EmbedFiles,Module", "./cmd/mcpbridge")
 	if err != nil {
@@ -141,7 +140,7 @@ func copySource(ctx context.Context, source, dir string) error {
 	return nil
 }
 
-// goTool runs go and returns what it prints.
+// goTool runs go and returns its output.
 func goTool(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -154,7 +153,7 @@ func goTool(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// hasFailpoints reports whether a program can fail at failpoints.
+// hasFailpoints reports whether a program contains failpoints.
 func hasFailpoints(program string) (bool, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -168,7 +167,7 @@ func hasFailpoints(program string) (bool, error) {
 	return false, nil
 }
 
-// A fuse sets off the failpoints of a running program, at the address that it was told by GOFAIL_HTTP.
+// A fuse triggers the failpoints of a running program at its GOFAIL_HTTP address.
 type fuse struct {
 	addr   string
 	client *http.Client
@@ -191,7 +190,7 @@ func (f fuse) do(method, path, body string) (string, error) {
 	return string(text), err
 }
 
-// light makes whoever comes to a point next panic there, and waits until that has happened. Kick is called now and then meanwhile.
+// light triggers one panic at a failpoint, and waits for it. It calls kick repeatedly.
 func (f fuse) light(name string, kick func() error) error {
 	if _, err := f.do(http.MethodPut, name, "1*panic"); err != nil {
 		return err

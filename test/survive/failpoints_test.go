@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is released has no failpoints. Each row of panicPoints still fits the source.
+// The released program has no failpoints. Each row of panicPoints fits the source.
 func TestOnlyTheCopyHasFailpoints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// A sample is what a bridge holds at one time.
+// A sample is the resources of a bridge at one time.
 type sample struct {
 	after           time.Duration
 	rss, anon, file int64 // bytes; file is what the kernel can drop
@@ -28,10 +28,11 @@ type sample struct {
 	collected       int // how often
 }
 
-// collection is a line of GODEBUG=gctrace=1: the number of the collection, and the heap in MiB when it began, ended, and what it left.
+// collection matches a line of GODEBUG=gctrace=1: the number of the collection, and the heap in MiB at its start,
+// end, and after.
 var collection = regexp.MustCompile(`(?m)^gc (\d+) @.* (\d+)->(\d+)->(\d+) MB`)
 
-// sample returns what the bridge holds now.
+// sample returns the current resources of the bridge.
 func (b *Bridge) sample(began time.Time) sample {
 	h := b.holds()
 	s := sample{after: time.Since(began), rss: h.RSS, anon: status(b.PID, "RssAnon"), file: status(b.PID, "RssFile"), fds: h.FDs, threads: h.Threads}
@@ -50,8 +51,9 @@ func (b *Bridge) sample(began time.Time) sample {
 	return s
 }
 
-// grows is K2: what a bridge holds under calls of every kind, one by one, for a long time. GOGC is set so that there is no ballast, which has
-// the heap grow by 64 MiB before the first collection: that would hide what leaks, or look like it.
+// grows is K2: the resources of a bridge under sequential calls of every kind, for a long time. GOGC is set so that
+// there is no ballast, with which the heap grows by 64 MiB before the first collection: that could hide a leak, or
+// look like one.
 func grows(ctx context.Context, r *Rig) error {
 	lasts := 90 * time.Second
 	if r.long {
@@ -126,10 +128,10 @@ func grows(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// growth is how much more memory means nothing.
+// growth is the tolerated growth of memory.
 const growth = 2 << 20
 
-// mixed is what one client does until it has had enough, over HTTP or gRPC: some calls, and then it goes.
+// mixed makes some calls of one client over HTTP or gRPC, and disconnects.
 func mixed(ctx context.Context, url, target string, n int) (calls int, failed []checker.Call) {
 	judge := func(c checker.Call) {
 		calls++

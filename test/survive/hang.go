@@ -15,12 +15,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// blocked is how long the process of a backend is blocked: for longer than a stopped one, or one that hung, was ever
-// given.
+// blocked is how long the process of a backend is blocked: longer than a stopped or hung one is given.
 const blocked = 8 * time.Second
 
-// hangs is R13: of two backends, one is stopped in the middle of everything, and restarted. Then it is blocked, and
-// keeps its calls. Callers of the other do not notice.
+// hangs is R13: one of two backends is stopped under load, and restarted. Then it is blocked, and keeps its calls.
+// Callers of the other one do not notice.
 func hangs(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends:\n- {name: hung, launch: {command: [%[1]q], "+
@@ -38,7 +37,7 @@ func hangs(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	// Work that takes a while, so that what is measured is the bridge, and not who gets a core.
+	// Work takes a while, so that the scheduling of few cores does not matter.
 	of := func(tool string) func() loadgen.Work {
 		return func() loadgen.Work { return loadgen.Work{Tool: tool, Ms: 20} }
 	}
@@ -127,8 +126,8 @@ func hangs(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// whileBlocked returns how many calls waited for a blocked backend, and how many calls did not get the result of the
-// process that was blocked. It returns an error if the process was not.
+// whileBlocked returns how many calls waited for a blocked backend, and how many did not get the result of that
+// process. It returns an error if the process was not blocked.
 func whileBlocked(blocks, history []checker.Call, journal []checker.Entry, pid int) (waited, lost int, err error) {
 	for _, block := range blocks {
 		from := block.Begin + int64(time.Second)

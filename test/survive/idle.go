@@ -18,7 +18,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// idleSessions is L4: as many legacy sessions as there may be, none of which wants anything.
+// idleSessions is L4: the maximum number of legacy sessions, all idle.
 func idleSessions(ctx context.Context, r *Rig) error {
 	const most = 100_000
 	perSession, err := r.goroutines(ctx)
@@ -52,7 +52,7 @@ func idleSessions(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// open opens so many legacy sessions, over a few connections.
+// open opens legacy sessions over a few connections.
 func open(ctx context.Context, url string, sessions int) error {
 	var left atomic.Int64
 	left.Store(int64(sessions))
@@ -78,7 +78,7 @@ func open(ctx context.Context, url string, sessions int) error {
 	return errors.Join(errs...)
 }
 
-// goroutines returns how many goroutines an idle session costs.
+// goroutines returns the number of goroutines per idle session.
 func (r *Rig) goroutines(ctx context.Context) (each float64, err error) {
 	const sessions = 2000
 	err = r.inside(ctx, func(b *Bridge) error {
@@ -93,11 +93,11 @@ func (r *Rig) goroutines(ctx context.Context) (each float64, err error) {
 	return each, err
 }
 
-// goroutineNoise is how many goroutines more or less mean nothing.
+// goroutineNoise is the tolerated difference of goroutines.
 const goroutineNoise = 5
 
-// inside calls f with a bridge that is in this process: the same server and the same backend as in mcpbridge. How many goroutines there
-// are, a process does not tell from outside.
+// inside calls f with a bridge in this process, with the same server and backend as in mcpbridge. The number of
+// goroutines is not visible from outside.
 func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 	dir, err := os.MkdirTemp(r.dir, "b")
 	if err != nil {
@@ -129,8 +129,8 @@ func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 	return f(b)
 }
 
-// rests is what of K1 cannot be seen from outside: when all is over there are as many goroutines as before. The rest is told by
-// killUnderLoad, of the real process.
+// rests is the part of K1 that is not visible from outside: at the end there are as many goroutines as before.
+// killUnderLoad checks the rest with the real process.
 func rests(ctx context.Context, r *Rig) error {
 	kills := r.cycles(20, 200)
 	return r.inside(ctx, func(b *Bridge) error {
@@ -162,7 +162,7 @@ func rests(ctx context.Context, r *Rig) error {
 	})
 }
 
-// still returns the number of goroutines when it does not change any more.
+// still returns the number of goroutines when it is stable.
 func still() int {
 	last := -1
 	for same, tries := 0, 0; same < 5 && tries < 100; tries++ {

@@ -19,7 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// A herd is callers that call until they are told to stop, and the history of all they saw.
+// A herd is a group of callers and their history.
 type herd struct {
 	mu      sync.Mutex // guards what follows
 	history []checker.Call
@@ -30,7 +30,7 @@ type herd struct {
 	stop context.CancelFunc
 }
 
-// A sighting is the first answer of a new backend.
+// A sighting is the first answer of a new backend process.
 type sighting struct {
 	pid int
 	at  time.Time
@@ -41,7 +41,7 @@ type client interface {
 	Call(w loadgen.Work) checker.Call
 }
 
-// newHerd sets clients to work; next says what a client is to do.
+// newHerd starts clients; next returns their work.
 func newHerd(ctx context.Context, clients []client, next func() loadgen.Work) *herd {
 	h := &herd{news: make(chan sighting, 1), pids: make([]int, 0, 100)}
 	ctx, h.stop = context.WithCancel(ctx)
@@ -74,7 +74,7 @@ func (h *herd) add(c checker.Call) {
 	h.news <- sighting{c.Answers[0].PID, time.Unix(0, c.End)}
 }
 
-// await returns the first answer of another backend than the one before.
+// await returns the first answer of another backend process.
 func (h *herd) await(ctx context.Context, before int) (sighting, error) {
 	limit := time.After(40 * time.Second)
 	for {
@@ -91,14 +91,14 @@ func (h *herd) await(ctx context.Context, before int) (sighting, error) {
 	}
 }
 
-// end waits for the calls that run, and returns the history.
+// end waits for the calls in flight, and returns the history.
 func (h *herd) end() []checker.Call {
 	h.stop()
 	h.wg.Wait()
 	return h.history
 }
 
-// A pipeClient is one of several that share a pipe.
+// A pipeClient is one of several clients on a pipe.
 type pipeClient struct {
 	*loadgen.Pipe
 	number int
@@ -106,21 +106,21 @@ type pipeClient struct {
 
 func (p pipeClient) Call(w loadgen.Work) checker.Call { return p.Pipe.Call(p.number, w) }
 
-// A killing is what a kill loop has seen.
+// A killing is the result of a kill loop.
 type killing struct {
-	cycles   int
-	calls    int
-	crashed  int // calls that were with a backend that died
-	refused  int // calls that were not executed
-	rode     int // calls that were begun while there was no backend, and succeeded
-	learn    []time.Duration
-	replaced []time.Duration
-	wrongs   []checker.Wrong
-	strays   []string
+	cycles    int
+	calls     int
+	crashed   int // calls that were with a backend that died
+	refused   int // calls that were not executed
+	rode      int // calls that were begun while there was no backend, and succeeded
+	learn     []time.Duration
+	replaced  []time.Duration
+	wrongs    []checker.Wrong
+	unmatched []string
 }
 
-// killUnderLoad is R1, R2, R4 and K1: 64 callers of every era, and a backend that is killed, or kills itself at a named point, as
-// soon as it has settled.
+// killUnderLoad is R1, R2, R4 and K1: 64 callers of every era, and a backend that is killed, or kills itself at a
+// named point, as soon as it is stable.
 func killUnderLoad(ctx context.Context, r *Rig) error {
 	total := r.cycles(500, 10_000)
 	web, err := r.start(ctx, setup{})
@@ -149,7 +149,7 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 	before := settled(web)
 
 	late := ruler(ctx)
-	// Most cycles are those of HTTP; stdio has a fifth of the time, and so of the cycles.
+	// A fifth of the cycles are over stdio.
 	var sum killing
 	const chapter = 100 // cycles whose history is judged, and forgotten, together
 	for sum.cycles < total && len(sum.wrongs) == 0 {
@@ -185,7 +185,7 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 	for _, c := range callers {
 		c.End()
 	}
-	sum.strays, err = p.Close()
+	sum.unmatched, err = p.Close()
 	if err != nil {
 		return err
 	}
@@ -197,10 +197,10 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 	for _, w := range sum.wrongs {
 		count[w.Kind]++
 	}
-	r.tell("R1", len(sum.wrongs)+len(sum.strays) == 0,
+	r.tell("R1", len(sum.wrongs)+len(sum.unmatched) == 0,
 		fmt.Sprintf("%d kills under 64 callers: 0 lost, duplicate or crossed answers, 0 double executions, 0 wrong outcomes", total),
-		"%d kills, %d calls (%d died with a backend): %d wrong %s%s", sum.cycles, sum.calls, sum.crashed, len(sum.wrongs)+len(sum.strays),
-		text(count), strays(sum.strays))
+		"%d kills, %d calls (%d died with a backend): %d wrong %s%s", sum.cycles, sum.calls, sum.crashed, len(sum.wrongs)+len(sum.unmatched),
+		text(count), unmatchedText(sum.unmatched))
 	r.tell("R2", quantile(sum.learn, .99) <= 50*time.Millisecond, "a call learns of the death within 50 ms, p99",
 		"p50 %v, p99 %v, max %v of %d; a timer of the rig was p50 %v, p99 %v late meanwhile", quantile(sum.learn, .5),
 		quantile(sum.learn, .99), quantile(sum.learn, 1), len(sum.learn), quantile(lateness, .5), quantile(lateness, .99))
@@ -216,7 +216,7 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// callersOf returns so many clients over HTTP, of both eras.
+// callersOf returns clients over HTTP of both eras.
 func callersOf(url string, n int) (callers []*loadgen.Caller, clients []client, err error) {
 	for i := range n {
 		c, err := loadgen.NewCaller(url, []string{loadgen.Legacy, loadgen.Modern}[i%2], i)
@@ -228,7 +228,7 @@ func callersOf(url string, n int) (callers []*loadgen.Caller, clients []client, 
 	return callers, clients, nil
 }
 
-// warm has each client call once, so that what is made once is there, and closes their connections.
+// warm makes one call of each client, which initializes caches, and closes their connections.
 func warm(callers []*loadgen.Caller) error {
 	for _, c := range callers {
 		if call := c.Call(loadgen.Work{}); !call.OK() {
@@ -239,7 +239,7 @@ func warm(callers []*loadgen.Caller) error {
 	return nil
 }
 
-// ruler measures how late timers are, which is how long whoever has something to do waits for a core, until what it returns is called.
+// ruler measures the delay of timers, which is the scheduling delay, until the returned function is called.
 func ruler(ctx context.Context) (end func() []time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	var late []time.Duration
@@ -258,7 +258,7 @@ func ruler(ctx context.Context) (end func() []time.Duration) {
 	}
 }
 
-// settled returns what a bridge holds when that does not change any more.
+// settled returns the resources of a bridge when they are stable.
 func settled(b *Bridge) holding {
 	var last holding
 	for same, tries := 0, 0; same < 3 && tries < 50; tries++ {
@@ -280,7 +280,7 @@ func text(count map[string]int) string {
 	return fmt.Sprint(count)
 }
 
-func strays(lines []string) string {
+func unmatchedText(lines []string) string {
 	if len(lines) == 0 {
 		return ""
 	}
@@ -301,10 +301,10 @@ func (k *killing) add(o killing) {
 // points are where a backend can kill itself.
 var points = []string{"received", "begun", "event", "done"}
 
-// settle is how long a backend has to live, and to be of use, to be started again at once.
+// settle is how long a backend has to run, and to answer calls, to be restarted without backoff.
 const settle = 110 * time.Millisecond
 
-// killChapter kills the backend of a bridge so many times, and judges what its clients saw.
+// killChapter kills the backend of a bridge repeatedly, and checks the history of the clients.
 func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, poison client, cycles int) (killing, error) {
 	from := b.journalSize()
 	herd := newHerd(ctx, clients, func() loadgen.Work {
@@ -371,7 +371,7 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 			continue
 		}
 		a := c.Answers[0]
-		// The last death before its end.
+		// The last kill before its end.
 		at, found := slices.BinarySearchFunc(deaths, c.End, func(d death, end int64) int { return cmp.Compare(d.kill.UnixNano(), end) })
 		if !found {
 			at--
@@ -396,7 +396,7 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 	return k, nil
 }
 
-// keepHistory writes a history that is wrong beside the journal, for whoever looks for the bug.
+// keepHistory writes a wrong history beside the journal, for debugging.
 func (r *Rig) keepHistory(b *Bridge, history []checker.Call, wrongs []checker.Wrong) error {
 	f, err := os.CreateTemp(b.Dir, "history*.ndjson")
 	if err != nil {
@@ -415,7 +415,7 @@ func (r *Rig) keepHistory(b *Bridge, history []checker.Call, wrongs []checker.Wr
 	return err
 }
 
-// killQuietly is R3: one caller, and how long it takes from the death of its backend to the answer of the next one.
+// killQuietly is R3: the time from the death of the backend to the answer of the next one, for one caller.
 func killQuietly(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {

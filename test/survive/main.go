@@ -1,10 +1,11 @@
-// Command survive breaks what the bridge stands on, under load, and counts what its clients lose.
+// Command survive breaks the bridge's environment under load, and counts what its clients lose.
 //
 //	go run . -bin ../../bin/mcpbridge [-long] [-laws] [-only R1,R8] [-out survive.json] [-keep]
 //
-// Each scenario prints a line: its goal, the figure, and whether it holds. docs/survive.md says what they are. The exit code is 1 if a
-// goal does not hold. With -laws, those of measured do not count: how fast and how small depends on the machine and on what else it
-// does, and nothing that is lost or done twice does. Scenarios that measure nothing else are left out then, unless -only names them.
+// Each scenario prints a line with its goal, the figure, and whether it holds. docs/survive.md describes the
+// scenarios. The exit code is 1 if a goal does not hold. With -laws, those of measured do not count: times and sizes
+// depend on the machine and its load, and lost or duplicate calls do not. Scenarios that only
+// measure are skipped then, unless -only names them.
 package main
 
 import (
@@ -34,7 +35,7 @@ func main() {
 	}
 }
 
-// A Rig is what scenarios run with.
+// A Rig is the environment of scenarios.
 type Rig struct {
 	bin, plugin, upstream string // programs
 	dir                   string // what is left of a run
@@ -52,7 +53,7 @@ type Result struct {
 	Took   float64 `json:"seconds"`
 }
 
-// A scenario is a row of what is run.
+// A scenario is a row of the table.
 type scenario struct {
 	ids string // of the goals that it measures
 	run func(ctx context.Context, r *Rig) error
@@ -84,14 +85,14 @@ var scenarios = []scenario{
 	{"F04", crashesAtStart},
 	{"F06", startsSlowly},
 	{"F20 R17", starves},
-	{"F08", printsALot},
+	{"F08", printsLongLine},
 	{"S1 S6", attacks},
 	{"S3", fuzzes},
 	{"S4", readsAlike},
 	{"S10", limits},
 }
 
-// measured are the goals that are times and sizes of a busy machine.
+// measured are the goals that depend on the machine.
 var measured = []string{"R2", "R3", "F01", "R5t", "R7t", "R8t", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10", "K2"}
 
 // counts reports whether a goal is one with -laws.
@@ -175,7 +176,7 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 	return nil
 }
 
-// tell notes a figure and prints it.
+// tell records a figure and prints it.
 func (r *Rig) tell(id string, pass bool, goal, figure string, args ...any) {
 	res := Result{ID: id, Pass: pass, Goal: goal, Figure: fmt.Sprintf(figure, args...), Load: load()}
 	r.results = append(r.results, res)
@@ -189,7 +190,7 @@ func (r *Rig) tell(id string, pass bool, goal, figure string, args ...any) {
 	fmt.Printf("%-4s %s  %s  (goal: %s; load %s)\n", id, word, res.Figure, goal, res.Load)
 }
 
-// cycles is how often something is done: often in a long run, less in a short one.
+// cycles returns the number of repetitions, which differs between long and short runs.
 func (r *Rig) cycles(short, long int) int {
 	if r.long {
 		return long
@@ -197,7 +198,7 @@ func (r *Rig) cycles(short, long int) int {
 	return short
 }
 
-// load is the load average of the last minute.
+// load returns the load average of the last minute.
 func load() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")

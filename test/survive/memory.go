@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// fills is L8m and L8s: more sessions and more long bodies than there is memory for.
+// fills is L8m and L8s: more sessions and more long bodies than the memory allows.
 func fills(ctx context.Context, r *Rig) error {
 	const memory = 64 << 20
 	b, err := r.start(ctx, setup{own: []string{fmt.Sprint("MCPBRIDGE_LIMITS__MEMORY=", memory)}})
@@ -38,7 +38,7 @@ func fills(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	// What the kernel can drop is no reason for it to kill anybody.
+	// File-backed memory is reclaimable.
 	took := status(b.PID, "VmHWM") - status(b.PID, "RssFile")
 	for _, h := range open {
 		if _, _, err := one.Do(http.MethodDelete, h, nil); err != nil {
@@ -60,7 +60,7 @@ func fills(ctx context.Context, r *Rig) error {
 	return err
 }
 
-// fillSessions opens sessions until one is refused, and returns the headers of each, and why.
+// fillSessions opens sessions until one is rejected, and returns the headers of each, and the reason.
 func fillSessions(ctx context.Context, c *loadgen.Caller) (open []string, refusal string) {
 	for ctx.Err() == nil {
 		c.Leave()
@@ -72,7 +72,8 @@ func fillSessions(ctx context.Context, c *loadgen.Caller) (open []string, refusa
 	return open, ""
 }
 
-// fillBodies sends long bodies, many at a time, and counts what becomes of them. All are calls that are answered with an error.
+// fillBodies sends long bodies concurrently, and counts their outcomes. All are calls that are answered with an
+// error.
 func fillBodies(ctx context.Context, b *Bridge, headers string) (answered, refused int, err error) {
 	const size = 4<<20 - 4096
 	rest := `"` + strings.Repeat("x", size) + `"}}}`

@@ -17,7 +17,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// A pool is connections that callers take turns with.
+// A pool is a set of connections that callers share.
 type pool struct {
 	url, header string
 	mu          sync.Mutex
@@ -51,7 +51,7 @@ func (p *pool) close() {
 	}
 }
 
-// offer makes calls at a rate, whether or not those before have been answered, for so long.
+// offer makes calls at a rate for a duration, whether or not earlier ones are answered.
 func (p *pool) offer(ctx context.Context, rate float64, d time.Duration, w loadgen.Work) []checker.Call {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -79,16 +79,16 @@ func (p *pool) offer(ctx context.Context, rate float64, d time.Duration, w loadg
 	return history
 }
 
-// A tally is what became of calls that were offered.
-type tally struct {
+// outcomeCounts counts the outcomes of calls.
+type outcomeCounts struct {
 	offered, good, refused, bad int
 	goodput                     float64 // a second
 	latency, refusal            []time.Duration
 	first                       string // of the bad ones
 }
 
-func tallied(history []checker.Call) tally {
-	t := tally{offered: len(history)}
+func countOutcomes(history []checker.Call) outcomeCounts {
+	t := outcomeCounts{offered: len(history)}
 	var begin, end int64
 	for i := range history {
 		c := &history[i]
@@ -115,11 +115,11 @@ func tallied(history []checker.Call) tally {
 	return t
 }
 
-// workMs is how long the work of a call takes in overload: so long that what limits is the number of calls, and not the machine that
-// the callers share with the bridge.
+// workMs is the duration of a call in overload: long enough that the number of calls is the limit, and not the
+// machine, which the callers share with the bridge.
 const workMs = 500
 
-// overloads is L8: four and ten times as many calls as can be done.
+// overloads is L8: four and ten times the capacity.
 func overloads(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {
@@ -129,11 +129,11 @@ func overloads(ctx context.Context, r *Rig) error {
 	defer p.close()
 	const capacity = 256 * 1000 / workMs // calls at a time, each of which takes that long
 	d := time.Duration(r.cycles(10, 60)) * time.Second
-	peak := tallied(p.offer(ctx, capacity*.9, d, loadgen.Work{Ms: workMs}))
+	peak := countOutcomes(p.offer(ctx, capacity*.9, d, loadgen.Work{Ms: workMs}))
 	pass := peak.bad == 0
 	figures := []string{fmt.Sprintf("peak %.0f/s, p99 %v%s", peak.goodput, quantile(peak.latency, .99), peak.first)}
 	for _, times := range []float64{4, 10} {
-		t := tallied(p.offer(ctx, capacity*times, d, loadgen.Work{Ms: workMs}))
+		t := countOutcomes(p.offer(ctx, capacity*times, d, loadgen.Work{Ms: workMs}))
 		pass = pass && t.bad == 0 && t.goodput >= .9*peak.goodput && quantile(t.latency, .99) <= 2*quantile(peak.latency, .99) &&
 			quantile(t.refusal, .99) <= 50*time.Millisecond && t.refused > 0
 		figures = append(figures, fmt.Sprintf("%.0fx: goodput %.0f/s, p99 %v, %d refused, p99 %v, %d bad%s", times, t.goodput,
@@ -146,7 +146,7 @@ func overloads(ctx context.Context, r *Rig) error {
 	return err
 }
 
-// neighbours is L10: a caller that wants fifty times what it may have, beside one that wants little.
+// neighbours is L10: a caller that requests fifty times its quota, beside a modest one.
 func neighbours(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{auth: `{tokens: [{token: "token-of-the-quiet-one", subject: quiet}, {token: "token-of-the-noisy-one", subject: noisy}]}`})
 	if err != nil {
@@ -156,8 +156,8 @@ func neighbours(ctx context.Context, r *Rig) error {
 	noisy := &pool{url: b.URL, header: "Authorization: Bearer token-of-the-noisy-one\r\n"}
 	defer quiet.close()
 	defer noisy.close()
-	// A caller may have 64 calls at a time. Of 10 s each that is 6.4 a second: fifty times as many are few enough for a machine that the
-	// callers share with the bridge.
+	// 64 concurrent calls of 10 s each are 6.4 per second. A machine that the callers share with the bridge can handle
+	// fifty times as many.
 	const quota, long = 64, 10_000
 	d := time.Duration(r.cycles(10, 60)) * time.Second
 	const rate = 100
@@ -167,17 +167,17 @@ func neighbours(ctx context.Context, r *Rig) error {
 	bad, noise, refused := 0, 0, 0
 	var errs string
 	for range r.cycles(2, 5) { // in turns, so that what else the machine does falls on both
-		t := tallied(quiet.offer(ctx, rate, d/2, w))
+		t := countOutcomes(quiet.offer(ctx, rate, d/2, w))
 		alone, bad, errs = append(alone, t.latency...), bad+t.bad+t.refused, errs+t.first
 		var wg sync.WaitGroup
-		loud, hush := context.WithCancel(ctx)
+		loud, stopLoud := context.WithCancel(ctx)
 		wg.Go(func() {
-			t := tallied(noisy.offer(loud, 50*quota*1000/long, d, loadgen.Work{Ms: long}))
+			t := countOutcomes(noisy.offer(loud, 50*quota*1000/long, d, loadgen.Work{Ms: long}))
 			noise, refused, bad, errs = noise+t.offered, refused+t.refused, bad+t.bad, errs+t.first
 		})
 		time.Sleep(500 * time.Millisecond) // until the quota is used up
-		t = tallied(quiet.offer(ctx, rate, d/2, w))
-		hush()
+		t = countOutcomes(quiet.offer(ctx, rate, d/2, w))
+		stopLoud()
 		wg.Wait()
 		beside, bad, errs = append(beside, t.latency...), bad+t.bad+t.refused, errs+t.first
 	}
@@ -189,7 +189,7 @@ func neighbours(ctx context.Context, r *Rig) error {
 	return err
 }
 
-// A badBody is a body that is refused, however long it is.
+// A badBody is a body that is rejected, whatever its length.
 type badBody struct {
 	name string
 	make func(size int) string
@@ -240,7 +240,7 @@ var badBodies = []badBody{
 	{"unknown arguments", func(n int) string { return start + `"` + fill("x", n) + `"}}}` }},
 }
 
-// cpuOf is the CPU time that a process has used.
+// cpuOf returns the CPU time of a process.
 func cpuOf(pid int) (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
@@ -249,14 +249,14 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// A kindOfCost is what the bad requests of a kind cost.
+// A kindOfCost is the cost of one kind of bad requests.
 type kindOfCost struct {
 	name string
 	cpu  time.Duration // for each MiB
 	heap float64       // of what a request takes in times its size
 }
 
-// badRequests is L9: what a request costs that is refused.
+// badRequests is L9: the cost of rejected requests.
 func badRequests(ctx context.Context, r *Rig) error {
 	const size = 4<<20 - 4096 // as long as a body may be
 	const mib = float64(size) / (1 << 20)

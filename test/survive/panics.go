@@ -30,25 +30,24 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// A panicPoint is a place in the source of the bridge, and says how it is reached and what comes of a panic there. In a
-// copy of the source, a failpoint is inserted before line of file, or after it. The line is the only one of its text in
-// the file, or the first one behind in.
+// A panicPoint is a line of the source at which a panic is tested, with its expected effect. A failpoint is inserted
+// before or after line of file in a copy of the source. The line is the only one of its text in the file, or the
+// first one after in.
 type panicPoint struct {
 	file, line, in string
 	after          bool
 
-	// ends says that the panic is the end of one call, which is told so: INTERNAL. Else it may be the end of none, or of what somebody does
-	// besides calls.
+	// ends means that the panic fails one call with INTERNAL. Otherwise it may fail none, or another activity.
 	ends bool
-	// kick makes somebody come to it, if calls do not.
+	// kick reaches the point, if calls do not.
 	kick func(t *target) error
-	// rare says that it is reached so seldom, or is so dear, that a few times must do.
+	// rare means that it is tested only a few times, because it is rare or expensive.
 	rare bool
-	// last says that it is reached at the end of the process, which must come to its end nevertheless.
+	// last means that it is reached during the shutdown, which must complete.
 	last bool
 }
 
-// panicPoints are all failpoints, by names that begin with their packages.
+// panicPoints are all failpoints by name, which begins with the package.
 var panicPoints = map[string]panicPoint{
 	"mcpserverReceive": {file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)", ends: true},
 	"mcpserverTake": {
@@ -163,7 +162,7 @@ var panicPoints = map[string]panicPoint{
 	},
 }
 
-// A target is a bridge that has failpoints, with a backend of each kind behind it, and what is known of them.
+// A target is a bridge with failpoints and a backend of each kind.
 type target struct {
 	*Bridge
 	fuse   fuse
@@ -177,7 +176,7 @@ const (
 	plugTool, stdioTool, httpTool = "plug_work", "up_work", "web_work"
 )
 
-// saw notes who answered a call.
+// saw records which process answered a call.
 func (t *target) saw(c *checker.Call) {
 	if !c.OK() {
 		return
@@ -203,7 +202,7 @@ func (t *target) kill(tool string) error {
 func (t *target) killPlugin() error   { return t.kill(plugTool) }
 func (t *target) killUpstream() error { return t.kill(stdioTool) }
 
-// well waits until every backend has answered a call that began from now on.
+// well waits until every backend has answered a new call.
 func (t *target) well(ctx context.Context) error {
 	from := time.Now().UnixNano()
 	for until := time.Now().Add(40 * time.Second); time.Now().Before(until) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
@@ -222,7 +221,7 @@ func (t *target) well(ctx context.Context) error {
 	return errors.New("a backend does not answer for 40 s")
 }
 
-// A watched client tells the target what it saw.
+// A watched client reports its answers to the target.
 type watched struct {
 	client
 	t *target
@@ -234,7 +233,7 @@ func (w watched) Call(work loadgen.Work) checker.Call {
 	return c
 }
 
-// startTarget starts a bridge that can panic, over HTTP and gRPC, or on stdio.
+// startTarget starts a bridge with failpoints, over HTTP and gRPC, or on stdio.
 func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, journal string, stdio bool) (*target, error) {
 	addr, err := freeAddr()
 	if err != nil {
@@ -262,7 +261,7 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 	return &target{Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, probes: probes, pids: map[string]int{}, last: map[string]int64{}}, nil
 }
 
-// freeAddr returns an address at which nobody listens, and that nobody else is given so soon.
+// freeAddr returns a free address, which is not reused soon.
 func freeAddr() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -271,7 +270,7 @@ func freeAddr() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// ready asks the target whether it is.
+// ready returns the target's readiness.
 func (t *target) ready(ctx context.Context) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.probes+"/readyz", http.NoBody)
 	if err != nil {
@@ -284,8 +283,8 @@ func (t *target) ready(ctx context.Context) (bool, error) {
 	return res.StatusCode == http.StatusOK, res.Body.Close()
 }
 
-// panics is R15: a panic at every failpoint, again and again, under load. The process goes on; the call that was being answered there is
-// told, and no other; a backend whose loop it was is started again; nothing is held that was not before.
+// panics is R15: repeated panics at every failpoint under load. The process continues; only the call in progress
+// there fails; a backend whose loop it was is restarted; no resource is leaked.
 func panics(ctx context.Context, r *Rig) error {
 	program, err := buildFailing(ctx, root, filepath.Join(r.dir, "failing"))
 	if err != nil {
@@ -362,7 +361,7 @@ func panics(ctx context.Context, r *Rig) error {
 	for _, c := range callers {
 		c.End()
 	}
-	strays, err := pipe.Close()
+	unmatched, err := pipe.Close()
 	if err != nil {
 		return err
 	}
@@ -382,24 +381,24 @@ func panics(ctx context.Context, r *Rig) error {
 	if len(p.wrongs) > 0 {
 		first = fmt.Sprintf("; the first: %s %s", p.wrongs[0].Token, p.wrongs[0].Why)
 	}
-	// What a backend is started with, and what an upstream connection has, is the same or less; a few are idle for a while.
+	// No more processes than before. A few connections are idle for a while.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
 	r.tell("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
 		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, nothing is held; not ready after three of one place", len(panicPoints)),
 		"%d panics at %d points, %d calls and %d other requests, %d told INTERNAL: %d wrong %s%s; fds %d → %d, children %d → %d, ended within %v; %d logged from %d places, %d with a stack that had been logged%s",
 		p.panics, len(panicPoints), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first, before.FDs, after.FDs,
-		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again, stray(strays))
+		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again, unmatchedNote(unmatched))
 	return nil
 }
 
-func stray(strays []string) string {
-	if len(strays) == 0 {
+func unmatchedNote(unmatched []string) string {
+	if len(unmatched) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d lines on stdio for nobody, such as an answer without an id", len(strays))
+	return fmt.Sprintf("; %d lines on stdio for nobody, such as an answer without an id", len(unmatched))
 }
 
-// panicking is what R15 has done.
+// panicking is the state of R15.
 type panicking struct {
 	r                    *Rig
 	t, piped             *target
@@ -411,7 +410,7 @@ type panicking struct {
 	count                map[string]int
 }
 
-// at lights one failpoint so many times under load, and judges what callers saw.
+// at triggers one failpoint repeatedly under load, and checks the history.
 func (p *panicking) at(ctx context.Context, name string) error {
 	point := panicPoints[name]
 	times := p.r.cycles(2, 250)
@@ -477,7 +476,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	return nil
 }
 
-// atEnd has a bridge of its own panic at a failpoint of its drain, while calls run: they are answered, and it ends as it would.
+// atEnd triggers a failpoint in the drain of a new bridge: its calls are answered, and it exits normally.
 func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpServer) error {
 	t, err := p.r.startTarget(ctx, program, web, filepath.Join(p.r.dir, name+".journal"), false)
 	if err != nil {
@@ -535,7 +534,7 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 	return err
 }
 
-// often has one place panic three times within a minute, after which the bridge is ready no longer.
+// often triggers three panics in one place within a minute, after which the bridge is not ready.
 func (p *panicking) often(ctx context.Context) error {
 	for n := 0; n < 3; n += p.r.cycles(2, 250) { // which at does
 		if err := p.at(ctx, "mcpserverPost"); err != nil {
@@ -553,8 +552,8 @@ func isInternal(c *checker.Call) bool {
 	return len(c.Answers) == 1 && c.Answers[0].Code == -32603 && c.Answers[0].Reason == "INTERNAL" && c.Answers[0].Outcome == "unknown"
 }
 
-// judge returns what is wrong with a history. The work of a call that ended by a bug may have been cancelled, although nobody asked: the
-// bridge has no use for it any more, and what is told to end gives up what it does.
+// judge returns the violations in a history. The work of a call that failed by a panic may be canceled without a
+// request of the caller.
 func (p *panicking) judge(name string, history []checker.Call, journal []checker.Entry) []checker.Wrong {
 	byToken := map[string]*checker.Call{}
 	for i := range history {
@@ -570,7 +569,7 @@ func (p *panicking) judge(name string, history []checker.Call, journal []checker
 	return wrongs
 }
 
-// work is any call of any backend.
+// work returns any call of any backend.
 func work() loadgen.Work {
 	w := loadgen.Work{Tool: []string{plugTool, stdioTool, httpTool}[rand.IntN(3)], Ms: rand.IntN(8)}
 	if rand.IntN(3) == 0 {
@@ -595,7 +594,7 @@ func (p *panicking) rest(ctx context.Context) error {
 	return nil
 }
 
-// meanwhile does what is no call, until what it returns is called: sessions begin and end, clients ask for lists, and ping.
+// meanwhile starts and ends sessions, requests lists, and pings, until the returned function is called.
 func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error) {
 	conn, err := loadgen.NewConn(p.t.URL)
 	if err != nil {
@@ -617,7 +616,7 @@ func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error)
 	}, nil
 }
 
-// ask makes other requests, each of which must be answered, if only by INTERNAL.
+// ask makes other requests, each of which must be answered, possibly with INTERNAL.
 func (p *panicking) ask(ctx context.Context, conn *loadgen.Conn, c *loadgen.Caller) error {
 	const modern = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
 	for ctx.Err() == nil {
@@ -649,18 +648,18 @@ func (p *panicking) ask(ctx context.Context, conn *loadgen.Conn, c *loadgen.Call
 	return nil
 }
 
-// answered reports whether a message is a result, or says that there is a bug.
+// answered reports whether a message is a result or the error of a panic.
 func answered(body []byte) bool {
 	return bytes.Contains(body, []byte(`"result"`)) || bytes.Contains(body, []byte(`"reason":"INTERNAL"`))
 }
 
-// A loggedPanics is what a log says of panics.
+// loggedPanics are the panics in a log.
 type loggedPanics struct {
 	lines, places int
 	again         int // stacks of a place that had been logged with one already, by the same part
 }
 
-// panicsLogged reads the log of a bridge.
+// panicsLogged parses the log of a bridge.
 func panicsLogged(name string) (l loggedPanics, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -702,7 +701,7 @@ func newGRPCCaller(target string, number int) (*grpcCaller, error) {
 	return &grpcCaller{conn, number}, nil
 }
 
-// Call makes a call and returns what came of it.
+// Call makes a call and returns its history.
 func (g *grpcCaller) Call(w loadgen.Work) checker.Call {
 	w.Token, w.Tool = loadgen.NewToken(), cmp.Or(w.Tool, "work")
 	arguments, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not

@@ -21,14 +21,15 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// The ways of a cable.
+// The directions of a cable.
 const (
 	toBackend = iota
 	toBridge
 )
 
-// A cable is the network between a bridge and a backend. It can be cut in one way or both: nobody is told, as in a real partition, and
-// what is on its way stays there. When it is mended that is delivered, as TCP would, or the connections are reset.
+// A cable is the network between a bridge and a backend. It can be cut in one direction or both: as in a real
+// partition, nothing is notified and data in transit stays. When it is mended, the data is delivered, as TCP does, or
+// the connections are reset.
 type cable struct {
 	addr, target string
 	ln           *net.TCPListener
@@ -37,7 +38,7 @@ type cable struct {
 	mu      sync.Mutex // guards what follows
 	changed *sync.Cond
 	cut     [2]bool
-	deaf    bool // new connections get no answer either
+	refuse  bool // new connections are not answered
 	closed  bool
 	ends    map[*net.TCPConn]bool
 	fillers map[string]net.Conn // by their address
@@ -45,7 +46,7 @@ type cable struct {
 }
 
 func newCable(target string) (*cable, error) {
-	// The shortest queue: when one connection waits in it, the system leaves others without an answer.
+	// The shortest backlog: when one connection waits in it, the kernel does not answer others.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -66,14 +67,14 @@ func newCable(target string) (*cable, error) {
 	return c, nil
 }
 
-// accept passes connections on.
+// accept forwards connections.
 func (c *cable) accept() {
 	for {
 		c.mu.Lock()
-		for c.deaf && !c.closed {
+		for c.refuse && !c.closed {
 			c.changed.Wait()
 		}
-		_ = c.ln.SetDeadline(time.Time{}) // that of mute
+		_ = c.ln.SetDeadline(time.Time{}) // reset by sever
 		c.mu.Unlock()
 		in, err := c.ln.AcceptTCP()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -107,7 +108,7 @@ func (c *cable) accept() {
 	}
 }
 
-// carry carries what from says. That an end is closed is said as anything else is.
+// carry forwards data and its end.
 func (c *cable) carry(from, to *net.TCPConn, way int) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -125,7 +126,7 @@ func (c *cable) carry(from, to *net.TCPConn, way int) {
 	}
 }
 
-// hold waits while a way is cut.
+// hold waits while a direction is cut.
 func (c *cable) hold(way int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,13 +142,13 @@ func (c *cable) end(conn *net.TCPConn) {
 	_ = conn.Close() // it may have been reset
 }
 
-// sever cuts ways. Whoever connects is left without an answer, because TCP needs both ways for its handshake.
+// sever cuts directions. New connections are not answered, because TCP's handshake needs both.
 func (c *cable) sever(ways ...int) {
 	c.mu.Lock()
 	for _, w := range ways {
 		c.cut[w] = true
 	}
-	c.deaf = true
+	c.refuse = true
 	_ = c.ln.SetDeadline(time.Unix(1, 0)) // it no longer accepts
 	c.mu.Unlock()
 	for range 3 { // until the queue is full, perhaps of those who were quicker
@@ -175,11 +176,11 @@ func (c *cable) mend(reset bool) {
 	for _, conn := range c.fillers {
 		_ = conn.Close()
 	}
-	c.cut, c.deaf = [2]bool{}, false
+	c.cut, c.refuse = [2]bool{}, false
 	c.changed.Broadcast()
 }
 
-// connections returns how many there have been.
+// connections returns the number of all connections so far.
 func (c *cable) connections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +197,7 @@ func (c *cable) close() {
 	c.wg.Wait()
 }
 
-// A partition is a way in which the network fails.
+// A partition is a kind of network failure.
 type partition struct {
 	name  string
 	ways  []int
@@ -210,8 +211,8 @@ var partitions = []partition{
 	{"both ways, then reset", []int{toBackend, toBridge}, true},
 }
 
-// A parted is what came of partitions.
-type parted struct {
+// A partitionResult is the effect of partitions.
+type partitionResult struct {
 	cuts, flaps    int
 	detected, back []time.Duration
 	refused        []time.Duration // how long calls took that were refused while it was known that there is no way
@@ -223,10 +224,10 @@ type parted struct {
 	held           []string // what is held after it and was not before
 }
 
-// failNetwork is F16 and R12: the network between a bridge and a backend that it dials delivers nothing, in one way or both, for a while
-// or again and again.
+// failNetwork is F16 and R12: the network between a bridge and a dialed backend delivers nothing, in one direction or
+// both, for a while or repeatedly.
 func failNetwork(ctx context.Context, r *Rig) error {
-	results := make([]parted, len(partitions))
+	results := make([]partitionResult, len(partitions))
 	errs := make([]error, len(partitions))
 	var wg sync.WaitGroup
 	for i, p := range partitions {
@@ -241,7 +242,7 @@ func failNetwork(ctx context.Context, r *Rig) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	sum := parted{outcomes: map[string]int{}}
+	sum := partitionResult{outcomes: map[string]int{}}
 	calls := 0
 	for i, p := range results {
 		sum.cuts += p.cuts
@@ -261,7 +262,7 @@ func failNetwork(ctx context.Context, r *Rig) error {
 			sum.held = append(sum.held, partitions[i].name+": "+h)
 		}
 	}
-	// A cut may cost a connection, and two that were tried meanwhile; a short one is not noticed, unless it is reset.
+	// A cut may cost a connection and two attempts; a short one costs nothing, unless connections are reset.
 	most := len(partitions) + 3*sum.cuts + sum.flaps
 	r.tell("F16", len(sum.wrongs)+len(sum.held) == 0 && sum.outcomes["unknown"] > 0 && sum.outcomes["not_executed"] > 0 && sum.connections <= most,
 		"a network that delivers nothing, one way or both, or again and again: 0 wrong, nothing is held, no storm of connections",
@@ -277,18 +278,17 @@ func failNetwork(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// soon is when the network is back before calls that are under way are given up.
+// soon is when the network is mended before calls in flight time out.
 const soon = 3800 * time.Millisecond
 
-// An outage is a time without network.
 type outage struct {
 	cut, known, mended time.Time
 	long               bool
 }
 
 // part makes the network of one bridge fail in one way.
-func (r *Rig) part(ctx context.Context, p partition, cycles int) (parted, error) {
-	res := parted{outcomes: map[string]int{}}
+func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResult, error) {
+	res := partitionResult{outcomes: map[string]int{}}
 	dir, err := os.MkdirTemp(r.dir, "b")
 	if err != nil {
 		return res, err
@@ -376,7 +376,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (parted, error)
 	for i := range history {
 		unknown[history[i].Token] = outcome(&history[i]) == "unknown"
 	}
-	// Of a call that was given up the backend hears so when there is a network again.
+	// The backend receives the cancellation of a call when the network is mended.
 	res.wrongs = slices.DeleteFunc(checker.Rule{}.Judge(history, entries), func(w checker.Wrong) bool {
 		return w.Kind == checker.Unasked && unknown[w.Token]
 	})
@@ -386,7 +386,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (parted, error)
 	return res, err
 }
 
-// outage cuts the network until it has lasted so long.
+// outage cuts the network for a duration.
 func (p partition) outage(ctx context.Context, b *Bridge, wire *cable, lasts time.Duration) (outage, error) {
 	select {
 	case <-b.Lost: // a flap before
@@ -407,8 +407,8 @@ func (p partition) outage(ctx context.Context, b *Bridge, wire *cable, lasts tim
 	return o, nil
 }
 
-// read finds in a history how outages were.
-func (res *parted) read(history []checker.Call, outages []outage) {
+// read finds the effects of outages in a history.
+func (res *partitionResult) read(history []checker.Call, outages []outage) {
 	back := make([]time.Time, len(outages))
 	for i := range history {
 		c := &history[i]
@@ -438,7 +438,7 @@ func (res *parted) read(history []checker.Call, outages []outage) {
 	}
 }
 
-// listen starts a faultplug that is to be dialled, and returns where.
+// listen starts a faultplug to be dialed, and returns its address.
 func (r *Rig) listen(ctx context.Context, journal string) (*exec.Cmd, string, error) {
 	cmd := exec.CommandContext(ctx, r.plugin, "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "FAULTPLUG_JOURNAL="+journal)

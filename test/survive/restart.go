@@ -20,7 +20,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// killBridge is R5: the bridge itself is killed, and started again in the same place.
+// killBridge is R5: the bridge itself is killed, and restarted in the same place.
 func killBridge(ctx context.Context, r *Rig) error {
 	cycles := r.cycles(100, 1000)
 	dir, err := os.MkdirTemp(r.dir, "b")
@@ -68,7 +68,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 		ends = append(ends, time.Since(killed))
 		c.Close()
 	}
-	// What a killed bridge leaves, a later one removes when it is a minute old; so it is made to be.
+	// A later bridge removes the files of a killed one when they are a minute old.
 	tmp := filepath.Join(dir, "t")
 	left, err := os.ReadDir(tmp)
 	if err != nil {
@@ -87,7 +87,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 	stale := b.holds()
 	_, err = b.stop()
 	after, readErr := os.ReadDir(tmp)
-	// One socket, and one directory, is that of the bridge that runs.
+	// One socket and one directory are of the running bridge.
 	r.tell("R5", orphans == 0 && stale.Sockets <= 1 && len(after) == 0,
 		"bridge kill -9: 0 orphans, 0 stale sockets or directories after the next start",
 		"%d kills: %d orphans, %d stale sockets, %d of %d directories left", len(ends), orphans, max(stale.Sockets-1, 0), len(after), len(left))
@@ -98,7 +98,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 	return errors.Join(err, readErr)
 }
 
-// endBridge is R7: how long it takes from SIGTERM to exit, without and with calls that run.
+// endBridge is R7: the time from SIGTERM to exit, without and with calls in flight.
 func endBridge(ctx context.Context, r *Rig) error {
 	var idle, loaded []time.Duration
 	for range r.cycles(10, 100) {
@@ -183,7 +183,7 @@ func endBridge(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// openStream opens a stream that only tells what changes.
+// openStream opens a stream of change notifications.
 func openStream(c *loadgen.Caller) (*loadgen.Conn, error) {
 	conn, err := loadgen.NewConn(c.URL)
 	if err != nil {
@@ -204,7 +204,7 @@ func openStream(c *loadgen.Caller) (*loadgen.Conn, error) {
 	return conn, nil
 }
 
-// A balancer passes connections on to one of several servers: those that it was told are there, in turn.
+// A balancer forwards connections to the configured servers in turn.
 type balancer struct {
 	ln net.Listener
 	wg sync.WaitGroup
@@ -232,7 +232,7 @@ func newBalancer() (*balancer, error) {
 	return b, nil
 }
 
-// set says which servers new connections go to.
+// set replaces the servers for new connections.
 func (b *balancer) set(urls ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -267,13 +267,13 @@ func (b *balancer) pass(client net.Conn) {
 	<-done
 }
 
-// close closes the balancer. All connections have ended.
+// close closes the balancer, after all connections have ended.
 func (b *balancer) close() {
 	b.ln.Close()
 	b.wg.Wait()
 }
 
-// rolling counts what a rolling restart costs its clients.
+// rolling counts the effects of a rolling restart on clients.
 type rolling struct {
 	calls, renewed, streams atomic.Int64
 
@@ -282,7 +282,7 @@ type rolling struct {
 	cut    []string // streams that ended otherwise than they should
 }
 
-// call makes calls until ctx ends. A legacy client whose session is gone begins a new one, as 2025-11-25 says.
+// call makes calls until ctx ends. A legacy client whose session is lost starts a new one, as 2025-11-25 requires.
 func (s *rolling) call(ctx context.Context, c *loadgen.Caller, work func() loadgen.Work) {
 	defer c.Close()
 	for ctx.Err() == nil {
@@ -304,8 +304,8 @@ func (s *rolling) call(ctx context.Context, c *loadgen.Caller, work func() loadg
 	}
 }
 
-// listen keeps a stream open until ctx ends. A modern one that the server ends has to end with its response, and any with the end of
-// the response of HTTP.
+// listen keeps a stream open until ctx ends. If the server ends it, a modern one must end with its response, and any
+// with the end of the HTTP response.
 func (s *rolling) listen(ctx context.Context, url string, n int) {
 	conn, err := loadgen.NewConn(url)
 	if err != nil {
@@ -337,7 +337,7 @@ func (s *rolling) listen(ctx context.Context, url string, n int) {
 	}
 }
 
-// restartRolling is R6: two bridges behind a balancer, one of which at a time is taken out, ended and started again.
+// restartRolling is R6: two bridges behind a balancer, which are removed, stopped and restarted one at a time.
 func restartRolling(ctx context.Context, r *Rig) error {
 	restarts, streams := r.cycles(10, 100), r.cycles(200, 1000)
 	var bridges [2]*Bridge

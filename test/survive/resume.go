@@ -17,10 +17,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// streamed is how many times the call of a recorded stream tells progress: as often as it is passed on without pacing.
+// streamed is the number of progress notifications in a recorded stream: as many as are not rate-limited.
 const streamed = 64
 
-// A cutter is a legacy client that loses streams and comes back to them.
+// A cutter is a legacy client that drops and resumes streams.
 type cutter struct {
 	*loadgen.Caller
 	other *loadgen.Caller // in another session
@@ -47,8 +47,7 @@ func (c *cutter) end() {
 	c.other.End()
 }
 
-// cut makes a call and closes the connection when it has read so many bytes of the stream, or all of it. It returns the events that
-// were whole.
+// cut makes a call and closes the connection after a number of bytes of the stream. It returns the complete events.
 func (c *cutter) cut(token string, ms, bytesRead int) (seen []checker.Message, read int, err error) {
 	body := loadgen.Request(loadgen.Legacy, loadgen.Work{Token: token, Ms: ms, Events: streamed})
 	resp, err := c.Send(http.MethodPost, c.Headers(""), body)
@@ -59,7 +58,7 @@ func (c *cutter) cut(token string, ms, bytesRead int) (seen []checker.Message, r
 	return c.read(resp, bytesRead)
 }
 
-// resume goes on after an event, and closes the connection again after so many bytes; fewer than none: at the end.
+// resume resumes after an event, and closes the connection after a number of bytes; negative: at the end.
 func (c *cutter) resume(after string, bytesRead int) (seen []checker.Message, err error) {
 	resp, err := c.Stream(c.Conn, after)
 	if err != nil {
@@ -74,7 +73,7 @@ func (c *cutter) resume(after string, bytesRead int) (seen []checker.Message, er
 	return seen, err
 }
 
-// foreign tries to go on after an event from another session.
+// foreign tries to resume after an event of another session.
 func (c *cutter) foreign(after string) (*http.Response, []byte, error) {
 	return c.other.Do(http.MethodGet, c.other.Headers("")+"Last-Event-ID: "+after+"\r\n", nil)
 }
@@ -108,7 +107,7 @@ func (c *cutter) read(resp *http.Response, bytesRead int) (seen []checker.Messag
 	return seen, read, err
 }
 
-// check verifies the whole of a stream: every progress, in order, and the result.
+// check verifies a complete stream: all progress, in order, and the result.
 func check(whole []checker.Message, token string) string {
 	told := slices.DeleteFunc(slices.Clone(whole), func(m checker.Message) bool { return m.Data == "" })
 	call := checker.Call{Token: token}

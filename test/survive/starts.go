@@ -10,7 +10,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// beside starts a bridge with two backends: odd, with a variable of faultplug and a journal of its own, and well.
+// beside starts a bridge with two backends: odd, with a variable of faultplug and its own journal, and well.
 func (r *Rig) beside(ctx context.Context, variable, value string) (b *Bridge, c *loadgen.Caller, err error) {
 	b, err = r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends:\n- {name: odd, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[2]q, %[3]s: %[4]q}}}\n"+
@@ -23,8 +23,8 @@ func (r *Rig) beside(ctx context.Context, variable, value string) (b *Bridge, c 
 	return b, c, err
 }
 
-// starting is what callers see of a backend that is not there at once: the calls of it, until one succeeds, and how many of another's
-// failed. If it is to be again, it is killed first once it is there.
+// starting returns the calls of a backend that is not available at once, until one succeeds, and the failed calls of
+// another one. If again, the backend is first killed after its start.
 func (r *Rig) starting(ctx context.Context, variable, value string, again bool) (history []checker.Call, starts, failed int, wrongs []checker.Wrong, err error) {
 	b, c, err := r.beside(ctx, variable, value)
 	if err != nil {
@@ -69,7 +69,8 @@ func (r *Rig) starting(ctx context.Context, variable, value string, again bool) 
 	return history, starts, failed, wrongs, err
 }
 
-// crashesAtStart is F04: a backend dies at its first two starts. It is started again, ever later, and the other one is served meanwhile.
+// crashesAtStart is F04: a backend crashes at its first two starts. It is restarted with backoff, and the other one
+// is served meanwhile.
 func crashesAtStart(ctx context.Context, r *Rig) error {
 	began := time.Now()
 	history, starts, failed, wrongs, err := r.starting(ctx, "FAULTPLUG_CRASHES", "2", false)
@@ -82,7 +83,8 @@ func crashesAtStart(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// startsSlowly is F06: a backend takes 3 s to start, and is killed. Calls wait for the next one, and the other backend is served meanwhile.
+// startsSlowly is F06: a backend takes 3 s to start, and is killed. Calls wait for the next one, and the other one is
+// served meanwhile.
 func startsSlowly(ctx context.Context, r *Rig) error {
 	history, starts, failed, wrongs, err := r.starting(ctx, "FAULTPLUG_SLOW", "3s", true)
 	if err != nil {
@@ -95,8 +97,9 @@ func startsSlowly(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// printsALot is F08: a backend prints 100 MiB in one line. It is not kept waiting, and the bridge keeps none of it.
-func printsALot(ctx context.Context, r *Rig) error {
+// printsLongLine is F08: a backend prints 100 MiB in one line. It is not blocked, and the bridge does not buffer the
+// line.
+func printsLongLine(ctx context.Context, r *Rig) error {
 	b, c, err := r.beside(ctx, "FAULTPLUG_SLOW", "0s")
 	if err != nil {
 		return err

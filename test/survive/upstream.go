@@ -19,7 +19,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// killUpstream is R16: MCP servers on stdio, one of each era, are killed, or kill themselves at a named point, as the backend of R1 is.
+// killUpstream is R16: MCP servers on stdio, one of each era, are killed, or kill themselves at a named point, as the
+// backend of R1 is.
 func killUpstream(ctx context.Context, r *Rig) error {
 	total := r.cycles(200, 5000)
 	var sum killing
@@ -79,8 +80,8 @@ func killUpstream(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// babble is I01: a server on stdio that prints much that is not MCP. One that prints too much is started again: its calls are told, those of
-// others go on, and the log says once what to do.
+// babble is I01: a server on stdio prints what is not MCP. One that prints too much is restarted: its calls fail,
+// other calls continue, and the log contains the fix once.
 func babble(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, FAULTMCP_ERA: legacy}}}]\n", r.upstream, b.Journal)
@@ -133,7 +134,7 @@ func babble(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// kinds counts wrongs by their kind.
+// kinds counts violations by kind.
 func kinds(wrongs []checker.Wrong) string {
 	count := map[string]int{}
 	for _, w := range wrongs {
@@ -172,7 +173,7 @@ func (r *Rig) serveUpstream(ctx context.Context, era, addr, journal string) (*ht
 	return &httpServer{strings.TrimSpace(url), cmd, in}, nil
 }
 
-// kill ends it as nothing can prevent.
+// kill kills it with SIGKILL.
 func (s *httpServer) kill() {
 	_ = s.cmd.Process.Kill() // it may have ended
 	_ = s.cmd.Wait()         // that it was killed is known
@@ -183,7 +184,7 @@ func (s *httpServer) stop() error {
 	return s.cmd.Wait()
 }
 
-// A httpFault is how an upstream server fails over HTTP, and what its caller is to be told.
+// An httpFault is how an upstream server fails over HTTP, and the expected outcome.
 type httpFault struct {
 	name string
 	work loadgen.Work
@@ -205,7 +206,7 @@ var httpFaults = []httpFault{
 	{"reset within the body", loadgen.Work{Fault: "reset", Bytes: 150}, both("unknown")},
 	{"cut within the body", loadgen.Work{Fault: "cut", Bytes: 150}, both("unknown")},
 	{"cut within the first event", loadgen.Work{Fault: "cut", Events: 5, Bytes: 120}, both("unknown")},
-	// What has an event with an id can be resumed in the legacy era, and that is no second execution.
+	// A stream with an event ID can be resumed in the legacy era, without a second execution.
 	{"cut within a later event", loadgen.Work{Fault: "cut", Events: 5, Bytes: 500}, map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"}},
 	{"cut between events", loadgen.Work{Events: 5, Fault: "cut", Bytes: 300}, map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"}},
 	{"session forgotten", loadgen.Work{Fault: "forget", Before: true}, map[string]string{loadgen.Legacy: "result"}},
@@ -220,8 +221,8 @@ var httpFaults = []httpFault{
 	{"none, with events", loadgen.Work{Events: 5}, both("result")},
 }
 
-// failUpstream is F-15: MCP servers over HTTP, one of each era, that break connections, forget sessions, answer by a status, and are
-// killed. First each fault by itself, where it is known what its caller must be told; then all of them under load.
+// failUpstream is F15: MCP servers over HTTP, one of each era, that break connections, forget sessions, answer with a
+// status, and are killed. First each fault alone, with its exact outcome; then all of them under load.
 func failUpstream(ctx context.Context, r *Rig) error {
 	var calls, kills int
 	var wrongs []checker.Wrong
@@ -287,7 +288,7 @@ func failUpstream(ctx context.Context, r *Rig) error {
 	return nil
 }
 
-// outcome says what a caller was told of a call.
+// outcome returns the outcome in the answer to a call.
 func outcome(c *checker.Call) string {
 	switch {
 	case len(c.Answers) != 1:
@@ -298,7 +299,7 @@ func outcome(c *checker.Call) string {
 	return c.Answers[0].Outcome
 }
 
-// eachFault makes each fault happen so many times, one after the other, to callers of both eras.
+// eachFault causes each fault a number of times for callers of both eras.
 func eachFault(url, era string, times int) (history []checker.Call, wrongs []checker.Wrong, err error) {
 	callers, _, err := callersOf(url, 2)
 	if err != nil {
@@ -326,7 +327,7 @@ func eachFault(url, era string, times int) (history []checker.Call, wrongs []che
 	return history, wrongs, nil
 }
 
-// faultsUnderLoad makes faults happen at random under load, and kills the server so many times.
+// faultsUnderLoad causes random faults under load, and kills the server a number of times.
 func (r *Rig) faultsUnderLoad(ctx context.Context, b *Bridge, up *httpServer, era string, kills int) ([]checker.Call, *httpServer, error) {
 	_, clients, err := callersOf(b.URL, 16)
 	if err != nil {

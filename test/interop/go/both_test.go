@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// bothEras are servers on libraries of others that speak both eras and ask in the middle of a call.
+// bothEras returns servers of other libraries that support both eras and request input during a call.
 func bothEras(t *testing.T) map[string][]string {
 	t.Helper()
 	here, err := filepath.Abs("../servers")
@@ -30,11 +30,11 @@ func bothEras(t *testing.T) map[string][]string {
 	}
 }
 
-// asked is what a client gets of a tool that asks in the middle of its call, if the server has the tool.
+// asked are the results of tools that request input during a call, if a server has them.
 var asked = map[string]string{"ask": "hi Ada!", "think": "The model says: You said: What is love?"}
 
-// What a client gets from a server of both eras, it gets through the bridge, in each revision and with clients of the others beside it. A
-// tool that asks in the middle of a call works in the legacy era only.
+// Clients get the same results from a server of both eras through the bridge, in each revision, with clients of other
+// revisions at the same time. Tools that request input during a call work in the legacy era only.
 func TestBothEras(t *testing.T) {
 	for name, command := range bothEras(t) {
 		stdio := func() mcp.Transport { return &mcp.CommandTransport{Command: exec.Command(command[0], command[1:]...)} }
@@ -49,7 +49,7 @@ func TestBothEras(t *testing.T) {
 	}
 }
 
-// sameThroughBridge compares what clients get of a server with what they get through a bridge that is run with args.
+// sameThroughBridge compares the results of a server with and without the bridge.
 func sameThroughBridge(t *testing.T, direct func() mcp.Transport, args ...string) {
 	t.Helper()
 	url, _ := listening(t, bridgeRun(t, append([]string{"--http", "127.0.0.1:0"}, args...)...))
@@ -66,7 +66,7 @@ func sameThroughBridge(t *testing.T, direct func() mcp.Transport, args ...string
 	}
 }
 
-// With revision: legacy, what such a tool asks is an input request to a client of 2026-07-28, which no server of both eras offers.
+// With revision: legacy, the requests of such tools are input requests for a client of 2026-07-28.
 func TestLegacyForModernClients(t *testing.T) {
 	for name, command := range bothEras(t) {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,7 @@ func config(t *testing.T, server map[string]any) string {
 	return file
 }
 
-// answersOf returns what a client of a revision gets of each tool of a server, and which capabilities the server
-// declares to it.
+// answersOf returns the results of each tool for a client of a revision, and the server's capabilities.
 func answersOf(t *testing.T, revision string, transport mcp.Transport) map[string]string {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "both", Version: "1"}, &mcp.ClientOptions{
@@ -136,7 +135,7 @@ func answersOf(t *testing.T, revision string, transport mcp.Transport) map[strin
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: call, Arguments: arguments})
 		switch {
 		case err != nil:
-			// How the SDK tells that the status was 400, not 200, is between it and the transport.
+			// The SDK's note about the HTTP status.
 			text := strings.TrimSuffix(err.Error(), ": rejected by transport: Bad Request")
 			answers[call] = "error: " + strings.Replace(text, `sending "tools/call": `, "", 1)
 		case res.IsError:

@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// bridgeCommand is the bridge with a backend behind it: "witness", which is test/interop/witness.py, or
-// "conformance-go".
+// bridgeCommand returns the bridge with a backend: "witness", which is test/interop/witness.py, or "conformance-go".
 func bridgeCommand(t *testing.T, backend string, front ...string) *exec.Cmd {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -39,7 +38,7 @@ func bridgeCommand(t *testing.T, backend string, front ...string) *exec.Cmd {
 	return bridgeRun(t, append(append(front, "--"), command...)...)
 }
 
-// bridgeRun is the bridge with these arguments, in a process group of its own that dies with the test.
+// bridgeRun returns the bridge with arguments, in a process group that is killed with the test.
 func bridgeRun(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(fromEnv("MCPBRIDGE_BIN", filepath.Join("..", "..", "..", "bin", "mcpbridge")), append([]string{"run"}, args...)...)
@@ -59,14 +58,14 @@ func fromEnv(name, otherwise string) string {
 	return otherwise
 }
 
-// startHTTP starts the bridge with a backend on a free port and returns its address and what it logs.
+// startHTTP starts the bridge with a backend on a free port, and returns its address and its log.
 func startHTTP(t *testing.T, backend string) (string, *lines) {
 	t.Helper()
 	return listening(t, bridgeCommand(t, backend, "--http", "127.0.0.1:0"))
 }
 
-// listening starts the bridge and returns its address and what it logs. At the end of the test it is told to stop, and must
-// leave nothing running.
+// listening starts the bridge, and returns its address and its log. At the end of the test it is stopped, and must
+// leave no process.
 func listening(t *testing.T, cmd *exec.Cmd) (string, *lines) {
 	t.Helper()
 	log := newLines()
@@ -103,7 +102,7 @@ func listening(t *testing.T, cmd *exec.Cmd) (string, *lines) {
 	return address.FindString(line), log
 }
 
-// lines are what a process wrote, kept for those who come late and handed to those who wait.
+// lines are the output of a process, for current and later readers.
 type lines struct {
 	mu      sync.Mutex // guards what follows
 	all     []string
@@ -136,14 +135,14 @@ func (l *lines) wake() {
 	l.changed = make(chan struct{})
 }
 
-// mark is a place in the log; find looks only at what comes after it.
+// mark returns a position for find.
 func (l *lines) mark() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.all)
 }
 
-// find waits for the first line after a mark that matches.
+// find waits for the first matching line after a mark.
 func (l *lines) find(ctx context.Context, pattern *regexp.Regexp, from int) (string, error) {
 	for {
 		l.mu.Lock()
@@ -163,7 +162,7 @@ func (l *lines) find(ctx context.Context, pattern *regexp.Regexp, from int) (str
 	}
 }
 
-// descendants are all processes below one, by the parents that the kernel names; none where the kernel has no /proc.
+// descendants returns all processes below one, or none without /proc.
 func descendants(of int) []int {
 	children := map[int][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -182,7 +181,7 @@ func descendants(of int) []int {
 	return below
 }
 
-// gone waits until none of the processes runs any more. Most are not the test's own children, so nobody tells it: it looks.
+// gone waits until the processes have ended. It polls, because most are not children of the test.
 func gone(t *testing.T, pids []int) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // see above
@@ -203,7 +202,7 @@ func gone(t *testing.T, pids []int) {
 	}
 }
 
-// parentOf returns the parent of a process that runs; one that only waits to be reaped does not.
+// parentOf returns the parent of a running process. A zombie is not running.
 func parentOf(pid int) (int, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A server of 2026-07-28 asks for a choice of several values. A client that can be asked is asked; one whose revision
-// cannot express such a form gets a tool's failure that says so, and one of 2026-07-28 that cannot be asked at all gets
-// -32021.
+// A server of 2026-07-28 requests a choice of several values. A client with elicitation receives the request; one
+// whose revision lacks such forms gets a failure of the tool, and one of 2026-07-28 without elicitation gets -32021.
 func TestChoiceOfSeveralValues(t *testing.T) {
 	server, err := filepath.Abs("../servers/choices.mjs")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// BenchmarkClients compares the bridge's client with the SDK's, each with the same server of the SDK. What counts is cpu-ns/op,
-// the time of all processors, of both sides.
+// BenchmarkClients compares the bridge's client with the SDK's, each with the same server of the SDK, by cpu-ns/op:
+// the CPU time of both sides.
 func BenchmarkClients(b *testing.B) {
 	for name, o := range map[string]*mcp.StreamableHTTPOptions{"sessions": nil, "stateless": {Stateless: true}} {
 		s := sdkServer()

@@ -19,7 +19,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// serveEnv makes the test's own program a server of the official SDK on stdio.
+// serveEnv makes the test binary a server of the official SDK on stdio.
 const serveEnv = "INTEROP_GO_SERVER"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ type text struct {
 	Text string `json:"text"`
 }
 
-// sdkServer returns a server of the official SDK that does a bit of everything.
+// sdkServer returns a server of the official SDK with all features.
 func sdkServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, &mcp.ServerOptions{
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
@@ -80,7 +80,7 @@ func sdkServer() *mcp.Server {
 	return s
 }
 
-// The official SDK's server is driven over every transport and in both eras by the bridge's client.
+// The bridge's client works with the official SDK's server over every transport and in both eras.
 func TestClientOfSDKServers(t *testing.T) {
 	for name, o := range map[string]func(t *testing.T) mcpclient.Options{
 		"stdio": func(*testing.T) mcpclient.Options {
@@ -149,7 +149,7 @@ func started(tb testing.TB, o mcpclient.Options) *mcpclient.Client {
 	return c
 }
 
-// visit calls everything that the server has. Streams and asks say that it can tell progress, and ask.
+// visit uses every feature of the server. streams and asks are whether it can send progress, and request input.
 func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks bool) {
 	t.Helper()
 	caller := &pb.CallContext{ProgressWanted: true, ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}}
@@ -196,7 +196,7 @@ func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks
 	if p := handle(bridge.GetPrompt, &pb.GetPromptRequest{Name: "p", Arguments: map[string]string{"x": "y"}}).Complete.(*pb.GetPromptResult); p.GetMessages()[0].GetContent().GetText().GetText() != "y" {
 		t.Errorf("prompt %v", p)
 	}
-	// The SDK says the code of 2026-07-28 in every revision; in the others that is an argument that cannot be meant.
+	// The SDK returns the code of 2026-07-28 in every revision.
 	_, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "test://z"}}, emit)
 	if e := bridge.AsError(err); e.Code != codes.NotFound && e.RPC.GetCode() != -32602 {
 		t.Errorf("what is not there: %v", err)

@@ -1,4 +1,4 @@
-// Package interop takes the official Go SDK's client on a tour of the Python example behind the bridge: both eras, over
-// HTTP and over stdio, with real processes. It is a module of its own so that the SDK stays out of the bridge's go.mod.
-// The same tour for the TypeScript clients is in ../ts. The other way round, the bridge's client visits servers of the SDK.
+// Package interop runs the official Go SDK's client against the Python example behind the bridge: in both eras, over
+// HTTP and stdio, with real processes. It also runs the bridge's client against servers of the SDK. It is a module of
+// its own so that the SDK is not in the bridge's go.mod. ../ts does the same with TypeScript clients.
 package interop

@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// everythingElse is what conformance-go has besides tools that calculate.
+// everythingElse are the features of conformance-go besides simple tools.
 var everythingElse = []stop{
 	{"lists resources and templates and reads them", readsResources},
 	{"is told that a resource is unknown", unknownResource},
@@ -186,7 +186,7 @@ func answersSeveral(t *testing.T, v *visitor) {
 	}
 }
 
-// read reads a resource that there is.
+// read reads an existing resource.
 func (v *visitor) read(t *testing.T, uri string) *mcp.ResourceContents {
 	t.Helper()
 	got, err := v.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})

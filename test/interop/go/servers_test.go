@@ -16,8 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A server is a row of test/interop/servers/servers.json: a server that others wrote, and what is known of it. What it
-// has not is nil.
+// A server is a row of test/interop/servers/servers.json: a server of others with its features. Missing ones are nil.
 type server struct {
 	Command []string          `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
@@ -54,7 +53,7 @@ type call struct {
 	Says      string
 }
 
-// Servers that others wrote are served again to this SDK in every revision, over every transport.
+// Servers of others work through the bridge with this SDK in every revision, over every transport.
 func TestServers(t *testing.T) {
 	servers, config := prepare(t)
 	url, _ := listening(t, bridgeRun(t, "-c", config, "--http", "127.0.0.1:0"))
@@ -77,8 +76,8 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// The reference server of files serves those below the roots of its client, for which it asks when a session begins. Each client of the
-// bridge reads its own, from its first call on, and nobody else's.
+// The reference file server serves files below the roots of its client, which it requests when a session starts. Each
+// client of the bridge reads its own files, from its first call on, and no others.
 func TestRoots(t *testing.T) {
 	servers, _ := prepare(t)
 	command := servers["filesystem"].Command
@@ -123,7 +122,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// prepare makes a folder for the servers to work in, and the bridge's configuration that has all of them.
+// prepare makes a directory for the servers, and a configuration of the bridge with all of them.
 func prepare(t *testing.T) (map[string]server, string) {
 	t.Helper()
 	here, err := filepath.Abs("../servers")
@@ -170,7 +169,7 @@ func prepare(t *testing.T) (map[string]server, string) {
 	return servers, filepath.Join(work, "mcpbridge.yaml")
 }
 
-// freeAddress returns a loopback address with a port that nobody listens at.
+// freeAddress returns a free loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -183,8 +182,7 @@ func freeAddress(t *testing.T) string {
 	return free.Addr().String()
 }
 
-// serve starts a server that speaks HTTP at the port that PORT says, and returns its address once it says that it
-// listens there.
+// serve starts an HTTP server with the port in PORT, and returns its address when it is ready.
 func serve(t *testing.T, command []string) string {
 	t.Helper()
 	address := freeAddress(t)
@@ -222,7 +220,7 @@ func serve(t *testing.T, command []string) string {
 	return address
 }
 
-// useServer uses everything that the server has and the client's revision knows.
+// useServer uses every feature that the server and the client's revision have.
 func useServer(t *testing.T, v *visitor, s server) {
 	t.Helper()
 	defer v.session.Close()
@@ -298,8 +296,8 @@ func contains(t *testing.T, text, part string) {
 	matches(t, regexp.QuoteMeta(part), text)
 }
 
-// canBeAsked reports whether the client can answer. This SDK can be asked in every revision, but not every question can be
-// said in every revision.
+// canBeAsked reports whether the client can answer an input request. The SDK supports elicitation in every revision,
+// but not every revision supports every input request.
 func (v *visitor) canBeAsked(needs string) bool {
 	return needs != "choices" || v.session.InitializeResult().ProtocolVersion >= "2025-11-25"
 }

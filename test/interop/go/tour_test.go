@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// revisions are the table of clients. This SDK can be told which revision to speak; it can be asked in all of them.
+// revisions are the revisions of the clients.
 var revisions = []struct {
 	era, revision string
 	structure     bool // results are structured, and tools say how
@@ -30,16 +30,16 @@ var revisions = []struct {
 	{"modern", "2026-07-28", true},
 }
 
-// A stop is a promise, and how a client sees that it is kept.
+// A stop is a feature and its test.
 type stop struct {
 	name  string
 	visit func(*testing.T, *visitor)
 }
 
-// The tour is what a client does with each backend, in this order, on one connection.
+// tour is what a client does with each backend, in this order on one connection.
 var tour = map[string][]stop{"witness": tools, "conformance-go": everythingElse}
 
-// tools are those of the Python example.
+// tools are the features of the Python example.
 var tools = []stop{
 	{"lists the tools with their schemas", listsTools},
 	{"calls a tool", callsATool},
@@ -61,7 +61,7 @@ var tools = []stop{
 func TestTour(t *testing.T) {
 	for backend := range tour {
 		t.Run(backend, func(t *testing.T) {
-			// All revisions share one bridge at one URL: that is the point of it.
+			// All revisions share one bridge at one URL.
 			url, httpLog := startHTTP(t, backend)
 			for _, r := range revisions {
 				visit := func(t *testing.T, transport mcp.Transport, log *lines) {
@@ -176,7 +176,7 @@ func seesProgress(t *testing.T, v *visitor) {
 	if _, err := v.callParams(t.Context(), params); err != nil {
 		t.Fatal(err)
 	}
-	// The SDK hands notifications over in their order, but a result may overtake them inside of it: wait for them.
+	// The SDK delivers notifications in order, but a result may overtake them: wait for them.
 	for want := range 4 {
 		select {
 		case p := <-progress:
@@ -242,7 +242,7 @@ func getsLogs(t *testing.T, v *visitor) {
 	mark := v.log.mark()
 	params := &mcp.CallToolParams{Name: "noisy", Arguments: map[string]any{"lines": 2}}
 	if v.modern() {
-		// The modern era has no session to remember a level: each request says it.
+		// The modern era has no session: each request contains the level.
 		params.Meta = mcp.Meta{mcp.MetaKeyLogLevel: "debug"}
 	} else if err := v.session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func invalidArguments(t *testing.T, v *visitor) {
 	matches(t, `\ba\b`, said(result))
 }
 
-// A visitor is a connected client and what it is told besides results.
+// A visitor is a connected client with the notifications that it receives.
 type visitor struct {
 	session   *mcp.ClientSession
 	log       *lines
@@ -384,7 +384,7 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 			defer v.mu.Unlock()
 			return v.reply(r.Params), nil
 		},
-		// In the modern era this makes the client listen (subscriptions/listen) from the start.
+		// In the modern era this starts subscriptions/listen.
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 			offer(v.changes, struct{}{})
 		},
@@ -411,7 +411,7 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 			}
 		},
 	})
-	// This SDK does not wait until what it listens to is known, and what changes before then nobody tells.
+	// The SDK does not wait for the acknowledgment of a subscription, before which there are no notifications.
 	client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			if method == "notifications/subscriptions/acknowledged" {
@@ -421,7 +421,7 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 		}
 	})
 	client.AddRoots(&mcp.Root{URI: "file:///home/ada/songs"}, &mcp.Root{URI: "file:///home/ada/poems"})
-	// No shorter context: that of the connection is also that of an SSE stream.
+	// The context of the connection is also that of an SSE stream.
 	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatal(err)
@@ -430,7 +430,7 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 	return v
 }
 
-// listens waits until what the client has just begun to listen to is known.
+// listens waits until the new subscription is acknowledged.
 func (v *visitor) listens(t *testing.T) {
 	t.Helper()
 	if v.modern() {
@@ -442,7 +442,7 @@ func (v *visitor) modern() bool {
 	return v.session.InitializeResult().ProtocolVersion == "2026-07-28"
 }
 
-// call calls a tool that is expected to succeed.
+// call calls a tool that must succeed.
 func (v *visitor) call(t *testing.T, name string, args any) *mcp.CallToolResult {
 	t.Helper()
 	result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
@@ -461,7 +461,7 @@ func (v *visitor) callParams(ctx context.Context, params *mcp.CallToolParams) (*
 	return v.session.CallTool(ctx, params)
 }
 
-// answer sets what the user says to every question from now on, and returns where the questions go.
+// answer sets the answer to all further elicitations, and returns where they are recorded.
 func (v *visitor) answer(reply *mcp.ElicitResult) *[]*mcp.ElicitParams {
 	asks := new([]*mcp.ElicitParams)
 	v.answerWith(func(ask *mcp.ElicitParams) *mcp.ElicitResult {
@@ -477,7 +477,7 @@ func (v *visitor) answerWith(reply func(*mcp.ElicitParams) *mcp.ElicitResult) {
 	v.reply = reply
 }
 
-// progress returns where the progress with a token goes.
+// progress returns the channel of the progress notifications with a token.
 func (v *visitor) progress(token any) <-chan *mcp.ProgressNotificationParams {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -485,7 +485,7 @@ func (v *visitor) progress(token any) <-chan *mcp.ProgressNotificationParams {
 	return v.steps[token]
 }
 
-// logged waits until the bridge has written a line that matches.
+// logged waits until the bridge has logged a matching line.
 func (v *visitor) logged(t *testing.T, pattern string, mark int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -495,7 +495,7 @@ func (v *visitor) logged(t *testing.T, pattern string, mark int) {
 	}
 }
 
-// fails sees that a request was answered with an error.
+// fails checks the error of a request.
 func fails(t *testing.T, err error, code int64, message string) {
 	t.Helper()
 	var wire *jsonrpc.Error
@@ -505,7 +505,7 @@ func fails(t *testing.T, err error, code int64, message string) {
 	matches(t, message, wire.Message)
 }
 
-// soon waits for what has to happen.
+// soon waits for a value with a timeout.
 func soon[T any](t *testing.T, c <-chan T, otherwise string) (v T) {
 	t.Helper()
 	select {
@@ -516,7 +516,7 @@ func soon[T any](t *testing.T, c <-chan T, otherwise string) (v T) {
 	return v
 }
 
-// offer hands something over without ever blocking the SDK: who needs it is waiting or has room.
+// offer sends a value without blocking the SDK.
 func offer[T any](c chan T, v T) {
 	select {
 	case c <- v:

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
-// journalVar names the file in which the backend says what it does. With it, this program is the backend.
+// journalVar is the environment variable with the backend's journal. If it is set, this program is the backend.
 const journalVar = "ATTACK_JOURNAL"
 
 // tools have a line in the journal for every call, and for everything that comes with it.

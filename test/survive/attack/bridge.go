@@ -69,7 +69,7 @@ var (
 limits: {sessions: 8, sessionsPerCaller: 6, sessionCalls: 2, streams: 4, streamsPerCaller: 3, body: 65536, line: 65536, calls: 5, callsPerCaller: 3, callQueue: 10ms}`
 )
 
-// start starts a bridge by the name of its configuration. It is ready when it is returned.
+// start starts a bridge with the named configuration, and waits until it is ready.
 func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) {
 	b := &bridge{name: name, dir: filepath.Join(dir, name), done: make(chan struct{}), sessions: map[string]string{}}
 	if err := os.MkdirAll(b.dir, 0o700); err != nil {
@@ -171,7 +171,7 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 	}
 }
 
-// freeAddr returns an address of this machine at which nobody listens.
+// freeAddr returns a free loopback address.
 func freeAddr() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -195,7 +195,7 @@ func (b *bridge) alive() bool {
 	}
 }
 
-// stop ends the bridge, and says if it does not end well.
+// stop stops the bridge, and returns an error unless it exits cleanly.
 func (b *bridge) stop() error {
 	if b.sse != nil {
 		b.sse.close()
@@ -217,7 +217,7 @@ func (b *bridge) stop() error {
 	return nil
 }
 
-// calls returns how many calls the backend has seen, and cancelled how many it was told to end.
+// calls returns the number of calls that the backend received.
 func (b *bridge) calls() int { return b.count("call ") }
 
 func (b *bridge) count(prefix string) int {
@@ -231,13 +231,13 @@ func (b *bridge) count(prefix string) int {
 	return n
 }
 
-// openFiles returns how many files the bridge has open.
+// openFiles returns the number of open files of the bridge.
 func (b *bridge) openFiles() int {
 	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid)) // it may have ended, which alive tells
 	return len(all)
 }
 
-// names returns what the bridge has open.
+// names returns the open files of the bridge.
 func (b *bridge) names() (all []string) {
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", b.cmd.Process.Pid)) // as above
 	for _, link := range links {
@@ -248,7 +248,7 @@ func (b *bridge) names() (all []string) {
 	return all
 }
 
-// memory returns what the bridge takes of the machine's, in KiB.
+// memory returns the resident memory of the bridge in KiB.
 func (b *bridge) memory() int {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid)) // as above
 	for line := range strings.Lines(string(data)) {
@@ -260,13 +260,13 @@ func (b *bridge) memory() int {
 	return 0
 }
 
-// rest notes what the bridge has open when nothing happens.
+// rest records the open files and the memory of the idle bridge.
 func (b *bridge) rest() { b.fds, b.rss = b.openFiles(), b.memory() }
 
-// most is how much more memory a row may leave taken, in KiB.
+// most is the tolerated growth of memory per row, in KiB.
 const most = 192 << 10
 
-// settled returns what a row has left behind, if anything.
+// settled returns an error if a row leaked files or memory.
 func (b *bridge) settled() error {
 	if !b.alive() {
 		return fmt.Errorf("%s: the bridge has ended: %v", b.name, b.cmd.ProcessState)
@@ -284,7 +284,7 @@ func (b *bridge) settled() error {
 	return nil
 }
 
-// sound returns why a log is not to be trusted: what a client says must not look like a line of ours.
+// sound returns an error if a client could forge a line of the log.
 func (b *bridge) sound() error {
 	for line := range strings.Lines(string(b.logged())) {
 		line = strings.TrimSuffix(line, "\n")

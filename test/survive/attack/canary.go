@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// canary returns a secret that nobody else has.
+// canary returns a unique secret.
 func canary(of string) string { return "canary-" + of + "-" + rand.Text() }
 
-// carolCanary is in a claim, which a backend may see, and nobody else.
+// carolCanary is in a claim, which only backends may receive.
 var carolCanary = canary("carol")
 
 func unquote(s string) (string, error) { return strconv.Unquote(`"` + s + `"`) }
 
-// leaks looks for secrets where they must not be: in the log, in what the backend saw, and in what anybody on the machine can read of
-// the processes.
+// leaks searches for secrets in the log, in the backend's journal, and in what other users can read about the
+// processes.
 func (r *rig) leaks(b *bridge) error {
 	secrets := []string{aliceToken, bobToken, "canary-of-a-row"}
 	where := map[string][]byte{"the log": b.logged()}

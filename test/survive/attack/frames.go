@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// floodFramesEach is more frames than a connection can have sent whose flood is noticed.
+	// floodFramesEach is more than a connection can send before its flood is detected.
 	floodFramesEach = 30_000
-	// floodedCalls is how many calls the backend of the bridge "flooded" is given at a time.
+	// floodedCalls is limits.calls of the bridge "flooded".
 	floodedCalls = 16
-	// ending is how many besides may be those that were cancelled, and that the backend has not ended yet.
+	// ending is the tolerated number of canceled calls that the backend has not ended yet.
 	ending = 8
 )
 
-// A flooder writes frames of HTTP/2 that no library would.
+// A flooder writes HTTP/2 frames that libraries do not write.
 type flooder struct {
 	*http2.Framer
 
@@ -46,7 +46,7 @@ type flooder struct {
 	next   uint32
 }
 
-// floods write frames as fast as they are taken, until the connection or the context ends.
+// floods write frames until the connection or the context ends.
 var floods = map[string]func(f *flooder) error{
 	// CVE-2023-44487
 	"resets": func(f *flooder) error {
@@ -56,7 +56,7 @@ var floods = map[string]func(f *flooder) error{
 		}
 		return errors.Join(f.WriteData(id, true, f.call), f.WriteRSTStream(id, http2.ErrCodeCancel))
 	},
-	// CVE-2025-8671: it is the server that resets.
+	// CVE-2025-8671: the server resets the streams.
 	"resets of the server": func(f *flooder) error {
 		id, err := f.open(true)
 		if err != nil {
@@ -64,7 +64,7 @@ var floods = map[string]func(f *flooder) error{
 		}
 		return errors.Join(f.WriteData(id, true, f.call), f.WriteWindowUpdate(id, 1<<31-1))
 	},
-	// CVE-2024-24786 and its like: a header without end
+	// CVE-2024-24786 and similar: an endless header block
 	"continuations": func(f *flooder) error {
 		if f.next == 1 {
 			if _, err := f.open(false); err != nil {
@@ -96,7 +96,7 @@ func (f *flooder) emptyData() error {
 	return f.WriteData(f.next-2, false, nil)
 }
 
-// open writes the header of a call.
+// open writes the HEADERS of a call.
 func (f *flooder) open(whole bool) (uint32, error) {
 	f.header.Reset()
 	for _, h := range f.fields {
@@ -109,7 +109,7 @@ func (f *flooder) open(whole bool) (uint32, error) {
 	return id, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: f.header.Bytes(), EndHeaders: whole})
 }
 
-// A flooded is what is flooded: a port that takes HTTP/2.
+// flooded is an HTTP/2 port under attack.
 type flooded struct {
 	dial   func() (net.Conn, error)
 	fields [][2]string
@@ -118,8 +118,8 @@ type flooded struct {
 	close  func()
 }
 
-// floodFrames floods the gRPC port, or HTTPS, with frames for two seconds, on one connection after the other, and says what others
-// notice and how many calls the backend has had at a time.
+// floodFrames floods a port for two seconds, and returns whether other clients are served and the maximum number of
+// concurrent calls of the backend.
 func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	var target *flooded
 	if b.tls != nil {
@@ -162,8 +162,8 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 	return "held", nil
 }
 
-// onlyPings opens as many connections to the gRPC port as arg says, each of which sends a PING, and says whether others
-// are served.
+// onlyPings opens as many connections as arg says, sends a PING on each, and returns whether other clients are
+// served.
 func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -200,8 +200,7 @@ func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, e
 	return "held", nil
 }
 
-// grpcPort returns the gRPC port. Others ask there whether it is healthy, which needs no turn among the calls: those that flood have
-// them all.
+// grpcPort returns the gRPC port. Other clients use health checks, which need no slot among the calls.
 func (b *bridge) grpcPort(ctx context.Context) (*flooded, error) {
 	conn, err := grpc.NewClient("unix:"+b.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -236,8 +235,7 @@ func (b *bridge) grpcPort(ctx context.Context) (*flooded, error) {
 	}, nil
 }
 
-// httpsPort returns the port for MCP clients over TLS. Others use there a method that there is not, by HTTP/2 as well: it needs no turn
-// among the calls, which those that flood have all.
+// httpsPort returns the HTTPS port. Other clients use an unknown method, which needs no slot among the calls.
 func (b *bridge) httpsPort() *flooded {
 	config := b.tls.Clone()
 	config.NextProtos = []string{"h2"}
@@ -283,7 +281,7 @@ func (b *bridge) httpsPort() *flooded {
 	}
 }
 
-// flood writes frames until ctx ends. It returns how many there were, and on how many connections.
+// flood writes frames until ctx ends, and returns their number and that of the connections.
 func (to *flooded) flood(ctx context.Context, write func(*flooder) error) (frames, connections int) {
 	for ctx.Err() == nil {
 		c, err := to.dial()
@@ -317,7 +315,7 @@ func (to *flooded) flood(ctx context.Context, write func(*flooder) error) (frame
 	return frames, connections
 }
 
-// atATime returns how many calls the backend has had at a time at most.
+// atATime returns the maximum number of concurrent calls of the backend.
 func (b *bridge) atATime() (int, error) {
 	data, err := os.ReadFile(b.journal)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// An issuer makes tokens: good ones, and every other kind.
+// An issuer issues valid and invalid tokens.
 type issuer struct {
 	url   string
 	rsa   *rsa.PrivateKey
@@ -77,8 +77,8 @@ func (i *issuer) close() {
 	<-i.ended
 }
 
-// jwt makes a token of what a row wants changed: "alg=", "kid=", "sign=", "header.x=JSON", "exp=SECONDS from now", "-claim", "claim=JSON
-// or text".
+// jwt issues a token with changes: "alg=", "kid=", "sign=", "header.x=JSON", "exp=SECONDS from now", "-claim",
+// "claim=JSON or text".
 func (i *issuer) jwt(changes ...string) (string, error) {
 	now := time.Now()
 	header := map[string]any{"alg": "RS256", "kid": "r", "typ": "JWT"}
@@ -147,7 +147,7 @@ func (i *issuer) jwt(changes ...string) (string, error) {
 	return text + "." + b64.EncodeToString(sig), err
 }
 
-// funcs are what templates of the table can call.
+// funcs are the functions of templates in the table.
 func (i *issuer) funcs() template.FuncMap {
 	f := template.FuncMap{
 		"jwt":    i.jwt,
@@ -157,7 +157,7 @@ func (i *issuer) funcs() template.FuncMap {
 		"issuer": func() string { return i.url },
 		"b64":    func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 		"bytes":  unquote,
-		// numbered repeats a text whose %d counts.
+		// numbered repeats a text with an increasing %d.
 		"numbered": func(n int, s string) string {
 			var b strings.Builder
 			for k := range n {
@@ -172,7 +172,8 @@ func (i *issuer) funcs() template.FuncMap {
 	return maps.Clone(f)
 }
 
-// certificate makes cert.pem and key.pem in a directory, for this machine, and returns what trusts them.
+// certificate writes cert.pem and key.pem for this machine to a directory, and returns a client configuration that
+// trusts them.
 func certificate(dir string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Command attack runs every row of attacks.yaml against the real bridge, and says how many there are and which do not hold.
+// Command attack runs every row of attacks.yaml against the real bridge, and reports their number and those that fail.
 //
 //	go run ./attack -bin ../../bin/mcpbridge [-only C01,F] [-v] [-keep]
 //
-// After each input the process must live, the next request in the same place must be answered, the backend must have seen as many
-// calls as the row says (usually none), no file may be left open, and memory must be where it was. At the end, the logs must have no
-// line that a client wrote, and no secret may have leaked anywhere. A row that cannot be run fails. The exit code is 1 if one does not
-// hold.
+// After each input, the process must run, the next request in the same place must be answered, the backend must have
+// received the expected number of calls (usually none), and no file and no memory may be leaked. At the end, no
+// client may have forged a line of the logs, and no secret may have leaked anywhere. A row that cannot be run fails.
+// The exit code is 1 if a row fails.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// The secrets. They are made up anew by every run, so that what is found is of this one.
+// The secrets are random in each run, so that a leaked one is of this run.
 var (
 	aliceToken = canary("alice")
 	bobToken   = canary("bob")
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// A rig is what rows are run with.
+// A rig is the environment of the rows.
 type rig struct {
 	bin, dir, root string
 	issuer         *issuer
@@ -58,14 +58,14 @@ type rig struct {
 	failed []string
 }
 
-// say prints a figure.
+// say prints a line.
 func (r *rig) say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Printf(format+"\n", args...)
 }
 
-// check counts one, which holds unless there is an error.
+// check counts a check, which fails if there is an error.
 func (r *rig) check(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +163,7 @@ func (r *rig) startAll(ctx context.Context) error {
 			if !b.serves(e) || strings.HasSuffix(e, "-get") || strings.HasSuffix(e, "-delete") {
 				continue
 			}
-			// Everything is used once, so that what stays open is open, and so that the rows' harmless requests are known to be.
+			// Use everything once, so that permanent files are open, and to check the harmless requests of the rows.
 			o, err := b.attack(e, in, r.funcs)
 			if err != nil || e != "well-known" && !strings.HasSuffix(e, "z") && !o.is(of(in.Expect, e)) {
 				return fmt.Errorf("%s, %s: before any attack: %s, %w: %s", name, e, o, err, b.logged())
@@ -255,7 +255,7 @@ func (r *rig) runRow(ctx context.Context, row *Row, slow *sync.WaitGroup) {
 	}
 }
 
-// verdict returns what is wrong with an outcome.
+// verdict returns an error if an outcome is not the expected one.
 func (r *rig) verdict(b *bridge, in *Input, o outcome, err error, want string, calls int) error {
 	switch {
 	case !b.alive():
@@ -274,7 +274,7 @@ func (r *rig) verdict(b *bridge, in *Input, o outcome, err error, want string, c
 	return nil
 }
 
-// script runs a script of the table. One that is not there fails.
+// script runs a script of the table. A missing one fails.
 func (r *rig) script(ctx context.Context, what string, b *bridge, endpoint string, in *Input, want string) {
 	f := scripts[in.Do]
 	if f == nil {

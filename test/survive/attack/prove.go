@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// prove runs the Go tests that rows name, one package after the other, beside the rows that are run here. A test that does not
-// exist, is skipped or fails is a row that does not hold.
+// prove runs the Go tests that rows name, package by package, concurrently with the other rows. A test that does not
+// exist, is skipped or fails makes its row fail.
 func (r *rig) prove(ctx context.Context, rows []Row) *sync.WaitGroup {
 	byPackage := map[string]map[string][]string{} // the rows, by package and test
 	for i := range rows {

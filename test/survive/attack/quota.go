@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// callsLimit makes one call fewer than there may be of one session, caller or backend at a time, as many, and one more. All but the
-// last hang. Then it makes one for another session, or another caller.
+// callsLimit makes calls of one session, caller or backend up to the limit and one beyond it, all but the last of
+// which hang, and then one of another session or caller.
 func callsLimit(ctx context.Context, _ *rig, b *bridge, endpoint, arg string) (found string, err error) {
 	whose, number, _ := strings.Cut(arg, " ")
 	most, err := strconv.Atoi(number)
@@ -29,7 +29,7 @@ func callsLimit(ctx context.Context, _ *rig, b *bridge, endpoint, arg string) (f
 		for _, c := range open {
 			c.Close()
 		}
-		// A call of a session outlives its connection, and not its session.
+		// A call outlives its connection, but not its session.
 		err = errors.Join(err, end(), until(ctx, func() bool { return b.count("cancelled ") == cancelled+len(open) }))
 	}()
 	for n := range most + 1 {
@@ -67,7 +67,7 @@ func callsLimit(ctx context.Context, _ *rig, b *bridge, endpoint, arg string) (f
 	return strings.Join(append(all, "other-"+told(a)), " "), endOther()
 }
 
-// told says what became of a call: its status, or that it has a result.
+// told returns the outcome of a call: its status, or that it has a result.
 func told(a *answer) string {
 	if a.StatusCode == http.StatusOK && strings.Contains(string(a.body), `"result"`) {
 		return "result"
@@ -75,7 +75,7 @@ func told(a *answer) string {
 	return strconv.Itoa(a.StatusCode)
 }
 
-// quotaOf returns how a call is made that counts for a session of its own, or for a caller, and how that ends.
+// quotaOf returns a function that makes calls of a session or caller of its own, and one that ends it.
 func (b *bridge) quotaOf(whose, endpoint, token string) (call func(tool string, n int) *request, end func() error, err error) {
 	q := func(body, tool string) *request {
 		r := b.plain(body)
@@ -107,7 +107,7 @@ func (b *bridge) quotaOf(whose, endpoint, token string) (call func(tool string, 
 	}, nil
 }
 
-// hang makes a call that hangs, and returns its connection when the backend has it.
+// hang makes a call that hangs, and returns its connection when the backend has received it.
 func (b *bridge) hang(ctx context.Context, r *request) (io.Closer, error) {
 	before := b.calls()
 	l, err := dial(b.addr)

@@ -28,7 +28,7 @@ func initialize(rev string) string {
 	return `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":{"elicitation":{}},"clientInfo":{"name":"attack","version":"1"}}}`
 }
 
-// base returns a request of an endpoint that nothing is wrong with. It opens what the endpoint needs to have been opened.
+// base returns a valid request of an endpoint, with the session or stream that it needs.
 func (b *bridge) base(endpoint string) (*request, speech, error) {
 	s := speech{Addr: b.addr, Target: "/mcp"}
 	r := &request{method: http.MethodPost, header: []string{"Host: " + b.addr}}
@@ -91,7 +91,7 @@ func (b *bridge) plain(body string) *request {
 	return r
 }
 
-// session returns the session of an endpoint. One of its own is begun if there is none.
+// session returns the session of an endpoint, and starts it if there is none.
 func (b *bridge) session(endpoint string) (string, error) {
 	if id := b.sessions[endpoint]; id != "" {
 		return id, nil
@@ -157,7 +157,7 @@ func (b *bridge) host(endpoint string) string {
 	return b.addr
 }
 
-// attack sends one input to an endpoint, and then asks for something harmless in the same place.
+// attack sends one input to an endpoint, and then a harmless request in the same place.
 func (b *bridge) attack(endpoint string, in *Input, funcs template.FuncMap) (outcome, error) {
 	if strings.HasPrefix(endpoint, "stdio") {
 		return b.attackStdio(in, funcs)
@@ -224,7 +224,7 @@ func (b *bridge) attack(endpoint string, in *Input, funcs template.FuncMap) (out
 	return o, err
 }
 
-// heard fills in what came on the event stream. It is waited for if something is expected.
+// heard adds the messages of the event stream to the outcome. It waits for them if the row expects any.
 func (b *bridge) heard(o *outcome, want string) error {
 	if !strings.ContainsAny(want, "-") && !strings.Contains(want, "result") && !strings.Contains(want, "failure") {
 		return nil
@@ -245,7 +245,7 @@ func (b *bridge) heard(o *outcome, want string) error {
 
 const pong = `{"jsonrpc":"2.0","id":"pong","method":"ping"}`
 
-// again asks for something that nothing is wrong with, on the same connection if it is open, and in the same session.
+// again sends a valid request, on the same connection if it is open, and in the same session.
 func (b *bridge) again(endpoint string, l *link, o *outcome) error {
 	if o.status/100 == 2 && !strings.HasSuffix(endpoint, "-post") {
 		delete(b.sessions, endpoint) // it has ended, or its stream may not be closed yet
@@ -310,7 +310,7 @@ func (b *bridge) again(endpoint string, l *link, o *outcome) error {
 
 const outcomeOfPing = "200 result"
 
-// attackStdio writes a line, and then asks for something harmless.
+// attackStdio writes a line, and then a harmless request.
 func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error) {
 	var o outcome
 	s := speech{}
@@ -327,7 +327,7 @@ func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error)
 	if err != nil {
 		return o, err
 	}
-	// Nothing has to come of a line: what comes before the answer to the ping is its answer, and what is expected is waited for.
+	// A line may have no response. What precedes the response to the ping is its response.
 	want := of(in.Expect, b.name)
 	written := make(chan error, 1)
 	go func() { // ends when the bridge has read, or ended
@@ -366,7 +366,7 @@ func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error)
 	}
 }
 
-// line returns the next line of a stdio bridge that is no notification.
+// line returns the next line of a stdio bridge that is not a notification.
 func (b *bridge) line() ([]byte, error) {
 	type read struct {
 		data []byte

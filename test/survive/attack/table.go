@@ -11,56 +11,56 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The table, which says at its top what its words mean.
+// The table, which explains its words at its top.
 //
 //go:embed attacks.yaml
 var attacks []byte
 
-// A Table is every attack, and why some endpoints have no part in a class of them.
+// A Table contains the attacks, and the reasons why some endpoints are exempt from a class.
 type Table struct {
-	// Not says, by the first letter of a row's id and by endpoint, why its attacks do not apply there.
+	// Not maps the first letter of row IDs and an endpoint to the reason why these attacks do not apply there.
 	Not  map[string]map[string]string `yaml:"not"`
 	Rows []Row                        `yaml:"rows"`
 }
 
-// A Row is one attack, in one or several forms.
+// A Row is one attack in one or several forms.
 type Row struct {
 	ID   string `yaml:"id"`
 	What string `yaml:"what"`
-	// Was is the public advisory or bug behind it.
+	// Was is the public advisory or bug.
 	Was string `yaml:"was"`
-	// On names the bridges that it is run against. Empty: open and auth.
+	// On names the bridges that it runs against. If empty, open and auth.
 	On []string `yaml:"on"`
-	// Because says why it is not run against endpoints that Expect does not have.
+	// Because is the reason why it does not run against endpoints that Expect omits.
 	Because string `yaml:"because"`
 	// Tests are Go tests that prove what needs no bridge of its own: "internal/auth TestMetadata".
 	Tests []string `yaml:"tests"`
 	Input `yaml:",inline"`
-	// Inputs are its forms. What one does not say is as the row says.
+	// Inputs are its forms. Their unset fields are those of the row.
 	Inputs []Input `yaml:"inputs"`
 }
 
-// An Input is what is sent, and what must come of it.
+// An Input is a request with its expected outcome.
 type Input struct {
-	// Line is the request line, and Headers edit the header: "Name: value" replaces, "+Name: value" adds, "-Name" removes, and "!line"
-	// is sent as it is.
+	// Line is the request line, and Headers edit the header: "Name: value" replaces, "+Name: value" adds, "-Name"
+	// removes, and "!line" is sent unchanged.
 	Line    string   `yaml:"line"`
 	Headers []string `yaml:"headers"`
-	// Body is what is posted, or written as a line. All three are templates between << and >>.
+	// Body is the body of the POST, or the line. All three may contain templates between << and >>.
 	Body string `yaml:"body"`
-	// Do names a script instead, and Arg is for it.
+	// Do names a script instead, and Arg is its argument.
 	Do  string `yaml:"do"`
 	Arg string `yaml:"arg"`
-	// Expect says what must come of it, by endpoint.
+	// Expect is the expected outcome by endpoint.
 	Expect map[string]string `yaml:"expect"`
-	// Has must be in the header of the answer, and Lacks must not be.
+	// Has must be in the response's header, and Lacks must not be.
 	Has   string `yaml:"has"`
 	Lacks string `yaml:"lacks"`
-	// Calls is how many calls the backend must see. Nothing: as many as the row says, or none; -1: none; -2: any number.
+	// Calls is the number of calls that the backend receives. 0: the row's, or none; -1: none; -2: any number.
 	Calls int `yaml:"calls"`
 }
 
-// inputs returns the forms of the row, each whole.
+// inputs returns the complete forms of the row.
 func (r *Row) inputs() []Input {
 	if len(r.Inputs) == 0 {
 		return []Input{r.Input}
@@ -122,7 +122,7 @@ var endpoints = []string{
 	"sh03-post", "sh06-post", "sh11-post", "sh03-delete", "sh06-delete", "sh11-delete", "m07-post", "well-known", "livez", "startupz", "readyz",
 }
 
-// of returns what a map says of an endpoint: the closest of the words for it counts.
+// of returns the value for an endpoint: that of the smallest group that contains it.
 func of(m map[string]string, endpoint string) string {
 	for _, name := range append([]string{endpoint}, groups[endpoint]...) {
 		if v := m[name]; v != "" {
@@ -134,7 +134,7 @@ func of(m map[string]string, endpoint string) string {
 
 var rowID = regexp.MustCompile(`^([A-L])(\d\d)$`)
 
-// load reads the table. What it does not say of an endpoint is a mistake: nothing is left out by accident.
+// load parses the table. A missing expectation is an error, so that nothing is left out by accident.
 func load(data []byte) (*Table, error) {
 	var t Table
 	if err := yaml.Load(data, &t, yaml.WithKnownFields()); err != nil {
@@ -176,7 +176,7 @@ func isEndpoint(name string) bool {
 	return false
 }
 
-// An outcome is what came of an input.
+// An outcome is the result of an input.
 type outcome struct {
 	status int    // of HTTP
 	closed bool   // without an answer
@@ -212,7 +212,7 @@ func (o outcome) String() string {
 	return strings.Join(s, " ")
 }
 
-// is reports whether the outcome is what a table says: words that must all hold, or others after a bar.
+// is reports whether the outcome matches: all words of one of the alternatives between bars.
 func (o outcome) is(want string) bool {
 	return slices.ContainsFunc(strings.Split(want, "|"), func(words string) bool {
 		for w := range strings.FieldsSeq(words) {

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// patience is how long an answer may take.
+// patience is the time limit for a response.
 const patience = 10 * time.Second
 
-// A request is one of HTTP before it is written, so that what no client would send can be.
+// A request is an HTTP request before encoding, so that it can be invalid.
 type request struct {
 	method string
 	line   string
@@ -48,7 +48,7 @@ func (r *request) has(name string) bool {
 	return false
 }
 
-// edit changes the header as a row says.
+// edit changes the header as Input.Headers describes.
 func (r *request) edit(headers []string) {
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ":")
@@ -79,7 +79,7 @@ func (r *request) bytes() []byte {
 	return b.Bytes()
 }
 
-// A link is a connection on which requests follow one another.
+// A link is a connection for consecutive requests.
 type link struct {
 	net.Conn
 	r *bufio.Reader
@@ -93,17 +93,17 @@ func dial(addr string) (*link, error) {
 	return &link{c, bufio.NewReader(c)}, nil
 }
 
-// An answer is a response, read to its end unless it is a stream that has none.
+// An answer is a response, complete unless it is an endless stream.
 type answer struct {
 	*http.Response
 	body []byte
 	over bool // the connection cannot be used any more
 }
 
-// errNoAnswer says that the connection has ended without one.
+// errNoAnswer means that the connection ended without a response.
 var errNoAnswer = errors.New("no answer")
 
-// do writes a request and reads the answer.
+// do sends a request and reads the response.
 func (l *link) do(r *request) (*answer, error) {
 	end := time.Now().Add(patience)
 	if err := l.SetDeadline(end); err != nil {
@@ -139,7 +139,7 @@ func (l *link) do(r *request) (*answer, error) {
 	return a, nil
 }
 
-// ask does one request on a connection of its own.
+// ask sends a request on a connection of its own.
 func ask(addr string, r *request) (*answer, error) {
 	l, err := dial(addr)
 	if err != nil {
@@ -149,7 +149,7 @@ func ask(addr string, r *request) (*answer, error) {
 	return l.do(r)
 }
 
-// A message is what is looked at of one of JSON-RPC.
+// A message contains the relevant members of a JSON-RPC message.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -160,7 +160,7 @@ type message struct {
 	} `json:"error"`
 }
 
-// tell fills in an outcome by the message that answers.
+// tell sets the fields of an outcome from the response.
 func tell(o *outcome, data []byte) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
 		var all []json.RawMessage
@@ -187,7 +187,7 @@ func tell(o *outcome, data []byte) {
 	}
 }
 
-// outcome returns what came of a request.
+// outcome returns the outcome of a request.
 func (a *answer) outcome() outcome {
 	o := outcome{status: a.StatusCode}
 	var h bytes.Buffer
@@ -223,7 +223,7 @@ type eventStream struct {
 	done     chan struct{}
 }
 
-// openEvents opens the stream, and knows its endpoint.
+// openEvents opens the stream, and reads its endpoint.
 func openEvents(addr string, r *request) (*eventStream, error) {
 	c, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
@@ -291,7 +291,7 @@ func (e *eventStream) close() {
 	<-e.done
 }
 
-// A speech is what templates of the table can say.
+// A speech is the data of templates in the table.
 type speech struct {
 	M       string // the members of params that every modern request has, with a comma
 	Session string

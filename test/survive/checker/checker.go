@@ -1,5 +1,5 @@
-// Package checker judges what callers saw by what a backend did: the delivery law. Each call is answered exactly once, with its own
-// answer; is executed at most once; and if it fails, is told the truth about that.
+// Package checker compares the callers' histories with the backend's journal. It checks the delivery law: each call
+// is answered exactly once with its own answer, is executed at most once, and if it fails, reports the true outcome.
 package checker
 
 import (
@@ -8,30 +8,31 @@ import (
 	"slices"
 )
 
-// A Call is what one caller saw of one call.
+// A Call is one call in the history of a caller.
 type Call struct {
-	// Token is the call's own, and its JSON-RPC id.
+	// Token identifies the call, and is its JSON-RPC ID.
 	Token  string `json:"token"`
 	Caller int    `json:"caller"`
 	Era    string `json:"era"`
 	Tool   string `json:"tool"`
-	// Begin is when the request was sent, and End when the answer was read or there could be none any more: nanoseconds since 1970.
+	// Begin is when the request was sent, and End when the answer was read or was no longer possible: nanoseconds
+	// since 1970.
 	Begin int64 `json:"begin"`
 	End   int64 `json:"end"`
-	// Status is that of HTTP.
+	// Status is the HTTP status.
 	Status int `json:"status,omitempty"`
-	// Answers are the responses that bear the call's id.
+	// Answers are the responses with the call's ID.
 	Answers []Answer `json:"answers,omitempty"`
-	// Foreign are messages that came on the call's stream and bear another id.
+	// Foreign are messages on the call's stream with another ID.
 	Foreign []string `json:"foreign,omitempty"`
-	// Events are the numbers of the progress that was told, in order, and Sent is how many the work sends.
+	// Events are the received progress numbers in order, and Sent is how many the work sends.
 	Events []int `json:"events,omitempty"`
 	Sent   int   `json:"sent,omitempty"`
-	// Late counts what was told after the answer.
+	// Late counts messages after the answer.
 	Late int `json:"late,omitempty"`
-	// Broken is what went wrong with the connection.
+	// Broken is the error of the connection.
 	Broken string `json:"broken,omitempty"`
-	// Cancelled and Dropped are when the caller cancelled the call, and when it closed the connection; zero: it did not.
+	// Cancelled and Dropped are when the caller canceled the call, and when it closed the connection, or zero.
 	Cancelled int64 `json:"cancelled,omitempty"`
 	Dropped   int64 `json:"dropped,omitempty"`
 }
@@ -41,7 +42,7 @@ type Answer struct {
 	// Token and PID are what a result says.
 	Token string `json:"token,omitempty"`
 	PID   int    `json:"pid,omitempty"`
-	// Tool failures and errors have a text, and errors the rest.
+	// Tool failures and errors have a text, and errors the other fields.
 	Failed  bool   `json:"failed,omitempty"`
 	Code    int    `json:"code,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -55,7 +56,7 @@ func (a Answer) Result() bool { return !a.Failed }
 // OK reports whether the call was answered with a result.
 func (c *Call) OK() bool { return len(c.Answers) == 1 && c.Answers[0].Result() }
 
-// The kinds of wrongs.
+// The kinds of violations.
 const (
 	Lost        = "lost"         // a call has no answer
 	Duplicate   = "duplicate"    // it has more than one
@@ -72,36 +73,37 @@ const (
 	Delayed     = "delayed"      // its work ended, and many calls that ended later were answered before it
 )
 
-// overtaken is how many calls of one backend process may end after a call, and be answered before it, until an unknown
-// outcome of that call is not explained by the death of the process. A process whose goroutines share a few cores may
-// be overtaken by some between the end of its work and its response; the bound counts calls, so that it does not depend
-// on how busy the machine is.
+// overtaken is how many calls of a backend process may end after a call and be answered before it, until the death of
+// the process no longer explains the unknown outcome of that call. Goroutines on few cores can overtake each other
+// between the end of the work and the response. The bound counts calls, so that it does not depend on the load of the
+// machine.
 const overtaken = 64
 
-// delayed is by how many places a call may be answered later than its work ended, in the order of all calls.
+// delayed is by how many positions a call may be answered later than its work ended, in the order of all calls.
 const delayed = 1000
 
-// A Wrong is where the law was broken.
+// A Wrong is a violation of the law.
 type Wrong struct {
-	Kind  string `json:"kind"`
+	Kind string `json:"kind"`
+	// Token and PID are in results.
 	Token string `json:"token"`
 	Why   string `json:"why"`
 }
 
-// did is what a backend did of one call.
+// did is the journal of one call.
 type did struct {
 	begins, ends, cancels int
 	// overtook counts the calls of the same process that ended later and were answered earlier.
 	overtook int
 }
 
-// A Rule says what is known of callers beside what they saw.
+// A Rule configures the law.
 type Rule struct {
-	// DropCancels says that to close the connection is to cancel, in this era. In others it must not.
+	// DropCancels reports whether closing the connection cancels in this era. In others it must not.
 	DropCancels func(era string) bool
 }
 
-// Judge returns what is wrong with a history. All calls of it have ended, and the backend has come to rest.
+// Judge returns the violations in a history whose calls have ended, with an idle backend.
 func (r Rule) Judge(history []Call, journal []Entry) []Wrong {
 	done := map[string]*did{}
 	for _, e := range journal {
@@ -186,7 +188,7 @@ func delays(history []Call, journal []Entry) (wrongs []Wrong) {
 	return wrongs
 }
 
-// judge returns what is wrong with one call.
+// judge returns the violations of one call.
 func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 	wrong := func(kind, format string, args ...any) {
 		wrongs = append(wrongs, Wrong{Kind: kind, Why: fmt.Sprintf(format, args...)})
@@ -245,14 +247,14 @@ func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 	return wrongs
 }
 
-// A Message is one event of a stream that can be resumed.
+// A Message is an event of a resumable stream.
 type Message struct {
 	ID   string
 	Data string
 }
 
-// Suffix returns how a resumed stream differs from what the whole one has after the event with the id, or nothing. An event without data
-// only says where one is, and does not count.
+// Suffix returns how a resumed stream differs from the whole one after the event with the ID, or "". It ignores
+// events without data.
 func Suffix(whole, resumed []Message, after string) string {
 	at := slices.IndexFunc(whole, func(m Message) bool { return m.ID == after })
 	if at < 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What happens, as a journal has it.
+// The kinds of entries.
 const (
 	Start  = "start"  // a process began
 	Begin  = "begin"  // the work of a call began
@@ -16,7 +16,7 @@ const (
 	Cancel = "cancel" // it was given up, because the caller did
 	Die    = "die"    // the process is about to kill itself
 
-	// Detached: the process started one in a session of its own, whose PID is in place of a token.
+	// Detached: the process started another one in a new session. Its PID is in place of the token.
 	Detached = "detached"
 )
 
@@ -28,13 +28,13 @@ type Entry struct {
 	At    int64 // nanoseconds since 1970
 }
 
-// mark is how whole lines end.
+// mark ends complete lines.
 const mark = "."
 
-// A Journal is what a backend writes its entries to. It may be used concurrently.
+// A Journal is the log of a backend. It may be used concurrently.
 type Journal struct{ f *os.File }
 
-// OpenJournal opens the journal in a file, which need not exist.
+// OpenJournal opens or creates the journal in a file.
 func OpenJournal(name string) (*Journal, error) {
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -49,7 +49,7 @@ func (j *Journal) Write(what, token string) error {
 	return err
 }
 
-// Starts returns how many processes have begun.
+// Starts returns the number of started processes.
 func (j *Journal) Starts() int {
 	entries, _ := ReadJournal(j.f.Name(), 0)
 	n := 0
@@ -61,8 +61,8 @@ func (j *Journal) Starts() int {
 	return n
 }
 
-// ReadJournal returns the entries of a file after the first so many bytes. A journal that is not there is empty. Of a line that is not
-// whole only what follows another line's beginning counts: its writer was killed within it.
+// ReadJournal returns the entries of a file after the first bytes. A missing file is empty. An incomplete line, whose
+// writer was killed, is ignored.
 func ReadJournal(name string, after int64) ([]Entry, error) {
 	text, err := os.ReadFile(name)
 	if os.IsNotExist(err) {

@@ -1,4 +1,4 @@
-// Package fault is the work that faultplug and faultmcp do, and how they fail at it.
+// Package fault implements the work and the faults of faultplug and faultmcp.
 package fault
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/checker"
 )
 
-// Work says what to do, and where to die.
+// Work describes the work, and where the process dies.
 type Work struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
 	Ms    int    `json:"ms,omitempty" jsonschema:"How long it takes"`
-	// Events is how often it tells progress, evenly spread over the time it takes.
+	// Events is the number of progress notifications, evenly distributed.
 	Events int `json:"events,omitempty" jsonschema:"How often to tell progress"`
 	// Die is where the process kills itself: received, begun, done, or event.
 	Die string `json:"die,omitempty" jsonschema:"Where to die: received, begun, event, done"`
@@ -24,16 +24,16 @@ type Work struct {
 	Pad int    `json:"pad,omitempty" jsonschema:"Bytes of text with each event"`
 }
 
-// Done says who did what.
+// Done is the result of Work.
 type Done struct {
 	Token string `json:"token"`
 	PID   int    `json:"pid"`
 }
 
-// A Worker does work and keeps a journal of it. It may be used concurrently.
+// A Worker does work and writes a journal. It may be used concurrently.
 type Worker struct{ Journal *checker.Journal }
 
-// Open returns a Worker with the journal that a variable of the environment names.
+// Open returns a Worker with the journal that the environment variable names.
 func Open(variable string) (*Worker, error) {
 	j, err := checker.OpenJournal(os.Getenv(variable))
 	if err != nil {
@@ -42,14 +42,14 @@ func Open(variable string) (*Worker, error) {
 	return &Worker{j}, nil
 }
 
-// Note adds an entry to the journal. Without one, nothing that is done here is worth anything.
+// Note adds an entry to the journal, and exits if that fails: the tests depend on it.
 func (k *Worker) Note(what, token string) {
 	if err := k.Journal.Write(what, token); err != nil {
 		panic(fmt.Errorf("the journal: %w", err))
 	}
 }
 
-// Do does w, and tells progress. It returns an error if it was cancelled.
+// Do does w and sends progress. It returns an error if it was canceled.
 func (k *Worker) Do(ctx context.Context, w Work, progress func(n, total int, pad string)) (Done, error) {
 	k.dieAt(w, "received")
 	k.Note(checker.Begin, w.Token)
@@ -73,7 +73,7 @@ func (k *Worker) Do(ctx context.Context, w Work, progress func(n, total int, pad
 	return Done{w.Token, os.Getpid()}, nil
 }
 
-// Hang tells progress once, so that the caller knows that it has begun, and waits until it is cancelled.
+// Hang sends progress once, so that the caller knows that it runs, and waits until it is canceled.
 func (k *Worker) Hang(ctx context.Context, token string, progress func()) (Done, error) {
 	k.Note(checker.Begin, token)
 	progress()
@@ -82,7 +82,7 @@ func (k *Worker) Hang(ctx context.Context, token string, progress func()) (Done,
 	return Done{}, ctx.Err()
 }
 
-// sleep reports whether it slept as long as it was to, and was not cancelled.
+// sleep returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return ctx.Err() == nil
@@ -97,7 +97,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// dieAt kills the process if the call says that it dies here.
+// dieAt kills the process if the call dies at this point.
 func (k *Worker) dieAt(w Work, point string) {
 	if w.Die != point {
 		return

@@ -27,7 +27,7 @@ type endpoint struct {
 	running  map[string]context.CancelFunc // the calls of the legacy era, by session and id
 }
 
-// serveHTTP serves any number of clients, until standard input ends, which is how the process learns of the end of whoever started it.
+// serveHTTP serves clients until standard input ends, which means that the parent process ended.
 func (s *server) serveHTTP(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -105,14 +105,15 @@ func (e *endpoint) knows(session string) bool {
 	return e.sessions[session]
 }
 
-// hasForgotten reports whether a session has been forgotten because of a call.
+// hasForgotten reports whether a call made the server forget its session.
 func (e *endpoint) hasForgotten(token string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.forgot[token]
 }
 
-// callTool answers a call, and fails as it says. In the legacy era, what was cut goes on, and can be resumed if there were events.
+// callTool answers a call with its fault. In the legacy era, work of a cut stream continues, and events can be
+// resumed.
 func (e *endpoint) callTool(w http.ResponseWriter, r *http.Request, m *message) {
 	a := &m.Params.Arguments
 	if a.Fault == "forget" && e.hasForgotten(a.Token) {
@@ -166,12 +167,12 @@ func (e *endpoint) callTool(w http.ResponseWriter, r *http.Request, m *message) 
 	<-worked
 }
 
-// jsonResponse is a whole response, as it is on the wire.
+// jsonResponse returns an encoded HTTP response.
 func jsonResponse(body string) io.Reader {
 	return strings.NewReader(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 }
 
-// fail answers in the way that is wrong: by nothing, by a part of the response, or by a status.
+// fail sends a faulty response: nothing, a part of the response, or a status.
 func (e *endpoint) fail(w http.ResponseWriter, r *http.Request, a *Arguments, response io.Reader) {
 	switch a.Fault {
 	case "forget":
@@ -200,7 +201,7 @@ func (e *endpoint) fail(w http.ResponseWriter, r *http.Request, a *Arguments, re
 	}
 }
 
-// A stream is what is said in answer to one call, for as long as the process lives.
+// A stream contains the messages of one call. Streams are kept until the process ends.
 type stream struct {
 	name string // of the events, if they have ids
 	mu   sync.Mutex
@@ -239,7 +240,7 @@ func (s *stream) end() {
 	s.more.Broadcast()
 }
 
-// from returns the events from number n on, once there is one, or none at the end.
+// from waits for events from number n on, and returns none at the end.
 func (s *stream) from(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +250,7 @@ func (s *stream) from(n int) []string {
 	return s.text[min(n, len(s.text)):]
 }
 
-// copy answers with the events from number n on.
+// copy sends the events from number n on.
 func (s *stream) copy(w http.ResponseWriter, n int) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -266,7 +267,7 @@ func (s *stream) copy(w http.ResponseWriter, n int) {
 	}
 }
 
-// all returns the whole response, as it is on the wire, when it is over: where it is cut, nobody waits for what comes later.
+// all waits for the end of the stream, and returns the encoded response.
 func (s *stream) all() io.Reader {
 	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
@@ -280,7 +281,7 @@ func (s *stream) all() io.Reader {
 	}
 }
 
-// resume goes on with a stream after an event.
+// resume continues a stream after an event.
 func (e *endpoint) resume(w http.ResponseWriter, r *http.Request) {
 	token, number, _ := strings.Cut(r.Header.Get("Last-Event-ID"), ".")
 	n, err := strconv.Atoi(number)

@@ -1,8 +1,8 @@
-// Command faultmcp is an MCP server that fails as it is told to, and keeps a journal of what it really did, as faultplug does: in the
-// file that FAULTMCP_JOURNAL names. What each call is to do, and how it is to fail, its arguments say.
+// Command faultmcp is an MCP server that fails as the arguments of each call request. Like faultplug, it writes a
+// journal of its actions, to the file FAULTMCP_JOURNAL.
 //
-// It serves stdin and stdout, or with FAULTMCP_HTTP Streamable HTTP at that address, which it prints. FAULTMCP_ERA is the era that it
-// is of: legacy (2025-11-25) or modern (2026-07-28).
+// It serves stdin and stdout, or with FAULTMCP_HTTP Streamable HTTP at that address, which it prints. FAULTMCP_ERA is
+// its era: legacy (2025-11-25) or modern (2026-07-28).
 package main
 
 import (
@@ -40,13 +40,13 @@ func run() int {
 	return 0
 }
 
-// A server answers messages, whatever brings them.
+// A server answers messages of any transport.
 type server struct {
 	*fault.Worker
 	modern bool
 }
 
-// A message is what of a JSON-RPC message it looks at.
+// A message contains the relevant members of a JSON-RPC message.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -60,14 +60,14 @@ type message struct {
 	} `json:"params"`
 }
 
-// Arguments are those of every tool.
+// Arguments are the arguments of every tool.
 type Arguments struct {
 	fault.Work
-	// Fault is how the answer fails: over HTTP reset, cut, forget, or a status; over stdio babble.
+	// Fault is the fault of the response: over HTTP reset, cut, forget, or a status; over stdio babble.
 	Fault string `json:"fault,omitempty"`
-	// Before says that it fails before the work, which is then not done.
+	// Before makes it fail before the work, which is then not done.
 	Before bool `json:"before,omitempty"`
-	// Bytes is how many of the answer come before the fault, or how many lines it babbles.
+	// Bytes is the size of the response before the fault, or the number of lines that it babbles.
 	Bytes int `json:"bytes,omitempty"`
 }
 
@@ -77,7 +77,7 @@ const (
 	who   = `{"name":"faultmcp","version":"1"}`
 )
 
-// answer returns what becomes of a request that is no call of a tool: its result, or an error.
+// answer returns the response to a request that is not a tool call.
 func (s *server) answer(m *message) string {
 	var result string
 	switch {
@@ -97,7 +97,7 @@ func (s *server) answer(m *message) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// call does what a call of a tool says, and returns its response, or nothing if it was cancelled.
+// call executes a tool call and returns its response, or "" if it was canceled.
 func (s *server) call(ctx context.Context, m *message, tell func(string)) string {
 	progress := func(n, total int, pad string) {
 		if token := m.Params.Meta.ProgressToken; token != nil {
@@ -123,7 +123,7 @@ func (s *server) call(ctx context.Context, m *message, tell func(string)) string
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{%s"content":[{"type":"text","text":%q}],"structuredContent":%s}}`, m.ID, kind, text, text)
 }
 
-// serveStdio serves one client, which says what it wants on stdin, until that ends.
+// serveStdio serves one client until stdin ends.
 func (s *server) serveStdio() error {
 	var mu sync.Mutex // guards running, and writing
 	running := map[string]context.CancelFunc{}

@@ -1,12 +1,11 @@
-// Command faultplug is a backend that fails as it is told to, and keeps a journal of what it really did.
+// Command faultplug is a backend that fails on request, and writes a journal of its actions.
 //
-// The journal is the file that FAULTPLUG_JOURNAL names. Each line is one write to it, opened with O_APPEND: the kernel has the line
-// when write returns, and keeps it however the process ends, so that nothing has to be synced. (A sync is for machines that lose
-// power.) A write that SIGKILL cuts leaves a line without its mark at the end, which readers ignore: the process has not gone on to
-// do what the line would have said.
+// The journal is the file FAULTPLUG_JOURNAL, opened with O_APPEND. Each line is one write: the kernel has the line
+// when write returns, and keeps it however the process ends, so that no sync is needed. SIGKILL during a write leaves
+// a line without the mark at its end, which readers ignore, because the process did not do what follows.
 //
-// FAULTPLUG_SLOW is how long it takes to start, and FAULTPLUG_CRASHES how many starts fail before one does not: the journal counts
-// them. With FAULTPLUG_DETACHED it starts two processes in sessions of their own, and one of these has no parent.
+// FAULTPLUG_SLOW is how long it takes to start, and FAULTPLUG_CRASHES how many starts fail first, as the journal
+// counts them. With FAULTPLUG_DETACHED it starts two processes in new sessions, one of which has no parent.
 package main
 
 import (
@@ -66,7 +65,7 @@ type faults struct {
 	*fault.Worker
 }
 
-// detach starts a child in a session of its own, and a process in another one whose parent has exited.
+// detach starts a child in a new session, and a process in another one whose parent has exited.
 func (f *faults) detach() error {
 	child := exec.Command("sleep", "1000")
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -86,7 +85,7 @@ func (f *faults) work(ctx context.Context, w fault.Work) (fault.Done, error) {
 	return f.Do(ctx, w, func(n, total int, pad string) { mcpbridge.Progress(ctx, float64(n), float64(total), pad) })
 }
 
-// Hang names a call.
+// Hang are the arguments of the tool.
 type Hang struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
 }
@@ -95,7 +94,7 @@ func (f *faults) hang(ctx context.Context, h Hang) (fault.Done, error) {
 	return f.Hang(ctx, h.Token, func() { mcpbridge.Progress(ctx, 1, 0) })
 }
 
-// Babble says how much to print.
+// Babble is how much to print.
 type Babble struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
 	Pad   int    `json:"pad,omitempty" jsonschema:"MiB to print on standard error, in one line"`
@@ -110,15 +109,15 @@ func (f *faults) babble(_ context.Context, b Babble) (fault.Done, error) {
 	return fault.Done{Token: b.Token, PID: os.Getpid()}, nil
 }
 
-// Block says for how long to block.
+// Block is how long to block.
 type Block struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
 	Ms    int    `json:"ms,omitempty" jsonschema:"For how long"`
 }
 
-// block blocks the whole process, as a call into C that holds the lock of an interpreter does: no goroutine runs, and
-// the state of the process is not T. RawSyscall keeps the only processor of Go, which takes GOMAXPROCS=1, and
-// GODEBUG=asyncpreemptoff=1 keeps Go from interrupting it.
+// block blocks the whole process, like a C function that holds an interpreter's lock: no goroutine runs, and the
+// process state is not T. RawSyscall keeps Go's only processor (GOMAXPROCS=1), and GODEBUG=asyncpreemptoff=1 prevents
+// preemption.
 func (f *faults) block(_ context.Context, b Block) (fault.Done, error) {
 	f.Note(checker.Begin, b.Token)
 	t := syscall.NsecToTimespec(int64(b.Ms) * int64(time.Millisecond))

@@ -1,4 +1,4 @@
-// Package loadgen makes callers of MCP servers that note everything they see.
+// Package loadgen implements MCP clients that record everything they receive.
 package loadgen
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/checker"
 )
 
-// runs tells tokens of one run of the program from those of another.
+// runs distinguishes tokens of different runs of the program.
 var runs = strconv.FormatInt(time.Now().UnixMilli()%1e9, 36)
 
 var tokens atomic.Int64
 
-// NewToken returns a token that no call has had.
+// NewToken returns a unique token.
 func NewToken() string { return runs + "-" + strconv.FormatInt(tokens.Add(1), 10) }
 
-// A Work is a call: arguments of the tools of faultplug and faultmcp.
+// Work is a call: the arguments of the tools of faultplug and faultmcp.
 type Work struct {
 	Tool   string `json:"-"` // empty: work
 	Token  string `json:"token"`
@@ -30,11 +30,11 @@ type Work struct {
 	Die    string `json:"die,omitempty"`
 	At     int    `json:"at,omitempty"`
 	Pad    int    `json:"pad,omitempty"`
-	// Fault, Before and Bytes are faultmcp's alone.
+	// Fault, Before and Bytes are for faultmcp only.
 	Fault  string `json:"fault,omitempty"`
 	Before bool   `json:"before,omitempty"`
 	Bytes  int    `json:"bytes,omitempty"`
-	// OnEvent is called with each progress that is told. If it returns false, the caller closes the connection.
+	// OnEvent is called with each progress notification. If it returns false, the caller closes the connection.
 	OnEvent func(c *checker.Call) bool `json:"-"`
 }
 
@@ -49,20 +49,20 @@ func (w *Work) complete() (arguments string) {
 	return string(text)
 }
 
-// A Caller is one MCP client over HTTP. It makes one call at a time; Cancel and Hangup may be called while it does.
+// A Caller is an MCP client over HTTP. It makes one call at a time; Cancel and Hangup may be called meanwhile.
 type Caller struct {
 	*Conn
 	Number  int
 	Era     string
 	URL     string
 	session string
-	// Renewed counts the sessions that had to be begun again.
+	// Renewed counts sessions that had to be started again.
 	Renewed int
-	// Resumes says that it comes back for the answer of a call whose stream ended without one, as clients of the legacy era may.
+	// Resumes makes it resume a stream that ended without a response, as clients of the legacy era may.
 	Resumes bool
 }
 
-// NewCaller returns a client. In the legacy era it opens a session with its first call.
+// NewCaller returns a client. In the legacy era, its first call opens a session.
 func NewCaller(endpoint, era string, number int) (*Caller, error) {
 	conn, err := NewConn(endpoint)
 	if err != nil {
@@ -71,7 +71,7 @@ func NewCaller(endpoint, era string, number int) (*Caller, error) {
 	return &Caller{Conn: conn, Number: number, Era: era, URL: endpoint}, nil
 }
 
-// Headers are those that every request of the client has.
+// Headers returns the headers of every request of the client.
 func (c *Caller) Headers(tool string) string {
 	if c.Era == Modern {
 		return "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: " + tool + "\r\n"
@@ -79,8 +79,8 @@ func (c *Caller) Headers(tool string) string {
 	return "MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: " + c.session + "\r\n"
 }
 
-// Open opens the session of a legacy client. In the modern era there is none. If the bridge that began it has ended before it hears that the
-// client is ready, the client begins another one (2025-11-25: basic/transports, session management).
+// Open opens the session of a legacy client. If the bridge ends before it has received the initialized notification,
+// Open starts another session (2025-11-25: basic/transports, session management).
 func (c *Caller) Open() error {
 	if c.Era == Modern || c.session != "" {
 		return nil
@@ -111,7 +111,7 @@ const (
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// Call makes a call and returns what came of it.
+// Call makes a call and returns its history.
 func (c *Caller) Call(w Work) checker.Call {
 	arguments := w.complete()
 	call := checker.Call{Token: w.Token, Caller: c.Number, Era: c.Era, Tool: w.Tool, Sent: w.Events}
@@ -161,7 +161,7 @@ func (c *Caller) Call(w Work) checker.Call {
 	return call
 }
 
-// Notify sends a cancellation of a legacy client's call, on a connection of its own.
+// Notify sends the cancellation of a legacy client's call on its own connection.
 func (c *Caller) Notify(on *Conn, token string) error {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, token)
 	resp, text, err := on.Do(http.MethodPost, c.Headers(""), body)
@@ -180,17 +180,17 @@ func (c *Caller) End() {
 	c.Close()
 }
 
-// Leave leaves the session, which stays open, so that the next call opens another one.
+// Leave abandons the session without ending it. The next call opens another one.
 func (c *Caller) Leave() { c.session = "" }
 
-// Forget forgets the session, which the server no longer knows.
+// Forget drops the session, which the server no longer has.
 func (c *Caller) Forget() {
 	c.session = ""
 	c.Renewed++
 	c.Close()
 }
 
-// Stream opens the GET stream of a session, after an event if that is not empty.
+// Stream opens the GET stream of a session, after an event unless that is empty.
 func (c *Caller) Stream(on *Conn, after string) (*http.Response, error) {
 	h := c.Headers("")
 	if after != "" {
@@ -199,22 +199,22 @@ func (c *Caller) Stream(on *Conn, after string) (*http.Response, error) {
 	return on.Send(http.MethodGet, h, nil)
 }
 
-// Listen opens a subscription to what changes, of the modern era.
+// Listen opens a subscription of the modern era.
 func Listen(on *Conn, id string) (*http.Response, error) {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"subscriptions/listen","params":{"_meta":{%s},"notifications":{"toolsListChanged":true}}}`, id, modernMeta)
 	return on.Send(http.MethodPost, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n", body)
 }
 
-// IsResponse reports whether a message is the response to the request with an id.
+// IsResponse reports whether a message is the response to the request with the ID.
 func IsResponse(m checker.Message, id string) bool {
 	return strings.Contains(m.Data, `"id":"`+id+`"`) && strings.Contains(m.Data, `"result"`)
 }
 
-// Request returns the body of the request of a call.
+// Request returns the body of a call's request.
 func Request(era string, w Work) []byte {
 	arguments := w.complete()
 	return request(era, w.Token, w.Tool, arguments)
 }
 
-// Note adds a message that came to a call.
+// Note records a message of a call.
 func Note(c *checker.Call, m checker.Message) { note(c, []byte(m.Data)) }

@@ -13,14 +13,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/checker"
 )
 
-// A Pipe is an MCP client over the stdin and stdout of a server. Any number of calls may be made at a time.
+// A Pipe is an MCP client on the stdin and stdout of a server. Calls may be concurrent.
 type Pipe struct {
-	mu      sync.Mutex // guards what follows, and writing
-	in      io.WriteCloser
-	waiting map[string]*waiting
-	stray   []string // what came for nobody, or twice
-	err     error    // why nothing comes any more
-	done    chan struct{}
+	mu        sync.Mutex // guards what follows, and writing
+	in        io.WriteCloser
+	waiting   map[string]*waiting
+	unmatched []string // messages without a call, and duplicates
+	err       error    // why nothing comes any more
+	done      chan struct{}
 }
 
 type waiting struct {
@@ -46,7 +46,7 @@ func NewPipe(in io.WriteCloser, out io.Reader) (*Pipe, error) {
 	return p, nil
 }
 
-// read hands messages to the calls that they are for.
+// read dispatches messages to their calls.
 func (p *Pipe) read(r *bufio.Reader) {
 	defer close(p.done)
 	for {
@@ -71,7 +71,7 @@ func (p *Pipe) read(r *bufio.Reader) {
 		token := strings.Trim(string(id), `"`)
 		if w := p.waiting[token]; w == nil {
 			if token != "" || m.Method == "" { // what changes is told to the session, and is nobody's
-				p.stray = append(p.stray, string(line))
+				p.unmatched = append(p.unmatched, string(line))
 			}
 		} else if note(&w.call, line) {
 			w.call.End = time.Now().UnixNano()
@@ -82,7 +82,7 @@ func (p *Pipe) read(r *bufio.Reader) {
 	}
 }
 
-// Call makes a call and returns what came of it.
+// Call makes a call and returns its history.
 func (p *Pipe) Call(number int, w Work) checker.Call {
 	arguments := w.complete()
 	c := &waiting{call: checker.Call{Token: w.Token, Caller: number, Era: Stdio, Tool: w.Tool, Sent: w.Events}, answered: make(chan struct{})}
@@ -113,12 +113,12 @@ func (p *Pipe) Call(number int, w Work) checker.Call {
 	return c.call
 }
 
-// Close closes the server's stdin, waits for the end of its stdout, and returns what came that was for nobody.
-func (p *Pipe) Close() (stray []string, err error) {
+// Close closes the server's stdin, waits for the end of its stdout, and returns messages without a call.
+func (p *Pipe) Close() (unmatched []string, err error) {
 	p.in.Close()
 	<-p.done
 	if errors.Is(p.err, io.EOF) {
-		return p.stray, nil
+		return p.unmatched, nil
 	}
-	return p.stray, p.err
+	return p.unmatched, p.err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/checker"
 )
 
-// The eras that a caller can be of, as a history names them.
+// The names of the eras in a history.
 const (
 	Legacy = "legacy" // 2025-11-25, with a session
 	Modern = "modern" // 2026-07-28
@@ -31,11 +31,11 @@ const clientInfo = `{"name":"survive","version":"1"}`
 const modernMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + clientInfo
 
-// A Conn is a connection to an MCP endpoint over HTTP/1.1. It is opened when it is needed, and again after it was lost. One request runs
-// at a time; Close may be called while it does.
+// A Conn is a connection to an MCP endpoint over HTTP/1.1, opened on demand. One request runs at a time; Close may be
+// called meanwhile.
 type Conn struct {
 	host, path string
-	// Header is what is sent with every request besides, such as Authorization: whole lines.
+	// Header is sent with every request, such as Authorization: complete lines.
 	Header string
 	conn   net.Conn
 	r      *bufio.Reader
@@ -82,11 +82,11 @@ func (c *Conn) Dead() bool {
 	return dead || err != nil
 }
 
-// patience is the longest that a caller waits for something to be said.
+// patience is the time limit for each message.
 const patience = 60 * time.Second
 
-// Send sends a request, and returns the response as far as its head. Its body has to be read to its end, or the connection closed.
-// The headers are whole lines.
+// Send sends a request, and returns the response. Its body must be read to the end, or the connection closed. headers
+// are complete lines.
 func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error) {
 	if c.Dead() { // the server may have ended it meanwhile, as it may end any that is idle
 		c.Close()
@@ -108,7 +108,7 @@ func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error)
 	return http.ReadResponse(c.r, nil)
 }
 
-// Do sends a request and reads the whole response. The body is that of a response without a stream, or of its last event.
+// Do sends a request and reads the response. It returns the body, or the last event of a stream.
 func (c *Conn) Do(method, headers string, body []byte) (*http.Response, []byte, error) {
 	resp, err := c.Send(method, headers, body)
 	if err != nil {
@@ -125,8 +125,8 @@ func (c *Conn) Do(method, headers string, body []byte) (*http.Response, []byte, 
 	return resp, last, err
 }
 
-// Messages calls f with each message of a response, until the end or until f returns false. It closes the connection if it cannot be used
-// again.
+// Messages calls f with each message of a response, until the end or until f returns false. It closes the connection
+// if it cannot be reused.
 func (c *Conn) Messages(resp *http.Response, f func(m checker.Message) bool) error {
 	defer resp.Body.Close()
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
@@ -151,10 +151,10 @@ func (c *Conn) Messages(resp *http.Response, f func(m checker.Message) bool) err
 	return err
 }
 
-// errStopped says that whoever reads a stream has had enough.
+// errStopped ends a stream whose reader is done.
 var errStopped = errors.New("stopped")
 
-// ReadEvents calls f with each event of a stream that is whole. It returns nil at the end of the stream.
+// ReadEvents calls f with each complete event of a stream. It returns nil at the end of the stream.
 func ReadEvents(r io.Reader, f func(m checker.Message) bool) error {
 	br := bufio.NewReaderSize(r, 16<<10)
 	var m checker.Message
@@ -183,7 +183,7 @@ func ReadEvents(r io.Reader, f func(m checker.Message) bool) error {
 	}
 }
 
-// A message is what of a JSON-RPC message callers look at.
+// A message contains the relevant members of a JSON-RPC message.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -209,7 +209,7 @@ type message struct {
 	} `json:"error"`
 }
 
-// note adds a message that came to a call. It returns whether it was the call's answer.
+// note records a message of a call, and reports whether it was the response.
 func note(c *checker.Call, text []byte) (answered bool) {
 	var m message
 	if err := json.Unmarshal(text, &m); err != nil {
