@@ -1,0 +1,129 @@
+package bridge_test
+
+import (
+	"go/ast"
+	"go/token"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// retiredWords are private words of earlier versions that Go files must not use in comments and identifiers. A word that
+// is also plain English is retired in identifiers only, and "f()" retires a function's name. To retire another word, add a
+// line. docs/glossary.md has the words to use.
+var retiredWords = []struct {
+	word            string
+	instead         string
+	identifiersOnly bool
+}{
+	{word: "anyhow", instead: "the condition"},
+	{word: "buried", instead: "reaped"},
+	{word: "cars", instead: "pending calls"},
+	{word: "continues", instead: "IsRetry", identifiersOnly: true},
+	{word: "cure", instead: "fix"},
+	{word: "goodbye", instead: "timeout, GOAWAY"},
+	{word: "lot", instead: "semaphore, pending calls"},
+	{word: "parted", instead: "disconnected, partitioned"},
+	{word: "sayable", instead: "supported, expressible"},
+	{word: "strays", instead: "orphans, unmatched messages"},
+	{word: "surveyed", instead: "state"},
+	{word: "tally", instead: "count"},
+}
+
+func TestRetiredWordsAreGone(t *testing.T) {
+	type key struct{ word, file string }
+	reported := map[key]bool{}
+	for _, f := range goFiles(t) {
+		if strings.Contains(f.name, "/gen/") {
+			continue
+		}
+		report := func(pos token.Pos, word, instead string) {
+			if at := (key{word, f.name}); !reported[at] { // the first one of each file is enough
+				reported[at] = true
+				t.Errorf("%s: %q is a retired word.\n  fix: write %s", f.set.Position(pos), word, instead)
+			}
+		}
+		identifier := func(id *ast.Ident, function bool) {
+			words := identifierWords(id.Name)
+			for _, r := range retiredWords {
+				if words[r.word] || function && id.Name+"()" == r.word {
+					report(id.Pos(), r.word, r.instead)
+				}
+			}
+		}
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				identifier(n.Name, true)
+			case *ast.Ident:
+				identifier(n, false)
+			}
+			return true
+		})
+		for _, group := range f.tree.Comments {
+			for _, c := range group.List {
+				words := commentWords(c.Text)
+				for _, r := range retiredWords {
+					if !r.identifiersOnly && words[r.word] {
+						report(c.Pos(), r.word, r.instead)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRetiredWordsAreFound(t *testing.T) {
+	for _, tt := range []struct {
+		words map[string]bool
+		word  string
+		want  bool
+	}{
+		{identifierWords("ParkedLife"), "life", true},
+		{identifierWords("parkedLife"), "parked", true},
+		{identifierWords("lifetime"), "life", false},
+		{identifierWords("HTTPLife2"), "life", true},
+		{commentWords("// Its life ends."), "life", true},
+		{commentWords("// Its lifetime ends."), "life", false},
+		{commentWords("// The `stateLife` ends."), "life", true},
+	} {
+		if got := tt.words[tt.word]; got != tt.want {
+			t.Errorf("%q in %v: %t", tt.word, tt.words, got)
+		}
+	}
+}
+
+var commentWord = regexp.MustCompile(`[A-Za-z]+`)
+
+// commentWords returns the lower-case words of a comment, with those of the identifiers in it.
+func commentWords(text string) map[string]bool {
+	words := map[string]bool{}
+	for _, name := range commentWord.FindAllString(text, -1) {
+		for word := range identifierWords(name) {
+			words[word] = true
+		}
+	}
+	return words
+}
+
+// identifierWords returns the lower-case words of a name in camel case.
+func identifierWords(name string) map[string]bool {
+	words := map[string]bool{}
+	runes := []rune(name)
+	from := 0
+	for i := 1; i <= len(runes); i++ {
+		if i < len(runes) && unicode.IsLetter(runes[i]) && !startsWord(runes, i) {
+			continue
+		}
+		words[strings.ToLower(strings.Trim(string(runes[from:i]), "_0123456789"))] = true
+		from = i
+	}
+	return words
+}
+
+// startsWord reports whether a word of a name starts at i: at an upper-case letter after or before a lower-case one.
+func startsWord(name []rune, i int) bool {
+	return unicode.IsUpper(name[i]) &&
+		(!unicode.IsUpper(name[i-1]) || i+1 < len(name) && unicode.IsLower(name[i+1]))
+}
