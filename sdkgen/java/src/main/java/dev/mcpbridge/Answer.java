@@ -32,7 +32,7 @@ public final class Answer<T> extends Question {
     return result().getAction() == ElicitAction.ELICIT_ACTION_ACCEPT;
   }
 
-  /** The user said no. */
+  /** The user declined. */
   public boolean declined() {
     return result().getAction() == ElicitAction.ELICIT_ACTION_DECLINE;
   }
@@ -47,7 +47,7 @@ public final class Answer<T> extends Question {
     return accepted() && !Boolean.FALSE.equals(data());
   }
 
-  /** What the user filled in. {@link NotAcceptedException} if they declined or cancelled: uncaught, it tells the model so. */
+  /** The content of the form. Throws {@link NotAcceptedException}, which the model reads, if the user declined or canceled. */
   public T data() {
     if (accepted()) {
       return data;
@@ -56,7 +56,7 @@ public final class Answer<T> extends Question {
         "the user " + (declined() ? "declined" : "closed the question without an answer") + ": " + message);
   }
 
-  /** What the user filled in, or nothing if they declined or cancelled. */
+  /** The content of the form, or nothing if the user declined or canceled. */
   public Optional<T> optional() {
     return accepted() ? Optional.ofNullable(data) : Optional.empty();
   }

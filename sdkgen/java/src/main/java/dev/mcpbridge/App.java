@@ -39,9 +39,9 @@ import java.util.regex.Pattern;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * A set of tools, resources and prompts. All of it may be changed while it runs, from any thread: clients are told.
+ * A set of tools, resources and prompts. All of them may be changed while the app runs, from any thread; clients are notified.
  *
- * <p>Handlers run in virtual threads where the runtime has them (Java 21), and otherwise in up to 32 threads.
+ * <p>Handlers run in virtual threads on Java 21 and newer, and otherwise in up to 32 threads.
  */
 public final class App {
   static {
@@ -51,7 +51,7 @@ public final class App {
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9_.-]{1,128}");
   private static final int MAX_COMPLETIONS = 100;
 
-  // What is served, what answers it, and where that is written.
+  // Definitions, their handlers, and their source lines.
 
   record ToolEntry(
       dev.mcpbridge.v1.Tool message,
@@ -72,7 +72,7 @@ public final class App {
       Supplier<String> where)
       implements Entry {}
 
-  /** {@code choices} are the values of arguments that are enums. */
+  /** {@code choices} are the values of enum arguments. */
   record PromptEntry(
       dev.mcpbridge.v1.Prompt message, Map<String, List<String>> choices, Handler<Map<String, String>, ?> handler, Supplier<String> where)
       implements Entry {}
@@ -80,7 +80,7 @@ public final class App {
   private record CompleterEntry(Completer completer, Supplier<String> where) implements Entry {}
 
   private interface Entry {
-    /** The author's line. */
+    /** The line of the definition. */
     Supplier<String> where();
   }
 
@@ -106,39 +106,39 @@ public final class App {
     info.setName(name).setVersion(version);
   }
 
-  /** Its name for people. */
+  /** The display name. */
   public App title(String title) {
     info.setTitle(title);
     return this;
   }
 
-  /** How to use it, for the model. */
+  /** Instructions for the model. */
   public App instructions(String instructions) {
     this.instructions = instructions;
     return this;
   }
 
-  /** How long clients may keep the lists of what there is. Unset, the bridge decides. */
+  /** Sets how long clients may cache the lists. If not set, the bridge decides. */
   public App cacheTtl(Duration ttl) {
     cacheTtl = ttl.toMillis();
     return this;
   }
 
-  /** Whether all clients may share these lists. Unset, the bridge decides. */
+  /** Sets whether clients may share cached lists. If not set, the bridge decides. */
   public App cacheScope(CacheScope scope) {
     cacheScope = scope;
     return this;
   }
 
-  /** Runs handlers in up to so many threads of the platform, also where there are virtual ones. */
+  /** Runs handlers in up to this many platform threads, instead of virtual threads. */
   public App threads(int threads) {
     this.threads = threads;
     return this;
   }
 
   /**
-   * Sends what these java.util.logging loggers log in a call to that call's caller too, if it wants to see it. System.Logger and
-   * SLF4J with slf4j-jdk14 end there. Only loggers that tell no secrets.
+   * Also sends records of these java.util.logging loggers during a call to its caller, if it requested that level. System.Logger and
+   * SLF4J with slf4j-jdk14 write to them. The records must not contain secrets.
    */
   public App forwardLogs(String... loggers) {
     LogForwarder.add(loggers);
@@ -148,8 +148,8 @@ public final class App {
   // Tools, resources, prompts.
 
   /**
-   * Adds the tools, resources, prompts and completions that these objects, or static methods of these classes, have. {@link
-   * DefinitionException} says everything that is wrong with them, each with its line.
+   * Adds the tools, resources, prompts and completions of these objects, or of static methods of these classes. Throws a {@link
+   * DefinitionException} with all mistakes, each with its line.
    */
   public App add(Object... objects) {
     List<DefinitionException> wrong = new ArrayList<>();
@@ -162,32 +162,32 @@ public final class App {
     return this;
   }
 
-  /** A tool of a lambda: {@code app.tool("add").input(Sum.class).handle((sum, ctx) -> sum.a() + sum.b())}. */
+  /** Builds a tool from a lambda: {@code app.tool("add").input(Sum.class).handle((sum, ctx) -> sum.a() + sum.b())}. */
   public ToolBuilder<ObjectNode, Object> tool(String name) {
     return new ToolBuilder<>(this, name);
   }
 
-  /** A resource of a lambda: {@code app.resource("config://app").handle((none, ctx) -> config)}. */
+  /** Builds a resource from a lambda: {@code app.resource("config://app").handle((none, ctx) -> config)}. */
   public ResourceBuilder<Void> resource(String uri) {
     return ResourceBuilder.resource(this, uri);
   }
 
-  /** Resources of a lambda: {@code app.resourceTemplate("db://{table}").handle((variables, ctx) -> ...)}. */
+  /** Builds a resource template from a lambda: {@code app.resourceTemplate("db://{table}").handle((variables, ctx) -> ...)}. */
   public ResourceBuilder<Map<String, String>> resourceTemplate(String uriTemplate) {
     return ResourceBuilder.template(this, uriTemplate);
   }
 
-  /** A prompt of a lambda: {@code app.prompt("review").argument("code", "What to review").handle((args, ctx) -> ...)}. */
+  /** Builds a prompt from a lambda: {@code app.prompt("review").argument("code", "What to review").handle((args, ctx) -> ...)}. */
   public PromptBuilder prompt(String name) {
     return new PromptBuilder(this, name);
   }
 
-  /** Proposes values for an argument of a prompt. */
+  /** Completes an argument of a prompt. */
   public App completePrompt(String prompt, String argument, Completer completer) {
     return complete(prompt, argument, completer, here());
   }
 
-  /** Proposes values for a variable of a resource template. */
+  /** Completes a variable of a resource template. */
   public App completeResourceTemplate(String uriTemplate, String variable, Completer completer) {
     return completeVariable(uriTemplate, variable, completer, here());
   }
@@ -212,17 +212,17 @@ public final class App {
     changes.listChanged(Changes.Lists.PROMPTS);
   }
 
-  /** Tells those who listen to the resource with this URI that it has changed. */
+  /** Notifies subscribers that the resource with this URI has changed. */
   public void notifyUpdated(String uri) {
     changes.updated(uri);
   }
 
-  /** Tells that the user is done with a web page that an McpException of code -32042 has named, by its elicitationId. */
+  /** Notifies the client that its user has completed the URL elicitation of an McpException with code -32042, by its id. */
   public void notifyElicitationCompleted(String elicitationId) {
     changes.elicitationCompleted(elicitationId);
   }
 
-  /** A tool as clients see it. IllegalArgumentException if there is none of this name. */
+  /** Returns a tool as clients receive it. Throws IllegalArgumentException if there is no tool of this name. */
   dev.mcpbridge.v1.Tool listed(String name) {
     ToolEntry tool = tools.get(name);
     if (tool == null) {
@@ -251,12 +251,12 @@ public final class App {
     changes.listChanged(Changes.Lists.PROMPTS);
   }
 
-  /** As {@link #completePrompt}, of something that is written elsewhere. */
+  /** Like {@link #completePrompt}, with the line of the definition. */
   App complete(String prompt, String argument, Completer completer, Supplier<String> where) {
     return put(new Completed("prompt", prompt, argument), new CompleterEntry(completer, where));
   }
 
-  /** As {@link #completeResourceTemplate}, of something that is written elsewhere. */
+  /** Like {@link #completeResourceTemplate}, with the line of the definition. */
   App completeVariable(String uriTemplate, String variable, Completer completer, Supplier<String> where) {
     return put(new Completed("resource", uriTemplate, variable), new CompleterEntry(completer, where));
   }
@@ -266,7 +266,7 @@ public final class App {
     return this;
   }
 
-  /** The author's line that this is called from. */
+  /** Returns the line outside of the SDK that called it. */
   static Supplier<String> here() {
     String where = Where.caller();
     return () -> where;
@@ -297,9 +297,9 @@ public final class App {
     return Collections.unmodifiableMap(copy);
   }
 
-  // Answers.
+  // Methods of the contract.
 
-  /** Answers Discover. */
+  /** Implements Discover. */
   DiscoverResponse discover() {
     var capabilities =
         ServerCapabilities.newBuilder()
@@ -360,7 +360,7 @@ public final class App {
     }
   }
 
-  /** Answers CallTool: a CallToolResult or InputRequired. CallStatus and McpException are its errors. */
+  /** Implements CallTool: returns a CallToolResult or InputRequired. Throws CallStatus and McpException only. */
   MessageLite callTool(String name, com.google.protobuf.ByteString arguments, Context ctx) {
     ToolEntry tool = tools.get(name);
     if (tool == null) {
@@ -372,7 +372,7 @@ public final class App {
         e -> Content.failure(e instanceof ToolException ? e.getMessage() : failed("tool \"" + name + "\"", e, tool.where)));
   }
 
-  /** Answers ReadResource: a ReadResourceResult or InputRequired. */
+  /** Implements ReadResource: returns a ReadResourceResult or InputRequired. */
   MessageLite readResource(ReadResourceRequest request, Context ctx) {
     String uri = request.getUri();
     ResourceEntry resource = resources.get(uri);
@@ -390,7 +390,7 @@ public final class App {
     throw notFound("resource", uri, resources.keySet());
   }
 
-  /** Answers GetPrompt: a GetPromptResult or InputRequired. */
+  /** Implements GetPrompt: returns a GetPromptResult or InputRequired. */
   MessageLite getPrompt(GetPromptRequest request, Context ctx) {
     PromptEntry prompt = prompts.get(request.getName());
     if (prompt == null) {
@@ -422,7 +422,7 @@ public final class App {
         e -> refused("prompt", request.getName(), e, prompt.where));
   }
 
-  /** Answers Complete. */
+  /** Implements Complete. */
   CompleteResponse complete(CompleteRequest request) {
     String argument = request.getArgument().getName();
     boolean ofPrompt = request.getRef().hasPrompt();
@@ -467,16 +467,16 @@ public final class App {
     MessageLite answer(Throwable e);
   }
 
-  /** One round of a call: its result, what it asks, or how it failed. */
+  /** Runs one round of a call: returns its result or its input requests, or throws. */
   private MessageLite round(Context ctx, Work work, OnFailure failure) {
-    if (ctx.isCancelled()) { // While it waited for a thread: it is not to begin.
+    if (ctx.isCancelled()) { // Canceled while it waited for a thread: do not start.
       throw new CancellationException("the caller has given up");
     }
     MessageLite answer = null;
     ctx.enter();
     try {
       answer = work.take();
-    } catch (Throwable e) { // One tool's StackOverflowError is not to end the others.
+    } catch (Throwable e) { // A StackOverflowError in a tool must not end other calls.
       if (e instanceof McpException exact && !ctx.ended()) {
         throw exact;
       }
@@ -493,7 +493,7 @@ public final class App {
       return answer;
     }
     try {
-      return ctx.inputRequired(); // Whatever the handler made of it: a question was asked, and there is no answer yet.
+      return ctx.inputRequired(); // A question has no answer yet, whatever the handler returned.
     } catch (IllegalStateException e) {
       return failure.answer(e);
     }
@@ -519,7 +519,7 @@ public final class App {
     return (Exception) e;
   }
 
-  /** What becomes of a resource or prompt that failed. */
+  /** Converts the failure of a resource or prompt. */
   private static MessageLite refused(String what, String name, Throwable e, Supplier<String> where) {
     if (e instanceof CallStatus status) {
       throw status;
@@ -533,7 +533,7 @@ public final class App {
     throw new McpException(-32603, failed(what + " \"" + name + "\"", e, where));
   }
 
-  /** The model gets the message, our log gets the line and the stack trace, from the handler on. */
+  /** Returns the message for the model, and logs the line and the stack trace from the handler on. */
   private static String failed(String what, Throwable thrown, Supplier<String> where) {
     Throwable e = Where.reason(thrown);
     String at = Where.failed(e, where);
@@ -543,7 +543,7 @@ public final class App {
     if (message == null || message.isBlank()) {
       return kind;
     }
-    // The message of these is only a name.
+    // The message of these exceptions is only a name.
     return e instanceof java.nio.file.FileSystemException
             || e instanceof ReflectiveOperationException
             || e instanceof LinkageError
@@ -576,7 +576,7 @@ public final class App {
     }
   }
 
-  /** Throws a DefinitionException if a completion is of nothing that there is: it would never be asked. {@link #run} does this first. */
+  /** Throws a DefinitionException if a completion is for a prompt or template that does not exist. {@link #run} calls it first. */
   public void check() {
     List<DefinitionException> wrong = new ArrayList<>();
     completers.forEach(
@@ -615,11 +615,10 @@ public final class App {
   }
 
   /**
-   * Serves until it is told to stop, by the bridge that started this program, or whoever calls at an address; then it ends the
-   * program.
+   * Serves until shutdown: the bridge that launched this program, or clients at an address. Then it exits.
    *
    * <p>{@code --listen} in the arguments of the program is such an address: {@code 127.0.0.1:50051} or {@code
-   * unix:/run/tools.sock}. There is no TLS there, so keep it on this machine.
+   * unix:/run/tools.sock}. It has no TLS: use a loopback address.
    */
   public void run(String... args) {
     Serve.run(this, args);

@@ -5,50 +5,50 @@ import java.util.Map;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * Questions to the client: to its user, its model, and itself.
+ * Questions to the client, its user and its model.
  *
- * <p>A question that has no answer yet ends the round: the handler is called again, from the top, when the client has answered,
- * and then the question returns the answer. So what comes before a question is done once a round; wrap in {@link Context#once}
- * what must not be. An answer belongs to its question: if the message or the form changes between rounds, it is asked anew.
+ * <p>A question without an answer ends the round. With the answer, the handler runs again from the top, and the question returns
+ * the answer. Work before a question is therefore repeated in each round; put work that must happen only once into {@link
+ * Context#once}. If the message or the form of a question changes between rounds, it is asked again.
  */
 public interface Asks {
   /**
    * Asks the user to fill in a form: a record or class whose fields are text, numbers, booleans and enums, or one of these
-   * types itself. {@link UnsupportedException} if the client has no forms.
+   * types itself. Throws {@link UnsupportedException} if the client does not support forms.
    */
   <T> Answer<T> elicit(String message, Class<T> form);
 
-  /** Asks the user to choose from what is known only now. */
+  /** Asks the user to choose from values that are known only at run time. */
   <T> Answer<T> elicit(String message, Choice<T> choice);
 
-  /** As {@link #elicit(String, Class)}, by the JSON Schema of the form, for what no class can say. The answer is JSON. */
+  /** Like {@link #elicit(String, Class)}, with a JSON Schema for the form. The answer is JSON. */
   Answer<ObjectNode> elicitJson(String message, String schema);
 
-  /** Asks the user to visit a web page. Accepted means that they agreed to, not that they are done there. */
+  /** Asks the user to visit a web page. Accepted means that they agreed, not that they have completed it. */
   Answer<Void> elicitUrl(String message, String url);
 
-  /** Asks the client's model. Deprecated by MCP 2026-07-28: better call a model's own API. */
+  /** Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead. */
   default Sample sample(String prompt) {
     return sample(CreateMessageRequest.newBuilder().addMessages(Message.user(prompt).sampling()).setMaxTokens(1024).build());
   }
 
-  /** As {@link #sample(String)}, with all that can be said. */
+  /** Like {@link #sample(String)}, with all parameters. */
   Sample sample(CreateMessageRequest request);
 
   /**
-   * As {@link #sample(CreateMessageRequest)}, with the parameters as MCP has them: {@code Map.of("messages", List.of(Map.of("role",
+   * Like {@link #sample(CreateMessageRequest)}, with parameters in MCP's format: {@code Map.of("messages", List.of(Map.of("role",
    * "user", "content", Map.of("type", "text", "text", "Hi"))), "maxTokens", 100)}.
    */
   default Sample sample(Map<String, ?> params) {
     return sample(Mcp.read(params, CreateMessageRequest.newBuilder()).build());
   }
 
-  /** Asks for the folders the client works in. Deprecated by MCP 2026-07-28: better take them as arguments. */
+  /** Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead. */
   Roots roots();
 
   /**
-   * Asks by this key: {@code ctx.key("why").elicit("It is " + now + ". Why?", String.class)}. For a question that differs from round to
-   * round, and remains the same. Each question needs a key of its own.
+   * Asks by this key: {@code ctx.key("why").elicit("It is " + now + ". Why?", String.class)}. For questions whose
+   * text varies between rounds. Each question needs a different key.
    */
   Asks key(String key);
 }

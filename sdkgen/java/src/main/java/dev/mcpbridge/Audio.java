@@ -9,8 +9,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Objects;
 
-/** A piece of sound to return: {@code new Audio(bytes)}, or {@code Audio.file(Path.of("bell.wav"))}. */
-@SuppressWarnings("ArrayRecordComponent") // It is a value to return, and nobody compares it.
+/** Audio to return: {@code new Audio(bytes)}, or {@code Audio.file(Path.of("bell.wav"))}. */
+@SuppressWarnings("ArrayRecordComponent") // It is only returned and never compared.
 public record Audio(byte[] data, String mimeType) {
   public Audio {
     Objects.requireNonNull(data);

@@ -1,7 +1,7 @@
 package dev.mcpbridge;
 
 /**
- * Where to start:
+ * The entry point:
  *
  * <pre>{@code
  * public class Weather {
@@ -17,12 +17,12 @@ package dev.mcpbridge;
 public final class Bridge {
   private Bridge() {}
 
-  /** A new set of tools, resources and prompts. */
+  /** Creates an app without tools, resources and prompts. */
   public static App app(String name, String version) {
     return new App(name, version);
   }
 
-  /** A new set of the tools, resources and prompts that these objects have, named for the first. */
+  /** Creates an app with the tools, resources and prompts of these objects, named after the first. */
   public static App of(Object... objects) {
     if (objects.length == 0) {
       throw new IllegalArgumentException("there is no object to serve");

@@ -16,16 +16,16 @@ import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import java.util.logging.SimpleFormatter;
 
-/** Writes what java.util.logging would print on standard error as lines of JSON, which the bridge logs with their levels, in one piece. */
+/** Writes records of java.util.logging as lines of JSON to standard error, which the bridge logs with their levels. */
 final class BridgeLog extends Handler {
-  /** The bridge reads no longer ones. */
+  /** The maximum length of a line that the bridge parses. */
   private static final int MAX_LINE = 8000;
 
   private static final SimpleFormatter FORMATTER = new SimpleFormatter();
 
   private BridgeLog() {}
 
-  /** Takes the place of the handler that every Java program has from the beginning. Another configuration is the author's wish. */
+  /** Replaces the default handler. Other configurations are kept. */
   static void take() {
     Logger root = LogManager.getLogManager().getLogger("");
     Handler[] handlers = root.getHandlers();
@@ -51,7 +51,7 @@ final class BridgeLog extends Handler {
         : value >= Level.WARNING.intValue() ? "warn" : value >= Level.INFO.intValue() ? "info" : "debug";
   }
 
-  /** Logs even while the program ends, when java.util.logging has gone. */
+  /** Logs even during exit, when java.util.logging is closed. */
   static void error(String message) {
     if (Stdout.MANAGED) {
       write("error", "mcpbridge", message, null);
@@ -71,7 +71,7 @@ final class BridgeLog extends Handler {
       texts.put("trace", trace.toString().strip());
     }
     byte[] line = line(texts);
-    while (line.length > MAX_LINE) { // The beginning and the end say the most.
+    while (line.length > MAX_LINE) { // Keep the beginning and the end.
       var longest = texts.entrySet().stream().max((a, b) -> a.getValue().length() - b.getValue().length()).orElseThrow();
       String text = longest.getValue();
       int third = text.length() / 3;
@@ -79,11 +79,11 @@ final class BridgeLog extends Handler {
       line = line(texts);
     }
     try {
-      @SuppressWarnings("resource") // Standard error is the process's.
+      @SuppressWarnings("resource") // Standard error must stay open.
       FileOutputStream err = new FileOutputStream(FileDescriptor.err);
-      err.write(line); // In one piece.
+      err.write(line); // In one write.
     } catch (IOException e) {
-      // Nobody is left to be told.
+      // Standard error is closed.
     }
   }
 

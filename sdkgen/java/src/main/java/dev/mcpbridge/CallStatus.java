@@ -3,8 +3,8 @@ package dev.mcpbridge;
 import io.grpc.Status;
 
 /**
- * Ends a call with a gRPC status: NOT_FOUND and the like, which the bridge knows the JSON-RPC code of. Not gRPC's own exception,
- * which a tool throws that is a gRPC client, and which is that tool's failure.
+ * Fails a call with a gRPC status, such as NOT_FOUND, which the bridge converts to a JSON-RPC code. It is not gRPC's own exception:
+ * a tool that is a gRPC client may throw that, which is a failure of the tool.
  */
 final class CallStatus extends RuntimeException {
   private static final long serialVersionUID = 1;
@@ -13,7 +13,7 @@ final class CallStatus extends RuntimeException {
 
   CallStatus(Status.Code code, String message) {
     super(message);
-    // A status travels in the trailers, which have little room.
+    // A status is sent in the trailers, which are limited.
     this.status = code.toStatus().withDescription(message.length() <= 1000 ? message : message.substring(0, 1000));
   }
 }

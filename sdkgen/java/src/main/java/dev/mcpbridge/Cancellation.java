@@ -1,16 +1,16 @@
 package dev.mcpbridge;
 
-/** Whether the caller has given up. A parameter of this type gets the call's own. The call's thread is interrupted too. */
+/** The cancellation of a call. A parameter of this type receives it. The thread of a canceled call is interrupted too. */
 public interface Cancellation {
-  /** Whether the caller has given up. */
+  /** Reports whether the call was canceled. */
   boolean isCancelled();
 
   /**
-   * Runs this when the caller gives up, at once if it has: to stop what an interrupt does not reach. In a thread that must not be
-   * kept waiting, and not at all if the call ends before.
+   * Runs the function when the call is canceled, or at once if it was, to stop work that an interrupt does not stop. It must not
+   * block, and is not run if the call ends before.
    */
   void onCancelled(Runnable action);
 
-  /** Ends the call by a {@link java.util.concurrent.CancellationException} if the caller has given up. */
+  /** Throws a {@link java.util.concurrent.CancellationException} if the call was canceled. */
   void check();
 }

@@ -12,7 +12,7 @@ import java.util.LinkedHashSet;
 import java.util.Set;
 import java.util.concurrent.CopyOnWriteArraySet;
 
-/** Who listens for changes, and what each has still to be told. What changes is told from any thread. */
+/** The listeners for changes, and the pending changes of each. Changes may be reported from any thread. */
 final class Changes {
   /** A list that changes. */
   enum Lists {
@@ -35,15 +35,15 @@ final class Changes {
     listeners.forEach(listener -> listener.tell(new Visit(id)));
   }
 
-  /** A visit of a web page, by its id. */
+  /** A completed URL elicitation, by its id. */
   private record Visit(String id) {}
 
-  /** Answers a Listen, until it is cancelled or {@link #close}. */
+  /** Serves a Listen call, until it is canceled or {@link #close}. */
   void listen(SubscriptionFilter wanted, ServerCallStreamObserver<ListenResponse> out) {
     Listener listener = new Listener(wanted, out);
     out.setOnCancelHandler(() -> listeners.remove(listener));
     out.setOnReadyHandler(listener::pump);
-    synchronized (listener) { // What changes from now on is told, after this.
+    synchronized (listener) { // Later changes are sent after the acknowledgment.
       listeners.add(listener);
       out.onNext(
           ListenResponse.newBuilder()
@@ -52,14 +52,14 @@ final class Changes {
     }
   }
 
-  /** Ends every Listen. */
+  /** Ends all Listen calls. */
   void close() {
     listeners.forEach(Listener::close);
     listeners.clear();
   }
 
   /**
-   * One Listen. What it has still to be told is a set, so that many changes of a thing are one, and room for all is enough.
+   * One Listen call. Its pending changes are a set: repeated changes are combined, and the size is bounded.
    */
   private static final class Listener {
     private final SubscriptionFilter wanted;

@@ -5,8 +5,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Choices that are known only when the tool runs: values with their titles. Users see the titles, the tool gets the values. Those
- * that are always the same are an enum with {@link Title}s.
+ * Choices that are known only at run time: values with titles. Users see the titles; the tool receives the values. For fixed
+ * choices, use an enum with {@link Title}s.
  *
  * @param <T> the answer: a String, or a list of them
  */
@@ -17,26 +17,26 @@ public final class Choice<T> {
     this.form = form;
   }
 
-  /** One of these: {@code Choice.of(entry("ic", "InterCity"), entry("rj", "Railjet"))}. */
+  /** A single choice: {@code Choice.of(entry("ic", "InterCity"), entry("rj", "Railjet"))}. */
   @SafeVarargs
-  @SuppressWarnings("varargs") // Nothing is written to it.
+  @SuppressWarnings("varargs") // The array is not modified.
   public static Choice<String> of(Map.Entry<String, String>... titles) {
     return of(List.of(titles));
   }
 
-  /** One of these, for example the entries of a LinkedHashMap. The order has to be the same in each round. */
+  /** A single choice, for example of the entries of a LinkedHashMap. The order must be the same in each round. */
   public static Choice<String> of(Collection<Map.Entry<String, String>> titles) {
     return new Choice<>(Schema.Form.of(titles));
   }
 
-  /** Any number of these. */
+  /** Several choices. */
   @SafeVarargs
-  @SuppressWarnings("varargs") // Nothing is written to it.
+  @SuppressWarnings("varargs") // The array is not modified.
   public static Choice<List<String>> listOf(Map.Entry<String, String>... titles) {
     return listOf(List.of(titles));
   }
 
-  /** Any number of these, for example the entries of a LinkedHashMap. The order has to be the same in each round. */
+  /** Several choices, for example of the entries of a LinkedHashMap. The order must be the same in each round. */
   public static Choice<List<String>> listOf(Collection<Map.Entry<String, String>> titles) {
     return new Choice<>(Schema.Form.listOf(titles));
   }

@@ -7,16 +7,16 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Makes a method complete an argument of a prompt. It takes what is typed so far, as a {@code String}, and returns the
- * values to propose, the best first; a {@code Map<String, String>} gets the other arguments, as far as they are known.
+ * Registers a method that completes an argument of a prompt. Its {@code String} parameter is the text typed so far. It returns
+ * the proposed values, best first. A {@code Map<String, String>} parameter receives the other known arguments.
  */
 @Documented
 @Target(ElementType.METHOD)
 @Retention(RetentionPolicy.RUNTIME)
 public @interface CompletePrompt {
-  /** Its name. */
+  /** The name of the prompt. */
   String value();
 
-  /** The argument, if its name is not that of the {@code String} parameter. */
+  /** The argument. If empty, the name of the {@code String} parameter. */
   String argument() default "";
 }

@@ -21,7 +21,7 @@ import java.math.BigDecimal;
 import java.util.function.Consumer;
 import tools.jackson.databind.node.ObjectNode;
 
-/** Jakarta's constraints of parameters, as JSON Schema. victools does the same for fields. */
+/** Converts Jakarta's constraints of parameters to JSON Schema. victools does the same for fields. */
 final class Constraints {
   private Constraints() {}
 
@@ -62,7 +62,7 @@ final class Constraints {
     }
   }
 
-  /** Those of the elements: of {@code List<@NotBlank String>}. */
+  /** The constraints of elements: of {@code List<@NotBlank String>}. */
   static void addNested(ObjectNode schema, AnnotatedType type) {
     if (type instanceof AnnotatedParameterizedType p && p.getAnnotatedActualTypeArguments().length > 0) {
       AnnotatedType[] arguments = p.getAnnotatedActualTypeArguments();

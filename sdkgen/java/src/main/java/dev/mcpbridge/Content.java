@@ -22,11 +22,11 @@ import java.util.List;
 import java.util.Optional;
 import tools.jackson.databind.JavaType;
 
-/** What tools, resources and prompts return, and how it becomes a result. */
+/** Converts return values of tools, resources and prompts to results. */
 final class Content {
   private Content() {}
 
-  /** Types that say by themselves what the result is. The messages are for exact control. */
+  /** Types that determine the result. The messages are for exact control. */
   private static final List<Class<?>> BLOCKS =
       List.of(
           Image.class,
@@ -46,11 +46,11 @@ final class Content {
     return BLOCKS.stream().anyMatch(type -> type.isInstance(value));
   }
 
-  /** Whether a return type has an output schema: text and content have none, nor has what can be anything. */
+  /** Reports whether a return type has an output schema: text, content and unspecific types have none. */
   static boolean structured(JavaType type) {
     Class<?> raw = type.getRawClass();
     if (type.isCollectionLikeType() || type.isArrayType() || raw == Optional.class) {
-      // A list of text is structured, a list of content is not.
+      // A list of text is structured content; a list of content is not.
       JavaType element = type.getContentType() == null ? type.containedTypeOrUnknown(0) : type.getContentType();
       return raw != byte[].class && raw != Optional.class && (element.getRawClass() == String.class || structured(element));
     }
@@ -65,12 +65,12 @@ final class Content {
 
   // Tools.
 
-  /** A result that tells the model what went wrong. */
+  /** Returns an error result for the model. */
   static CallToolResult failure(String message) {
     return CallToolResult.newBuilder().addContent(text(message)).setIsError(true).build();
   }
 
-  /** The result of a tool that returned value, whose return type has the given output, if it is one with a schema. */
+  /** Returns the result of a tool that returned value, with the given output if the return type has a schema. */
   static MessageLite result(Object value, Schema.Output output, boolean mayBeNothing) {
     if (value instanceof CallToolResult || value instanceof InputRequired) {
       return (MessageLite) value;
@@ -100,7 +100,7 @@ final class Content {
     return result.build();
   }
 
-  /** MCP's structured content is an object, and stands as text beside it for clients that do not know it. */
+  /** Sets structured content, which is an object in MCP, and its text for clients that do not support it. */
   private static void structured(CallToolResult.Builder result, byte[] json, boolean wrap) {
     ByteString bytes = ByteString.copyFrom(json);
     result.addContent(ContentBlock.newBuilder().setText(TextContent.newBuilder().setTextBytes(bytes)));
@@ -159,7 +159,7 @@ final class Content {
 
   // Resources.
 
-  /** What a resource holds that returned value. */
+  /** Returns the contents of a resource that returned value. */
   static MessageLite resources(Object value, String uri, String mimeType) {
     if (value instanceof ReadResourceResult || value instanceof InputRequired) {
       return (MessageLite) value;
@@ -213,7 +213,7 @@ final class Content {
 
   // Prompts.
 
-  /** What a prompt says that returned value. */
+  /** Returns the messages of a prompt that returned value. */
   static MessageLite prompt(Object value, String description) {
     if (value instanceof GetPromptResult || value instanceof InputRequired) {
       return (MessageLite) value;

@@ -38,17 +38,17 @@ import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * One call of a tool, resource or prompt. A parameter of this type gets it.
+ * One call of a tool, resource or prompt. A parameter of this type receives it.
  *
  * <p>A call can take several rounds, see {@link Asks}. To ask several things in one round, see {@link #askAll}.
  */
 public final class Context implements Asks, Progress, Cancellation {
-  /** The contract's limit. The bridge would refuse more. */
+  /** The limit of the contract; the bridge refuses more. */
   static final int MAX_STATE = 32 * 1024;
 
   private static final ThreadLocal<Context> CURRENT = new ThreadLocal<>();
 
-  /** Where the events of a call go, one at a time. */
+  /** Receives the events of a call, one at a time. */
   interface Events {
     void progress(dev.mcpbridge.v1.Progress progress);
 
@@ -65,10 +65,10 @@ public final class Context implements Asks, Progress, Cancellation {
   private final Asks now = new Questions(null, true);
 
   private volatile boolean cancelled;
-  private volatile boolean ended; // The round is: something was asked, and there is no answer yet.
+  private volatile boolean ended; // The round has ended: a question has no answer yet.
   private final Object handling = new Object(); // Guards thread and whenCancelled.
   private final List<Runnable> whenCancelled = new ArrayList<>(0);
-  private Thread thread; // The one that handles the call, while it does.
+  private Thread thread; // The thread that runs the handler.
 
   // Guarded by this. Loaded from the state by the first question.
   private Map<String, InputResponse> answers;
@@ -86,29 +86,29 @@ public final class Context implements Asks, Progress, Cancellation {
     this.events = events;
   }
 
-  // Who calls.
+  // The caller.
 
-  /** The caller's program. Its own word: not to be relied on. */
+  /** The name and version of the client, as it declares them. Not verified. */
   public Implementation clientInfo() {
     return call.getClientInfo();
   }
 
-  /** What can be asked of the client. What cannot throws {@link UnsupportedException}. */
+  /** The capabilities of the client. Questions that it does not support throw {@link UnsupportedException}. */
   public ClientCapabilities clientCapabilities() {
     return call.getClientCapabilities();
   }
 
-  /** The MCP revision the caller speaks, such as "2026-07-28". */
+  /** The MCP revision of the caller, such as "2026-07-28". */
   public String protocolVersion() {
     return call.getProtocolVersion();
   }
 
-  /** Who the caller has proved to be, if it was asked to. */
+  /** The authenticated caller, if authentication is configured. */
   public Optional<Principal> principal() {
     return call.hasPrincipal() ? Optional.of(call.getPrincipal()) : Optional.empty();
   }
 
-  /** The request's HTTP headers that the bridge is configured to pass on, by lower-case names. */
+  /** The HTTP headers in serve.http.passHeaders of the bridge, by lower-case names. */
   public Map<String, String> headers() {
     return call.getHeadersMap();
   }
@@ -119,29 +119,29 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   /**
-   * The request as it came: a {@code CallToolRequest}, {@code ReadResourceRequest} or {@code GetPromptRequest}. {@link
-   * ClassCastException} if it is another.
+   * The unmodified request: a {@code CallToolRequest}, {@code ReadResourceRequest} or {@code GetPromptRequest}. Throws {@link
+   * ClassCastException} if it is of another type.
    */
   public <M extends Message> M request(Class<M> type) {
     return type.cast(request);
   }
 
   /**
-   * What an InputRequired that an earlier round of this call returned has in its state. For handlers that return InputRequired
-   * themselves; {@link #elicit} and the others have a state of their own.
+   * The state of the InputRequired that the previous round of this call returned. For handlers that return InputRequired
+   * themselves; {@link #elicit} and the other questions use the state too.
    */
   public Optional<ByteString> state() {
     return Optional.ofNullable(state);
   }
 
-  /** The answers to what such an InputRequired asked, by its keys. */
+  /** The answers to such an InputRequired, by its keys. */
   public Map<String, InputResponse> inputResponses() {
     return responses;
   }
 
-  // How it goes.
+  // Progress, logs and changes.
 
-  /** The call's log, for the caller to see. Only what the caller asked for is sent. */
+  /** The log of the call. Records below the level that the caller requested are not sent. */
   public Log log() {
     return log;
   }
@@ -185,12 +185,12 @@ public final class Context implements Asks, Progress, Cancellation {
     }
   }
 
-  /** Tells those who listen to the resource with this URI that it has changed. As {@link App#notifyUpdated}. */
+  /** Notifies subscribers that the resource with this URI has changed, like {@link App#notifyUpdated}. */
   public void notifyUpdated(String uri) {
     app.notifyUpdated(uri);
   }
 
-  /** Tools of this app as clients see them, for {@link #sample(CreateMessageRequest)}. */
+  /** Tools of this app as clients receive them, for {@link #sample(CreateMessageRequest)}. */
   public List<dev.mcpbridge.v1.Tool> tools(String... names) {
     return Arrays.stream(names).map(app::listed).toList();
   }
@@ -233,7 +233,7 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   /**
-   * Questions that wait with the end of the round until the first answer is looked at, so that all of them are asked in one:
+   * Questions that end the round only when the first answer is read, so that all of them are asked in one round:
    *
    * <pre>{@code
    * var all = ctx.askAll();
@@ -242,13 +242,13 @@ public final class Context implements Asks, Progress, Cancellation {
    * return order(size.data(), colour.data());
    * }</pre>
    *
-   * An answer that nobody looks at is not asked for, unless another one is.
+   * If no answer is read, no question is sent.
    */
   public Asks askAll() {
     return new Questions(null, false);
   }
 
-  /** Asks, by a key if there is one, and looks at the answers at once or leaves that to the author. */
+  /** Asks, by a key if there is one, and reads the answer at once or later. */
   private final class Questions implements Asks {
     private final String key;
     private final boolean look;
@@ -305,17 +305,17 @@ public final class Context implements Asks, Progress, Cancellation {
     }
   }
 
-  /** A step to take once. */
+  /** A function to call once. */
   public interface Step<T, X extends Exception> {
     T take() throws X;
   }
 
-  /** A step to take once that returns nothing. */
+  /** A function to call once that returns nothing. */
   public interface Action<X extends Exception> {
     void take() throws X;
   }
 
-  /** Takes a step in the first round only, and returns what it returned then, which has to be JSON. */
+  /** Calls the function in the first round only, and returns its result, which must be JSON, in every round. */
   public <T, X extends Exception> T once(String key, Class<T> type, Step<T, X> step) throws X {
     JsonNode value = remembered(key);
     if (value == null) {
@@ -327,10 +327,10 @@ public final class Context implements Asks, Progress, Cancellation {
       }
       remember(key, value);
     }
-    return Json.MAPPER.treeToValue(value, type); // The same value in every round, the first too.
+    return Json.MAPPER.treeToValue(value, type); // The same value in every round.
   }
 
-  /** Takes a step in the first round only. */
+  /** Calls the function in the first round only. */
   public <X extends Exception> void once(String key, Action<X> step) throws X {
     if (remembered(key) == null) {
       step.take();
@@ -349,7 +349,7 @@ public final class Context implements Asks, Progress, Cancellation {
 
   private <T> Answer<T> askForm(String key, String message, Supplier<Schema.Form<T>> of) {
     ClientCapabilities can = clientCapabilities();
-    // Neither mode set means form: so 2025-06-18 says it.
+    // No mode means form, as in 2025-06-18.
     if (!can.hasElicitation() || (can.getElicitation().hasUrl() && !can.getElicitation().hasForm())) {
       throw new UnsupportedException(askYourself("show a form to its user", message));
     }
@@ -404,7 +404,7 @@ public final class Context implements Asks, Progress, Cancellation {
     }
     asked.add(key);
     InputResponse answer = answers.get(key);
-    // An answer of another kind is none: the question is asked again.
+    // An answer of another kind is ignored: the question is asked again.
     if (answer == null || !(answer.hasError() || answer.getResponseCase().name().toLowerCase(java.util.Locale.ROOT).equals(kind))) {
       questions.put(key, request);
       return null;
@@ -420,7 +420,7 @@ public final class Context implements Asks, Progress, Cancellation {
     }
   }
 
-  /** What the rounds before learned, and the answers of the last. */
+  /** Loads the state of earlier rounds and the answers of the last one. */
   private void load() {
     if (answers != null) {
       return;
@@ -442,7 +442,7 @@ public final class Context implements Asks, Progress, Cancellation {
     answers.putAll(responses);
   }
 
-  // Below: for the runtime.
+  // Internal methods.
 
   RoundEnd endRound() {
     ended = true;
@@ -453,14 +453,14 @@ public final class Context implements Asks, Progress, Cancellation {
     return ended;
   }
 
-  /** How a round ends that asked something. IllegalStateException if there is too much to remember. */
+  /** Returns the InputRequired of a round with questions. Throws IllegalStateException if the state is too large. */
   synchronized InputRequired inputRequired() {
     load();
     JsonNodeFactory nodes = JsonNodeFactory.instance;
     ObjectNode kept = nodes.objectNode();
     answers.forEach(
         (key, answer) -> {
-          // An answer to what was never asked is not worth its room.
+          // Do not keep answers to questions that were not asked.
           if (asked.contains(key) && !questions.containsKey(key)) {
             kept.put(key, Base64.getEncoder().encodeToString(answer.toByteArray()));
           }
@@ -497,7 +497,7 @@ public final class Context implements Asks, Progress, Cancellation {
     return CURRENT.get();
   }
 
-  /** Makes this thread the one that handles the call: the one to interrupt. */
+  /** Sets this thread as the one that handles the call, and is interrupted when it is canceled. */
   void enter() {
     synchronized (handling) {
       thread = Thread.currentThread();
@@ -508,7 +508,7 @@ public final class Context implements Asks, Progress, Cancellation {
     }
   }
 
-  /** The opposite of enter. The thread goes on to other things, which are not to be interrupted. */
+  /** Undoes enter, so that later work of the thread is not interrupted. */
   void exit() {
     synchronized (handling) {
       thread = null;

@@ -5,7 +5,7 @@ import dev.mcpbridge.v1.EmbeddedResource;
 import java.util.Objects;
 
 /**
- * A resource to return in place: {@code new Embedded("file:///notes.txt", "the text")}, with text, bytes, or anything else as
+ * An embedded resource to return: {@code new Embedded("file:///notes.txt", "the text")}, with text, bytes, or anything else as
  * JSON.
  */
 public record Embedded(String uri, Object data, String mimeType) {

@@ -13,9 +13,9 @@ import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import tools.jackson.databind.JsonNode;
 
-/** The formats of JSON Schema: what a schema says of a string is checked, alike in the SDKs of all languages. */
+/** Formats of strings in JSON Schema. All SDKs accept the same values: sdkgen/testdata/formats.json. */
 final class Formats {
-  /** What Java's types without an offset are in JSON, for which RFC 3339 has no format. */
+  /** Patterns of Java's types without an offset, for which RFC 3339 has no format. */
   static final String LOCAL_TIME = "^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,9})?)?$";
 
   static final String LOCAL_DATE_TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T" + LOCAL_TIME.substring(1);
@@ -35,7 +35,7 @@ final class Formats {
   private static final Pattern ASCII = Pattern.compile("[\\x21-\\x7e]+");
   private static final Pattern HOST = Pattern.compile("([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*");
 
-  /** A format: its name in JSON Schema, what a value must be, and whether it is. */
+  /** A format: its name in JSON Schema, its description for messages, and its check. */
   private record Checked(String name, String is, Predicate<String> test) implements Format {
     @Override
     public String getName() {
@@ -63,7 +63,7 @@ final class Formats {
 
   private Formats() {}
 
-  /** What a value of this format must be, or null if the format is not checked. */
+  /** Returns the description of a format, or null if it is not supported. */
   static String is(String format) {
     return ALL.stream().filter(f -> f.getName().equals(format)).map(f -> ((Checked) f).is()).findFirst().orElse(null);
   }
@@ -74,7 +74,7 @@ final class Formats {
   /** Values, and no schemas. */
   private static final Set<String> VALUES = Set.of("default", "const", "enum", "examples");
 
-  /** What is wrong with the first format in this schema that nobody checks, or null. */
+  /** Returns the error for the first unsupported format in this schema, or null. */
   static String unknown(JsonNode schema) {
     List<String> names = ALL.stream().map(Format::getName).sorted().toList();
     if (schema.path("format").isString() && !names.contains(schema.get("format").asString())) {

@@ -27,14 +27,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Calls of tools as frames, by a socket of the bridge that started us: what gRPC's CallTool means, at a part of its cost.
- * proto/mcpbridge/v1/frames.md says what goes over the socket. A call is answered by the same code as one of gRPC's: here is only what carries
- * the messages.
+ * Tool calls as frames, on a socket of the bridge that launched this program, instead of CallTool over gRPC.
+ * proto/mcpbridge/v1/frames.md describes the protocol. The same code as for gRPC handles the calls: this class only transports
+ * messages.
  */
 final class Frames {
   static final String VARIABLE = "MCPBRIDGE_FRAMES";
 
-  // Of the bridge, and ours.
+  // The kinds of frames: from the bridge, and to it.
   static final int CALL = 1;
   static final int CANCEL = 2;
   static final int TAKEN = 3;
@@ -49,35 +49,35 @@ final class Frames {
   /** Before a payload: its length, the call's id, the kind. */
   static final int HEADER = 9;
 
-  /** Events of a call that its caller has not taken. */
+  /** The maximum number of unread events of a call. */
   static final int MAX_UNTAKEN = 64;
 
   private static final int BUFFER = 64 << 10;
   private static final System.Logger LOG = System.getLogger("mcpbridge");
 
   private final Service service;
-  private final SocketChannel channel; // Does not block: a thread that is interrupted while it blocks would close it.
+  private final SocketChannel channel; // Non-blocking: interrupting a blocked thread would close it.
   private final Selector selector;
   private final SelectionKey key;
   private final Map<Integer, Call> calls = new ConcurrentHashMap<>();
   private final CountDownLatch closed = new CountDownLatch(1);
-  private int last; // The id of the last call that was begun. This object's lock guards it, and what follows.
-  private boolean draining; // No more are.
+  private int last; // The id of the last call that was started. Guarded by this, like the next fields.
+  private boolean draining; // Refuses new calls.
 
-  // What is read. The reader's own.
+  // Input. Used by the reader only.
   private final ByteBuffer in = ByteBuffer.allocateDirect(BUFFER);
-  private byte[] request; // Of a CALL that has begun to come, or null.
+  private byte[] request; // The request of a partial CALL frame, or null.
   private int number; // Its id.
   private int have; // Bytes of it.
-  private int skip; // Bytes to come that nobody wants.
+  private int skip; // The number of bytes to discard.
 
-  // What is written. Whoever makes unwritten more than 0 has the two buffers and writes, for all, until it is 0 again.
+  // Output. The thread that increments unwritten from 0 owns both buffers, and writes for all threads until it is 0 again.
   private final Queue<ByteBuffer> queue = new ConcurrentLinkedQueue<>();
   private final AtomicInteger unwritten = new AtomicInteger();
   private final ByteBuffer out = ByteBuffer.allocateDirect(BUFFER);
-  private ByteBuffer rest = ByteBuffer.allocate(0); // Of the frame that is being written.
+  private ByteBuffer rest = ByteBuffer.allocate(0); // The rest of the current frame.
 
-  /** Connects to the bridge where it says, and serves its calls. Null if it says nothing, or it cannot be: calls come by gRPC. */
+  /** Connects to the address of the bridge, and serves its calls. Returns null if that is not possible: calls then use gRPC. */
   static Frames connect(Service service, String address) {
     if (address == null || !address.startsWith("unix:")) {
       return null;
@@ -88,7 +88,7 @@ final class Frames {
       reader.setDaemon(true);
       reader.start();
       return frames;
-    } catch (IOException | RuntimeException e) { // Such as where there are no unix sockets.
+    } catch (IOException | RuntimeException e) { // Such as on systems without unix sockets.
       LOG.log(System.Logger.Level.DEBUG, "no connection for frames at " + address + ", calls come by gRPC: " + e);
       return null;
     }
@@ -108,18 +108,18 @@ final class Frames {
     send(header(ByteBuffer.allocate(HEADER + 1), HELLO, 0, 1).put((byte) VERSION));
   }
 
-  /** Begins no more calls. The bridge ends the connection when it has the answers of those that run. */
+  /** Refuses new calls. The bridge closes the connection when calls in flight have been answered. */
   synchronized void drain() {
     draining = true;
     send(header(ByteBuffer.allocate(HEADER), LAST, last, 0));
   }
 
-  /** Waits until the connection has ended, but not longer than that. */
+  /** Waits until the connection is closed, up to a time limit. */
   boolean ended(long milliseconds) throws InterruptedException {
     return closed.await(milliseconds, TimeUnit.MILLISECONDS);
   }
 
-  /** Ends the connection. */
+  /** Closes the connection. */
   void end() {
     try {
       channel.close();
@@ -148,7 +148,7 @@ final class Frames {
       LOG.log(System.Logger.Level.DEBUG, "the connection for frames ended", e);
     } catch (Breach e) {
       LOG.log(System.Logger.Level.ERROR, "the bridge sent " + e.getMessage() + ", which ends the connection for frames; calls come by gRPC");
-    } catch (Throwable e) { // No more memory, and the like.
+    } catch (Throwable e) { // Such as OutOfMemoryError.
       LOG.log(System.Logger.Level.ERROR, "the connection for frames failed; calls come by gRPC", e);
     } finally {
       end();
@@ -158,7 +158,7 @@ final class Frames {
     }
   }
 
-  /** What a peer must not send. */
+  /** A protocol violation of the peer. */
   private static final class Breach extends Exception {
     private static final long serialVersionUID = 1;
 
@@ -167,7 +167,7 @@ final class Frames {
     }
   }
 
-  /** Reads what there is, and takes all of it. False: there will be no more. */
+  /** Reads and handles all available input. Returns false at its end. */
   private boolean read() throws IOException, Breach {
     boolean full;
     do {
@@ -182,7 +182,7 @@ final class Frames {
     return true;
   }
 
-  /** Takes the next frame, or what there is of it. False: more has to be read. */
+  /** Handles the next frame, or a part of it. Returns false if more input is required. */
   private boolean take() throws Breach {
     if (skip > 0) {
       int some = Math.min(skip, in.remaining());
@@ -228,14 +228,14 @@ final class Frames {
       call.cancel();
     } else if (call != null && kind == TAKEN) {
       call.taken();
-    } // Other kinds are of a later version.
+    } // Other kinds belong to a later version.
   }
 
   private void begin(byte[] request) {
     Call call;
     synchronized (this) {
       if (draining) {
-        return; // The bridge knows by our LAST.
+        return; // The LAST frame has informed the bridge.
       }
       last = number;
       call = new Call(number);
@@ -327,7 +327,7 @@ final class Frames {
     return out.position() > 0;
   }
 
-  /** A call that came as a frame. To what answers it, it is one of gRPC's. */
+  /** A call received as a frame. Handlers see a gRPC call. */
   private final class Call extends ServerCallStreamObserver<CallToolResponse> {
     private final int id;
     private final AtomicInteger untaken = new AtomicInteger();
@@ -346,7 +346,7 @@ final class Frames {
       onCancel.run();
     }
 
-    /** Its caller has taken an event. What waits goes on when there is room for several. */
+    /** The bridge has read an event. A waiting handler continues when several more may be sent. */
     void taken() {
       if (untaken.get() > 0 && untaken.decrementAndGet() == MAX_UNTAKEN / 2) {
         onReady.run();
@@ -376,12 +376,12 @@ final class Frames {
       end(ERROR, StatusProto.fromThrowable(thrown));
     }
 
-    /** Its result was its end. */
+    /** The result has been sent. */
     @Override
     public void onCompleted() {}
 
     private void end(int kind, MessageLite payload) {
-      if (calls.remove(id, this)) { // First: the bridge may use the id again at once.
+      if (calls.remove(id, this)) { // First, because the bridge may reuse the id at once.
         send(kind, id, payload);
       }
     }
@@ -406,7 +406,7 @@ final class Frames {
       onCancel = handler;
     }
 
-    // What there is in gRPC only.
+    // Members of gRPC calls only.
 
     @Override
     public void setCompression(String compression) {}

@@ -1,6 +1,6 @@
 package dev.mcpbridge;
 
-/** A hint of a {@link Tool}. To say nothing is not to say no. */
+/** A hint of a {@link Tool}. UNKNOWN is not NO. */
 public enum Hint {
   UNKNOWN,
   YES,

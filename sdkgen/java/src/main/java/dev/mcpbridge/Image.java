@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import java.util.Objects;
 
 /** An image to return: {@code new Image(bytes)}, or {@code Image.file(Path.of("map.png"))}. */
-@SuppressWarnings("ArrayRecordComponent") // It is a value to return, and nobody compares it.
+@SuppressWarnings("ArrayRecordComponent") // It is only returned and never compared.
 public record Image(byte[] data, String mimeType) {
   public Image {
     Objects.requireNonNull(data);

@@ -14,18 +14,18 @@ import dev.mcpbridge.v1.ReadResourceRequest;
 import java.util.List;
 import java.util.Map;
 
-/** An App's answers, without gRPC. For {@code dev.mcpbridge.testing}, which is what to use. */
+/** Calls an App without gRPC. Internal: use {@code dev.mcpbridge.testing}. */
 public final class InProcess {
   private InProcess() {}
 
-  /** What is called. */
+  /** The kind of request. */
   public enum Kind {
     TOOL,
     RESOURCE,
     PROMPT
   }
 
-  /** One round of a call: its result or an InputRequired. {@code arguments} are JSON, of a tool or a prompt. */
+  /** Runs one round of a call, which returns its result or an InputRequired. {@code arguments} are JSON. */
   public static MessageLite round(
       App app,
       Kind kind,
@@ -81,12 +81,12 @@ public final class InProcess {
     };
   }
 
-  /** Answers Complete. */
+  /** Implements Complete. */
   public static CompleteResponse complete(App app, CompleteRequest request) {
     return app.complete(request);
   }
 
-  /** The tools, as clients see them. */
+  /** The tools, as clients receive them. */
   public static List<dev.mcpbridge.v1.Tool> tools(App app) {
     return app.listTools(false).getToolsList();
   }

@@ -1,6 +1,6 @@
 package dev.mcpbridge;
 
-/** The client's answer is not of the form that was asked for. */
+/** The client's answer does not conform to the requested schema. */
 public class InvalidAnswerException extends ToolException {
   private static final long serialVersionUID = 1;
 

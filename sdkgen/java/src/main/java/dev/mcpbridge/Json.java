@@ -21,24 +21,24 @@ import tools.jackson.databind.module.SimpleModule;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
-/** How values are JSON here, everywhere. */
+/** The conversion of values to JSON. */
 final class Json {
   static final JsonMapper MAPPER =
       JsonMapper.builder()
-          // In the order of the source, as people wrote it.
+          // In the order of the source.
           .disable(MapperFeature.SORT_PROPERTIES_ALPHABETICALLY)
-          // No digit is lost.
+          // Keep every digit.
           .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
-          // An object that shows nothing is a mistake, and not {}.
+          // An object without properties is a mistake.
           .enable(SerializationFeature.FAIL_ON_EMPTY_BEANS)
           .addModule(numbers())
-          // What is null is not there: so says the schema.
+          // Null members are absent, as in the schema.
           .changeDefaultPropertyInclusion(i -> i.withValueInclusion(JsonInclude.Include.NON_ABSENT))
           .build();
 
   private Json() {}
 
-  /** NaN and the infinities are no JSON: Jackson would write them as text, which is no number for the schema. */
+  /** Rejects NaN and infinities, which Jackson would write as strings. */
   private static SimpleModule numbers() {
     return new SimpleModule()
         .addSerializer(Double.class, new Finite<>(Double::doubleValue))
@@ -108,13 +108,13 @@ final class Json {
     }
   }
 
-  /** The JSON of what somebody returned. IllegalStateException names the place of what JSON cannot hold. */
+  /** Returns the JSON of a value. The IllegalStateException names the path of a value that JSON cannot represent. */
   static byte[] exactly(String who, Object value, ObjectWriter writer) {
     try {
       return writer.writeValueAsBytes(value);
     } catch (JacksonException e) {
       String at = e.getPath().stream().map(r -> r.getPropertyName() != null ? r.getPropertyName() : String.valueOf(r.getIndex())).collect(Collectors.joining("."));
-      // The cause is what the author's own code threw, if it did. Jackson's frames say nothing to him.
+      // The cause is the exception of the application, if any, without frames of Jackson.
       throw new IllegalStateException(
           who + " returned what JSON cannot hold: " + (at.isEmpty() ? "" : at + " is ") + what(e), e.getCause());
     }
@@ -150,7 +150,7 @@ final class Json {
     return ByteString.copyFrom(MAPPER.writeValueAsBytes(value));
   }
 
-  /** As {@link #bytes}, of whatever it is: what cannot be JSON becomes text. */
+  /** Like {@link #bytes}, for any value: a value without JSON becomes text. */
   static ByteString anything(Object value) {
     try {
       return bytes(value);

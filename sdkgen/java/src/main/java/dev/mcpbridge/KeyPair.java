@@ -14,11 +14,11 @@ import java.security.cert.X509Certificate;
 import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.Base64;
 
-/** The key pair that the bridge made for us, and the certificate of the only client to let in. */
+/** The key pair from the bridge, and the CA of the only client to accept. */
 record KeyPair(PrivateKey key, X509Certificate certificate, X509Certificate client) {
   private static final String CERTIFICATE = "-----BEGIN CERTIFICATE-----";
 
-  /** What the environment has; null if the bridge wants no TLS. */
+  /** Reads it from the environment; null without TLS. */
   static KeyPair given() throws IOException {
     String client = System.getenv("PLUGIN_CLIENT_CERT");
     if (client == null || client.isEmpty()) {
@@ -54,7 +54,7 @@ record KeyPair(PrivateKey key, X509Certificate certificate, X509Certificate clie
     return (X509Certificate) CertificateFactory.getInstance("X.509").generateCertificate(in);
   }
 
-  /** The certificate as the handshake says it. go-plugin reads it without padding. */
+  /** The certificate as in the handshake, without padding, which go-plugin requires. */
   String handshake() {
     try {
       return Base64.getEncoder().withoutPadding().encodeToString(certificate.getEncoded());

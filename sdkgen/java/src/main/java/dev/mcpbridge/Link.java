@@ -3,7 +3,7 @@ package dev.mcpbridge;
 import dev.mcpbridge.v1.ContentBlock;
 import java.util.Objects;
 
-/** A resource to point to: {@code new Link("file:///notes.txt")}. Clients may read it, if they want to. */
+/** A link to a resource, which clients may read: {@code new Link("file:///notes.txt")}. */
 public record Link(String uri, String name, String description, String mimeType) {
   public Link {
     Objects.requireNonNull(uri);

@@ -6,11 +6,11 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Writes to the call's log, for the caller to see. Below the level the caller asked for nothing is sent, nor is anything if it
- * did not ask. A parameter of this type gets the call's own.
+ * Writes to the call's log. Nothing is sent below the level that the caller requested, or if it requested none. A parameter of
+ * this type receives it.
  *
- * <p>The methods are SLF4J's, {@code log.info("{} of {}", done, total)}, and take any value beside: {@code log.info(record)} is
- * logged as JSON.
+ * <p>The methods are those of SLF4J, {@code log.info("{} of {}", done, total)}. They also accept any other value: {@code
+ * log.info(record)} is logged as JSON.
  */
 public final class Log {
   private final Context ctx;
@@ -21,18 +21,18 @@ public final class Log {
     this.logger = logger;
   }
 
-  /** The same log, in the name of a part of the backend. */
+  /** Returns the same log with the name of a logger. */
   public Log named(String logger) {
     return new Log(ctx, logger);
   }
 
-  /** Whether the caller wants to see this. */
+  /** Reports whether the caller requested this level. */
   public boolean isEnabled(LogLevel level) {
     LogLevel wanted = ctx.logLevel();
     return wanted != LogLevel.LOG_LEVEL_UNSPECIFIED && level.getNumber() >= wanted.getNumber();
   }
 
-  /** Logs anything that can be JSON. */
+  /** Logs any value as JSON. */
   public void log(LogLevel level, Object data) {
     if (isEnabled(level)) {
       LogMessage.Builder message = LogMessage.newBuilder().setLevel(level).setData(Json.anything(data));
@@ -49,7 +49,7 @@ public final class Log {
     }
   }
 
-  /** Puts the arguments where {@code {}} stands, and what is left, such as an exception, behind. */
+  /** Replaces each {@code {}} by an argument, and appends the rest, such as an exception. */
   private static String fill(String format, List<Object> arguments) {
     StringBuilder text = new StringBuilder();
     int at = 0;

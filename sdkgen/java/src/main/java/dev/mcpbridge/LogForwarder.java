@@ -9,9 +9,9 @@ import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import java.util.logging.SimpleFormatter;
 
-/** Sends what is logged in a call to its caller. */
+/** Sends log records during a call to its caller. */
 final class LogForwarder extends Handler {
-  private static final List<Logger> KEPT = new ArrayList<>(); // java.util.logging forgets them otherwise.
+  private static final List<Logger> KEPT = new ArrayList<>(); // java.util.logging keeps only weak references.
   private static final SimpleFormatter FORMATTER = new SimpleFormatter();
 
   static synchronized void add(String... loggers) {

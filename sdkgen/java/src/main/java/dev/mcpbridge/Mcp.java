@@ -15,14 +15,14 @@ import tools.jackson.databind.json.JsonMapper;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
-/** Messages of the contract that are written as MCP has them: {@code {"role": "user", "content": {"type": "text", "text": "Hi"}}}. */
+/** Converts objects in MCP's format to messages of the contract: {@code {"role": "user", "content": {"type": "text", "text": "Hi"}}}. */
 final class Mcp {
-  /** Members in order: a Map.of has another one in each process, and a question that changes is asked anew. */
+  /** Sorts members: the order of Map.of varies, and a question that changes is asked again. */
   private static final JsonMapper SORTED = Json.MAPPER.rebuild().enable(SerializationFeature.ORDER_MAP_ENTRIES_BY_KEYS).build();
 
   private Mcp() {}
 
-  /** Fills in a message. IllegalArgumentException names the member that cannot be. */
+  /** Fills in a message. The IllegalArgumentException names the invalid member. */
   static <B extends Message.Builder> B read(Map<String, ?> from, B into) {
     fill(into, SORTED.valueToTree(from), "");
     return into;

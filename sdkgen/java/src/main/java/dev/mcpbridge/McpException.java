@@ -1,6 +1,6 @@
 package dev.mcpbridge;
 
-/** Answers the call with this JSON-RPC error, exactly. The model does not see it; the client does. */
+/** Fails the call with exactly this JSON-RPC error. The client receives it; the model does not. */
 public class McpException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
@@ -11,7 +11,7 @@ public class McpException extends RuntimeException {
     this(code, message, null);
   }
 
-  /** {@code data} is anything that can be JSON, or null for none. */
+  /** {@code data} is any value with a JSON representation, or null for none. */
   public McpException(long code, String message, Object data) {
     super(message);
     this.code = code;

@@ -17,22 +17,22 @@ public final class Message {
     this.blocks = Arrays.stream(content).map(Content::block).toList();
   }
 
-  /** What the user says: strings, {@link Image}, {@link Audio}, {@link Embedded}, {@link Link} or messages of the contract. */
+  /** A message of the user: strings, {@link Image}, {@link Audio}, {@link Embedded}, {@link Link} or messages of the contract. */
   public static Message user(Object... content) {
     return new Message(Role.ROLE_USER, content);
   }
 
-  /** What the model says. */
+  /** A message of the model. */
   public static Message assistant(Object... content) {
     return new Message(Role.ROLE_ASSISTANT, content);
   }
 
-  /** As the contract has it for sampling. */
+  /** Converts it to the contract for sampling. */
   public SamplingMessage sampling() {
     return SamplingMessage.newBuilder().setRole(role).addAllContent(blocks).build();
   }
 
-  /** As the contract has it for prompts, where a message holds one block. */
+  /** Converts it to the contract for prompts, where a message has one block. */
   List<PromptMessage> prompt() {
     return blocks.stream().map(block -> PromptMessage.newBuilder().setRole(role).setContent(block).build()).toList();
   }

@@ -25,10 +25,10 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectReader;
 import tools.jackson.databind.node.ObjectNode;
 
-/** From annotated methods to tools, resources, prompts and completions. */
+/** Creates tools, resources, prompts and completions from annotated methods. */
 final class Methods {
   private final App app;
-  private final Object object; // Null: a class, for its static methods.
+  private final Object object; // Null for a class with static methods.
   private final Method method;
   private final String what;
 
@@ -39,7 +39,7 @@ final class Methods {
     this.what = what;
   }
 
-  /** Adds what an object has, and to wrong what is wrong with it: all of it, each with its line. */
+  /** Adds the methods of an object, and all mistakes to wrong, each with its line. */
   static void add(App app, Object from, List<DefinitionException> wrong) {
     Class<?> type = from instanceof Class<?> c ? c : from.getClass();
     List<Method> methods = new ArrayList<>();
@@ -50,7 +50,7 @@ final class Methods {
         }
       }
     }
-    // The virtual machine has them in any order, and a list has to be the same every time.
+    // The JVM returns them in any order; lists must be stable.
     methods.sort(Comparator.comparing(Method::getName).thenComparing(Method::toString));
     Object object = from instanceof Class ? null : from;
     boolean[] found = {false};
@@ -73,7 +73,7 @@ final class Methods {
     }
   }
 
-  /** Whether a method that is annotated again takes the place of one above it. */
+  /** Reports whether an annotated method overrides an inherited one. */
   private static boolean overrides(Method over, Method m) {
     return over.getName().equals(m.getName())
         && Arrays.equals(over.getParameterTypes(), m.getParameterTypes())
@@ -148,7 +148,7 @@ final class Methods {
     }
   }
 
-  /** What the method returns, now or later. */
+  /** Returns the result of the method, possibly later. */
   private Type returned() {
     Type type = method.getGenericReturnType();
     if (type instanceof ParameterizedType p && p.getRawType() instanceof Class<?> raw && CompletionStage.class.isAssignableFrom(raw)) {
@@ -228,7 +228,7 @@ final class Methods {
     }
   }
 
-  /** The parameter that there is no schema for. */
+  /** Returns the parameter without a schema. */
   private static Parameter guilty(List<Schema.Parameter> parameters) {
     for (Schema.Parameter p : parameters) {
       try {
@@ -270,7 +270,7 @@ final class Methods {
     }
   }
 
-  // Resources and prompts: what they take is text.
+  // Resources and prompts: their arguments are text.
 
   private void resource(Resource a) {
     accessible();
@@ -380,13 +380,13 @@ final class Methods {
     return names;
   }
 
-  /** The type of a parameter that comes as text, without Optional. */
+  /** Returns the type of a text parameter, without Optional. */
   private static JavaType textual(Parameter p) {
     JavaType type = Json.MAPPER.constructType(p.getParameterizedType());
     return type.isReferenceType() ? type.getReferencedType() : type;
   }
 
-  /** The values of the parameters that are enums, by name. */
+  /** Returns the values of enum parameters, by name. */
   private Map<String, List<String>> choices(String[] names) {
     Map<String, List<String>> choices = new HashMap<>();
     for (int i = 0; i < names.length; i++) {

@@ -2,15 +2,15 @@ package dev.mcpbridge;
 
 import java.util.Collection;
 
-/** The names of things. */
+/** Similar names. */
 final class Names {
   private Names() {}
 
-  /** The name among those that exist that one that does not may be a misspelling of, or null. */
+  /** Returns the existing name that is most similar to a misspelled one, or null. */
   static String close(String wrong, Collection<String> names) {
     String best = null;
     int least = wrong.length() / 3 + 1;
-    for (String name : (Iterable<String>) names.stream().limit(500)::iterator) { // To look through many takes long.
+    for (String name : (Iterable<String>) names.stream().limit(500)::iterator) { // Comparing many is slow.
       int distance = distance(wrong.toLowerCase(java.util.Locale.ROOT), name.toLowerCase(java.util.Locale.ROOT));
       if (distance < least) {
         best = name;
@@ -20,7 +20,7 @@ final class Names {
     return best;
   }
 
-  /** Levenshtein's, where swapping two neighbours is one step. */
+  /** Returns the Damerau-Levenshtein distance. */
   private static int distance(String a, String b) {
     int[][] d = new int[a.length() + 1][b.length() + 1];
     for (int i = 0; i <= a.length(); i++) {

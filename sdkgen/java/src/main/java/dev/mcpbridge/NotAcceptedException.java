@@ -1,6 +1,6 @@
 package dev.mcpbridge;
 
-/** The user declined or cancelled a question whose answer the tool went on to use. */
+/** The tool used the answer to a question that the user declined or canceled. */
 public class NotAcceptedException extends ToolException {
   private static final long serialVersionUID = 1;
 

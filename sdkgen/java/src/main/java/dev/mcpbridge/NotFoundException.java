@@ -1,6 +1,6 @@
 package dev.mcpbridge;
 
-/** What a resource's URI or a prompt's arguments name does not exist. */
+/** The resource or the object that a prompt's arguments name does not exist. */
 public class NotFoundException extends ToolException {
   private static final long serialVersionUID = 1;
 

@@ -1,22 +1,22 @@
 package dev.mcpbridge;
 
-/** Tells the caller how far its call has come. A parameter of this type gets the call's own. */
+/** Reports progress to the caller. A parameter of this type receives it. */
 public interface Progress {
-  /** {@code done} has to grow from one to the next. A call that was cancelled ends here, as by {@link Cancellation#check}. */
+  /** {@code done} must increase with each report. Throws if the call was canceled, like {@link Cancellation#check}. */
   default void progress(double done) {
     progress(done, null, null);
   }
 
-  /** As {@link #progress(double)}, where it is known how much there is to do. */
+  /** Like {@link #progress(double)}, with a total. */
   default void progress(double done, double total) {
     progress(done, total, null);
   }
 
-  /** As {@link #progress(double)}, with a text for people. */
+  /** Like {@link #progress(double)}, with a message. */
   default void progress(double done, double total, String message) {
     progress(done, Double.valueOf(total), message);
   }
 
-  /** As {@link #progress(double)}. {@code total} and {@code message} may be null. */
+  /** Like {@link #progress(double)}. {@code total} and {@code message} may be null. */
   void progress(double done, Double total, String message);
 }

@@ -6,17 +6,17 @@ import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
-/** Makes a method a prompt: it returns text, a {@link Message}, content, or a list of them. */
+/** Registers a method as a prompt. It returns text, a {@link Message}, content, or a list of them. */
 @Documented
 @Target(ElementType.METHOD)
 @Retention(RetentionPolicy.RUNTIME)
 public @interface Prompt {
-  /** Its name, if it is not the method's. */
+  /** The name. If empty, the name of the method. */
   String name() default "";
 
-  /** Its name for people. */
+  /** The display name. */
   String title() default "";
 
-  /** What it is for. */
+  /** The description. */
   String description() default "";
 }

@@ -11,12 +11,12 @@ import java.lang.annotation.Target;
 @Target(ElementType.PARAMETER)
 @Retention(RetentionPolicy.RUNTIME)
 public @interface PromptArg {
-  /** What it is. */
+  /** The description. */
   String description() default "";
 
-  /** The argument's name, if it is not the parameter's. */
+  /** The name of the argument. If empty, the name of the parameter. */
   String name() default "";
 
-  /** Whether the prompt cannot do without it. An {@code Optional} is not required. */
+  /** Whether the argument is required. An {@code Optional} is not. */
   boolean required() default true;
 }

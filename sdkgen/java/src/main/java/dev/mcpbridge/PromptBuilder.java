@@ -3,7 +3,7 @@ package dev.mcpbridge;
 import dev.mcpbridge.v1.PromptArgument;
 import java.util.Map;
 
-/** A prompt in the making. {@link #handle} adds it. */
+/** Builds a prompt. {@link #handle} adds it. */
 public final class PromptBuilder {
   private final App app;
   private final dev.mcpbridge.v1.Prompt.Builder message;
@@ -13,31 +13,31 @@ public final class PromptBuilder {
     this.message = dev.mcpbridge.v1.Prompt.newBuilder().setName(name);
   }
 
-  /** Its name for people. */
+  /** The display name. */
   public PromptBuilder title(String title) {
     message.setTitle(title);
     return this;
   }
 
-  /** What it is for. */
+  /** The description. */
   public PromptBuilder description(String description) {
     message.setDescription(description);
     return this;
   }
 
-  /** Something it cannot do without. */
+  /** Adds a required argument. */
   public PromptBuilder argument(String name, String description) {
     message.addArguments(PromptArgument.newBuilder().setName(name).setDescription(description).setRequired(true));
     return this;
   }
 
-  /** Something it can use. */
+  /** Adds an optional argument. */
   public PromptBuilder optionalArgument(String name, String description) {
     message.addArguments(PromptArgument.newBuilder().setName(name).setDescription(description));
     return this;
   }
 
-  /** Adds it, also while the app runs. */
+  /** Adds the prompt, also while the app runs. */
   public App handle(Handler<? super Map<String, String>, ?> handler) {
     app.put(new App.PromptEntry(message.build(), Map.of(), handler::handle, App.here()));
     return app;

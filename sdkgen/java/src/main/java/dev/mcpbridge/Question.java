@@ -3,7 +3,7 @@ package dev.mcpbridge;
 import dev.mcpbridge.v1.InputError;
 import dev.mcpbridge.v1.InputResponse;
 
-/** A question and, once there is one, its answer. To look at it ends the round until then. */
+/** A question and its answer. Reading a missing answer ends the round. */
 abstract sealed class Question permits Answer, Sample {
   private final Context ctx;
   private final InputResponse response;
@@ -13,7 +13,7 @@ abstract sealed class Question permits Answer, Sample {
     this.response = response;
   }
 
-  /** Ends the round if there is no answer, and throws what became of the question if it has failed. */
+  /** Ends the round if there is no answer, and throws the error if the question failed. */
   void look() {
     answered(ctx, response);
   }

@@ -6,23 +6,23 @@ import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
-/** Makes a method a resource: what it returns is what the resource holds. Text, bytes, or anything else as JSON. */
+/** Registers a method as a resource. It returns the content: text, bytes, or any other value as JSON. */
 @Documented
 @Target(ElementType.METHOD)
 @Retention(RetentionPolicy.RUNTIME)
 public @interface Resource {
-  /** Its URI. */
+  /** The URI. */
   String uri();
 
-  /** Its name for programs, if it is not the method's. */
+  /** The name for programs. If empty, the name of the method. */
   String name() default "";
 
-  /** Its name for people. */
+  /** The display name. */
   String title() default "";
 
-  /** What it is, for the model. */
+  /** The description, for the model. */
   String description() default "";
 
-  /** Its media type, if it is not that of text, bytes or JSON. */
+  /** The media type. If empty, that of text, bytes or JSON. */
   String mimeType() default "";
 }

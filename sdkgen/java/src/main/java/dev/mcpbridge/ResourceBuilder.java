@@ -6,12 +6,12 @@ import java.util.Map;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 
-/** A resource, or resources of a template, in the making. {@link #handle} adds it. */
+/** Builds a resource or a template. {@link #handle} adds it. */
 public final class ResourceBuilder<A> {
   private static final Pattern SCHEME = Pattern.compile("[A-Za-z][A-Za-z0-9+.-]*:");
 
   private final App app;
-  private final dev.mcpbridge.v1.Resource.Builder resource; // Null: a template.
+  private final dev.mcpbridge.v1.Resource.Builder resource; // Null for a template.
   private final dev.mcpbridge.v1.ResourceTemplate.Builder template;
 
   private ResourceBuilder(App app, dev.mcpbridge.v1.Resource.Builder resource, dev.mcpbridge.v1.ResourceTemplate.Builder template) {
@@ -29,7 +29,7 @@ public final class ResourceBuilder<A> {
     return new ResourceBuilder<>(app, null, template);
   }
 
-  /** Its name for programs, if it is not the URI. */
+  /** The name for programs. If empty, the URI. */
   public ResourceBuilder<A> name(String name) {
     if (resource != null) {
       resource.setName(name);
@@ -39,7 +39,7 @@ public final class ResourceBuilder<A> {
     return this;
   }
 
-  /** Its name for people. */
+  /** The display name. */
   public ResourceBuilder<A> title(String title) {
     if (resource != null) {
       resource.setTitle(title);
@@ -49,7 +49,7 @@ public final class ResourceBuilder<A> {
     return this;
   }
 
-  /** What it is, for the model. */
+  /** The description, for the model. */
   public ResourceBuilder<A> description(String description) {
     if (resource != null) {
       resource.setDescription(description);
@@ -59,7 +59,7 @@ public final class ResourceBuilder<A> {
     return this;
   }
 
-  /** Its media type, if it is not that of text, bytes or JSON. */
+  /** The media type. If empty, that of text, bytes or JSON. */
   public ResourceBuilder<A> mimeType(String mimeType) {
     if (resource != null) {
       resource.setMimeType(mimeType);
@@ -69,7 +69,7 @@ public final class ResourceBuilder<A> {
     return this;
   }
 
-  /** How to use it. */
+  /** Hints for its use. */
   public ResourceBuilder<A> annotations(Annotations annotations) {
     if (resource != null) {
       resource.setAnnotations(annotations);
@@ -79,7 +79,7 @@ public final class ResourceBuilder<A> {
     return this;
   }
 
-  /** Adds it, also while the app runs. A template's handler gets the values of its variables. */
+  /** Adds it, also while the app runs. The handler of a template receives the values of its variables. */
   public App handle(Handler<? super A, ?> handler) {
     return handle(handler, Map.of(), App.here());
   }

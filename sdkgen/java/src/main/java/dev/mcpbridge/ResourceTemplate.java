@@ -7,8 +7,8 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Makes a method the resources of a URI template: {@code db://tables/{table}}, where its parameter {@code table} is what stands
- * there. {@code {+path}} may hold slashes, and {@code {?a,b}} at the end may be missing.
+ * Registers a method as a resource template: in {@code db://tables/{table}}, its parameter {@code table} is the value of the
+ * variable. {@code {+path}} also matches slashes, and {@code {?a,b}} at the end is optional.
  */
 @Documented
 @Target(ElementType.METHOD)
@@ -17,15 +17,15 @@ public @interface ResourceTemplate {
   /** The template, of RFC 6570. */
   String uriTemplate();
 
-  /** Their name for programs, if it is not the method's. */
+  /** The name for programs. If empty, the name of the method. */
   String name() default "";
 
-  /** Their name for people. */
+  /** The display name. */
   String title() default "";
 
-  /** What they are, for the model. */
+  /** The description, for the model. */
   String description() default "";
 
-  /** Their media type, if they all have the same. */
+  /** The media type, if all resources have the same. */
   String mimeType() default "";
 }

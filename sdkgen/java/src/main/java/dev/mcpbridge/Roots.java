@@ -5,7 +5,7 @@ import dev.mcpbridge.v1.Root;
 import java.util.AbstractList;
 import java.util.List;
 
-/** The folders the client works in. To look at it ends the round until they are known. */
+/** The client's root directories. Reading them without an answer ends the round. */
 public final class Roots extends AbstractList<Root> {
   private final Context ctx;
   private final InputResponse response;

@@ -1,9 +1,9 @@
 package dev.mcpbridge;
 
 /**
- * Unwinds a handler that asked something there is no answer to yet. It is called again when there is.
+ * Unwinds a handler that asked a question without an answer. It runs again once the answer has arrived.
  *
- * <p>An Error, so that a tool's {@code catch (Exception e)} does not take it for a failure. Do not catch it.
+ * <p>It is an Error, so that {@code catch (Exception e)} in a tool does not catch it. Do not catch it.
  */
 public final class RoundEnd extends Error {
   private static final long serialVersionUID = 1;

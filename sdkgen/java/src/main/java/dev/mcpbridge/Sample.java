@@ -27,17 +27,17 @@ public final class Sample extends Question {
     return message().getContentList().stream().map(block -> block.getText().getText()).collect(Collectors.joining());
   }
 
-  /** What it has said, for the next turn. */
+  /** The answer as a turn, for the next question. */
   public SamplingMessage turn() {
     return SamplingMessage.newBuilder().setRole(message().getRole()).addAllContent(message().getContentList()).build();
   }
 
-  /** The tools it wishes to have called. {@link #input} reads their arguments, {@link #toolResult} answers them. */
+  /** The tool calls of the model. {@link #input} parses their arguments, {@link #toolResult} answers them. */
   public List<ToolUseContent> toolCalls() {
     return message().getContentList().stream().filter(ContentBlock::hasToolUse).map(ContentBlock::getToolUse).toList();
   }
 
-  /** The arguments of a tool that it wishes to have called. IllegalArgumentException if they are no such value. */
+  /** Parses the arguments of a tool call. Throws IllegalArgumentException if they have another type. */
   public static <T> T input(ToolUseContent call, Class<T> type) {
     try {
       return Json.MAPPER.treeToValue(Json.object(call.getInput()), type);
@@ -46,12 +46,12 @@ public final class Sample extends Question {
     }
   }
 
-  /** What such a tool returned, for the next turn: {@code Message.user(Sample.toolResult(call, value))}. */
+  /** Returns the result of a tool call, for the next turn: {@code Message.user(Sample.toolResult(call, value))}. */
   public static ToolResultContent toolResult(ToolUseContent call, Object value) {
     return toolResult(call, (CallToolResult) Content.result(value, null, true));
   }
 
-  /** Why such a tool failed, for the next turn. */
+  /** Returns the failure of a tool call, for the next turn. */
   public static ToolResultContent toolFailure(ToolUseContent call, String why) {
     return toolResult(call, Content.failure(why));
   }

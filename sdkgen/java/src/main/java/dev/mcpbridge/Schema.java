@@ -44,7 +44,7 @@ import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
-/** From types to JSON Schema, and back from JSON to values. victools writes the schemas, networknt holds values to them. */
+/** Converts types to JSON Schema, and JSON to values. victools generates the schemas, networknt validates values. */
 final class Schema {
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 

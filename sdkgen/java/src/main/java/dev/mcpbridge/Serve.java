@@ -22,12 +22,12 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 
-/** Serves an App: to the bridge that started us (hashicorp/go-plugin's handshake), or at an address. */
+/** Serves an App: to the bridge that launched it (the handshake of hashicorp/go-plugin), or at an address. */
 final class Serve {
-  /** Of the handshake's second field: the contract's major version. */
+  /** The contract's major version, the second field of the handshake. */
   private static final int PROTOCOL = 1;
 
-  /** Milliseconds that calls get to finish when we are told to stop. */
+  /** The time in milliseconds for calls in flight to complete at shutdown. */
   static final long DRAIN = 5000;
 
   /** A unix socket's path: sun_path is 104 to 108 bytes. */
@@ -35,7 +35,7 @@ final class Serve {
 
   private Serve() {}
 
-  /** Serves app until it is told to stop, and ends the program. See App.run. */
+  /** Serves app until shutdown, and exits. See App.run. */
   static void run(App app, String... args) {
     try {
       String listen = listenArgument(app, args.length > 0 ? List.of(args) : Arrays.asList(command().split(" ")));
@@ -59,7 +59,7 @@ final class Serve {
     }
     System.out.flush();
     System.err.flush();
-    System.exit(0); // Threads of the author's may be running yet.
+    System.exit(0); // Threads of the application may still be running.
   }
 
   private static String command() {
@@ -99,7 +99,7 @@ final class Serve {
   // The two modes.
 
   private static void attached(App app, String listen) throws IOException, InterruptedException {
-    // The same words as the bridge's: tcp:host:port, unix:///path.
+    // The bridge's address format: tcp:host:port, unix:///path.
     String address = listen.startsWith("tcp:") ? listen.substring("tcp:".length()).replaceFirst("^//", "") : listen;
     Service service = new Service(app);
     Path socket = null;
@@ -143,7 +143,7 @@ final class Serve {
     return (host.contains(":") ? "[" + host + "]" : host) + ":" + inet.getPort();
   }
 
-  /** Removes the socket of a program that is gone, which would be in the way. */
+  /** Removes the socket of a program that has exited. */
   private static void deleteDead(Path socket) throws IOException {
     if (!Files.exists(socket)) {
       return;
@@ -185,7 +185,7 @@ final class Serve {
             }
           };
     }
-    onSignal("INT", () -> {}); // The terminal sends it to the bridge too, which then tells us.
+    onSignal("INT", () -> {}); // The terminal also sends it to the bridge, which then stops this program.
     onSignal("TERM", service::stop);
     watchParent(service, tidy);
     String multiplex = Optional.ofNullable(System.getenv("PLUGIN_MULTIPLEX_GRPC")).orElse("").isEmpty() ? "" : "|false";
@@ -215,7 +215,7 @@ final class Serve {
     }
   }
 
-  // When to stop.
+  // Shutdown.
 
   /**
    * Runs something at a signal, instead of ending the program by it. The JDK has no public way to do this: sun.misc.Signal is
@@ -242,7 +242,7 @@ final class Serve {
     }
   }
 
-  /** Standard input belongs to the bridge. A tool that reads it is told what to write; a library gets an end of file. */
+  /** Standard input is reserved for the bridge. A tool that reads it fails; a library gets an end of file. */
   private static final class NoInput extends InputStream {
     @Override
     public int read() {
@@ -260,7 +260,7 @@ final class Serve {
     }
   }
 
-  /** Ends the program when the bridge dies, however it dies. */
+  /** Ends the program when the bridge exits or is killed. */
   private static void watchParent(Service service, Runnable tidy) {
     InputStream lifeline = System.in;
     boolean stdin = "stdin".equals(System.getenv("MCP_PLUGIN_LIFELINE"));
@@ -283,7 +283,7 @@ final class Serve {
               } catch (IOException | InterruptedException e) {
                 // The end, too.
               }
-              // There is nobody to answer to: no drain, and for what is stuck no second chance.
+              // No caller is left: do not drain, and exit even if a handler is blocked.
               service.stop(0);
               try {
                 Thread.sleep(2000);

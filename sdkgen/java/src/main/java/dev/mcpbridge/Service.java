@@ -84,7 +84,7 @@ import java.util.function.Function;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
-/** A gRPC server of one App: the contract, health, and go-plugin's controller. */
+/** The gRPC server of an App: the contract, health checks, and the controller of go-plugin. */
 final class Service extends McpServiceGrpc.McpServiceImplBase {
   static final int MAX_MESSAGE = 64 << 20;
   private static final int THREADS = 32;
@@ -99,12 +99,12 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   private final App app;
   private final ExecutorService handlers;
   private final Health health = new Health();
-  private final AtomicInteger running = new AtomicInteger(); // Calls that have not been answered.
-  private final Map<Thread, Consumer<String>> handling = new ConcurrentHashMap<>(); // What ends the call that a thread handles.
+  private final AtomicInteger running = new AtomicInteger(); // Calls without a response.
+  private final Map<Thread, Consumer<String>> handling = new ConcurrentHashMap<>(); // Ends the call that a thread handles.
   private final CountDownLatch stopping = new CountDownLatch(1);
   private final AtomicLong drain = new AtomicLong(Serve.DRAIN);
   private Server server;
-  private volatile Frames frames; // Null: calls come by gRPC only.
+  private volatile Frames frames; // Null if calls use gRPC only.
   private volatile boolean stopped;
 
   Service(App app) {
@@ -145,7 +145,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
             .channelType(channel)
             .bossEventLoopGroup(loop)
             .workerEventLoopGroup(loop)
-            .directExecutor() // Handlers have threads of their own.
+            .directExecutor() // Handlers run in other threads.
             .maxInboundMessageSize(MAX_MESSAGE)
             .permitKeepAliveTime(1, TimeUnit.SECONDS)
             .permitKeepAliveWithoutCalls(true)
@@ -166,14 +166,14 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     return server;
   }
 
-  /** Takes calls of tools by a socket of the bridge's, too, if it gave us one. */
+  /** Also accepts tool calls on the frame socket of the bridge, if there is one. */
   void connect(String address) {
     frames = Frames.connect(this, address);
   }
 
   /**
-   * Somebody ends the program. If it is an author's code, which has been stopped where it called System.exit, its call gets an
-   * answer, our log the line, and the other calls their time.
+   * Runs at exit. If a handler called System.exit, its call fails, the line is logged, and other calls have time to
+   * complete.
    */
   private void exiting() {
     if (stopped) {
@@ -205,13 +205,13 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     stop(Serve.DRAIN);
   }
 
-  /** As stop. A shorter drain than before counts. */
+  /** Like stop. The shortest drain applies. */
   void stop(long milliseconds) {
     drain.accumulateAndGet(milliseconds, Math::min);
     stopping.countDown();
   }
 
-  /** Serves until stop, then lets the calls finish. */
+  /** Serves until stop, then waits for calls in flight. */
   void await() throws InterruptedException {
     stopping.await();
     drain(0);
@@ -219,14 +219,14 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     stopped = true;
   }
 
-  /** Takes no more calls, and lets those that run finish, except for so many that cannot. */
+  /** Refuses new calls, and waits for calls in flight, except for a number that cannot complete. */
   private void drain(int stuck) throws InterruptedException {
     health.stop();
     app.changes.close();
     long began = System.nanoTime();
     Frames framed = frames;
     if (framed != null) {
-      framed.drain(); // First: from then on the bridge makes no calls over gRPC, either.
+      framed.drain(); // First, because the bridge then makes no new calls over gRPC either.
       while (!framed.ended(5) && drains(began)) {}
       framed.end();
     }
@@ -246,7 +246,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get();
   }
 
-  /** Health. Its Watch ends when the server stops: that of gRPC's own would keep it from stopping. */
+  /** Health checks. Watch ends when the server stops: gRPC's implementation would block the shutdown. */
   private static final class Health extends HealthGrpc.HealthImplBase {
     private static final Set<String> SERVICES = Set.of("", "plugin");
 
@@ -292,7 +292,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     }
   }
 
-  /** go-plugin's. Its messages are empty. */
+  /** The controller of go-plugin, with empty messages. */
   private ServerServiceDefinition controller() {
     var shutdown =
         MethodDescriptor.<Empty, Empty>newBuilder()
@@ -307,13 +307,13 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
             ServerCalls.asyncUnaryCall(
                 (request, out) -> {
                   out.onNext(Empty.getDefaultInstance());
-                  out.onCompleted(); // The answer goes first.
+                  out.onCompleted(); // Respond first.
                   stop();
                 }))
         .build();
   }
 
-  // What is answered at once.
+  // Methods that respond immediately.
 
   @Override
   public void discover(DiscoverRequest request, StreamObserver<DiscoverResponse> out) {
@@ -358,7 +358,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     }
   }
 
-  // What an author's code answers.
+  // Methods that run handlers.
 
   @Override
   public void complete(CompleteRequest request, StreamObserver<CompleteResponse> out) {
@@ -486,7 +486,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     }
   }
 
-  /** Writes the events of a call, in order, no faster than the caller reads them, and nothing after the last. */
+  /** Writes the events of a call in order, with flow control, and nothing after the last one. */
   private static final class Writer<R> implements Context.Events {
     private final ServerCallStreamObserver<R> out;
     private final Wrap<R> wrap;
@@ -571,7 +571,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     return Status.INTERNAL.withDescription(String.valueOf(e)).asRuntimeException();
   }
 
-  /** A gRPC status whose details hold the exact JSON-RPC error. */
+  /** Returns a gRPC status whose details contain the exact JSON-RPC error. */
   private static RuntimeException exact(McpException e) {
     Status.Code code =
         e.code() == -32600 || e.code() == -32602

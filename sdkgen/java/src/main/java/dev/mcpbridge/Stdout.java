@@ -9,15 +9,15 @@ import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Makes System.out safe: the bridge reads one line from our standard output, the handshake. What is printed goes to standard
- * error, which the bridge takes for log; and what native code and child processes print to standard output, too.
+ * Makes System.out safe: standard output has one line for the bridge, the handshake. All other output, also of native code and
+ * child processes, goes to the log of the bridge.
  */
 final class Stdout {
   static final boolean MANAGED = "mcpbridge.v1".equals(System.getenv("MCPBRIDGE_PLUGIN"));
 
   private Stdout() {}
 
-  /** Points System.out at standard error. Before anything else. */
+  /** Redirects System.out to standard error. Called first. */
   static synchronized void take() {
     if (System.getProperty("slf4j.internal.verbosity") == null) {
       // That there is no logger is nothing to talk about.
@@ -30,10 +30,10 @@ final class Stdout {
     }
   }
 
-  /** Writes the handshake to the real standard output, in one piece. */
+  /** Writes the handshake to the original standard output in one write. */
   static void writeHandshake(String line) {
     try {
-      @SuppressWarnings("resource") // Standard output is the process's.
+      @SuppressWarnings("resource") // Standard output must stay open.
       FileOutputStream out = new FileOutputStream(FileDescriptor.out);
       out.write((line + "\n").getBytes(StandardCharsets.US_ASCII));
     } catch (IOException e) {

@@ -13,31 +13,31 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * URI templates of RFC 6570, backwards: from a URI to the values of the template's variables. All of level 3 is here: {@code {a}} and
- * {@code {a,b}}, {@code {+path}}, {@code {#part}}, {@code {.ext}}, {@code {/a,b}}, {@code {;a,b}}, {@code {?a,b}} and {@code {&a,b}}. Of
- * level 4, {@code {a:3}} and {@code {a*}}, nothing is.
+ * Matches URIs against URI templates of RFC 6570, and returns the values of the variables. Level 3 is supported: {@code {a}} and
+ * {@code {a,b}}, {@code {+path}}, {@code {#part}}, {@code {.ext}}, {@code {/a,b}}, {@code {;a,b}}, {@code {?a,b}} and {@code {&a,b}}. Level
+ * 4, {@code {a:3}} and {@code {a*}}, is not.
  */
 final class Template {
   private static final Pattern EXPRESSION = Pattern.compile("\\{([^{}]*)\\}");
   private static final Pattern NAME = Pattern.compile("[A-Za-z][A-Za-z0-9_]*");
 
-  /** Of a URI that may be matched. */
+  /** The maximum length of a URI. */
   private static final int MAX_URI = 4096;
 
-  /** Of a place where a piece cannot begin. */
+  /** Marks a position where a piece cannot start. */
   private static final int NOWHERE = -1;
 
   /**
-   * A part of a template: text, and what may follow it. The names are the variables of the value, several only where the value says which
-   * is meant, as in {@code a=1&b=2}, and none if there is only the text; endsAt is what the value cannot have in it.
+   * A part of a template: literal text, and an optional value after it. The names are the variables of the value, if any; several only
+   * if the value contains names, as in {@code a=1&b=2}. endsAt has the characters that end the value.
    */
   private record Piece(String literal, List<String> names, String endsAt, String separator, boolean mayBeMissing) {}
 
   final List<String> variables = new ArrayList<>();
-  final List<String> optional = new ArrayList<>(); // Those that may be missing.
+  final List<String> optional = new ArrayList<>(); // The optional variables.
   private final List<Piece> pieces = new ArrayList<>();
 
-  /** IllegalArgumentException says what is wrong with the template, or of a kind that cannot be matched. */
+  /** Throws IllegalArgumentException if the template is invalid or not supported. */
   Template(String template) {
     int end = 0;
     Matcher expression = EXPRESSION.matcher(template);
@@ -72,7 +72,7 @@ final class Template {
       }
       return;
     }
-    // Reserved characters are what {+path} is for, but it ends where a query may begin.
+    // {+path} allows reserved characters, but ends where a query may start.
     String path = template.contains("{?") ? "?#" : template.contains("{#") ? "#" : "";
     String between = operator.equals(".") || operator.equals("/") ? operator : ",";
     String endsAt = (operator.equals("+") ? path : operator.equals("#") ? "" : "/?#") + (names.size() > 1 ? between : "");
@@ -107,9 +107,8 @@ final class Template {
   }
 
   /**
-   * The variables' values, percent-decoded, or null if the URI is none of the template's. A value is as long as it can be, the first
-   * before the others. One that climbs out of a folder, such as `../secret`, is none of the template's. The time it takes grows with
-   * the length of the URI, and no faster.
+   * Returns the percent-decoded values of the variables, or null if the URI does not match. Matching is greedy, from the first
+   * variable on. Values with `..` path segments, such as `../secret`, do not match. The time is linear in the length of the URI.
    */
   Map<String, String> match(String uri) {
     Map<Piece, String> found = uri.length() <= MAX_URI ? find(uri) : null;
@@ -120,7 +119,7 @@ final class Template {
     try {
       found.forEach((piece, value) -> values(piece, value, values));
     } catch (IllegalArgumentException e) {
-      return null; // Bad percent-encoding.
+      return null; // Invalid percent-encoding.
     }
     for (String value : values.values()) {
       if (value.indexOf('\0') >= 0 || List.of(value.split("[/\\\\]", -1)).contains("..")) {
@@ -131,7 +130,7 @@ final class Template {
   }
 
   private static void values(Piece piece, String value, Map<String, String> into) {
-    boolean query = piece.separator.equals("&"); // Only there is a plus a space.
+    boolean query = piece.separator.equals("&"); // A plus is a space in queries only.
     String text = query ? value : value.replace("+", "%2B");
     if (piece.separator.isEmpty()) {
       into.put(piece.names.get(0), decode(text));
@@ -146,13 +145,13 @@ final class Template {
     }
   }
 
-  /** The values as they stand there. */
+  /** Returns the encoded values. */
   private Map<Piece, String> find(String uri) {
     Piece first = pieces.isEmpty() ? null : pieces.get(0);
     if (first != null && !first.mayBeMissing && !uri.startsWith(first.literal)) {
       return null;
     }
-    // A regular expression tries all ways to divide a URI. From the end: where each piece ends, if it begins there and the rest fits.
+    // A regular expression would backtrack. Backward: the end of each piece by its start, if the rest matches.
     Deque<int[]> all = new ArrayDeque<>();
     int[] rest = new int[uri.length() + 1];
     Arrays.fill(rest, NOWHERE);
@@ -176,10 +175,10 @@ final class Template {
     return at < uri.length() ? null : values;
   }
 
-  /** For each place where a piece can begin, its last end; the rest has to begin there. One that is missing ends where it begins. */
+  /** Returns the latest end of a piece by its start; the rest must start there. An absent piece ends where it starts. */
   private static int[] ends(Piece piece, String uri, int[] rest) {
-    int[] values = new int[uri.length() + 1]; // Where a value ends that begins there.
-    int end = NOWHERE; // The last that is reached from here.
+    int[] values = new int[uri.length() + 1]; // The end of a value by its start.
+    int end = NOWHERE; // The latest end from this position.
     for (int at = uri.length(); at >= 0; at--) {
       boolean canEnd = rest[at] != NOWHERE;
       if (at < uri.length() && piece.endsAt.indexOf(uri.charAt(at)) >= 0) {

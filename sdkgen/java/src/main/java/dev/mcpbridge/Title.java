@@ -6,7 +6,7 @@ import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
-/** What users see in place of a constant of an enum: {@code enum Seat { @Title("Window") W, @Title("Aisle") A }}. */
+/** The title of an enum constant for users: {@code enum Seat { @Title("Window") W, @Title("Aisle") A }}. */
 @Documented
 @Target(ElementType.FIELD)
 @Retention(RetentionPolicy.RUNTIME)

@@ -7,34 +7,34 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Makes a method a tool. Its parameters are the tool's arguments, except those of the types {@link Context}, {@link
+ * Registers a method as a tool. Its parameters are the tool's arguments, except those of the types {@link Context}, {@link
  * Progress}, {@link Log} and {@link Cancellation}.
  *
- * <p>The hints tell clients what to expect. What is not said, clients take for destructive, in an open world.
+ * <p>The hints are for clients. By default, clients assume a destructive tool in an open world.
  */
 @Documented
 @Target(ElementType.METHOD)
 @Retention(RetentionPolicy.RUNTIME)
 public @interface Tool {
-  /** The tool's name, if it is not the method's. */
+  /** The name. If empty, the name of the method. */
   String name() default "";
 
-  /** Its name for people. */
+  /** The display name. */
   String title() default "";
 
-  /** What it does, for the model. */
+  /** The description, for the model. */
   String description() default "";
 
-  /** It changes nothing. */
+  /** The tool has no side effects. */
   Hint readOnly() default Hint.UNKNOWN;
 
-  /** It may destroy something. */
+  /** The tool may destroy something. */
   Hint destructive() default Hint.UNKNOWN;
 
-  /** Calling it twice is the same as calling it once. */
+  /** The tool is idempotent. */
   Hint idempotent() default Hint.UNKNOWN;
 
-  /** It deals with the world outside. */
+  /** The tool interacts with external systems. */
   Hint openWorld() default Hint.UNKNOWN;
 
   /** Pictures of it: {@code https:} or {@code data:} URIs. */

@@ -11,54 +11,54 @@ import tools.jackson.databind.JavaType;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
-/** A tool in the making. {@link #handle} adds it. What its hints do not say, clients take for destructive, in an open world. */
+/** Builds a tool. {@link #handle} adds it. By default, clients assume a destructive tool in an open world. */
 public final class ToolBuilder<A, R> {
-  /** Return types that say that there may be nothing to return. */
+  /** Return types that allow null. */
   private static final List<Type> NOTHING = List.of(void.class, Void.class, Object.class);
 
   private final App app;
   private final dev.mcpbridge.v1.Tool.Builder message = dev.mcpbridge.v1.Tool.newBuilder();
   private final ToolAnnotations.Builder annotations = ToolAnnotations.newBuilder();
-  private Class<A> input; // Null: as JSON.
+  private Class<A> input; // Null for JSON.
   private ObjectNode schema;
-  private Type output; // Null: what it returns says what it is.
+  private Type output; // Null if the value determines it.
 
   ToolBuilder(App app, String name) {
     this.app = app;
     message.setName(name);
   }
 
-  /** Its name for people. */
+  /** The display name. */
   public ToolBuilder<A, R> title(String title) {
     message.setTitle(title);
     return this;
   }
 
-  /** What it does, for the model. */
+  /** The description, for the model. */
   public ToolBuilder<A, R> description(String description) {
     message.setDescription(description);
     return this;
   }
 
-  /** Whether it changes nothing. */
+  /** Whether the tool has no side effects. */
   public ToolBuilder<A, R> readOnly(boolean hint) {
     annotations.setReadOnlyHint(hint);
     return this;
   }
 
-  /** Whether it may destroy something. */
+  /** Whether the tool may destroy something. */
   public ToolBuilder<A, R> destructive(boolean hint) {
     annotations.setDestructiveHint(hint);
     return this;
   }
 
-  /** Whether calling it twice is the same as calling it once. */
+  /** Whether the tool is idempotent. */
   public ToolBuilder<A, R> idempotent(boolean hint) {
     annotations.setIdempotentHint(hint);
     return this;
   }
 
-  /** Whether it deals with the world outside. */
+  /** Whether the tool interacts with external systems. */
   public ToolBuilder<A, R> openWorld(boolean hint) {
     annotations.setOpenWorldHint(hint);
     return this;
@@ -76,7 +76,7 @@ public final class ToolBuilder<A, R> {
     return this;
   }
 
-  /** What holds its arguments: a record or a class. */
+  /** The type of the arguments: a record or a class. */
   @SuppressWarnings("unchecked") // Nothing of the type A is here yet.
   public <B> ToolBuilder<B, R> input(Class<B> type) {
     var next = (ToolBuilder<B, R>) this;
@@ -89,7 +89,7 @@ public final class ToolBuilder<A, R> {
     return next;
   }
 
-  /** The JSON Schema of its arguments, which it takes as JSON. */
+  /** The JSON Schema of the arguments, which the handler receives as JSON. */
   public ToolBuilder<A, R> inputSchema(String json) {
     if (!(Json.MAPPER.readTree(json) instanceof ObjectNode object)) {
       throw new DefinitionException("tool \"" + message.getName() + "\": the input schema is not a JSON object");
@@ -102,7 +102,7 @@ public final class ToolBuilder<A, R> {
     return this;
   }
 
-  /** What it returns. Its schema is the tool's output schema. */
+  /** The type of the result, whose schema is the tool's output schema. */
   @SuppressWarnings("unchecked") // Nothing of the type R is here yet.
   public <S> ToolBuilder<A, S> output(Class<S> type) {
     output = type;
@@ -142,7 +142,7 @@ public final class ToolBuilder<A, R> {
       Handler<ObjectNode, ?> handler,
       Supplier<String> where) {
     message.setInputSchema(Json.bytes(arguments.schema));
-    // Absent is not false: a tool is taken for destructive until it says otherwise.
+    // Absent is not false: a tool is destructive by default.
     if (!annotations.build().equals(ToolAnnotations.getDefaultInstance())) {
       message.setAnnotations(annotations);
     }

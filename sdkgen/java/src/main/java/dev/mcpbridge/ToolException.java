@@ -1,9 +1,9 @@
 package dev.mcpbridge;
 
 /**
- * The tool failed, and the model reads why. Any other exception does the same, but its stack trace is logged too.
+ * The tool failed; the model reads the message. Other exceptions do the same, but their stack traces are logged too.
  *
- * <p>Resources and prompts have no such results: there the client reads it, as a JSON-RPC error.
+ * <p>Resources and prompts have no error results: the client receives a JSON-RPC error instead.
  */
 public class ToolException extends RuntimeException {
   private static final long serialVersionUID = 1;

@@ -15,15 +15,15 @@ import tools.jackson.databind.deser.AbstractDeserializer;
 import tools.jackson.databind.deser.bean.BeanDeserializerBase;
 import tools.jackson.databind.deser.impl.UnsupportedTypeDeserializer;
 
-/** Which types cannot be arguments or results. Jackson would say so too, but only when a call comes. */
+/** Detects types that cannot be arguments or results. Jackson would report them too, but only during a call. */
 final class Types {
-  /** What holds values, but not for JSON to see. */
+  /** Types whose values Jackson cannot access. */
   private static final List<Class<?>> OPAQUE =
       List.of(BaseStream.class, Iterator.class, InputStream.class, Reader.class, Future.class, Thread.class);
 
   private Types() {}
 
-  /** Why no value of this type can be made of JSON, or null if one can. */
+  /** Returns why JSON cannot be converted to this type, or null if it can. */
   static String unreadable(java.lang.reflect.Type type) {
     return unreadable(Json.MAPPER._deserializationContext(), Json.MAPPER.constructType(type), new HashSet<>());
   }
@@ -59,7 +59,7 @@ final class Types {
     }
   }
 
-  /** Why this type cannot be returned, or null if it can. */
+  /** Returns why this type cannot be returned, or null if it can. */
   static String unwritable(JavaType type) {
     if (type.getRawClass() == byte[].class) {
       return "it returns byte[]: return new Image(data, mimeType), new Audio(...) or text";

@@ -1,6 +1,6 @@
 package dev.mcpbridge;
 
-/** The client cannot be asked this. Uncaught, it tells the model to ask the user itself. */
+/** The client does not support the request. If uncaught, the model is asked to ask the user itself. */
 public class UnsupportedException extends ToolException {
   private static final long serialVersionUID = 1;
 

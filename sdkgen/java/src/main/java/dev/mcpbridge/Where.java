@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 
-/** Where things stand in the author's source, as `Tools.java:12`: what to change when something is wrong. */
+/** Source lines of the application, such as `Tools.java:12`, for messages. */
 final class Where {
   /** Ours, when something is defined. */
   private static final Pattern DEFINING = Pattern.compile("dev\\.mcpbridge\\.(App|Bridge|Methods|Schema|Types|Where|DefinitionException|\\w+Builder)\\b.*");
@@ -20,7 +20,7 @@ final class Where {
 
   private Where() {}
 
-  /** The line of the author's that defines something now. */
+  /** Returns the current line of the application. */
   static String caller() {
     return StackWalker.getInstance()
         .walk(frames -> frames.filter(f -> !DEFINING.matcher(f.getClassName()).matches()).findFirst())
@@ -28,7 +28,7 @@ final class Where {
         .orElse("here");
   }
 
-  /** The first line of a method's body, or else its name. */
+  /** Returns the first line of a method's body, or its name. */
   static String of(Method method) {
     Class<?> type = method.getDeclaringClass();
     String name = type.getSimpleName() + "." + method.getName();
@@ -60,8 +60,8 @@ final class Where {
   }
 
   /**
-   * The author's line that a call failed at, or where its handler is defined if the failure is in none of its lines. Takes what is
-   * ours out of the stack trace.
+   * Returns the line of the application at which a call failed, or the line of its handler. Removes frames of the SDK from the stack
+   * trace.
    */
   static String failed(Throwable e, Supplier<String> defined) {
     StackTraceElement[] trace = e.getStackTrace();
@@ -77,7 +77,7 @@ final class Where {
     return frame < 0 ? defined.get() : text(trace[frame]);
   }
 
-  /** The frame of an author's code that is called first, or -1. */
+  /** Returns the outermost frame of the application, or -1. */
   private static int handler(StackTraceElement[] trace) {
     int frame = trace.length - 1;
     while (frame >= 0 && !(trace[frame].getClassName().equals(App.class.getName()) && trace[frame].getMethodName().equals("round"))) {
@@ -92,7 +92,7 @@ final class Where {
     return frame;
   }
 
-  /** The line that calls System.exit in this stack trace, or null. */
+  /** Returns the line that calls System.exit in this stack trace, or null. */
   static String exit(StackTraceElement[] trace) {
     for (int i = trace.length - 2; i >= 0; i--) {
       String name = trace[i].getClassName();
@@ -103,7 +103,7 @@ final class Where {
     return null;
   }
 
-  /** As much of a class file as it takes to find lines: JVM specification, chapter 4. */
+  /** Parses the line numbers of a class file: JVM specification, chapter 4. */
   private static final class ClassFile {
     private final DataInputStream in;
     private final Map<Integer, String> texts = new HashMap<>();

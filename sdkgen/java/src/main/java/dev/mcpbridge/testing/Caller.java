@@ -55,7 +55,7 @@ import java.util.stream.Stream;
  * }</pre>
  */
 public final class Caller {
-  /** A caller that can be asked everything and wants to see everything. */
+  /** A caller that supports all questions, and requests progress and all logs. */
   public static final CallContext EVERYTHING =
       CallContext.newBuilder()
           .setProtocolVersion("2026-07-28")
@@ -72,7 +72,7 @@ public final class Caller {
           .setProgressWanted(true)
           .build();
 
-  /** An answer to a question: the user said no. */
+  /** An answer to a question: the user declined. */
   public static final Object DECLINE = InputResponse.newBuilder().setElicit(action(ElicitAction.ELICIT_ACTION_DECLINE)).build();
 
   /** An answer to a question: the user closed it. */
@@ -174,7 +174,7 @@ public final class Caller {
     return InProcess.complete(app, request.build()).getCompletion().getValuesList();
   }
 
-  /** The tools, as clients see them. */
+  /** The tools, as clients receive them. */
   public List<Tool> tools() {
     return InProcess.tools(app);
   }
