@@ -20,12 +20,12 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Asking. A call can take several rounds: a question returns its answer if there is one, and otherwise Pending, which the
-// handler returns; it is called again, from the top, when the client has answered. So what comes before a question is done
-// once a round; wrap in Once what must not be.
+// Questions. A call can have several rounds: a question without an answer returns Pending, which the handler must
+// return. With the answer, the handler runs again from the top, and the question returns the answer. Work before a
+// question is therefore repeated in each round; put work that must happen only once into Once.
 //
-// An answer belongs to its question: if the message or the form changes between rounds, it is asked anew. Several questions
-// are asked in one round by not returning after the first:
+// If the message or the form of a question changes between rounds, it is asked again. To ask several questions in one
+// round, do not return after the first:
 //
 //	name, err1 := mcpbridge.Elicit[string](ctx, "Who are you?")
 //	roots, err2 := mcpbridge.Roots(ctx)
@@ -33,12 +33,12 @@ import (
 //		return Out{}, err
 //	}
 //
-// or with an errgroup: everything here may be called concurrently.
+// or use an errgroup: all functions may be called concurrently.
 
-// maxState is the contract's limit of what a call can remember. The bridge would refuse more.
+// maxState is the maximum size of the state of a call. The bridge refuses more.
 const maxState = 32 << 10
 
-// An AskOption says how something is asked: Key, OneOf, Titles, FormSchema.
+// An AskOption is an option of a question: Key, OneOf, Titles, FormSchema.
 type AskOption func(*ask)
 
 type ask struct {
@@ -48,16 +48,16 @@ type ask struct {
 	schema []byte
 }
 
-// Key makes a question the same from round to round although what it says differs, such as the time.
+// Key identifies a question whose message differs between rounds, such as by the time.
 func Key(key string) AskOption { return func(a *ask) { a.key = key } }
 
-// OneOf lets the user choose one value, with Elicit[string], or any number of them, with Elicit[[]string].
+// OneOf lets the user choose one value, with Elicit[string], or several, with Elicit[[]string].
 func OneOf(choices ...string) AskOption { return func(a *ask) { a.oneOf = choices } }
 
-// Titles are what the user sees of the choices of OneOf, in their order.
+// Titles are the displayed titles of the choices of OneOf, in the same order.
 func Titles(titles ...string) AskOption { return func(a *ask) { a.titles = titles } }
 
-// FormSchema is the form as a JSON Schema, for an Elicit[map[string]any] and the like.
+// FormSchema is the JSON Schema of the form, for types such as Elicit[map[string]any].
 func FormSchema(schema string) AskOption { return func(a *ask) { a.schema = []byte(schema) } }
 
 func options(opts []AskOption) ask {
@@ -68,34 +68,34 @@ func options(opts []AskOption) ask {
 	return a
 }
 
-// An Action is what the user did.
+// An Action is the user's action.
 type Action string
 
-// What the user can do.
+// The actions of a user.
 const (
 	Accept  Action = "accept"
 	Decline Action = "decline"
-	Cancel  Action = "cancel" // close the question without an answer
+	Cancel  Action = "cancel" // closed without an answer
 )
 
-// An Answer is the user's.
+// An Answer is the user's answer to a question.
 type Answer[T any] struct {
 	Action Action
-	Data   T // what the user filled in, if they accepted
+	Data   T // the content of the form, if the user accepted
 	asked  string
 }
 
-// Accepted reports whether the user answered, or agreed to visit the page. What they answered to a yes-or-no question is
-// in Data.
+// Accepted reports whether the user answered, or agreed to visit the page. The answer to a yes-or-no question is in
+// Data.
 func (a Answer[T]) Accepted() bool { return a.Action == Accept }
 
-// Declined reports whether the user said no.
+// Declined reports whether the user declined.
 func (a Answer[T]) Declined() bool { return a.Action == Decline }
 
 // Cancelled reports whether the user closed the question without an answer.
 func (a Answer[T]) Cancelled() bool { return a.Action == Cancel }
 
-// Get returns Data, or ErrDeclined or ErrCancelled, which tell the model so if the handler returns them.
+// Get returns Data, or ErrDeclined or ErrCancelled, which the model reads if the handler returns them.
 func (a Answer[T]) Get() (T, error) {
 	switch a.Action {
 	case Accept:
@@ -110,7 +110,7 @@ func (a Answer[T]) Get() (T, error) {
 // Elicit asks the user to fill in a form: a struct of simple fields, or one simple value.
 func Elicit[T any](ctx context.Context, message string, opts ...AskOption) (Answer[T], error) {
 	can := ClientCapabilities(ctx).GetElicitation()
-	// Neither mode set means form: so 2025-06-18 says it.
+	// No mode means form, as in 2025-06-18.
 	if can == nil || can.GetUrl() != nil && can.GetForm() == nil {
 		return Answer[T]{}, unsupported("show a form to its user", message)
 	}
@@ -124,7 +124,7 @@ func Elicit[T any](ctx context.Context, message string, opts ...AskOption) (Answ
 	return elicit(ctx, message, a.key, request, f.read)
 }
 
-// ElicitURL asks the user to visit a web page. Accepted means that they agreed to, not that they are done there.
+// ElicitURL asks the user to visit a web page. Accepted means that they agreed, not that they have completed it.
 func ElicitURL(ctx context.Context, message, url string, opts ...AskOption) (Answer[struct{}], error) {
 	if ClientCapabilities(ctx).GetElicitation().GetUrl() == nil {
 		return Answer[struct{}]{}, unsupported("open a web page for its user", message+" "+url)
@@ -158,7 +158,7 @@ func elicit[T any](
 
 // Sample asks the client's model.
 //
-// Deprecated: MCP 2026-07-28 deprecates it. Better call a model's own API.
+// Deprecated: MCP 2026-07-28 deprecates it. Call the API of a model instead.
 func Sample(ctx context.Context, request *pb.CreateMessageRequest, opts ...AskOption) (*pb.CreateMessageResult, error) {
 	can := ClientCapabilities(ctx).GetSampling()
 	switch {
@@ -172,7 +172,7 @@ func Sample(ctx context.Context, request *pb.CreateMessageRequest, opts ...AskOp
 	return response.GetCreateMessage(), err
 }
 
-// ToolCalls returns the tools that the client's model wishes to have called. ToolResult answers each.
+// ToolCalls returns the tool calls of the client's model. Answer each with ToolResult.
 func ToolCalls(said *pb.CreateMessageResult) (calls []*pb.ToolUseContent) {
 	for _, block := range said.GetContent() {
 		if call := block.GetToolUse(); call != nil {
@@ -182,7 +182,7 @@ func ToolCalls(said *pb.CreateMessageResult) (calls []*pb.ToolUseContent) {
 	return calls
 }
 
-// ToolResult is what a tool that the client's model wished for returned, or why it failed, for the next turn of the conversation.
+// ToolResult returns the result or failure of a tool call of the client's model, for the next turn of the conversation.
 func ToolResult(call *pb.ToolUseContent, value any, err error) *Content {
 	var result *Result
 	if err == nil {
@@ -196,7 +196,7 @@ func ToolResult(call *pb.ToolUseContent, value any, err error) *Content {
 	}}}
 }
 
-// SampleText asks the client's model one thing, and returns its text.
+// SampleText sends one prompt to the client's model, and returns the text of its answer.
 //
 // Deprecated: see Sample.
 func SampleText(ctx context.Context, prompt string, maxTokens int, opts ...AskOption) (string, error) {
@@ -210,9 +210,9 @@ func SampleText(ctx context.Context, prompt string, maxTokens int, opts ...AskOp
 	return said.String(), err
 }
 
-// Roots asks for the folders the client works in.
+// Roots requests the root directories of the client.
 //
-// Deprecated: MCP 2026-07-28 deprecates it. Better take them as arguments.
+// Deprecated: MCP 2026-07-28 deprecates it. Take them as arguments instead.
 func Roots(ctx context.Context, opts ...AskOption) ([]*pb.Root, error) {
 	if ClientCapabilities(ctx).GetRoots() == nil {
 		return nil, unsupported("tell which folders it works in", "Which folder is meant?")
@@ -222,8 +222,8 @@ func Roots(ctx context.Context, opts ...AskOption) ([]*pb.Root, error) {
 	return response.GetListRoots().GetRoots(), err
 }
 
-// Once calls fn in the first round only, and in the others returns what it returned then, which has to become JSON and back.
-// A call that failed, or asked something itself, is not remembered.
+// Once calls fn in the first round only, and returns its result in every round. The result must survive conversion to
+// JSON and back. It is not stored if fn failed or asked a question.
 func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, error)) (T, error) {
 	var v T
 	c := from(ctx)
@@ -250,15 +250,15 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 		return v, fmt.Errorf("mcpbridge.Once(%q) can remember only what becomes JSON: %w", key, err)
 	}
 	step.value = value
-	// The same value in every round: what JSON leaves out is left out in the first too.
+	// The same value in every round: convert it to JSON and back in the first round too.
 	var again T
 	err = unmarshal(value, &again)
 	return again, err
 }
 
-// Require ends the round with what is required, in messages of the contract, and a state of the handler's own. The handler
-// returns the error, and is called again: State is the state, and Responses are the answers. Elicit and the others need
-// none of this.
+// Require ends the round with input requests, in messages of the contract, and a state. The handler must return the
+// error. In the next round, State returns the state, and Responses the answers. Elicit and the other questions do this
+// automatically.
 func Require(ctx context.Context, needs *pb.InputRequired) error {
 	c := from(ctx)
 	if c == nil {
@@ -273,7 +273,7 @@ func Require(ctx context.Context, needs *pb.InputRequired) error {
 	return Pending
 }
 
-// State is the state that Require returned in the round before. Nil: this is the first.
+// State returns the state passed to Require in the previous round. It is nil in the first round.
 func State(ctx context.Context) []byte {
 	if c := from(ctx); c != nil {
 		return c.state
@@ -281,7 +281,7 @@ func State(ctx context.Context) []byte {
 	return nil
 }
 
-// Responses are the answers to what Require asked.
+// Responses returns the answers to the input requests of Require.
 func Responses(ctx context.Context) map[string]*pb.InputResponse {
 	if c := from(ctx); c != nil {
 		return c.responses
@@ -296,21 +296,21 @@ func unsupported(cannot, question string) error {
 	}
 }
 
-// What a call asks and knows.
+// The questions of a call.
 
-// asks is what the rounds before learned, and what this one asks.
+// asks has the state of earlier rounds, and the questions of this one.
 type asks struct {
-	err     error // the state is not ours
+	err     error // the state is not the SDK's
 	answers map[string]*pb.InputResponse
-	asked   map[string]bool // the keys of the questions of this round and those before: what may be in the state
+	asked   map[string]bool // the keys of all questions so far, which may be in the state
 	steps   map[string]*step
 	counts  map[string]int
 	open    map[string]*pb.InputRequest
-	order   []string          // of open, as it was asked
-	own     *pb.InputRequired // what the handler required itself
+	order   []string          // the keys of open, in order
+	own     *pb.InputRequired // set by Require
 }
 
-// A step is what Once remembers.
+// A step is a result of Once.
 type step struct {
 	mu    sync.Mutex // guards value, and is held while it is made
 	value stdjson.RawMessage
@@ -323,7 +323,7 @@ type remembered struct {
 	Once    map[string]stdjson.RawMessage `json:"once"`
 }
 
-// load returns what there is to know. The caller holds mu.
+// load returns the asks of the call. The caller holds mu.
 func (c *call) load() *asks {
 	if c.asks != nil && c.asks.open != nil {
 		return c.asks
@@ -361,7 +361,7 @@ func (c *call) load() *asks {
 	return a
 }
 
-// step returns what Once remembers by key.
+// step returns the stored result of Once for key.
 func (c *call) step(key string) (*step, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -404,7 +404,7 @@ func (c *call) ask(key string, request *pb.InputRequest) (*pb.InputResponse, err
 	if e := answer.GetError(); e != nil {
 		return nil, failedAnswer(e)
 	}
-	answered := false // An answer of another kind is none: the question is asked again.
+	answered := false // An answer of another kind is ignored: the question is asked again.
 	switch request.GetRequest().(type) {
 	case *pb.InputRequest_Elicit:
 		answered = answer.GetElicit() != nil
@@ -443,8 +443,7 @@ func failedAnswer(e *pb.InputError) error {
 	}
 }
 
-// required returns what the round asks, or nil if it asks nothing. Whatever the handler made of its Pending: what was asked
-// is asked.
+// required returns the input requests of the round, or nil. It does not depend on what the handler did with Pending.
 func (c *call) required() (*pb.InputRequired, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -458,7 +457,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 	r := remembered{Answers: map[string][]byte{}, Once: map[string]stdjson.RawMessage{}, Asked: []string{}}
 	largest, size := "", -1
 	for key, answer := range a.answers {
-		// An answer to what was never asked is not worth its room.
+		// Do not keep answers to questions that were not asked.
 		if !a.asked[key] || a.open[key] != nil {
 			continue
 		}
@@ -473,7 +472,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 	}
 	for key, s := range a.steps {
 		if !s.mu.TryLock() {
-			continue // A goroutine that the handler has left behind is still at it, and may want our lock.
+			continue // A goroutine that outlives the handler may still run, and may hold the lock.
 		}
 		value := s.value
 		s.mu.Unlock()
@@ -499,13 +498,13 @@ func (c *call) required() (*pb.InputRequired, error) {
 
 // Forms.
 
-// A form is how the user is asked for a T.
+// A form asks the user for a T.
 type form[T any] struct {
 	schema []byte
 	read   func([]byte) (T, error)
 }
 
-// wrapped is the form of one value: forms are objects.
+// wrapped is the form of a single value: forms are objects.
 type wrapped[T any] struct {
 	Value T `json:"value"`
 }
@@ -551,7 +550,7 @@ func orEmpty(content []byte) []byte {
 
 func typedForm[T any](of reflect.Type, a ask) (form[T], error) {
 	var f form[T]
-	in := &input[T]{} // Not typed: members that we do not know do no harm.
+	in := &input[T]{} // Not typed: unknown members are allowed.
 	v := reflect.ValueOf(&in.proto).Elem()
 	s, err := schemaOf(v.Type(), &v)
 	if err != nil {
@@ -582,7 +581,7 @@ func typedForm[T any](of reflect.Type, a ask) (form[T], error) {
 	return f, nil
 }
 
-// flatten makes a schema one that MCP has for forms: no nulls, no nesting.
+// flatten converts a schema to one of MCP's forms: no nulls, no nesting.
 func flatten(s *jsonschema.Schema, of reflect.Type) error {
 	s.AdditionalProperties = nil
 	if s.Properties == nil {
@@ -595,7 +594,7 @@ func flatten(s *jsonschema.Schema, of reflect.Type) error {
 		}
 		choices := p.Type == "array" && p.Items != nil && choicesOf(p.Items) != nil
 		if choices && p.Items.AnyOf != nil {
-			p.Items.Type = "" // MCP has the titles alone.
+			p.Items.Type = "" // MCP's form has only the titles.
 		}
 		if !choices && !slices.Contains([]string{"string", "number", "integer", "boolean"}, p.Type) {
 			return fmt.Errorf("a form cannot ask for %q of %s: its fields are text, numbers, bool, or a list of text with an enum", name, of)

@@ -12,18 +12,18 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A call is one round of a call. Handlers reach it by their context.
+// A call is one round of a call, stored in the context of the handler.
 type call struct {
-	request   proto.Message // as it came
+	request   proto.Message // unmodified
 	info      *pb.CallContext
 	uri       string // of a resource
-	state     []byte // of the round before
+	state     []byte // of the previous round
 	responses map[string]*pb.InputResponse
 	send      func(*pb.Progress, *pb.LogMessage) error
 
-	mu     sync.Mutex // guards the rest: a stream takes one message at a time
+	mu     sync.Mutex // guards the rest: a stream does not permit concurrent sends
 	closed bool       // the handler has returned
-	asks   *asks      // what is asked and answered, once something is
+	asks   *asks      // created by the first question
 }
 
 type callKey struct{}
@@ -34,7 +34,7 @@ func from(ctx context.Context) *call {
 	return c
 }
 
-// about returns what the call's caller says of itself. It is never nil.
+// about returns the CallContext of the call. It is never nil.
 func about(ctx context.Context) *pb.CallContext {
 	if c := from(ctx); c != nil && c.info != nil {
 		return c.info
@@ -42,36 +42,36 @@ func about(ctx context.Context) *pb.CallContext {
 	return &pb.CallContext{}
 }
 
-// Who calls. Outside a call, all of these are empty.
+// The caller. Outside of a call, these are empty.
 
-// ClientInfo is the caller's program. Its own word: not to be relied on.
+// ClientInfo returns the name and version of the client, as it declares them. They are not verified.
 func ClientInfo(ctx context.Context) *pb.Implementation { return about(ctx).GetClientInfo() }
 
-// ClientCapabilities is what the caller can do. What it cannot is ErrUnsupported to ask.
+// ClientCapabilities returns the capabilities of the client. Questions that it does not support return ErrUnsupported.
 func ClientCapabilities(ctx context.Context) *pb.ClientCapabilities {
 	return about(ctx).GetClientCapabilities()
 }
 
-// ProtocolVersion is the MCP revision the caller speaks, such as "2026-07-28".
+// ProtocolVersion returns the MCP revision of the caller, such as "2026-07-28".
 func ProtocolVersion(ctx context.Context) string { return about(ctx).GetProtocolVersion() }
 
-// Principal is who the caller has proved to be. Nil: it was not asked to.
+// Principal returns the authenticated caller. It is nil if authentication is not configured.
 func Principal(ctx context.Context) *pb.Principal { return about(ctx).GetPrincipal() }
 
-// Headers are the request's HTTP headers that the bridge is configured to pass on, by lower-case names.
+// Headers returns the HTTP headers in serve.http.passHeaders of the bridge, by lower-case names.
 func Headers(ctx context.Context) map[string]string { return about(ctx).GetHeaders() }
 
-// RequestMeta is MCP `_meta` of the request.
+// RequestMeta returns MCP `_meta` of the request.
 func RequestMeta(ctx context.Context) map[string]any {
 	meta := map[string]any{}
 	if text := about(ctx).GetMeta(); len(text) > 0 {
-		_ = unmarshal(text, &meta) // The bridge passes on objects only.
+		_ = unmarshal(text, &meta) // The bridge sends objects only.
 	}
 	return meta
 }
 
-// Request is the contract's message, as it came: *CallToolRequest, *ReadResourceRequest, *GetPromptRequest or
-// *CompleteRequest. It is not to be changed. Nil: there is no call.
+// Request returns the unmodified request: *CallToolRequest, *ReadResourceRequest, *GetPromptRequest or
+// *CompleteRequest. Do not modify it. It is nil outside of a call.
 func Request(ctx context.Context) proto.Message {
 	if c := from(ctx); c != nil {
 		return c.request
@@ -79,7 +79,7 @@ func Request(ctx context.Context) proto.Message {
 	return nil
 }
 
-// URI is the URI of the resource that is read.
+// URI returns the URI of the requested resource.
 func URI(ctx context.Context) string {
 	if c := from(ctx); c != nil {
 		return c.uri
@@ -87,10 +87,10 @@ func URI(ctx context.Context) string {
 	return ""
 }
 
-// How it goes.
+// Progress and logs.
 
-// Progress tells how far the call has come. done has to grow from one to the next; a total of 0 is not known. It waits
-// while the bridge takes no more, and does nothing if the caller does not want to know.
+// Progress reports progress. done must increase with each report; a total of 0 is unknown. Progress blocks while the
+// bridge is not reading, and does nothing if the caller did not request progress.
 func Progress(ctx context.Context, done, total float64, message ...string) {
 	c := from(ctx)
 	if c == nil || !c.info.GetProgressWanted() {
@@ -107,7 +107,8 @@ func Progress(ctx context.Context, done, total float64, message ...string) {
 	c.emit(p, nil)
 }
 
-// emit sends an event, unless the result has been sent. If the caller is gone, its context says so.
+// emit sends an event, unless the result has been sent. Errors are ignored: the context is canceled if the caller
+// disconnects.
 func (c *call) emit(p *pb.Progress, l *pb.LogMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,14 +117,14 @@ func (c *call) emit(p *pb.Progress, l *pb.LogMessage) {
 	}
 }
 
-// close makes sure that nothing is sent after this: the result comes last.
+// close stops sending events: the result comes last.
 func (c *call) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// A Level is how severe a log message is.
+// A Level is the severity of a log message.
 type Level = pb.LogLevel
 
 // The levels of RFC 5424, in ascending order.
@@ -138,9 +139,8 @@ const (
 	LevelEmergency = pb.LogLevel_LOG_LEVEL_EMERGENCY
 )
 
-// Log writes to the call's log, for the caller to see: a string, or anything that becomes JSON. What is below the level the
-// caller asked for is not sent, and nothing is if it did not ask. A logger is the name of what logs. See NewLogHandler for
-// log/slog.
+// Log writes to the call's log: a string, or any other JSON value. Nothing is sent below the level that the caller
+// requested, or if it requested none. logger is an optional name. For log/slog, see NewLogHandler.
 func Log(ctx context.Context, level Level, data any, logger ...string) {
 	c := from(ctx)
 	if c == nil || !c.wants(level) {
@@ -163,7 +163,7 @@ func (c *call) wants(level Level) bool {
 	return wanted != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && level >= wanted
 }
 
-// protect calls f and returns what it panicked with, if it did. One handler's panic does not end the others.
+// protect calls f and returns its panic, if any, as an error, so that a panic in a handler does not end other calls.
 func protect(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -173,7 +173,7 @@ func protect(f func() error) (err error) {
 					stack = parts[2]
 				}
 			}
-			// What called the handler is of no use to its author.
+			// Frames of the SDK do not help the author.
 			if i := strings.Index(stack, "\ngithub.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge."); i > 0 {
 				stack = stack[:i]
 			}

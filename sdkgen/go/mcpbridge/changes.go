@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A listener is one Listen. Several changes of a list, or of a resource, are told as one.
+// A listener is one Listen call. Repeated changes of a list or a resource are combined.
 type listener struct {
 	wants     kinds
 	resources []string
@@ -23,7 +23,7 @@ type listener struct {
 	done    []string        // visits
 }
 
-// changed tells who listens that lists have changed. The caller holds mu of the app. It returns true.
+// changed notifies subscribers that lists have changed. The caller holds mu of the app. It returns true.
 func (a *App) changed(k kinds) bool {
 	if d := a.discover.GetCapabilities(); d != nil {
 		if k.tools && d.GetTools() == nil || k.resources && d.GetResources() == nil || k.prompts && d.GetPrompts() == nil {
@@ -64,7 +64,7 @@ func (l *listener) updated(uri string) {
 	}
 }
 
-// maxVisits is how many visits a listener has still to be told of at most. All else is bounded by what it listens to.
+// maxVisits is the maximum number of pending visits of a listener. Other changes are bounded by its subscriptions.
 const maxVisits = 10_000
 
 func (l *listener) visited(id string) {
@@ -82,11 +82,11 @@ func (l *listener) visited(id string) {
 func (l *listener) ring() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // It will look anyway.
+	default: // A wakeup is pending.
 	}
 }
 
-// take returns what there is to tell.
+// take removes and returns the pending changes.
 func (l *listener) take() (kinds, map[string]bool, []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

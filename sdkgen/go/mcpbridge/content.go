@@ -19,40 +19,40 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The contract's messages that handlers return and get. Whatever else they hold is set on them directly.
+// The messages of the contract that handlers return and receive. Set further fields directly.
 type (
-	// Content is one piece of what a tool or a prompt says: made by Text, Image, Audio, Embedded or Link.
+	// Content is one block of a tool's result or a prompt, created by Text, Image, Audio, Embedded or Link.
 	Content = pb.ContentBlock
-	// Result is all of what a tool returns, for exact control.
+	// Result is the whole result of a tool, for exact control.
 	Result = pb.CallToolResult
-	// Contents is what a resource holds, for exact control.
+	// Contents is the content of a resource, for exact control.
 	Contents = pb.ResourceContents
-	// Message is one turn of a prompt: made by User or Assistant.
+	// Message is one message of a prompt, created by User or Assistant.
 	Message = pb.PromptMessage
 )
 
-// Text is text.
+// Text returns text content.
 func Text(s string) *Content {
 	return &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text(s)}}}
 }
 
-// Image is an image, of a media type such as "image/png".
+// Image returns an image, of a media type such as "image/png".
 func Image(data []byte, mimeType string) *Content {
 	return &pb.ContentBlock{Block: &pb.ContentBlock_Image{Image: &pb.ImageContent{Data: data, MimeType: mimeType}}}
 }
 
-// ImageFile is the image in a file.
+// ImageFile returns the image in a file.
 func ImageFile(name string) (*Content, error) {
 	data, err := os.ReadFile(name)
 	return Image(data, mediaType(name, "image/png")), err
 }
 
-// Audio is a piece of sound, of a media type such as "audio/wav".
+// Audio returns audio, of a media type such as "audio/wav".
 func Audio(data []byte, mimeType string) *Content {
 	return &pb.ContentBlock{Block: &pb.ContentBlock_Audio{Audio: &pb.AudioContent{Data: data, MimeType: mimeType}}}
 }
 
-// AudioFile is the sound in a file.
+// AudioFile returns the audio in a file.
 func AudioFile(name string) (*Content, error) {
 	data, err := os.ReadFile(name)
 	return Audio(data, mediaType(name, "audio/wav")), err
@@ -65,14 +65,14 @@ func mediaType(name, otherwise string) string {
 	return otherwise
 }
 
-// Embedded is a resource in place: text, bytes, or anything that becomes JSON. An empty mimeType is chosen by that.
+// Embedded returns an embedded resource: text, bytes, or any JSON value. If mimeType is empty, it depends on the value.
 func Embedded(uri string, data any, mimeType string) (*Content, error) {
 	contents, err := contentsOf(data, uri, mimeType)
 	resource := &pb.EmbeddedResource{Resource: contents}
 	return &pb.ContentBlock{Block: &pb.ContentBlock_Resource{Resource: resource}}, err
 }
 
-// Link points to a resource, which clients may read. An empty name is the last part of the URI.
+// Link returns a link to a resource, which clients may read. If name is empty, the last part of the URI is used.
 func Link(uri, name string) *Content {
 	if name == "" {
 		name = path.Base(uri)
@@ -80,10 +80,10 @@ func Link(uri, name string) *Content {
 	return &pb.ContentBlock{Block: &pb.ContentBlock_ResourceLink{ResourceLink: &pb.Resource{Uri: uri, Name: name}}}
 }
 
-// User is what the user says in a prompt: text, or Content.
+// User returns a message of the user in a prompt: text, or Content.
 func User[T string | *Content](said T) *Message { return message(pb.Role_ROLE_USER, said) }
 
-// Assistant is what the model says in a prompt: text, or Content.
+// Assistant returns a message of the model in a prompt: text, or Content.
 func Assistant[T string | *Content](said T) *Message { return message(pb.Role_ROLE_ASSISTANT, said) }
 
 func message(role pb.Role, said any) *Message {
@@ -94,18 +94,18 @@ func message(role pb.Role, said any) *Message {
 	return &pb.PromptMessage{Role: role, Content: block}
 }
 
-// None is what a tool returns that returns nothing.
+// None is the result type of a tool without a result.
 type None struct{}
 
 // Tools.
 
-// failure is a result that tells the model what went wrong.
+// failure returns an error result for the model.
 func failure(message string) *Result {
 	failed := true
 	return &pb.CallToolResult{Content: []*pb.ContentBlock{Text(message)}, IsError: &failed}
 }
 
-// resultOf is the result of a tool that returned v, whose type has no schema.
+// resultOf returns the result of a tool that returned v, whose type has no schema.
 func resultOf(v any) (*Result, error) {
 	switch v := v.(type) {
 	case string:
@@ -129,8 +129,8 @@ func resultOf(v any) (*Result, error) {
 	return structured(text, text[0] != '{'), nil
 }
 
-// structured is a result of JSON. MCP's structured content is an object, and stands as text beside it for clients that do
-// not know it.
+// structured returns a result of JSON. Structured content is an object in MCP, with its text as content for clients
+// that do not support it.
 func structured(value []byte, wrap bool) *Result {
 	r := &pb.CallToolResult{Content: []*pb.ContentBlock{Text(string(value))}, StructuredContent: value}
 	if wrap {
@@ -139,7 +139,7 @@ func structured(value []byte, wrap bool) *Result {
 	return r
 }
 
-// notHeld returns the error of a value that JSON cannot hold, with its place.
+// notHeld returns the error of a value that JSON cannot represent, with its path.
 func notHeld(err error) error {
 	e, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
@@ -160,11 +160,11 @@ func notHeld(err error) error {
 	return fmt.Errorf("%s is %s, which JSON cannot hold%s", shorten([]byte(cmp.Or(at, "the value"))), what, why)
 }
 
-// An output is how a T becomes a result.
+// An output converts a T to a result.
 type output[T any] struct {
-	schema []byte // empty: it has none
+	schema []byte // empty if there is none
 	wrap   bool
-	limits *node // what the values have to fit, beside being a T; nil: nothing
+	limits *node // constraints of the values besides the type; may be nil
 }
 
 func outputOf[T any]() (output[T], error) {
@@ -221,7 +221,7 @@ func (o *output[T]) write(v T) (*Result, error) {
 
 // Resources.
 
-// contentsOf is what a resource holds that is v: text, bytes, or JSON of anything else.
+// contentsOf returns the contents of a resource that returned v: text, bytes, or JSON.
 func contentsOf(v any, uri, mimeType string) (*Contents, error) {
 	c := &pb.ResourceContents{Uri: uri}
 	usual := ""
@@ -253,7 +253,7 @@ func contentsOf(v any, uri, mimeType string) (*Contents, error) {
 	return c, nil
 }
 
-// DataURI is data as an icon's address: Icon(DataURI(png, "image/png")).
+// DataURI returns a data URI for an icon: Icon(DataURI(png, "image/png")).
 func DataURI(data []byte, mimeType string) string {
 	return "data:" + mimeType + ";base64," + base64.StdEncoding.EncodeToString(data)
 }

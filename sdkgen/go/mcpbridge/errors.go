@@ -19,53 +19,56 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An Error answers the call with this JSON-RPC error, exactly. The model does not see it; the client does.
+// An Error fails the call with exactly this JSON-RPC error. The client receives it; the model does not.
 type Error struct {
 	Code    int64
 	Message string
-	Data    any // anything that becomes JSON
+	Data    any // any JSON value
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// ToolError is the failure of a tool, which the model reads. Any other error does the same, but is logged too, as one that
-// was not expected. Resources and prompts have no such results: there the client reads it, as a JSON-RPC error.
+// ToolError returns an expected failure of a tool, which the model reads. Other errors do the same, but are logged too.
+// Resources and prompts have no error results: the client receives a JSON-RPC error instead.
 func ToolError(format string, args ...any) error { return &toolError{fmt.Errorf(format, args...)} }
 
 type toolError struct{ error }
 
 func (e *toolError) Unwrap() error { return errors.Unwrap(e.error) }
 
-// VisitRequired answers the call with the error that sends the user to a web page first. Then the client calls again.
-// NotifyVisited, with the same id, tells it that the user is done there. To ask and go on, there is ElicitURL.
+// VisitRequired returns an error that requires the user to visit a web page first. The client then calls again.
+// NotifyVisited, with the same id, notifies it that the user has completed the page. To ask and continue, use
+// ElicitURL.
 func VisitRequired(message, url, id string) error {
 	visit := map[string]string{"mode": "url", "elicitationId": id, "url": url, "message": message}
 	return &Error{Code: -32042, Message: message, Data: map[string]any{"elicitations": []any{visit}}}
 }
 
-// What can become of a question besides an answer. All are ToolErrors: a tool that returns one tells the model.
+// The errors of questions. All are ToolErrors: the model reads them if a tool returns one.
 var (
-	// Pending is that a question has no answer yet. Return it: the handler is called again, from the top, when there is one.
-	// The question is asked whatever becomes of the error.
+	// Pending means that a question has no answer yet. Return it: the handler runs again from the top once there is
+	// one. The question is sent even if the error is dropped.
 	Pending = errors.New("waiting for the client's answer") //nolint:errname,revive,staticcheck // It is not a failure.
-	// ErrUnsupported is that the client cannot be asked this. Its text tells the model to ask the user itself.
+	// ErrUnsupported means that the client does not support the request. Its text asks the model to ask the user
+	// itself.
 	ErrUnsupported = errors.New("the client cannot be asked this")
-	// ErrNoAnswer is that the client did not answer in time.
+	// ErrNoAnswer means that the client did not answer in time.
 	ErrNoAnswer = errors.New("the client did not answer in time")
-	// ErrRefused is that the client answered a question with an error.
+	// ErrRefused means that the client answered a question with an error.
 	ErrRefused = errors.New("the client refused to answer")
-	// ErrInvalidAnswer is that the client's answer is not of the form that was asked for.
+	// ErrInvalidAnswer means that the client's answer does not conform to the requested schema.
 	ErrInvalidAnswer = errors.New("the answer does not fit the question")
-	// ErrDeclined is that the user said no, where Answer.Get is used.
+	// ErrDeclined means that the user declined. Answer.Get returns it.
 	ErrDeclined = errors.New("the user declined")
-	// ErrCancelled is that the user closed the question without an answer, where Answer.Get is used.
+	// ErrCancelled means that the user closed the question without an answer. Answer.Get returns it.
 	ErrCancelled = errors.New("the user closed the question without an answer")
 
-	// ErrNotFound is that what a resource's URI or a prompt's arguments name does not exist. Wrap it to say more.
+	// ErrNotFound means that the resource, or the object that a prompt's arguments name, does not exist. Wrap it for
+	// details.
 	ErrNotFound = errors.New("not found")
 )
 
-// An askError is one of the errors above with a text of its own.
+// An askError is one of the errors above with a specific text.
 type askError struct {
 	kind error
 	text string
@@ -74,7 +77,7 @@ type askError struct {
 func (e *askError) Error() string { return e.text }
 func (e *askError) Unwrap() error { return e.kind }
 
-// meant reports whether a handler returned err to say something, and not because something is broken.
+// meant reports whether err is an expected failure.
 func meant(err error) bool {
 	if _, ok := errors.AsType[*toolError](err); ok {
 		return true
@@ -83,7 +86,7 @@ func meant(err error) bool {
 	return ok || errors.Is(err, Pending) || errors.Is(err, ErrNotFound)
 }
 
-// A panicked error is what a handler panicked with.
+// A panicked error is the panic of a handler.
 type panicked struct {
 	value any
 	stack string // from where it panicked
@@ -94,7 +97,7 @@ func (e *panicked) Error() string { return fmt.Sprint(e.value) }
 // inRuntime matches the files of Go's runtime, as they are named with and without -trimpath.
 var inRuntime = regexp.MustCompile(`^(.*/src/)?(internal/)?runtime/`)
 
-// place returns the line where it panicked, as main.go:12, or nothing if that is not to be seen.
+// place returns the line of the panic, as main.go:12, or nothing if it is unknown.
 func (e *panicked) place() string {
 	for line := range strings.Lines(e.stack) {
 		frame, ok := strings.CutPrefix(line, "\t")
@@ -106,13 +109,13 @@ func (e *panicked) place() string {
 	return ""
 }
 
-// ownLog is the log of a program that has set none.
+// ownLog is the default log.
 var ownLog = slog.Default()
 
-// toBridge writes what the bridge reads: a line of JSON for each record, however many lines that has.
+// toBridge writes a line of JSON for each record, which the bridge parses.
 var toBridge = sync.OnceValue(func() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) })
 
-// logger is where the SDK logs, and never to the caller of a tool.
+// logger returns the log of the SDK, which is not sent to callers.
 func logger() *slog.Logger {
 	if l := slog.Default(); l != ownLog || !managed() {
 		return l
@@ -120,7 +123,7 @@ func logger() *slog.Logger {
 	return toBridge()
 }
 
-// logFailure logs why a handler failed, unless it meant to.
+// logFailure logs why a handler failed, unless the failure is expected.
 func logFailure(d definition, err error) {
 	if meant(err) {
 		return
@@ -134,7 +137,7 @@ func logFailure(d definition, err error) {
 	logger().Error(fmt.Sprintf("%s: %s %q failed: %v", at, d.kind, d.name, err), more...)
 }
 
-// exactly returns the gRPC status of an exact error, or nil if err is none.
+// exactly returns the gRPC status of an *Error, or nil if err is none.
 func exactly(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -165,7 +168,7 @@ func exactly(err error) error {
 	return s.Err()
 }
 
-// failed is the gRPC status of a resource or prompt whose handler returned err.
+// failed returns the gRPC status of a resource or prompt whose handler returned err.
 func failed(d definition, err error) error {
 	if s := exactly(err); s != nil {
 		return s
@@ -177,10 +180,10 @@ func failed(d definition, err error) error {
 	return exactly(&Error{Code: -32603, Message: err.Error()})
 }
 
-// over is the gRPC status of a call whose context has ended.
+// over returns the gRPC status of a call whose context is done.
 func over(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }
 
-// text is s as protobuf can hold it.
+// text returns s as valid UTF-8, which protobuf requires.
 func text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -188,7 +191,7 @@ func text(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// didYouMean proposes the name that was probably meant.
+// didYouMean suggests the most similar name.
 func didYouMean(got string, names []string) string {
 	best, at := "", max(len(got)/2, 1)+1
 	for _, name := range names {
@@ -202,7 +205,7 @@ func didYouMean(got string, names []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// distance is how many letters must be put in, left out, changed or swapped with the next to make b of a.
+// distance returns the Damerau-Levenshtein distance of a and b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

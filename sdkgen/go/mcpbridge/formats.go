@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A format is what a string may be by its name in JSON Schema. All SDKs accept the same values: sdkgen/testdata/formats.json.
+// A format is a format of strings in JSON Schema. All SDKs accept the same values: sdkgen/testdata/formats.json.
 type format struct {
 	is   string // for messages: "must be a date such as 2026-01-31"
 	fits func(string) bool
@@ -57,7 +57,7 @@ var formats = map[string]format{
 	},
 }
 
-// matches returns what reports whether all of a string matches a pattern.
+// matches returns a function that reports whether a whole string matches a pattern.
 func matches(pattern string) func(string) bool {
 	return regexp.MustCompile(`\A(` + pattern + `)\z`).MatchString
 }
@@ -66,7 +66,7 @@ func both(a, b func(string) bool) func(string) bool {
 	return func(s string) bool { return a(s) && b(s) }
 }
 
-// isDay reports whether the date that s begins with is in the calendar.
+// isDay reports whether the date at the start of s exists.
 func isDay(s string) bool {
 	day, err := time.Parse(time.DateOnly, s[:len(time.DateOnly)])
 	return err == nil && day.Year() > 0

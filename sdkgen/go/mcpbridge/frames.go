@@ -20,8 +20,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Calls of tools as frames: what the bridge that started us can make instead of calls over gRPC, for a part of the cost.
-// proto/mcpbridge/v1/frames.md says what a frame is.
+// Tool calls as frames, which the bridge that launched this program sends instead of gRPC calls, at a lower cost.
+// proto/mcpbridge/v1/frames.md describes the protocol.
 const (
 	frameCall   = 1
 	frameCancel = 2
@@ -33,41 +33,41 @@ const (
 	frameLast   = 20
 
 	frameHeader = 9
-	eventsAhead = 64 // that the caller has not taken
+	eventsAhead = 64 // maximum number of unread events of a call
 )
 
-// A frames is the connection that such calls come by.
+// frames is the connection for such calls.
 type frames struct {
 	service *service
 	conn    net.Conn
-	calls   sync.WaitGroup // what runs
+	calls   sync.WaitGroup // calls in flight
 	over    chan struct{}  // closed when the connection has ended
 
 	mu      sync.Mutex // guards the rest
 	running map[uint32]*framed
-	last    uint32      // the id of the last call that was begun
-	drains  bool        // no more are
+	last    uint32      // the id of the last call that was started
+	drains  bool        // refuse new calls
 	out     net.Buffers // to be written
-	writing bool        // somebody writes it
+	writing bool        // a goroutine is writing out
 }
 
-// A framed is a call that came by a frame. To the service it is a stream.
+// A framed is a call received as a frame. The service uses it as a stream.
 type framed struct {
-	grpc.ServerStream // nobody uses it
+	grpc.ServerStream // not used
 
 	of     *frames
 	id     uint32
 	ctx    context.Context //nolint:containedctx // it is a stream's, which has one
 	cancel context.CancelFunc
-	ahead  chan struct{} // has an entry for every event that was not taken; nil before the first
+	ahead  chan struct{} // has an entry for every unread event; nil before the first
 	once   sync.Once
 	last   *pb.CallToolResponse
 }
 
-// dialFrames connects to the bridge for frames. It returns nil if the bridge has not asked for them.
+// dialFrames connects to the bridge for frames. It returns nil if the bridge does not support them.
 func dialFrames(ctx context.Context, s *service) *frames {
 	path, ok := strings.CutPrefix(os.Getenv("MCPBRIDGE_FRAMES"), "unix:")
-	_ = os.Unsetenv("MCPBRIDGE_FRAMES") // it is not for our children
+	_ = os.Unsetenv("MCPBRIDGE_FRAMES") // child processes must not inherit it
 	if !ok {
 		return nil
 	}
@@ -80,7 +80,7 @@ func dialFrames(ctx context.Context, s *service) *frames {
 	return f
 }
 
-// serve takes calls until the connection ends.
+// serve receives frames until the connection is closed.
 func (f *frames) serve() {
 	defer close(f.over)
 	f.put(frameHello, 0, func(to []byte) []byte { return append(to, 1) })
@@ -116,7 +116,7 @@ func (f *frames) read() error {
 	}
 }
 
-// take does what a frame says.
+// take handles a frame.
 func (f *frames) take(kind byte, id uint32, payload []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +127,7 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 			return fmt.Errorf("call %d is one that runs", id)
 		}
 		if f.drains {
-			return nil // The bridge knows by our LAST.
+			return nil // The LAST frame has informed the bridge.
 		}
 		f.last = id
 		c = &framed{of: f, id: id}
@@ -142,14 +142,14 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 		if c != nil && c.ahead != nil {
 			select {
 			case <-c.ahead:
-			default: // it never was ahead
+			default: // nothing is unread
 			}
 		}
 	}
 	return nil
 }
 
-// serve answers a call.
+// serve handles a call.
 func (c *framed) serve(payload []byte) {
 	defer c.cancel()
 	req := &pb.CallToolRequest{}
@@ -172,7 +172,7 @@ func (c *framed) serve(payload []byte) {
 		return
 	}
 	if err := c.of.message(frameError, c.id, status.Convert(err).Proto()); err != nil {
-		_ = c.of.message(frameError, c.id, status.Convert(err).Proto()) // which says why, in few words
+		_ = c.of.message(frameError, c.id, status.Convert(err).Proto()) // a short message
 	}
 }
 
@@ -198,7 +198,8 @@ func (c *framed) Send(m *pb.CallToolResponse) error {
 	return c.of.message(frameEvent, c.id, m)
 }
 
-// message says a message, or why it cannot be said: a longer one than the bridge may take would end the connection.
+// message sends a message, or the error if it cannot be sent: a message above the bridge's limit would end the
+// connection.
 func (f *frames) message(kind byte, id uint32, m proto.Message) error {
 	if size := proto.Size(m); size > maxMessage {
 		what := "what it was to say"
@@ -219,7 +220,7 @@ func (f *frames) message(kind byte, id uint32, m proto.Message) error {
 	return nil
 }
 
-// put writes a frame, unless payload fails. Whoever finds nobody writing writes for all.
+// put writes a frame, unless payload fails. The first goroutine writes the frames of all others too.
 func (f *frames) put(kind byte, id uint32, payload func(to []byte) []byte) {
 	frame := payload(make([]byte, frameHeader, 512))
 	if len(frame) < frameHeader {
@@ -249,7 +250,7 @@ func (f *frames) put(kind byte, id uint32, payload func(to []byte) []byte) {
 	f.writing = false
 }
 
-// drain begins no more calls, and waits until the bridge has the answers of those that run.
+// drain refuses new calls, and waits until the bridge has received the responses of calls in flight.
 func (f *frames) drain() {
 	if f == nil {
 		return
@@ -259,11 +260,11 @@ func (f *frames) drain() {
 	last := f.last
 	f.mu.Unlock()
 	f.put(frameLast, last, func(to []byte) []byte { return to })
-	<-f.over // The bridge ends the connection then.
+	<-f.over // The bridge then closes the connection.
 	f.calls.Wait()
 }
 
-// close ends the connection, and with it every call.
+// close closes the connection, and cancels its calls.
 func (f *frames) close() {
 	if f != nil {
 		_ = f.conn.Close()

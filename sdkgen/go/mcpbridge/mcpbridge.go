@@ -1,4 +1,5 @@
-// Package mcpbridge is for backends in Go: write functions, and the mcpbridge sidecar speaks MCP for them.
+// Package mcpbridge is the SDK for backends in Go: write functions, and the mcpbridge sidecar serves them to MCP
+// clients.
 //
 //	type In struct {
 //		City string `json:"city" jsonschema:"City name" schema:"minLen=1"`
@@ -31,8 +32,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An App is a set of tools, resources and prompts. Its methods, and the functions that take it, may be called concurrently,
-// and while it runs: clients are told what changed.
+// An App is a set of tools, resources and prompts. Its methods, and the functions that take it, may be called
+// concurrently, and while it runs; clients are notified of changes.
 type App struct {
 	info         *pb.Implementation
 	instructions string
@@ -48,10 +49,10 @@ type App struct {
 	templates table[template]
 	prompts   table[prompt]
 	listeners map[*listener]struct{}
-	discover  *pb.DiscoverResponse // the first answer, which stays
+	discover  *pb.DiscoverResponse // the first response, which does not change
 }
 
-// New returns an App with nothing in it.
+// New returns an App without tools, resources and prompts.
 func New(name, version string, opts ...AppOption) *App {
 	protectStdout()
 	a := &App{info: &pb.Implementation{Name: name, Version: version}, listeners: map[*listener]struct{}{}}
@@ -61,15 +62,15 @@ func New(name, version string, opts ...AppOption) *App {
 	return a
 }
 
-// Err says what is wrong with the definitions so far, each with its line, such as two tools of one name. Run refuses to
-// run then, and mcpbridgetest to call.
+// Err returns the mistakes in the definitions so far, each with its line, such as two tools of one name. Run and
+// mcpbridgetest fail if there are any.
 func (a *App) Err() error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return errors.Join(a.wrong...)
 }
 
-// Tools returns tools of the app as clients see them, for Sample. A name that does not exist is left out.
+// Tools returns tools of the app as clients receive them, for Sample. Unknown names are left out.
 func (a *App) Tools(names ...string) (messages []*pb.Tool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -81,38 +82,38 @@ func (a *App) Tools(names ...string) (messages []*pb.Tool) {
 	return messages
 }
 
-// RemoveTool removes a tool and says whether it was there.
+// RemoveTool removes a tool and reports whether it existed.
 func (a *App) RemoveTool(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.tools.remove(name) && a.changed(kinds{tools: true})
 }
 
-// RemoveResource removes the resource with this URI and says whether it was there.
+// RemoveResource removes the resource with this URI and reports whether it existed.
 func (a *App) RemoveResource(uri string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.resources.remove(uri) && a.changed(kinds{resources: true})
 }
 
-// RemoveResourceTemplate removes a template and says whether it was there.
+// RemoveResourceTemplate removes a template and reports whether it existed.
 func (a *App) RemoveResourceTemplate(template string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.templates.remove(template) && a.changed(kinds{resources: true})
 }
 
-// RemovePrompt removes a prompt and says whether it was there.
+// RemovePrompt removes a prompt and reports whether it existed.
 func (a *App) RemovePrompt(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.prompts.remove(name) && a.changed(kinds{prompts: true})
 }
 
-// kinds says which of the three kinds of things are meant.
+// kinds is a set of lists.
 type kinds struct{ tools, resources, prompts bool }
 
-// A table is what there is of one kind, by name and in the order of definition.
+// A table has the definitions of one kind, by name and in order.
 type table[T any] struct {
 	byName map[string]*T
 	order  []string
@@ -146,7 +147,7 @@ func (t *table[T]) values(f func(*T)) {
 	}
 }
 
-// A definition is where something is defined, for messages: `main.go:12: tool "add"`.
+// A definition is the place of a definition, for messages: `main.go:12: tool "add"`.
 type definition struct {
 	app  *App
 	at   string // main.go:12
@@ -163,12 +164,12 @@ func define(a *App, kind, name string) definition {
 	return d
 }
 
-// wrong remembers what is wrong with the definition.
+// wrong records a mistake in the definition.
 func (d definition) wrong(format string, args ...any) {
 	err := fmt.Errorf("%s: %s %q: %w", d.at, d.kind, d.name, fmt.Errorf(format, args...))
 	d.app.mu.Lock()
 	defer d.app.mu.Unlock()
-	if d.app.running { // Else Run says it.
+	if d.app.running { // Otherwise Run reports it.
 		logger().Error(err.Error())
 	}
 	d.app.wrong = append(d.app.wrong, err)
@@ -176,7 +177,7 @@ func (d definition) wrong(format string, args ...any) {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// checkName says whether a tool or prompt can have its name.
+// checkName reports whether the name of a tool or prompt is valid.
 func (d definition) checkName() bool {
 	if validName.MatchString(d.name) {
 		return true
@@ -187,7 +188,7 @@ func (d definition) checkName() bool {
 
 var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
-// checkScheme says whether a resource can have its URI.
+// checkScheme reports whether the URI of a resource has a scheme.
 func (d definition) checkScheme() bool {
 	if scheme.MatchString(d.name) {
 		return true
@@ -196,7 +197,7 @@ func (d definition) checkScheme() bool {
 	return false
 }
 
-// add puts v into one of the app's tables and tells who listens. at says where a value was defined.
+// add adds v to one of the app's tables and notifies subscribers. at returns the place of a definition.
 func add[T any](d definition, t *table[T], v *T, at func(*T) string, changed kinds) {
 	d.app.mu.Lock()
 	ok := t.add(d.name, v)
@@ -212,19 +213,20 @@ func add[T any](d definition, t *table[T], v *T, at func(*T) string, changed kin
 
 // Options.
 
-// An AppOption says more of an App: Instructions, Title, Icon, WebsiteURL, MaxCalls, Declares.
+// An AppOption is an option of an App: Instructions, Title, Icon, WebsiteURL, MaxCalls, Declares.
 type AppOption interface{ toApp(a *App) }
 
-// A ToolOption says more of a tool: Title, Icon, Meta, ReadOnly, Destructive, Idempotent, OpenWorld, InputSchema.
+// A ToolOption is an option of a tool: Title, Icon, Meta, ReadOnly, Destructive, Idempotent, OpenWorld, InputSchema.
 type ToolOption interface{ toTool(t *tool) }
 
-// A ResourceOption says more of a resource or a template: Title, Icon, Meta, MimeType, Size, Audience, Priority, Complete.
+// A ResourceOption is an option of a resource or a template: Title, Icon, Meta, MimeType, Size, Audience, Priority,
+// Complete.
 type ResourceOption interface{ toResource(r *details) }
 
-// A PromptOption says more of a prompt: Title, Icon, Meta, Complete.
+// A PromptOption is an option of a prompt: Title, Icon, Meta, Complete.
 type PromptOption interface{ toPrompt(p *details) }
 
-// details are what options say of a resource or prompt, whichever it is.
+// details are the options of a resource or prompt.
 type details struct {
 	title       *string
 	icons       []*pb.Icon
@@ -237,7 +239,7 @@ type details struct {
 	err         error
 }
 
-// A Common option fits everything.
+// A Common option applies to all definitions.
 type Common struct {
 	app func(*App)
 	set func(*details)
@@ -253,12 +255,12 @@ func (c Common) toTool(t *tool) {
 	t.message.Title, t.message.Icons, t.message.Meta, t.err = d.title, d.icons, d.meta, errors.Join(t.err, d.err)
 }
 
-// Title is a name for people.
+// Title sets the display name.
 func Title(title string) Common {
 	return Common{func(a *App) { a.info.Title = &title }, func(d *details) { d.title = &title }}
 }
 
-// Icon is a picture in a user interface: an `https:` or `data:` URI. There may be several.
+// Icon adds an icon: an `https:` or `data:` URI. There may be several.
 func Icon(src string) Common {
 	icon := &pb.Icon{Src: src}
 	return Common{
@@ -267,7 +269,7 @@ func Icon(src string) Common {
 	}
 }
 
-// Meta is MCP `_meta` of a tool, resource or prompt: anything that becomes a JSON object.
+// Meta sets MCP `_meta` of a tool, resource or prompt: a value that becomes a JSON object.
 func Meta(meta any) interface {
 	ToolOption
 	ResourceOption
@@ -285,22 +287,22 @@ type appOption func(*App)
 
 func (o appOption) toApp(a *App) { o(a) }
 
-// Instructions tell the model how to use the app.
+// Instructions sets the instructions for the model.
 func Instructions(text string) AppOption { return appOption(func(a *App) { a.instructions = text }) }
 
-// Description is what the app is for, in a sentence.
+// Description sets the description of the app, in a sentence.
 func Description(text string) AppOption {
 	return appOption(func(a *App) { a.info.Description = &text })
 }
 
-// WebsiteURL is where to read about the app.
+// WebsiteURL sets the website of the app.
 func WebsiteURL(url string) AppOption { return appOption(func(a *App) { a.info.WebsiteUrl = &url }) }
 
-// MaxCalls is the most calls the app wants at a time. Further ones wait in the bridge.
+// MaxCalls sets the maximum number of concurrent calls. Further calls wait in the bridge.
 func MaxCalls(n uint32) AppOption { return appOption(func(a *App) { a.maxCalls = n }) }
 
-// CacheFor says how long clients may keep the lists, or what a resource holds, and with public that they are the same for
-// every caller. What is not said is not kept, but for lists, which are kept for five seconds.
+// CacheFor sets how long clients may cache the lists, or the content of a resource, and with public that they are the
+// same for every caller. By default, lists are cached for five seconds and content is not cached.
 func CacheFor(ttl time.Duration, public bool) interface {
 	AppOption
 	ResourceOption
@@ -312,7 +314,7 @@ func CacheFor(ttl time.Duration, public bool) interface {
 	return c
 }
 
-// A cache is what may be kept, and by whom. Nil: nothing is said.
+// A cache has the cache hints. It is nil if there are none.
 type cache struct {
 	ttl   *int64
 	scope *pb.CacheScope
@@ -321,8 +323,8 @@ type cache struct {
 func (c cache) toApp(a *App)          { a.cache = c }
 func (c cache) toResource(d *details) { d.cache = c }
 
-// listTTL is how long lists are true, in milliseconds. The bridge looks at the list of tools with every call, to check its
-// headers, and would ask us for it each time; of a change it is told at once.
+// listTTL is the default cache time of lists, in milliseconds. The bridge uses the list of tools in every call, to
+// check headers, and would request it each time; it is notified of changes at once.
 func (a *App) listTTL() *int64 {
 	if a.cache.ttl != nil {
 		return a.cache.ttl
@@ -330,8 +332,8 @@ func (a *App) listTTL() *int64 {
 	return proto.Int64(5000)
 }
 
-// Declares declares lists that are empty at the start and will not be later: "tools", "resources", "prompts". Clients read what
-// an app has when they connect, and do not ask for anything else.
+// Declares declares lists that are empty at startup and get entries later: "tools", "resources", "prompts". Clients
+// read the capabilities when they connect, and request only declared lists.
 func Declares(lists ...string) AppOption {
 	return appOption(func(a *App) {
 		for _, list := range lists {
@@ -351,9 +353,9 @@ func Declares(lists ...string) AppOption {
 	})
 }
 
-// Answers.
+// Methods of the contract.
 
-// discovered answers Discover, always the same: clients have been told.
+// discovered implements Discover. The response does not change, because clients read it once.
 func (a *App) discovered() *pb.DiscoverResponse {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A prompt is a text to be filled in.
+// A prompt is a template for messages.
 type prompt struct {
 	definition
 	message    *pb.Prompt
@@ -24,8 +24,8 @@ type prompt struct {
 	completers map[string]Completer
 }
 
-// Prompt adds a prompt. In is a struct of simple fields, which are its arguments, or a map[string]string. Out is what it
-// says: string, *Message or []*Message, or *GetPromptResult of the contract.
+// Prompt adds a prompt. In is a struct of simple fields, which are its arguments, or a map[string]string. Out is the
+// type of its messages: string, *Message or []*Message, or *GetPromptResult of the contract.
 func Prompt[In, Out any](
 	a *App, name, description string, fn func(context.Context, In) (Out, error), opts ...PromptOption,
 ) {
@@ -81,7 +81,7 @@ func Prompt[In, Out any](
 	add(p.definition, &a.prompts, p, func(p *prompt) string { return p.at }, kinds{prompts: true})
 }
 
-// says is a prompt whose function returned v.
+// says returns the result of a prompt whose function returned v.
 func says(v any, description *string) (*pb.GetPromptResult, error) {
 	r := &pb.GetPromptResult{Description: description}
 	switch v := v.(type) {
@@ -100,9 +100,9 @@ func says(v any, description *string) (*pb.GetPromptResult, error) {
 	return r, nil
 }
 
-// Arguments that come as text.
+// Text arguments.
 
-// fitsText says which field text cannot fill in.
+// fitsText returns an error for a field that text cannot be converted to.
 func (n *node) fitsText() error {
 	for _, name := range n.order {
 		p := n.properties[name]
@@ -113,7 +113,7 @@ func (n *node) fitsText() error {
 	return nil
 }
 
-// fromText makes JSON of arguments that are text. What does not fit becomes a string, which is then told to be wrong.
+// fromText converts text arguments to JSON. Text that cannot be converted becomes a string, which validation rejects.
 func (n *node) fromText(arguments map[string][]string) []byte {
 	b := []byte{'{'}
 	for name, values := range arguments {
@@ -157,7 +157,7 @@ func appendText(b []byte, s string) []byte {
 	return b
 }
 
-// arguments are a node's as a prompt has them.
+// arguments returns the fields of a node as arguments of a prompt.
 func (n *node) arguments() []*pb.PromptArgument {
 	var list []*pb.PromptArgument
 	for _, name := range n.order {
@@ -176,8 +176,8 @@ func (n *node) arguments() []*pb.PromptArgument {
 
 // Completion.
 
-// A Completer proposes values for an argument, the best first: those that begin with what is typed so far, or whatever is
-// meant by it. others are the other arguments, as far as they are known.
+// A Completer returns proposed values for an argument, best first, given the text typed so far. others are the other
+// known arguments.
 type Completer func(ctx context.Context, typed string, others map[string]string) ([]string, error)
 
 type completion struct {
@@ -185,7 +185,8 @@ type completion struct {
 	with     Completer
 }
 
-// Complete proposes values for an argument of a prompt, or a variable of a resource template. An enum needs none.
+// Complete sets the completion of an argument of a prompt, or a variable of a resource template. Enums are completed
+// automatically.
 func Complete(argument string, with Completer) interface {
 	ResourceOption
 	PromptOption
@@ -202,7 +203,7 @@ func (c completion) toResource(d *details) {
 
 func (c completion) toPrompt(d *details) { c.toResource(d) }
 
-// completers adds to what is given the completers of enums.
+// completers adds the completers of enums to the given ones.
 func (n *node) completers(given map[string]Completer) map[string]Completer {
 	all := map[string]Completer{}
 	for name, p := range n.properties {
@@ -235,10 +236,10 @@ func (n *node) completers(given map[string]Completer) map[string]Completer {
 	return all
 }
 
-// maxCompletions is how many values MCP allows.
+// maxCompletions is the maximum number of values in MCP.
 const maxCompletions = 100
 
-// complete answers Complete.
+// complete implements Complete.
 func (a *App) complete(ctx context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
 	var d definition
 	var all map[string]Completer

@@ -22,19 +22,20 @@ type resource struct {
 	read    func(context.Context) (*pb.ReadResourceResult, error)
 }
 
-// A template is a resource for every URI that fits.
+// A template is a resource for every matching URI.
 type template struct {
 	definition
 	message    *pb.ResourceTemplate
 	uris       *uritemplate.Template // without query
-	query      []string              // the variables of {?a,b} at the end, each of which may be missing
-	literal    string                // what they all begin with
+	query      []string              // the optional variables of {?a,b} at the end
+	literal    string                // the prefix of all URIs
 	read       func(context.Context, map[string][]string) (*pb.ReadResourceResult, error)
 	completers map[string]Completer
 }
 
-// ResourceFunc adds a resource. Out is what it holds: string is text, []byte is bytes, *Contents and []*Contents are exactly
-// that, and anything else becomes JSON. An ErrNotFound says that it does not exist.
+// ResourceFunc adds a resource. Out is the type of its content: string is text, []byte is binary data, *Contents and
+// []*Contents are returned unchanged, and anything else becomes JSON. Return ErrNotFound if the resource does not
+// exist.
 func ResourceFunc[Out any](
 	a *App, uri, name, description string, fn func(context.Context) (Out, error), opts ...ResourceOption,
 ) {
@@ -66,8 +67,9 @@ func ResourceFunc[Out any](
 	add(d, &a.resources, r, func(r *resource) string { return r.at }, kinds{resources: true})
 }
 
-// ResourceTemplate adds a resource for every URI that fits an RFC 6570 template, such as "weather://{city}/{day}". In is a
-// struct with a field for each of its variables, or a map[string]string. URI has the URI. Out is as for ResourceFunc.
+// ResourceTemplate adds a resource for every URI that matches an RFC 6570 template, such as "weather://{city}/{day}".
+// In is a struct with a field for each of its variables, or a map[string]string. URI returns the URI. Out is as for
+// ResourceFunc.
 func ResourceTemplate[In, Out any](
 	a *App, uris, name, description string, fn func(context.Context, In) (Out, error), opts ...ResourceOption,
 ) {
@@ -117,7 +119,7 @@ func ResourceTemplate[In, Out any](
 	add(d, &a.templates, t, func(t *template) string { return t.at }, kinds{resources: true})
 }
 
-// fits says why variables do not fit the fields they are read into.
+// fits returns an error if variables do not match the fields.
 func fits(n *node, path, query []string, o details) error {
 	variables := slices.Concat(path, query)
 	for _, v := range variables {
@@ -138,7 +140,7 @@ func fits(n *node, path, query []string, o details) error {
 	return n.fitsText()
 }
 
-// holds is what a resource holds whose function returned v.
+// holds returns the contents of a resource whose function returned v.
 func holds(v any, uri string, d details) (*pb.ReadResourceResult, error) {
 	usual := ""
 	if d.mimeType != nil {
@@ -169,7 +171,7 @@ func holds(v any, uri string, d details) (*pb.ReadResourceResult, error) {
 	return result, nil
 }
 
-// find returns how to read the resource with this URI, and its definition.
+// find returns the function for the resource with this URI, and its definition.
 func (a *App) find(uri string) (definition, func(context.Context) (*pb.ReadResourceResult, error)) {
 	a.mu.RLock()
 	r := a.resources.byName[uri]
@@ -193,14 +195,14 @@ func (a *App) find(uri string) (definition, func(context.Context) (*pb.ReadResou
 	return definition{}, nil
 }
 
-// atEnd is a template with {?a,b} at its end. The library matches these in their order only, and all of them.
+// atEnd matches a template with {?a,b} at its end. The library requires all of these variables, in order.
 var atEnd = regexp.MustCompile(`^(.*)\{\?([\w,]+)\}$`)
 
-// maxURI is of a URI that is matched: what the library does for it grows faster than that.
+// maxURI is the maximum length of a URI: the time of the library is not linear in it.
 const maxURI = 4096
 
-// match returns the values of the variables, percent-decoded, or nil if uri is none of the template's. An empty value is
-// none, nor is one that climbs out of a folder, such as ../secret.
+// match returns the percent-decoded values of the variables, or nil if uri does not match. Empty values, and values
+// with `..` path segments, such as ../secret, do not match.
 func (t *template) match(uri string) map[string][]string {
 	if len(uri) > maxURI {
 		return nil
@@ -214,7 +216,7 @@ func (t *template) match(uri string) map[string][]string {
 		}
 		uri = before
 	}
-	if !t.uris.Regexp().MatchString(uri) { // Match is slow, and it keeps everything it tries.
+	if !t.uris.Regexp().MatchString(uri) { // Match is slow, and uses much memory.
 		return nil
 	}
 	found := t.uris.Match(uri)
@@ -241,7 +243,7 @@ func (t *template) match(uri string) map[string][]string {
 
 func isSlash(r rune) bool { return r == '/' || r == '\\' }
 
-// NotifyVisited tells clients that wait for it that the user is done at the web page of the VisitRequired with this id.
+// NotifyVisited notifies clients that the user has completed the web page of the VisitRequired with this id.
 func (a *App) NotifyVisited(id string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -250,7 +252,7 @@ func (a *App) NotifyVisited(id string) {
 	}
 }
 
-// NotifyUpdated tells those who listen to the resource with this URI, or to one that it is part of, that it has changed.
+// NotifyUpdated notifies subscribers of the resource with this URI, or of one that contains it, that it has changed.
 func (a *App) NotifyUpdated(uri string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -263,19 +265,19 @@ type resourceOption func(*details)
 
 func (o resourceOption) toResource(d *details) { o(d) }
 
-// MimeType is the media type of what a resource holds. What is not said is text/plain, application/octet-stream or
-// application/json, by what it returns.
+// MimeType sets the media type of a resource. By default it is text/plain, application/octet-stream or
+// application/json, by the type of its content.
 func MimeType(t string) ResourceOption { return resourceOption(func(d *details) { d.mimeType = &t }) }
 
-// Size is how many bytes a resource holds.
+// Size sets the size of a resource in bytes.
 func Size(n int64) ResourceOption { return resourceOption(func(d *details) { d.size = &n }) }
 
-// Priority is how much a resource matters, from 0 (not at all) to 1 (as good as required).
+// Priority sets the importance of a resource, from 0 (optional) to 1 (effectively required).
 func Priority(p float64) ResourceOption {
 	return resourceOption(func(d *details) { d.annotated().Priority = &p })
 }
 
-// ForUser and ForAssistant say for whom a resource is meant. Neither: for everybody.
+// ForUser and ForAssistant set the audience of a resource. By default it is both.
 func ForUser() ResourceOption { return audience(pb.Role_ROLE_USER) }
 
 // ForAssistant is described at ForUser.
@@ -285,7 +287,7 @@ func audience(r pb.Role) ResourceOption {
 	return resourceOption(func(d *details) { d.annotated().Audience = append(d.annotated().Audience, r) })
 }
 
-// LastModified is when a resource was last changed, in ISO 8601.
+// LastModified sets the time of the last change of a resource, in ISO 8601.
 func LastModified(when string) ResourceOption {
 	return resourceOption(func(d *details) { d.annotated().LastModified = proto.String(when) })
 }

@@ -41,14 +41,14 @@ import (
 const (
 	cookieKey, cookieValue = "MCPBRIDGE_PLUGIN", "mcpbridge.v1"
 
-	protocol   = "1"             // of the handshake's second field: the contract's major version
-	drainTime  = 5 * time.Second // what calls get to finish when we are told to stop
+	protocol   = "1"             // the contract's major version, the second field of the handshake
+	drainTime  = 5 * time.Second // for calls in flight at shutdown
 	maxMessage = 64 << 20
-	maxPath    = 100 // of a unix socket: the system has room for 104 to 108 bytes
+	maxPath    = 100 // of a unix socket: the limit of systems is 104 to 108 bytes
 )
 
-// protectStdout makes fmt.Print safe: the bridge reads one line from our standard output, the handshake. Whatever else is
-// printed goes to stderr, which the bridge takes for log. It returns the real one.
+// protectStdout makes fmt.Print safe: standard output has one line for the bridge, the handshake. All other output goes
+// to stderr, which the bridge logs. It returns the original standard output.
 var protectStdout = sync.OnceValue(func() *os.File {
 	out := os.Stdout
 	if managed() {
@@ -59,28 +59,28 @@ var protectStdout = sync.OnceValue(func() *os.File {
 
 func managed() bool { return os.Getenv(cookieKey) == cookieValue }
 
-// Run serves until it is told to stop: to the bridge that started this program, or, with `--listen ADDRESS` on the command
-// line, to whoever calls there. It returns the program's exit code:
+// Run serves until shutdown: the bridge that launched this program, or, with `--listen ADDRESS` on the command line,
+// clients at an address. It returns the program's exit code:
 //
 //	os.Exit(app.Run())
 //
-// The address is 127.0.0.1:50051 or unix:/run/tools.sock. There is no TLS there, so keep it on this machine.
+// The address is 127.0.0.1:50051 or unix:/run/tools.sock. It has no TLS: use a loopback address.
 //
-// It takes SIGTERM and SIGINT, so that whoever stops the program need not know of this. The first one stops as the bridge does:
-// calls get 5 seconds to finish. A second one ends the program at once. A program that has signals of its own uses RunContext.
+// It handles SIGTERM and SIGINT. The first one starts a shutdown, as the bridge does: calls in flight have 5 seconds to
+// complete. A second one ends the program at once. A program that handles signals itself uses RunContext.
 func (a *App) Run() int {
 	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	context.AfterFunc(signalled, func() {
-		stop() // First: nobody is to be told that we stop while a second signal would be lost.
+		stop() // First, so that a second signal during the shutdown is not lost.
 		cancel()
 	})
 	return a.RunContext(ctx)
 }
 
-// lint logs what clients would not say, and nobody would see.
+// lint logs warnings about definitions.
 func (a *App) lint() {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -91,7 +91,7 @@ func (a *App) lint() {
 	})
 }
 
-// RunContext is Run that takes no signals, and stops when ctx ends.
+// RunContext is like Run, but handles no signals, and stops when ctx is done.
 func (a *App) RunContext(ctx context.Context) int {
 	defer runtime.KeepAlive(ballast())
 	listen, err := listenArgument(os.Args[1:])
@@ -120,7 +120,7 @@ func (a *App) RunContext(ctx context.Context) int {
 	return 0
 }
 
-// startedByHand tells a person what to run.
+// startedByHand prints usage.
 func startedByHand() error {
 	name := filepath.Base(os.Args[0])
 	program := "./" + name
@@ -153,7 +153,7 @@ func listenArgument(args []string) (string, error) {
 
 // The two modes.
 
-// attached serves at an address, in the same words as the bridge's: tcp:host:port, unix:///path.
+// attached serves at an address in the bridge's format: tcp:host:port, unix:///path.
 func (a *App) attached(ctx context.Context, listen string) error {
 	network, address := "tcp", strings.TrimPrefix(strings.TrimPrefix(listen, "tcp:"), "//")
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
@@ -178,7 +178,7 @@ func (a *App) attached(ctx context.Context, listen string) error {
 	return newServer(a, nil).serve(ctx, l, nil)
 }
 
-// removeDead removes a socket that nobody listens at any more.
+// removeDead removes a socket without a listener.
 func removeDead(path string) {
 	info, err := os.Lstat(path) //nolint:gosec // Whoever starts this program says where.
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -191,9 +191,9 @@ func removeDead(path string) {
 	_ = os.Remove(path) //nolint:gosec // It is a socket.
 }
 
-// managed serves the bridge that started us, by hashicorp/go-plugin's protocol. It is ours and not go-plugin's server
-// because that one ends calls at once when it is told to stop, does not tell the host of a key pair that it was given, takes
-// 20 ms to make another, and sends what is printed through gRPC instead of to stderr.
+// managed serves the bridge that launched this program, by the protocol of hashicorp/go-plugin. It does not use
+// go-plugin's server, which cancels calls at shutdown, does not support a key pair from the host, takes 20 ms to
+// generate one, and sends output over gRPC instead of to stderr.
 func (a *App) managed(ctx context.Context) error {
 	offered := os.Getenv("PLUGIN_PROTOCOL_VERSIONS")
 	if offered != "" && !slices.Contains(strings.Split(strings.ReplaceAll(offered, " ", ""), ","), protocol) {
@@ -208,7 +208,7 @@ func (a *App) managed(ctx context.Context) error {
 		return err
 	}
 	defer tidy()
-	signal.Ignore(os.Interrupt) // The terminal sends it to the bridge too, which then tells us.
+	signal.Ignore(os.Interrupt) // The terminal also sends it to the bridge, which then stops this program.
 	orphaned, err := watchParent()
 	if err != nil {
 		return err
@@ -221,14 +221,14 @@ func (a *App) managed(ctx context.Context) error {
 	if server.frames = dialFrames(ctx, server.service); server.frames != nil {
 		go server.frames.serve()
 	}
-	// The listener takes connections already; they wait until we serve.
+	// The listener accepts connections; they wait until the server starts.
 	if _, err := protectStdout().WriteString(strings.Join(fields, "|") + "\n"); err != nil {
 		return fmt.Errorf("the handshake: %w", err)
 	}
 	return server.serve(ctx, l, orphaned)
 }
 
-// listen listens where the host says. It returns what removes the traces.
+// listen listens at the address that the host requires. It also returns a cleanup function.
 func listen(ctx context.Context) (net.Listener, func(), error) {
 	var config net.ListenConfig
 	dir := os.Getenv("PLUGIN_UNIX_SOCKET_DIR")
@@ -276,7 +276,7 @@ func share(path, group string) error {
 	return os.Chmod(path, 0o660) //nolint:gosec // That is what the group is for.
 }
 
-// mutualTLS returns the TLS that the host wants, and our certificate as the handshake says it. Nil: it wants none.
+// mutualTLS returns the TLS configuration that the host requires, or nil, and the certificate as in the handshake.
 func mutualTLS() (*tls.Config, string, error) {
 	client := os.Getenv("PLUGIN_CLIENT_CERT")
 	if client == "" {
@@ -292,11 +292,11 @@ func mutualTLS() (*tls.Config, string, error) {
 	}
 	return &tls.Config{
 		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
-		// go-plugin reads it without padding: with padding it works or fails by the certificate's length.
+		// go-plugin expects no padding.
 	}, base64.RawStdEncoding.EncodeToString(cert.Certificate[0]), nil
 }
 
-// keyPair returns the key pair that the bridge made for us, or for a stock go-plugin host one of our own.
+// keyPair returns the key pair from the bridge, or generates one for a standard go-plugin host.
 func keyPair() (tls.Certificate, error) {
 	if path := os.Getenv("MCPBRIDGE_KEY_PAIR"); path != "" {
 		text, err := os.ReadFile(path) //nolint:gosec // The bridge says which.
@@ -317,7 +317,7 @@ func keyPair() (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
 		NotBefore: now.Add(-30 * time.Second), NotAfter: now.AddDate(30, 0, 0),
-		// No authority: rustls rejects one as a server's certificate.
+		// Not a CA: rustls rejects a CA as a server's certificate.
 		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
@@ -325,11 +325,11 @@ func keyPair() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// watchParent returns a channel that is closed when the bridge dies, however it dies.
+// watchParent returns a channel that is closed when the bridge exits or is killed.
 func watchParent() (<-chan struct{}, error) {
 	orphaned := make(chan struct{})
 	if os.Getenv("MCP_PLUGIN_LIFELINE") == "stdin" {
-		// Aside, so that a tool that reads gets an end of file, and not the lifeline.
+		// Moved, so that a tool that reads standard input gets an end of file.
 		lifeline := os.Stdin
 		null, err := os.Open(os.DevNull)
 		if err != nil {
@@ -357,11 +357,11 @@ func watchParent() (<-chan struct{}, error) {
 // A server serves an App over gRPC.
 type server struct {
 	service *service
-	frames  *frames // nil: all calls come over gRPC
+	frames  *frames // nil if all calls use gRPC
 
 	grpc   *grpc.Server
 	health *health.Server
-	ctx    context.Context // ends when it is to stop
+	ctx    context.Context // done at shutdown
 	stop   context.CancelFunc
 }
 
@@ -370,7 +370,7 @@ func newServer(a *App, config *tls.Config) *server {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), experimental.BufferPool(buffers()),
-		grpc.NumStreamWorkers(32), // They keep the stack that a call needs; a goroutine of its own would have to grow one.
+		grpc.NumStreamWorkers(32), // Workers keep a large stack; a new goroutine would have to grow one.
 	}
 	if config != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(config)))
@@ -378,9 +378,9 @@ func newServer(a *App, config *tls.Config) *server {
 	s.grpc = grpc.NewServer(options...)
 	s.service = &service{app: a, stopping: s.ctx.Done()}
 	pb.RegisterMcpServiceServer(s.grpc, s.service)
-	s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING) // "" is, from the beginning
+	s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING) // "" is by default
 	grpc_health_v1.RegisterHealthServer(s.grpc, &watches{s.health, s.ctx})
-	// go-plugin's. Its messages are empty.
+	// The service of go-plugin, with empty messages.
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "plugin.GRPCController", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "Shutdown", Handler: s.shutdown}},
@@ -398,9 +398,8 @@ var buffers = sync.OnceValue(func() mem.BufferPool {
 	return pool
 })
 
-// ballast returns memory to keep and never to touch. It takes none of the machine's, but the garbage collector counts it,
-// and so does not collect after every 4 MiB in a backend that needs no more. Whoever sets GOGC or GOMEMLIMIT has decided
-// otherwise.
+// ballast returns memory that is never touched. It uses no physical memory, but the garbage collector counts it, and so
+// does not run after every 4 MiB in a small backend. It is not used if GOGC or GOMEMLIMIT is set.
 func ballast() []byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -408,7 +407,7 @@ func ballast() []byte {
 	return make([]byte, 32<<20)
 }
 
-// shutdown implements go-plugin's GRPCController. The answer goes first: stopping waits for it.
+// shutdown implements go-plugin's GRPCController. It responds first: the shutdown waits for it.
 //
 //nolint:revive // gRPC says what comes first.
 func (s *server) shutdown(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
@@ -420,8 +419,8 @@ func (s *server) shutdown(_ any, _ context.Context, read func(any) error, _ grpc
 	return m, nil
 }
 
-// serve serves until it is to stop, and lets the calls finish then. If orphaned is closed there is nobody to finish them
-// for.
+// serve serves until shutdown, and then waits for calls in flight. If orphaned is closed, no caller is left and it does
+// not wait.
 func (s *server) serve(ctx context.Context, l net.Listener, orphaned <-chan struct{}) error {
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(l) }()
@@ -440,7 +439,7 @@ func (s *server) serve(ctx context.Context, l net.Listener, orphaned <-chan stru
 	s.health.Shutdown()
 	drained := make(chan struct{})
 	go func() {
-		s.frames.drain() // First: from then on the bridge makes no calls over gRPC, either.
+		s.frames.drain() // First, because the bridge then makes no new calls over gRPC either.
 		s.grpc.GracefulStop()
 		close(drained)
 	}()
@@ -455,7 +454,7 @@ func (s *server) serve(ctx context.Context, l net.Listener, orphaned <-chan stru
 	return nil
 }
 
-// watches is the health service whose Watch ends when the server stops. gRPC's own would keep it from stopping.
+// watches is a health service whose Watch ends at shutdown. gRPC's implementation would block the shutdown.
 type watches struct {
 	*health.Server
 	stopping context.Context

@@ -20,14 +20,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// From types to JSON Schema. google/jsonschema-go reads the fields, their json tags and their descriptions; what a value may
-// be is in our own tag:
+// Conversion of types to JSON Schema. google/jsonschema-go reads the fields, their json tags and their descriptions;
+// constraints are in the tag schema:
 //
 //	Days  int      `json:"days,omitempty" jsonschema:"How far to look ahead" schema:"min=1,max=14,default=3"`
 //	Units string   `json:"units" schema:"enum=metric|imperial"`
 //	Tags  []string `json:"tags" schema:"maxItems=5,pattern=^[a-z]+$"` // a pattern is the last: it may have commas
 
-// How values become JSON: as with encoding/json, but nil slices and maps are [] and {}, as their schemas say.
+// Values become JSON as with encoding/json, but nil slices and maps are [] and {}, as their schemas say.
 var dumping = json.JoinOptions(
 	jsonv1.OmitEmptyWithLegacySemantics(true),
 	jsonv1.FormatDurationAsNano(true),
@@ -35,7 +35,7 @@ var dumping = json.JoinOptions(
 	json.Deterministic(true),
 )
 
-// How JSON becomes values: strictly.
+// JSON is decoded strictly.
 var (
 	reading = json.JoinOptions(json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true))
 	lenient = json.JoinOptions(jsonv1.FormatDurationAsNano(true))
@@ -44,7 +44,7 @@ var (
 func marshal(v any) ([]byte, error)       { return json.Marshal(v, dumping) }
 func unmarshal(text []byte, to any) error { return json.Unmarshal(text, to, lenient) }
 
-// typeSchemas are of types that become JSON in a way of their own.
+// typeSchemas are the schemas of types with a special JSON form.
 var typeSchemas = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[[]byte]():             {Type: "string", ContentEncoding: "base64"},
 	reflect.TypeFor[stdjson.RawMessage](): {},
@@ -53,8 +53,8 @@ var typeSchemas = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[time.Duration]():      {Type: "integer", Description: "nanoseconds"},
 }
 
-// schemaOf returns the schema of t. Defaults are set in v, a value of t. If that is nil the schema is of results, which have
-// none.
+// schemaOf returns the schema of t. Defaults are set in v, a value of t. If v is nil, the schema is for results, which
+// have no defaults.
 func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: typeSchemas})
 	if err != nil {
@@ -72,7 +72,7 @@ func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// notJSON returns the first field in t, as "field A.B", whose type JSON has nothing for, and that type. It is nil if there is none.
+// notJSON returns the first field in t, as "field A.B", whose type has no JSON form, and that type, or nil.
 func notJSON(t reflect.Type, above []reflect.Type) (string, reflect.Type) {
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
@@ -118,7 +118,7 @@ func itself(t reflect.Type, above []reflect.Type) reflect.Type {
 
 var textual = reflect.TypeFor[encoding.TextMarshaler]()
 
-// refine puts into s what the tags of t's fields say. v is nil where there is no place for a default.
+// refine applies the tags of t's fields to s. v is nil if defaults are not possible.
 func refine(t reflect.Type, s *jsonschema.Schema, v *reflect.Value, result bool) error {
 	for t.Kind() == reflect.Pointer {
 		t, v = t.Elem(), nil
@@ -171,7 +171,7 @@ var tagKeys = []string{
 	"title", "pattern",
 }
 
-// applyTag puts one field's tag into its schema. Of a list, all but the number of items is said of its items.
+// applyTag applies the tag of a field to its schema. For a list, it applies to the items, except their number.
 func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value, result bool) error {
 	list, item := s, s
 	var titles []string
@@ -246,7 +246,7 @@ func applyTag(tag string, t reflect.Type, s *jsonschema.Schema, v *reflect.Value
 	return nil
 }
 
-// setTitles makes the choices of s ones with titles, as MCP has them in forms: oneOf, and anyOf for the items of a list.
+// setTitles adds titles to the choices of s, in the form of MCP: oneOf, and anyOf for the items of a list.
 func setTitles(s *jsonschema.Schema, inList bool, titles []string) error {
 	if titles == nil {
 		return nil
@@ -266,7 +266,7 @@ func setTitles(s *jsonschema.Schema, inList bool, titles []string) error {
 	return nil
 }
 
-// choicesOf returns the values that s allows, with titles or without. It is nil if there are others.
+// choicesOf returns the values that s lists, with or without titles, or nil if it allows others.
 func choicesOf(s *jsonschema.Schema) []any {
 	if s.Enum != nil {
 		return s.Enum
@@ -321,7 +321,7 @@ func tagFormat(s *jsonschema.Schema, value string) error {
 	return nil
 }
 
-// scalar reads text as a value of s.
+// scalar parses text as a value of s.
 func scalar(s *jsonschema.Schema, text string) (any, error) {
 	switch {
 	case is(s, "string"):
@@ -358,7 +358,7 @@ func tagDefault(s *jsonschema.Schema, value string, t reflect.Type, v *reflect.V
 	return nil
 }
 
-// checkDefault says why a default is not one of the values that its schema allows.
+// checkDefault returns an error if a default does not conform to its schema.
 func checkDefault(s *jsonschema.Schema) error {
 	n, err := compile(s)
 	if err != nil {
@@ -373,7 +373,7 @@ func checkDefault(s *jsonschema.Schema) error {
 
 // Inputs.
 
-// An input is how T is read from JSON.
+// An input parses a T from JSON.
 type input[T any] struct {
 	proto  T // a T with its defaults
 	schema []byte
@@ -382,7 +382,7 @@ type input[T any] struct {
 	typed  bool   // the schema is T's
 }
 
-// inputOf returns the input of T, a struct or a map. custom is its schema, if it is not to be T's own.
+// inputOf returns the input of T, a struct or a map. custom replaces its schema, if not empty.
 func inputOf[T any](name string, custom []byte) (*input[T], error) {
 	in := &input[T]{typed: custom == nil}
 	s := &jsonschema.Schema{}
@@ -416,7 +416,7 @@ func inputOf[T any](name string, custom []byte) (*input[T], error) {
 	return in, nil
 }
 
-// read returns what JSON says, or what is wrong with it.
+// read parses and validates JSON.
 func (in *input[T]) read(text []byte) (T, error) {
 	v := in.proto
 	if len(text) == 0 {
@@ -445,7 +445,7 @@ func (in *input[T]) readArguments(name string, text []byte) (T, error) {
 	return v, nil
 }
 
-// unreadable says why a value that fits the schema cannot be read.
+// unreadable returns why a valid value cannot be decoded.
 func unreadable(err error) string {
 	e, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
@@ -465,7 +465,7 @@ func unreadable(err error) string {
 	return fmt.Sprintf("- %s: cannot be %v%s", field, e.GoType, got)
 }
 
-// usage is how a function is called: add(a: integer, b: integer = 3).
+// usage returns the signature of a function: add(a: integer, b: integer = 3).
 func usage(name string, s *jsonschema.Schema) string {
 	names := s.PropertyOrder
 	if len(names) == 0 {
@@ -492,7 +492,7 @@ func usage(name string, s *jsonschema.Schema) string {
 	return b.String() + ")"
 }
 
-// typeName is what a schema allows, in a few words.
+// typeName returns a short description of a schema.
 func typeName(s *jsonschema.Schema) string {
 	switch {
 	case choicesOf(s) != nil:
@@ -514,7 +514,7 @@ func typeName(s *jsonschema.Schema) string {
 	return "any"
 }
 
-// bounds is what a number may be, after its type: " 1..14", " > 0".
+// bounds returns the bounds of a number, after its type: " 1..14", " > 0".
 func bounds(s *jsonschema.Schema) string {
 	if s.Minimum != nil && s.Maximum != nil {
 		return fmt.Sprintf(" %v..%v", *s.Minimum, *s.Maximum)

@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Service is the App as the contract's service, for a gRPC server of your own. Run needs none.
+// Service returns the service of the contract, for your own gRPC server. Run does not need it.
 func (a *App) Service() pb.McpServiceServer { return &service{app: a} }
 
 // A service is an App over gRPC.
@@ -27,7 +27,7 @@ func (s *service) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRe
 	return s.app.discovered(), nil
 }
 
-// There is one page, and so no cursor.
+// There is one page, and therefore no cursor.
 func firstPage(cursor *string) error {
 	if cursor == nil {
 		return nil
@@ -171,15 +171,15 @@ func (s *service) Complete(ctx context.Context, req *pb.CompleteRequest) (*pb.Co
 	return s.app.complete(ctx, req)
 }
 
-// missing is the status of a name that does not exist. names belongs to the app.
+// missing returns the status for an unknown name. names belongs to the app.
 func (s *service) missing(kind, name string, names *[]string) error {
 	s.app.mu.RLock()
 	defer s.app.mu.RUnlock()
-	name = fmt.Sprintf("%.128s", name) // A status travels in the trailers, which have little room.
+	name = fmt.Sprintf("%.128s", name) // A status is sent in the trailers, which are limited.
 	return status.Errorf(codes.NotFound, "there is no %s %q%s", kind, name, didYouMean(name, *names))
 }
 
-// run makes one round of a call. If it asks something, that is what becomes of it, whatever the handler made of that.
+// run makes one round of a call. If it asks questions, they are its result, whatever the handler returned.
 func run[T any](ctx context.Context, c *call, handle func(context.Context) (T, error)) (result T, needs *pb.InputRequired, err error) {
 	err = protect(func() (err error) {
 		result, err = handle(context.WithValue(ctx, callKey{}, c))

@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A LogHandler sends what is logged in a call to its caller, as Log does.
+// A LogHandler sends log records during a call to its caller, like Log.
 type logHandler struct {
 	next slog.Handler // may be nil
 	json slog.Handler // writes to line
@@ -22,8 +22,8 @@ type line struct {
 	bytes.Buffer
 }
 
-// NewLogHandler returns a handler that sends what is logged with a call's context to its caller, as an object with the
-// message as "msg" and the attributes, and everything to next too, if that is not nil:
+// NewLogHandler returns a handler that sends records with a call's context to the caller, as an object with the message
+// as "msg" and the attributes. It also passes all records to next, if that is not nil:
 //
 //	slog.SetDefault(slog.New(mcpbridge.NewLogHandler(slog.NewTextHandler(os.Stderr, nil))))
 //	slog.InfoContext(ctx, "fetched", "city", city)
@@ -34,7 +34,7 @@ func NewLogHandler(next slog.Handler) slog.Handler {
 	l := &line{}
 	drop := func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
-			return slog.Attr{} // The one is now, the other is the message's.
+			return slog.Attr{} // The time is now, and the message has a level.
 		}
 		return a
 	}

@@ -20,13 +20,13 @@ type tool struct {
 	err     error // of an option
 }
 
-// Tool adds a tool. In is a struct, whose fields are the arguments, or a map. Out is what it returns:
+// Tool adds a tool. In is a struct, whose fields are the arguments, or a map. Out is the type of the result:
 //
-//   - string is text; *Content and []*Content are that; *Result is all of it; None is nothing.
-//   - anything else that becomes JSON is structured content, with an output schema.
+//   - string is text; *Content and []*Content are content; *Result is the whole result; None is empty.
+//   - any other JSON value is structured content, with an output schema.
 //
-// An error is a result that the model reads: its text, and our log has it too unless it is a ToolError. *Error is exactly
-// that JSON-RPC error. The context ends when the caller gives up.
+// The text of an error becomes an error result for the model; the error is also logged, unless it is a ToolError.
+// *Error is returned as exactly that JSON-RPC error. The context is canceled when the call is canceled.
 func Tool[In, Out any](a *App, name, description string, fn func(context.Context, In) (Out, error), opts ...ToolOption) {
 	t := &tool{definition: define(a, "tool", name), message: &pb.Tool{Name: name}}
 	if description != "" {
@@ -83,30 +83,30 @@ func hint(set func(*pb.ToolAnnotations)) ToolOption {
 	})
 }
 
-// Hints tell clients what to expect of a tool. What is not said, clients take for destructive, in an open world.
+// Hints for clients. By default, clients assume a destructive tool in an open world.
 
-// ReadOnly says that the tool changes nothing.
+// ReadOnly declares that the tool has no side effects.
 func ReadOnly() ToolOption {
 	return hint(func(a *pb.ToolAnnotations) { a.ReadOnlyHint = proto.Bool(true) })
 }
 
-// Destructive says whether the tool may destroy something.
+// Destructive declares whether the tool may destroy something.
 func Destructive(may bool) ToolOption {
 	return hint(func(a *pb.ToolAnnotations) { a.DestructiveHint = &may })
 }
 
-// Idempotent says that calling the tool twice is the same as calling it once.
+// Idempotent declares that the tool is idempotent.
 func Idempotent() ToolOption {
 	return hint(func(a *pb.ToolAnnotations) { a.IdempotentHint = proto.Bool(true) })
 }
 
-// OpenWorld says whether the tool deals with the world outside.
+// OpenWorld declares whether the tool interacts with external systems.
 func OpenWorld(does bool) ToolOption {
 	return hint(func(a *pb.ToolAnnotations) { a.OpenWorldHint = &does })
 }
 
-// OutputSchema is a tool's schema of its structured content, where that of its type is not enough. The bridge checks results
-// against it.
+// OutputSchema sets the schema of a tool's structured content, if the type cannot express it. The bridge validates
+// results against it.
 func OutputSchema(schema string) ToolOption {
 	return toolOption(func(t *tool) {
 		if t.output = []byte(schema); !jsontext.Value(schema).IsValid() {
@@ -115,8 +115,8 @@ func OutputSchema(schema string) ToolOption {
 	})
 }
 
-// InputSchema is a tool's schema where that of its type is not enough. Arguments are checked against it before they are
-// decoded; a map[string]any or json.RawMessage takes them all.
+// InputSchema sets the schema of a tool's arguments, if the type cannot express it. Arguments are validated against it
+// before they are decoded; a map[string]any or json.RawMessage accepts any arguments.
 func InputSchema(schema string) ToolOption {
 	return toolOption(func(t *tool) { t.schema = []byte(schema) })
 }

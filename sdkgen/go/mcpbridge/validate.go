@@ -20,15 +20,15 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A node checks JSON text against a schema, and names every field that does not fit. It is ours because it looks at the
-// text once, without making values of it, and because its messages are for a model to correct itself by. A schema that has
-// more than what Go types give is left to jsonschema-go.
+// A node validates JSON text against a schema, and names every invalid field. Unlike a library, it reads the text once,
+// without decoding it, and its messages help a model to correct itself. jsonschema-go handles schemas with other
+// keywords than those that Go types need.
 type node struct {
-	types      []string // none: any
+	types      []string // if empty, any
 	properties map[string]*property
 	order      []string // of properties
 	required   []*property
-	rest       *node // of other members; nil: there must be none
+	rest       *node // of other members; if nil, there must be none
 	items      *node
 	enum       []string // as JSON
 	whole      *jsonschema.Resolved
@@ -50,7 +50,7 @@ var anything = &node{}
 
 // compile returns the node of s.
 func compile(s *jsonschema.Schema) (*node, error) {
-	if !simple(s) { // All of it: what is below may refer to what is above.
+	if !simple(s) { // All of it: nested schemas may refer to outer ones.
 		whole, err := s.Resolve(nil)
 		if err != nil {
 			return nil, fmt.Errorf("its schema: %w", err)
@@ -118,7 +118,7 @@ func compileSimple(s *jsonschema.Schema) (*node, error) {
 	return n, nil
 }
 
-// limits reports whether there is more to check than what values of a Go type are by themselves.
+// limits reports whether there are constraints besides the Go type.
 func (n *node) limits() bool {
 	if n.whole != nil || n.limitsText || n.limitsNumber || n.enum != nil || n.unique || n.minItems != nil || n.maxItems != nil {
 		return true
@@ -138,13 +138,13 @@ func typesOf(s *jsonschema.Schema) []string {
 	return s.Types
 }
 
-// simple reports whether a node can check all that s says.
+// simple reports whether a node supports all keywords of s.
 func simple(s *jsonschema.Schema) bool {
 	known := *s
 	if choicesOf(s) != nil {
 		known.OneOf, known.AnyOf = nil, nil
 	}
-	// What is checked here, and what needs no check.
+	// Keywords that are validated here, or need no validation.
 	for _, field := range []any{
 		&known.Type, &known.Types, &known.Properties, &known.PropertyOrder, &known.Required, &known.AdditionalProperties, &known.Items,
 		&known.Enum, &known.Minimum, &known.Maximum, &known.ExclusiveMinimum, &known.ExclusiveMaximum, &known.MultipleOf,
@@ -171,7 +171,7 @@ func isFalse(s *jsonschema.Schema) bool {
 	return err == nil && string(text) == "false"
 }
 
-// A check is one run over a text.
+// A check is the validation of one text.
 type check struct {
 	buf   bytes.Buffer
 	dec   jsontext.Decoder
@@ -187,7 +187,7 @@ type splice struct {
 
 var checks = sync.Pool{New: func() any { return &check{} }}
 
-// check returns the text, with integers as Go reads them, or what is wrong with it, in lines.
+// check returns the text, with integers as Go decodes them, or the violations, in lines.
 func (n *node) check(text []byte) ([]byte, []string) {
 	c := checks.Get().(*check)
 	c.buf = *bytes.NewBuffer(text)
@@ -215,7 +215,7 @@ func (n *node) check(text []byte) ([]byte, []string) {
 	return append(out, text[at:]...), nil
 }
 
-// A place is where a value is.
+// A place is the path of a value.
 type place struct {
 	up    *place
 	name  string
@@ -237,12 +237,12 @@ func (p *place) String() string {
 }
 
 func (c *check) add(at *place, format string, args ...any) {
-	if len(c.wrong) < 20 { // Who cannot correct these does not want more.
+	if len(c.wrong) < 20 { // Enough for the model to correct.
 		c.wrong = append(c.wrong, fmt.Sprintf("- %s: %s", at, fmt.Sprintf(format, args...)))
 	}
 }
 
-// value checks the next value. Its error is that the text is not JSON.
+// value validates the next value. It returns an error if the text is not JSON.
 func (c *check) value(n *node, at *place) error {
 	kind := c.dec.PeekKind()
 	if n.whole != nil {
@@ -307,7 +307,7 @@ func (n *node) allows(kind jsontext.Kind) bool {
 			}
 		}
 	}
-	return kind == 0 // Not JSON: the decoder says why.
+	return kind == 0 // Not JSON: the decoder reports it.
 }
 
 func (n *node) chooses(v jsontext.Value) bool {
@@ -432,7 +432,7 @@ func plural(n int) string {
 func (c *check) string(n *node, v jsontext.Value, at *place) {
 	plain, err := jsontext.AppendUnquote(nil, v)
 	if err != nil {
-		return // Reading it says why.
+		return // Decoding reports it.
 	}
 	c.count(at, utf8.RuneCount(plain), n.minLen, n.maxLen, "character")
 	if n.pattern != nil && !n.pattern.Match(plain) {
@@ -476,7 +476,7 @@ func (c *check) number(n *node, v jsontext.Value, at *place) {
 	}
 }
 
-// wholly checks the next value by a schema that somebody else wrote.
+// wholly validates the next value with jsonschema-go.
 func (c *check) wholly(n *node, at *place) error {
 	v, err := c.dec.ReadValue()
 	if err != nil {
@@ -492,7 +492,7 @@ func (c *check) wholly(n *node, at *place) error {
 	return nil
 }
 
-// shorten is what came, so that the sender knows it again.
+// shorten returns a short form of the received value.
 func shorten(v []byte) string {
 	const most = 80
 	if len(v) <= most {

@@ -1,4 +1,4 @@
-// Package mcpbridgetest is for tests of backends: Call and its like call an App without a bridge and without gRPC, and
+// Package mcpbridgetest tests backends: Call, Read, Get and Complete call an App without a bridge and without gRPC, and
 // Start runs a program behind the real bridge.
 //
 //	called := mcpbridgetest.Call(t, app, "greet", map[string]any{"name": "Ada"}, mcpbridgetest.WithAnswers(Colour{"red"}))
@@ -18,10 +18,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
-// maxRounds is how often the bridge calls again.
+// maxRounds is the maximum number of rounds of the bridge.
 const maxRounds = 10
 
-// Everything is a caller that can be asked everything and wants to see everything.
+// Everything is a caller that supports all questions, and requests progress and all logs.
 func Everything() *pb.CallContext {
 	return &pb.CallContext{
 		ProtocolVersion: "2026-07-28",
@@ -36,7 +36,7 @@ func Everything() *pb.CallContext {
 	}
 }
 
-// Called is what a call came to.
+// Called is the outcome of a call.
 type Called struct {
 	Result   *pb.CallToolResult     // of Call
 	Resource *pb.ReadResourceResult // of Read
@@ -66,7 +66,7 @@ func (c *Called) Text() string {
 // IsError reports whether a tool failed, or the call did.
 func (c *Called) IsError() bool { return c.Err != nil || c.Result.GetIsError() }
 
-// Structured reads a tool's structured content.
+// Structured decodes a tool's structured content.
 func (c *Called) Structured(tb testing.TB, to any) {
 	tb.Helper()
 	if err := json.Unmarshal(c.Result.GetStructuredContent(), to); err != nil {
@@ -74,7 +74,7 @@ func (c *Called) Structured(tb testing.TB, to any) {
 	}
 }
 
-// An Option says how to call: WithAnswers, WithCaller, WithContext.
+// An Option is an option of a call: WithAnswers, WithCaller, WithContext.
 type Option func(*caller)
 
 type caller struct {
@@ -83,7 +83,7 @@ type caller struct {
 	answers []any
 }
 
-// The answers of a user who gives none.
+// The answers of a user who does not accept.
 const (
 	Decline = answer("decline")
 	Cancel  = answer("cancel")
@@ -91,15 +91,14 @@ const (
 
 type answer string
 
-// WithAnswers answers the questions, in the order they are asked: with an object or a simple value that the user fills in,
-// Decline, Cancel, the text that the model says, a []string
-// of roots, or an *InputResponse of the contract.
+// WithAnswers sets the answers to questions, in order: an object or a simple value for a form, Decline, Cancel, the
+// text of the model, a []string of roots, or an *InputResponse of the contract.
 func WithAnswers(answers ...any) Option { return func(c *caller) { c.answers = answers } }
 
-// WithCaller is who calls, instead of Everything.
+// WithCaller sets the caller, instead of Everything.
 func WithCaller(about *pb.CallContext) Option { return func(c *caller) { c.about = about } }
 
-// WithContext is the call's context, to cancel it.
+// WithContext sets the call's context, to cancel it.
 func WithContext(ctx context.Context) Option { return func(c *caller) { c.ctx = ctx } }
 
 // Call calls a tool, and answers its questions as the bridge does. args become JSON; []byte are JSON already.
@@ -143,7 +142,7 @@ func Read(tb testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called
 	})
 }
 
-// Get fills in a prompt.
+// Get gets a prompt.
 func Get(tb testing.TB, app *mcpbridge.App, name string, args map[string]string, opts ...Option) *Called {
 	tb.Helper()
 	request := &pb.GetPromptRequest{Name: name, Arguments: args}
@@ -160,7 +159,7 @@ func Get(tb testing.TB, app *mcpbridge.App, name string, args map[string]string,
 	})
 }
 
-// Complete proposes values for an argument of a prompt, or of a resource template if ref is one.
+// Complete returns the completions of an argument of a prompt, or of a resource template if ref is one.
 func Complete(tb testing.TB, app *mcpbridge.App, ref, argument, typed string, others map[string]string) []string {
 	tb.Helper()
 	request := &pb.CompleteRequest{
@@ -261,7 +260,7 @@ func response(tb testing.TB, question *pb.InputRequest, given any) *pb.InputResp
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: result}}
 }
 
-// A stream is gRPC's without gRPC. What is sent is copied, as gRPC does.
+// A stream is a gRPC stream in memory. Messages are copied, as in gRPC.
 type stream[T any] struct {
 	grpc.ServerStream
 	ctx  context.Context //nolint:containedctx // That is what a stream has.

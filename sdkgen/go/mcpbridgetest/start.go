@@ -22,7 +22,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// inOrder returns the keys of what is asked, in the order it was asked in: a map of protobuf has none, but the SDK's state has.
+// inOrder returns the keys of the questions in their order, from the SDK's state: protobuf maps are unordered.
 func inOrder(needs *pb.InputRequired) []string {
 	var state struct {
 		Asked []string `json:"asked"`
@@ -30,29 +30,29 @@ func inOrder(needs *pb.InputRequired) []string {
 	if err := json.Unmarshal(needs.GetState(), &state); err == nil && len(state.Asked) == len(needs.GetRequests()) {
 		return state.Asked
 	}
-	return slices.Sorted(maps.Keys(needs.GetRequests())) // A state of the author's own.
+	return slices.Sorted(maps.Keys(needs.GetRequests())) // The state is not the SDK's.
 }
 
 func copied[M proto.Message](m M) M { return proto.CloneOf(m) }
 
-// patience is how long a test waits for one message.
+// patience is the time that a test waits for one message.
 const patience = 30 * time.Second
 
 const methodNotFound = -32601
 
-// A Client is an MCP client of a program behind the real bridge, over stdio. One goroutine uses it.
+// A Client is an MCP client of a program behind the real bridge, over stdio. It is not safe for concurrent use.
 type Client struct {
 	t        testing.TB
 	in       io.WriteCloser
 	messages chan Message
 	id       int
-	// Notifications are those that came so far.
+	// Notifications are the notifications received so far.
 	Notifications []Message
-	// Answer answers what the server asks of the client, such as "elicitation/create". Nil: every question fails.
+	// Answer answers requests of the server, such as "elicitation/create". If nil, they fail.
 	Answer func(method string, params json.RawMessage) (result any)
 }
 
-// A Message is one of JSON-RPC.
+// A Message is a JSON-RPC message.
 type Message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
 	Method string          `json:"method,omitempty"`
@@ -65,15 +65,15 @@ type Message struct {
 	} `json:"error,omitempty"`
 }
 
-// Start runs a program behind the bridge and connects to it as a client of the revision of 2025-11-25 that can do everything. Both
-// end with the test. The bridge's own program is bridge; if that is empty, MCPBRIDGE_BIN, or else mcpbridge in PATH.
-// Start waits for the program: the bridge answers initialize while it starts, and lists after.
+// Start runs a program behind the bridge and connects to it as a client of revision 2025-11-25 with all capabilities.
+// Both end with the test. bridge is the program of the bridge; if it is empty, MCPBRIDGE_BIN, or else mcpbridge in
+// PATH. Start waits for the program with a list request: the bridge answers initialize while the program starts.
 func Start(tb testing.TB, bridge string, command ...string) *Client {
 	tb.Helper()
 	bridge = cmp.Or(bridge, os.Getenv("MCPBRIDGE_BIN"), "mcpbridge")
 	args := append([]string{"run", "--stdio", "--"}, command...)
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), bridge, args...) //nolint:gosec // It is the author's own machine.
-	// Not the test's context: the bridge is to end in good order.
+	// Not the test's context: the bridge must shut down gracefully.
 	cmd.Stderr = &log{t: tb}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -101,7 +101,7 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 		}
 	}()
 	tb.Cleanup(func() {
-		_ = in.Close() // That is how a stdio server is told to end.
+		_ = in.Close() // Closing stdin stops a stdio server.
 		for range c.messages {
 			continue
 		}
@@ -138,7 +138,7 @@ func (c *Client) Send(method string, params any) int {
 	return c.id
 }
 
-// Request sends a request and returns its answer.
+// Request sends a request and returns the response.
 func (c *Client) Request(method string, params any) Message {
 	c.t.Helper()
 	return c.Await(c.Send(method, params))
@@ -162,7 +162,7 @@ func (c *Client) Call(name string, args any) string {
 	return said.String()
 }
 
-// Await returns the answer to the request with an id.
+// Await returns the response to the request with an id.
 func (c *Client) Await(id int) Message {
 	c.t.Helper()
 	for {
@@ -173,7 +173,7 @@ func (c *Client) Await(id int) Message {
 	}
 }
 
-// AwaitNotification returns the next notification of a method, or one that came before.
+// AwaitNotification returns the next notification of a method, or a previous unread one.
 func (c *Client) AwaitNotification(method string) Message {
 	c.t.Helper()
 	for {
@@ -187,7 +187,7 @@ func (c *Client) AwaitNotification(method string) Message {
 	}
 }
 
-// next returns the next message, and keeps it or answers it if it is not an answer.
+// next returns the next message. It stores notifications, and answers requests.
 func (c *Client) next() Message {
 	c.t.Helper()
 	select {
@@ -230,7 +230,7 @@ func orEmpty(params any) any {
 	return params
 }
 
-// A log writes what the bridge logs to the test's, while that is there.
+// A log writes the bridge's log to the test's, while the test runs.
 type log struct {
 	t    testing.TB
 	mu   sync.Mutex // guards over
