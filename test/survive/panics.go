@@ -674,7 +674,7 @@ func panicsLogged(name string) (l loggedPanics, err error) {
 			Place, Stack, Message string
 			Count                 int
 		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || !strings.HasPrefix(line.Message, "the bridge panicked") {
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || !strings.HasPrefix(line.Message, "recovered panic") {
 			continue
 		}
 		l.lines++
