@@ -411,6 +411,9 @@ func (c *conn) early(msg *jsonrpc.Message, out sink) {
 		c.s.log.Debug().Str("method", msg.Method).Msg("ignored a message that came before initialize")
 	case msg.Method == "ping":
 		out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, []byte("{}")))
+	case bridge.MethodByName(msg.Method) == bridge.Discover && !c.takesModern: // as a server of 2024-11-05 answers it
+		x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
+		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "HTTP+SSE has no %s: send initialize", msg.Method))
 	case bridge.MethodByName(msg.Method) == bridge.Discover:
 		x := &exchange{s: c.s, rev: bridge.Rev20260728, id: msg.ID, out: out}
 		x.refuse(bridge.Discover, invalidMeta("params._meta has no %q: every request says the revision it is of", metaVersion))

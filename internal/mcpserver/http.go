@@ -62,13 +62,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		malformed(w, r.Header, err)
 		return
 	}
-	switch {
-	case isModern(r.Header) || rawjson.Get(msg.Meta, metaVersion) != nil:
+	switch sse := ofSSE(r); {
+	case isModern(r.Header) || !sse && rawjson.Get(msg.Meta, metaVersion) != nil:
 		if out := s.modernReply(w, r, &msg); out != nil {
 			defer out.stop()
 			s.modern(r.Context(), &msg, s.origin(r), out)
 		}
-	case ofSSE(r):
+	case sse: // also a client that tries server/discover first, and falls back to initialize
 		s.postSSE(w, r, body)
 	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
 		s.postInitialize(w, r, &msg)

@@ -64,26 +64,28 @@ func TestTour(t *testing.T) {
 			// All revisions share one bridge at one URL.
 			url, httpLog := startHTTP(t, backend)
 			for _, r := range revisions {
-				visit := func(t *testing.T, transport mcp.Transport, log *lines) {
+				visit := func(t *testing.T, agreed string, transport mcp.Transport, log *lines) {
 					v := connect(t, r.revision, transport)
 					v.log, v.structure = log, r.structure
-					takeTheTour(t, v, backend, r.revision, transport)
+					takeTheTour(t, v, backend, agreed, transport)
 				}
 				t.Run(r.revision+"/http", func(t *testing.T) {
-					visit(t, &mcp.StreamableClientTransport{Endpoint: url}, httpLog)
+					visit(t, r.revision, &mcp.StreamableClientTransport{Endpoint: url}, httpLog)
 				})
 				t.Run(r.revision+"/stdio", func(t *testing.T) {
 					log := newLines()
 					cmd := bridgeCommand(t, backend, "--stdio")
 					cmd.Stderr = log
-					visit(t, &mcp.CommandTransport{Command: cmd}, log)
+					visit(t, r.revision, &mcp.CommandTransport{Command: cmd}, log)
 					gone(t, []int{cmd.Process.Pid})
 				})
-				if r.era == "legacy" {
-					t.Run(r.revision+"/sse", func(t *testing.T) {
-						visit(t, &mcp.SSEClientTransport{Endpoint: url}, httpLog)
-					})
-				}
+				t.Run(r.revision+"/sse", func(t *testing.T) {
+					agreed := r.revision
+					if r.era == "modern" { // it probes with server/discover, and falls back
+						agreed = "2025-11-25"
+					}
+					visit(t, agreed, &mcp.SSEClientTransport{Endpoint: url}, httpLog)
+				})
 			}
 		})
 	}

@@ -106,6 +106,16 @@ export const clients = [
   },
   {
     name: "@modelcontextprotocol/client 2.4.0",
+    manner: "falls back",
+    era: "legacy",
+    revision: "2025-11-25",
+    transports: ["sse"],
+    can: in202511,
+    notFound: -32602,
+    connect: (place) => connectV2(place, "auto"),
+  },
+  {
+    name: "@modelcontextprotocol/client 2.4.0",
     manner: "insists",
     era: "modern",
     revision: "2026-07-28",

@@ -60,7 +60,7 @@ export interface ClientRow {
   /** The package and its version. */
   name: string;
   /** How it settles the era: it initializes, it probes with server/discover, or it insists on one revision. */
-  manner: "initializes" | "probes" | "insists";
+  manner: "initializes" | "probes" | "falls back" | "insists";
   era: Era;
   /** The revision that it is expected to agree upon. */
   revision: string;
