@@ -572,7 +572,7 @@ func TestServerThatSpeaksElsewhere(t *testing.T) {
 func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
 	for script, want := range map[string]string{
 		"exit 3":                           "run the command by itself",
-		"echo tools.py:3: bad >&2; exit 3": "correct what it printed last on standard error",
+		"echo tools.py:3: bad >&2; exit 3": `correct what it printed last on standard error;\nif it is a backend of mcpbridge: add --plugin`,
 		"echo starting >&2":                "it must call the SDK's run",
 	} {
 		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != exitPlugin || !strings.Contains(got.stderr, want) {

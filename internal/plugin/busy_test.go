@@ -25,7 +25,7 @@ import (
 func TestBusyProgramsLoseNoCall(t *testing.T) {
 	python, node := []string{"../../.venv/bin/python", "testdata/busy/busy.py"}, []string{"node", "testdata/busy/busy.mjs"}
 	const (
-		inPython = " s: use def, or await asyncio.to_thread"
+		inPython = " s: use def instead of async def, or await asyncio.to_thread; C code that holds the GIL needs a process of its own"
 		inNode   = " s: move the work to a worker thread (node:worker_threads), or await between its steps"
 	)
 	for name, c := range map[string]struct {

@@ -282,7 +282,7 @@ type language struct {
 }
 
 var languages = []language{
-	{regexp.MustCompile(`(?i)^(python|pypy)[\d.]*(\.exe)?$`), "the event loop", "use def, or await asyncio.to_thread"},
+	{regexp.MustCompile(`(?i)^(python|pypy)[\d.]*(\.exe)?$`), "the event loop", "use def instead of async def, or await asyncio.to_thread; C code that holds the GIL needs a process of its own"},
 	{regexp.MustCompile(`(?i)^(node|deno|bun)(\.exe)?$`), "the event loop", "move the work to a worker thread (node:worker_threads), or await between its steps"},
 	{regexp.MustCompile(``), "the backend", "it must answer while its tools work; a tool must not block an event loop, nor take all processors"},
 }

@@ -46,7 +46,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 		if text := d.GetInstructions(); text != "" {
 			instructions = append(instructions, "# "+a.route.Name+"\n\nWhat begins with "+a.route.prefix+" is of this server.\n\n"+rawjson.ShortenTo(text, maxInstructions))
 		}
-		versions = append(versions, a.route.Name+" "+d.GetServerInfo().GetVersion())
+		versions = append(versions, strings.TrimSpace(a.route.Name+" "+d.GetServerInfo().GetVersion()))
 		if first {
 			out.TtlMs, out.CacheScope = d.TtlMs, d.CacheScope
 		} else {

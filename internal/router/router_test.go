@@ -641,7 +641,7 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 		Meta: []byte(`{"m":1}`), Limits: &pb.BackendLimits{MaxConcurrentCalls: proto.Uint32(1)},
 	}}
 	b := &server{about: &pb.DiscoverResponse{
-		ServerInfo: &pb.Implementation{Name: "y", Version: "2.0"}, TtlMs: proto.Int64(3), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(),
+		ServerInfo: &pb.Implementation{Name: "y"}, TtlMs: proto.Int64(3), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(),
 		Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes}, Extensions: []byte(`{"e/1":{"a":2},"e/3":{}}`),
 			Experimental: []byte(`{"x":{}}`),
@@ -654,7 +654,7 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &pb.DiscoverResponse{
-		ServerInfo: &pb.Implementation{Name: "mcpbridge", Version: "a 1.0, b 2.0"},
+		ServerInfo: &pb.Implementation{Name: "mcpbridge", Version: "a 1.0, b"},
 		Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes, ListChanged: yes}, Logging: &pb.Capability{},
 			Extensions: []byte(`{"e/1":{"a":1},"e/2":{},"e/3":{}}`), Experimental: []byte(`{"x":{}}`),
